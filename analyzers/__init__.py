@@ -1,0 +1,1 @@
+"""Measure: data to state to metric."""

@@ -1,0 +1,248 @@
+"""Every error that tidegauge raises or stores.
+
+::
+
+    TidegaugeError
+      MetricError                      a metric could not be computed; stored with the metric
+        EmptyStateError                there was no data for it
+        MetricRuntimeError             the computation itself failed
+        PreconditionError              the table does not suit the analyzer; nothing was computed
+          NoSuchColumnError
+          WrongColumnTypeError
+          NoColumnsSpecifiedError
+          IllegalAnalyzerParameterError
+          UnresolvedExpressionError    a predicate or a ``where`` that Spark cannot resolve
+      StateError
+        StateMismatchError             two states that cannot be added
+        UnknownStateTagError           bytes written by something we do not know
+        CorruptStateError              bytes that differ from what was stored
+      SuiteError                       a suite or a suite file that cannot be
+        UnknownNameError               an analyzer, option, detector ... that does not exist
+      SourceError                      the table, path or frame to be measured
+        NoSuchTableError
+        PartitionColumnError
+        PartitionSelectionError        a ``partitions=`` that selects nothing sensible
+      RepositoryError
+        NotOurDatabaseError
+        DatabaseVersionError           older or newer than this tidegauge
+        DatabaseAccessError            cannot be opened or written
+        UnknownDatasetError
+        DatasetMismatchError           another table under a name that is taken
+        HistoryError                   a question that the repository cannot answer
+
+Errors keep their facts as attributes and say in one sentence what was wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(wanted: str, available: Iterable[str]) -> str | None:
+    """Return the name most like ``wanted``, letter case aside, or None if none is near.
+
+    Examples
+    --------
+    >>> nearest("dep_tme", ["arr_time", "dep_time"])
+    'dep_time'
+    >>> nearest("size", ["Size", "Sum"])
+    'Size'
+    >>> nearest("xyz", ["Size"])
+    """
+    by_folded = {name.casefold(): name for name in available}
+    matches = get_close_matches(wanted.casefold(), by_folded, n=1, cutoff=0.5)
+    return by_folded[matches[0]] if matches else None
+
+
+def _suggestion(wanted: str, available: Iterable[str]) -> str:
+    names = list(available)
+    close = nearest(wanted, names)
+    if close is not None:
+        return f"did you mean {close!r}?"
+    return f"there are: {', '.join(map(repr, names)) or 'none'}"
+
+
+class TidegaugeError(Exception):
+    """Root of all errors of this project."""
+
+
+class MetricError(TidegaugeError):
+    """A metric could not be computed; kept and shown in its place."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> MetricError:
+        """Return ``error`` itself if it is ours, else ours that describes it.
+
+        Errors captured from Spark hold JVM handles and whole frames alive and cannot be pickled, so
+        only their text and their condition are kept.
+        """
+        if isinstance(error, MetricError):
+            return error
+        return MetricRuntimeError(describe(error))
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+def describe(error: BaseException) -> str:
+    """Return one line on a foreign error: Spark's condition where there is one, and its first line.
+
+    Examples
+    --------
+    >>> describe(ZeroDivisionError("division by zero"))
+    'ZeroDivisionError: division by zero'
+    """
+    text = str(error).strip()
+    line = text.splitlines()[0] if text else ""
+    condition = getattr(error, "getCondition", None)
+    name = condition() if callable(condition) else None
+    if name and line.startswith(f"[{name}]"):
+        return line
+    return f"{name or type(error).__name__}: {line}"
+
+
+class EmptyStateError(MetricError):
+    """There was no data to compute the metric from."""
+
+
+class MetricRuntimeError(MetricError):
+    """The computation of the metric failed."""
+
+
+class PreconditionError(MetricError):
+    """The data does not suit the analyzer, so nothing was computed."""
+
+
+class NoSuchColumnError(PreconditionError):
+    """The analyzer names a column that the data does not have.
+
+    Attributes
+    ----------
+    column : str
+        The column asked for.
+    available : tuple of str
+        The columns that there are.
+    """
+
+    def __init__(self, column: str, available: Iterable[str] = ()) -> None:
+        self.column, self.available = column, tuple(available)
+        super().__init__(column, self.available)
+
+    def __str__(self) -> str:
+        if self.column in self.available:  # a plain name that holds dots reads as a path
+            return f"no column {self.column!r}: write a name that holds dots as '`{self.column}`'"
+        return f"no column {self.column!r}; {_suggestion(self.column, self.available)}"
+
+
+class WrongColumnTypeError(PreconditionError):
+    """The analyzer cannot work on the type of this column."""
+
+    def __init__(self, column: str, found: str, wanted: str) -> None:
+        self.column, self.found, self.wanted = column, found, wanted
+        super().__init__(column, found, wanted)
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} is of type {self.found}, but must be {self.wanted}"
+
+
+class NoColumnsSpecifiedError(PreconditionError):
+    """The analyzer needs at least one column and was given none."""
+
+
+class IllegalAnalyzerParameterError(PreconditionError, ValueError):
+    """An option of an analyzer has a value that it cannot have."""
+
+
+class UnresolvedExpressionError(PreconditionError):
+    """A predicate or a ``where`` does not parse, or names what is not there."""
+
+
+class StateError(TidegaugeError):
+    """A state that cannot be used."""
+
+
+class StateMismatchError(StateError, TypeError):
+    """Two states of different kinds or parameters cannot be added."""
+
+
+class UnknownStateTagError(StateError):
+    """A stored state has a tag that no reader is registered for."""
+
+
+class CorruptStateError(StateError):
+    """A stored state does not read back as what was written."""
+
+
+class SuiteError(TidegaugeError, ValueError):
+    """A suite, or a file that should hold one, says something that cannot be."""
+
+
+class UnknownNameError(SuiteError):
+    """A name that should be one of a known set is not.
+
+    Examples
+    --------
+    >>> str(UnknownNameError("analyzer", "Compleetness", ["Completeness", "Size"]))
+    "unknown analyzer 'Compleetness'; did you mean 'Completeness'?"
+    """
+
+    def __init__(self, kind: str, name: str, available: Iterable[str]) -> None:
+        self.kind, self.name, self.available = kind, name, tuple(sorted(available))
+        super().__init__(kind, name, self.available)
+
+    def __str__(self) -> str:
+        return f"unknown {self.kind} {self.name!r}; {_suggestion(self.name, self.available)}"
+
+
+class SourceError(TidegaugeError):
+    """What should be measured cannot be read."""
+
+
+class NoSuchTableError(SourceError, LookupError):
+    """There is no such table or path."""
+
+
+class PartitionColumnError(SourceError, ValueError):
+    """The data is not partitioned by what the suite says."""
+
+
+class PartitionSelectionError(SourceError, ValueError):
+    """A selection of partitions that does not parse, or names partitions that are not there."""
+
+
+class RepositoryError(TidegaugeError):
+    """The repository cannot do what was asked."""
+
+
+class NotOurDatabaseError(RepositoryError):
+    """The database holds something else than a tidegauge repository."""
+
+
+class DatabaseVersionError(RepositoryError):
+    """The database was written by an older or newer tidegauge."""
+
+
+class DatabaseAccessError(RepositoryError, OSError):
+    """The database cannot be opened or written."""
+
+
+class UnknownDatasetError(RepositoryError, LookupError):
+    """The repository holds no dataset of this name."""
+
+    def __init__(self, name: str, available: Iterable[str]) -> None:
+        self.name, self.available = name, tuple(available)
+        super().__init__(name, self.available)
+
+    def __str__(self) -> str:
+        return f"no dataset {self.name!r} in this repository; " + _suggestion(
+            self.name, self.available
+        )
+
+
+class DatasetMismatchError(RepositoryError, ValueError):
+    """A dataset is to be measured on another table than the one its history is of."""
+
+
+class HistoryError(RepositoryError, ValueError):
+    """The history cannot answer this question."""

@@ -1,0 +1,162 @@
+"""Values with their counts: Histogram."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, ClassVar
+
+from analyzers.analyzer import analyzer
+from analyzers.errors import IllegalAnalyzerParameterError
+from analyzers.frequencies import FrequenciesAndNumRows, GroupingAnalyzer
+from analyzers.metric import Metric, Scale
+
+NULL_KEY = "NullValue"
+MAX_DETAIL_BINS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionValue:
+    """How often one value occurs, and its share of all rows."""
+
+    absolute: int
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The value of a Histogram.
+
+    Attributes
+    ----------
+    values : mapping of str to DistributionValue
+        The most frequent values, most frequent first.
+    number_of_bins : int
+        All distinct values, null included.
+    tail_count : int
+        Rows with the values that are not in `values`.
+    """
+
+    values: Mapping[str, DistributionValue]
+    number_of_bins: int
+    tail_count: int = 0
+
+    def __getitem__(self, key: str) -> DistributionValue:
+        return self.values[key]
+
+    def scalars(self) -> Iterator[tuple[str, float]]:
+        """Yield ``bins``, ``abs.value`` and ``ratio.value`` for each, and ``tailCount`` if there is one."""
+        yield "bins", self.number_of_bins
+        for key, value in self.values.items():
+            yield f"abs.{key}", value.absolute
+            yield f"ratio.{key}", value.ratio
+        if self.tail_count:
+            yield "tailCount", self.tail_count
+
+
+HistogramMetric = Metric[Distribution]
+
+
+@singledispatch
+def bin_key(value: Any) -> str:
+    """Return a value as the text of its bin.
+
+    Null is ``NullValue``. A text that reads so, or begins with a backslash, is given a backslash in
+    front, so that no two values share a bin.
+
+    Examples
+    --------
+    >>> [bin_key(v) for v in (None, "NullValue", 1.0, True, b"\\x01")]
+    ['NullValue', '\\\\NullValue', '1.0', 'true', '01']
+    """
+    return str(value)
+
+
+@bin_key.register
+def _(value: None) -> str:  # noqa: ARG001
+    return NULL_KEY
+
+
+@bin_key.register
+def _(value: str) -> str:
+    return "\\" + value if value == NULL_KEY or value.startswith("\\") else value
+
+
+@bin_key.register
+def _(value: bool) -> str:  # noqa: FBT001
+    return "true" if value else "false"
+
+
+@bin_key.register
+def _(value: float) -> str:
+    special = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
+    return "NaN" if value != value else special.get(value, repr(value))  # noqa: PLR0124
+
+
+@bin_key.register
+def _(value: bytes) -> str:
+    return value.hex()
+
+
+@bin_key.register
+def _(value: dt.date) -> str:
+    return value.isoformat()
+
+
+@analyzer
+class Histogram(GroupingAnalyzer[FrequenciesAndNumRows, Distribution]):
+    """How often each value of a column occurs, null being a value. No bins for no rows.
+
+    Shares are of the rows where the filter is true.
+
+    Parameters
+    ----------
+    column : str
+    max_detail_bins : int
+        How many values to keep, by count and then by value: 1 to 1000. The others are counted
+        together.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)], num_nulls=1)
+    >>> metric = Histogram("x", max_detail_bins=2).compute_metric_from(state)
+    >>> metric.value["b"], metric.value.number_of_bins, metric.value.tail_count
+    (DistributionValue(absolute=3, ratio=0.6), 3, 1)
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+
+    column: str
+    max_detail_bins: int = MAX_DETAIL_BINS
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Shares are ratios, all else are counts."""
+        return Scale.RATIO if metric_name.startswith("Histogram.ratio.") else Scale.COUNT
+
+    def check_parameters(self) -> None:
+        """The number of bins is in bounds."""
+        if not 1 <= self.max_detail_bins <= MAX_DETAIL_BINS:
+            msg = f"{self!r}: max_detail_bins lies between 1 and {MAX_DETAIL_BINS}"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def measure(self, state: FrequenciesAndNumRows) -> Distribution:
+        """Rank the groups and keep the first."""
+        counts = [(bin_key(key), count) for (key,), count in state.groups()]
+        if state.num_nulls:
+            counts.append((NULL_KEY, state.num_nulls))
+        counts.sort(key=lambda pair: (-pair[1], pair[0]))
+        kept, tail = counts[: self.max_detail_bins], counts[self.max_detail_bins :]
+        rows = self.weight(state)
+        values = {key: DistributionValue(count, count / rows) for key, count in kept}
+        return Distribution(values, len(counts), sum(count for _, count in tail))
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the rows, nulls included."""
+        return state.num_rows + state.num_nulls

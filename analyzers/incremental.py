@@ -1,0 +1,256 @@
+"""Incremental runs: measure what is new or changed, in batches that are committed as they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from analyzers.errors import MetricError
+from analyzers.ledger import (
+    AnyAnalyzer,
+    Change,
+    Known,
+    Measured,
+    Measurement,
+    RunSpec,
+    RunStatus,
+    RunStore,
+    analyzer_key,
+)
+from analyzers.metric import Failure
+from analyzers.partitions import Partition, TimeFormat, parse_selection, recognise_time, select_named
+from analyzers.progress import Progress, Silent
+from analyzers.scan import metric_of, scan
+from analyzers.schema import Schema
+from analyzers.sources import Listed, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BATCH_PARTITIONS = 1000
+BATCH_BYTES = 256 * 2**20
+"""Bounds of one batch: partitions, and bytes of states that the driver holds at once."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run did.
+
+    Attributes
+    ----------
+    run : int
+        Its id in the repository.
+    dataset : str
+    status : RunStatus
+    changes : mapping of str to Change
+        What became of each partition that was scanned.
+    skipped : int
+        Partitions that were there and not scanned.
+    gone : tuple of str
+        Partitions that the ledger knows and the table no longer has.
+    failed : mapping of Analyzer to MetricError
+        Analyzers that failed in some partition, with the first error.
+    """
+
+    run: int
+    dataset: str
+    status: RunStatus
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    skipped: int = 0
+    gone: tuple[str, ...] = ()
+    failed: Mapping[AnyAnalyzer, MetricError] = field(default_factory=dict)
+
+    @property
+    def scanned(self) -> int:
+        """The number of partitions scanned."""
+        return len(self.changes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers a repository keeps with the run."""
+        return {
+            "measured": self.scanned,
+            "skipped": self.skipped,
+            "failed": len(self.failed),
+            "gone": len(self.gone),
+        }
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A partition to scan, and for which analyzers."""
+
+    listed: Listed
+    time: datetime | None
+    analyzers: tuple[AnyAnalyzer, ...]
+
+
+def run_incremental(
+    source: Source,
+    spec: RunSpec,
+    analyzers: Sequence[AnyAnalyzer],
+    store: RunStore,
+    partitions: str | Sequence[str] = "new",
+    time: TimeFormat | None = None,
+    progress: Progress | None = None,
+    batch_partitions: int = BATCH_PARTITIONS,
+) -> RunReport:
+    """Measure the partitions of a source that are asked for, and commit them batch by batch.
+
+    Parameters
+    ----------
+    source : Source
+    spec : RunSpec
+    analyzers : sequence of Analyzer
+    store : RunStore
+    partitions : str or sequence of str
+        ``new`` for new and changed ones, and for others the analyzers they lack; ``all``; an
+        expression over the partition keys; or names.
+    time : TimeFormat, optional
+        How partitions tell their time; recognised from the keys' names if not given.
+    progress : Progress, optional
+    batch_partitions : int
+        At most so many partitions in one pass.
+
+    Returns
+    -------
+    RunReport
+        If the run is cut off, whole batches stay and the next run goes on behind them.
+    """
+    time = time or recognise_time(source.keys)
+    progress = progress or Silent()
+    chooser = _chooser(partitions, source.keys)
+    run = store.open_run(spec)
+    report = RunReport(run, spec.dataset, RunStatus.RUNNING)
+    try:
+        listed = source.list_partitions()
+        ledger = store.ledger(spec.dataset)
+        here = {entry.partition.name for entry in listed}
+        gone = tuple(sorted(name for name in ledger if name not in here))
+        tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), chooser, time)
+        report = replace(report, skipped=len(listed) - len(tasks), gone=gone)
+        if new_gone := [name for name in gone if not ledger[name].gone]:
+            store.mark_gone(run, new_gone)
+        progress.start(spec.dataset, len(tasks))
+        whole = len(tasks) == len(listed)
+        for batch in _batches(tasks, batch_partitions):
+            entire = whole and len(batch) == len(tasks)
+            data = source.read(None if entire else [t.listed.partition for t in batch])
+            with progress.batch(data.sparkSession, len(batch)):
+                schema = Schema.of(data.schema).without(set(source.keys)).canonical()
+                found = list(_measure(source, data, batch, schema, time))
+                decisions = store.commit_batch(run, found)
+            report = _add(report, found, [d.change for d in decisions])
+    except BaseException as error:
+        cut = isinstance(error, KeyboardInterrupt | SystemExit)
+        status = RunStatus.INTERRUPTED if cut else RunStatus.FAILED
+        store.close_run(run, status, report.counts, f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        progress.close()
+    report = replace(report, status=RunStatus.COMPLETE)
+    store.close_run(run, report.status, report.counts)
+    return report
+
+
+Chooser = Callable[[Sequence[Listed]], set[str]]
+
+
+def _chooser(partitions: str | Sequence[str], keys: Sequence[str]) -> Chooser | None:
+    """Return what picks the partitions to scan whatever the ledger says; None to let it decide."""
+    if partitions == "new":
+        return None
+    if partitions == "all":
+        return lambda listed: {entry.partition.name for entry in listed}
+    if isinstance(partitions, str):
+        test = parse_selection(partitions, keys)
+        return lambda listed: {e.partition.name for e in listed if test(e.partition)}
+    return lambda listed: select_named(partitions, [e.partition.name for e in listed])
+
+
+def _tasks(
+    listed: Sequence[Listed],
+    ledger: Mapping[str, Known],
+    analyzers: tuple[AnyAnalyzer, ...],
+    chooser: Chooser | None,
+    time: TimeFormat | None,
+) -> list[_Task]:
+    chosen = None if chooser is None else chooser(listed)
+    keys = {analyzer: analyzer_key(analyzer) for analyzer in analyzers}
+    tasks = []
+    for entry in listed:
+        name = entry.partition.name
+        if chosen is None:
+            known = ledger.get(name)
+            wanted = _wanted(entry, known, keys)
+        else:
+            wanted = analyzers if name in chosen else ()
+        if wanted:
+            moment = time.time_of(entry.partition) if time else None
+            tasks.append(_Task(entry, moment, wanted))
+    tasks.sort(key=lambda t: (t.time is None, t.time and t.time.timestamp(), t.listed.partition.name))
+    return tasks
+
+
+def _wanted(
+    entry: Listed, known: Known | None, keys: Mapping[AnyAnalyzer, str]
+) -> tuple[AnyAnalyzer, ...]:
+    """Return what is to be measured of a partition: all, what it lacks, or nothing."""
+    changed = known is not None and entry.fingerprint is not None and entry.fingerprint != known.fingerprint
+    if known is None or changed:
+        return tuple(keys)
+    return tuple(a for a, key in keys.items() if key not in known.analyzers)
+
+
+def _batches(tasks: Sequence[_Task], most: int) -> Iterator[list[_Task]]:
+    """Cut tasks into batches that need the same analyzers, in order, within the bounds."""
+    by_analyzers: dict[tuple[AnyAnalyzer, ...], list[_Task]] = {}
+    for task in tasks:
+        by_analyzers.setdefault(task.analyzers, []).append(task)
+    for analyzers, same in by_analyzers.items():
+        bytes_each = sum(a.state_bytes for a in analyzers) or 1
+        size = max(1, min(most, BATCH_BYTES // bytes_each))
+        for start in range(0, len(same), size):
+            yield same[start : start + size]
+
+
+def _measure(
+    source: Source,
+    data: DataFrame,
+    batch: Sequence[_Task],
+    schema: str,
+    time: TimeFormat | None,
+) -> Iterator[Measured]:
+    analyzers = batch[0].analyzers
+    wanted = {task.listed.partition for task in batch}
+    found = scan(data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted)
+    groups = {source.partition_of(key): group for key, group in found.groups.items()}
+    for task in batch:
+        partition = task.listed.partition
+        group = groups.get(partition, found.nothing)
+        segment = time.segment_of(partition) if time else ""
+        yield Measured(
+            partition=partition,
+            time=task.time,
+            fingerprint=task.listed.fingerprint,
+            arrived_at=task.listed.arrived_at,
+            schema=schema,
+            rows=group.rows,
+            measurements=tuple(
+                Measurement(a, group.states[a], metric_of(a, group.states[a]), segment)
+                for a in analyzers
+            ),
+        )
+
+
+def _add(report: RunReport, found: Sequence[Measured], changes: Sequence[Change]) -> RunReport:
+    names = [measured.partition.name for measured in found]
+    failed = dict(report.failed)
+    for measurement in (m for measured in found for m in measured.measurements):
+        outcome = measurement.outcome
+        if isinstance(outcome, Failure):
+            failed.setdefault(measurement.analyzer, outcome.error)
+    done = {**report.changes, **dict(zip(names, changes, strict=True))}
+    return replace(report, changes=done, failed=failed)

@@ -1,0 +1,201 @@
+"""What a run hands to a store, and what it asks of one.
+
+The runner knows stores only through `RunStore`; `analyzers.memory` and `repository.store` implement
+it. What becomes of a measured partition is decided here, in `decide`, for all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from analyzers.analyzer import Analyzer, key_of
+from analyzers.metric import Failure, Metric, Success
+from analyzers.partitions import Partition
+from analyzers.state import State
+
+AnyAnalyzer = Analyzer[Any, Any]
+
+
+class RunStatus(StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Change(StrEnum):
+    """What a measured partition was to the repository."""
+
+    NEW = "new"
+    RESTATED = "restated"
+    ADDED = "added"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run is about.
+
+    Attributes
+    ----------
+    dataset : str
+    source : str or None
+        The table or path; None for a DataFrame.
+    keys : tuple of str
+        The partition columns.
+    suite : str
+        The suite's canonical JSON.
+    selection : str
+        Which partitions were asked for.
+    tags : mapping of str to str
+    rename : bool
+        Whether the dataset may go on with another table.
+    """
+
+    dataset: str
+    source: str | None
+    keys: tuple[str, ...]
+    suite: str = "{}"
+    selection: str = "new"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rename: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the ledger says of a partition's current version.
+
+    Attributes
+    ----------
+    version : int
+    fingerprint : str or None
+    analyzers : frozenset of str
+        Keys of all analyzers that were measured on it (`analyzer_key`).
+    gone : bool
+        Whether it was missing from the table at the last look.
+    """
+
+    version: int
+    fingerprint: str | None
+    analyzers: frozenset[str]
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one analyzer found in one partition, or in one segment of it."""
+
+    analyzer: AnyAnalyzer
+    outcome: Success[State] | Failure
+    metric: Metric[Any]
+    segment: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A partition that was measured.
+
+    Attributes
+    ----------
+    partition : Partition
+    time : datetime or None
+        The time it stands for.
+    fingerprint : str or None
+    arrived_at : datetime or None
+    schema : str
+        Names and types of the columns, as canonical JSON.
+    rows : int
+    measurements : tuple of Measurement
+    """
+
+    partition: Partition
+    time: datetime | None
+    fingerprint: str | None
+    arrived_at: datetime | None
+    schema: str
+    rows: int
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to store of a measured partition: under which version, and which measurements."""
+
+    change: Change
+    version: int
+    measurements: tuple[Measurement, ...]
+
+
+def analyzer_key(analyzer: AnyAnalyzer) -> str:
+    """Return the hash by which the ledger knows an analyzer."""
+    return key_of(analyzer.canonical())
+
+
+def decide(
+    known: Known | None,
+    found: Measured,
+    stored: Callable[[Measurement], State | None],
+) -> Decision:
+    """Decide what becomes of a measured partition.
+
+    The same files hold the same content: only what was not measured before is added, under the
+    version that is there. If a repeated measurement does not agree with the stored state after all,
+    the content is another, and so is the version.
+
+    Parameters
+    ----------
+    known : Known or None
+        What the ledger holds, read in the same transaction.
+    found : Measured
+    stored : callable
+        Returns the stored state for a measurement, or None where it had failed.
+    """
+    if known is None:
+        return Decision(Change.NEW, 1, found.measurements)
+    if found.fingerprint is not None and found.fingerprint == known.fingerprint:
+        again = [m for m in found.measurements if analyzer_key(m.analyzer) in known.analyzers]
+        if all(_agrees(m, stored(m)) for m in again):
+            added = tuple(m for m in found.measurements if m not in again)
+            return Decision(Change.ADDED if added else Change.UNCHANGED, known.version, added)
+    return Decision(Change.RESTATED, known.version + 1, found.measurements)
+
+
+def _agrees(found: Measurement, stored: State | None) -> bool:
+    match found.outcome:
+        case Success(state):
+            return stored is not None and state.agrees_with(stored)
+        case Failure():
+            return stored is None
+
+
+class RunStore(Protocol):
+    """Where runs leave what they measured."""
+
+    def open_run(self, spec: RunSpec) -> int:
+        """Begin a run and return its id.
+
+        Raises
+        ------
+        DatasetMismatchError
+            If the dataset's history is of another table and ``rename`` is not set.
+        """
+
+    def ledger(self, dataset: str) -> Mapping[str, Known]:
+        """Return what is known of each partition, by its name."""
+
+    def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
+        """Store a batch, all or nothing, and return what became of each partition."""
+
+    def mark_gone(self, run: int, names: Sequence[str]) -> None:
+        """Remember which partitions are no longer there."""
+
+    def close_run(
+        self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
+    ) -> None:
+        """End a run."""

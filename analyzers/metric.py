@@ -1,0 +1,165 @@
+"""Metrics: what was measured, as a value or as the reason why there is none.
+
+A metric's value may be composite (quantiles by key, a histogram). `flatten` turns any metric into
+plain numbers under Deequ's names, and is a function, so that no metric type has to know another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from analyzers.errors import EmptyStateError, MetricError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Entity(StrEnum):
+    """What a metric is about."""
+
+    DATASET = "Dataset"
+    COLUMN = "Column"
+    MULTICOLUMN = "Multicolumn"
+
+
+class Scale(StrEnum):
+    """How the values of a metric behave, which tells a detector how to compare them."""
+
+    COUNT = "count"
+    RATIO = "ratio"
+    POSITIVE = "positive"
+    SIGNED = "signed"
+    DISTANCE = "distance"
+    TIME = "time"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Success(Generic[T_co]):
+    """A value that was computed."""
+
+    value: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why there is no value; always an error of our own."""
+
+    error: MetricError
+
+
+def attempt(compute: Callable[[], T]) -> Success[T] | Failure:
+    """Run ``compute`` and keep its result, or its error as one of ours.
+
+    Examples
+    --------
+    >>> attempt(lambda: 1 / 4)
+    Success(value=0.25)
+    >>> attempt(lambda: 1 / 0).error
+    MetricRuntimeError('ZeroDivisionError: division by zero')
+    """
+    try:
+        return Success(compute())
+    except Exception as error:  # noqa: BLE001 - the one broad except: any failure is a result here
+        return Failure(MetricError.of(error).with_traceback(None))
+
+
+@dataclass(frozen=True)
+class Metric(Generic[T_co]):
+    """One measurement of one analyzer.
+
+    Attributes
+    ----------
+    entity : Entity
+        Whether it is about the data set, a column, or several.
+    instance : str
+        The column, columns joined by commas, ``*``, or the name a Compliance was given.
+    name : str
+        Deequ's name of the metric, never carrying the filter.
+    outcome : Success or Failure
+        The value, or the error.
+    weight : float or None
+        Rows behind the value: the denominator of a ratio, the non-null values of a mean.
+
+    Examples
+    --------
+    >>> Metric(Entity.DATASET, "*", "Size", Success(3.0), weight=3).value
+    3.0
+    """
+
+    entity: Entity
+    instance: str
+    name: str
+    outcome: Success[T_co] | Failure
+    weight: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no value."""
+        return isinstance(self.outcome, Failure)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no value because there was no data."""
+        return isinstance(self.outcome, Failure) and isinstance(
+            self.outcome.error, EmptyStateError
+        )
+
+    @property
+    def value(self) -> T_co:
+        """The value.
+
+        Raises
+        ------
+        MetricError
+            The failure's own error, if there is no value.
+        """
+        match self.outcome:
+            case Success(value):
+                return value
+            case Failure(error):
+                raise error
+
+
+DoubleMetric = Metric[float]
+KeyedDoubleMetric = Metric[Mapping[str, float]]
+
+
+@runtime_checkable
+class Composite(Protocol):
+    """A metric value made of several numbers."""
+
+    def scalars(self) -> Iterator[tuple[str, float]]:
+        """Yield each number with the key that tells it from the others."""
+
+
+def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
+    """Yield a metric as plain numbers, each with the weight of the whole.
+
+    A keyed metric gives ``name-key`` for each key, a composite one ``name.key``; a failed one gives
+    one failed metric of its own name, whatever it would have held.
+
+    Examples
+    --------
+    >>> keyed = Metric(Entity.COLUMN, "x", "ApproxQuantiles", Success({"0.5": 7.0}), weight=9)
+    >>> [(m.name, m.value, m.weight) for m in flatten(keyed)]
+    [('ApproxQuantiles-0.5', 7.0, 9)]
+    """
+    match metric.outcome:
+        case Failure():
+            yield metric
+        case Success(Mapping() as keyed):
+            for key, value in keyed.items():
+                yield replace(
+                    metric, name=f"{metric.name}-{key}", outcome=Success(float(value))
+                )
+        case Success(Composite() as composite):
+            for key, value in composite.scalars():
+                yield replace(
+                    metric, name=f"{metric.name}.{key}", outcome=Success(float(value))
+                )
+        case Success(value):
+            yield replace(metric, outcome=Success(float(value)))

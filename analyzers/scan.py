@@ -1,0 +1,399 @@
+"""One pass over the data for all partitions and all analyzers.
+
+`plan` sorts the work into jobs: plain aggregations packed so that Spark generates code for each
+job, sketches apart from them, and one shuffle for each set of grouping columns. `scan` runs the jobs
+side by side, each grouped by the partition columns, and folds every group into states. What one
+analyzer does wrong is its own failure and nobody else's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from analyzers.analyzer import Analyzer, ScanAnalyzer
+from analyzers.errors import MetricError, UnresolvedExpressionError, describe
+from analyzers.frequencies import COUNT, FrequenciesAndNumRows, GroupingAnalyzer
+from analyzers.metric import Failure, Metric, Success, attempt
+from analyzers.partitions import NULL
+from analyzers.schema import Schema
+from analyzers.sql import count_rows, literal, quote, reference
+from analyzers.state import State
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+AnyAnalyzer = Analyzer[Any, Any]
+Outcome = Success[State] | Failure
+Key = tuple[str, ...]
+
+PLAIN_BUFFERS = 90
+"""Buffer fields of one job of plain aggregations. Above about a hundred Spark stops generating code
+for the aggregate, which was measured to cost 1.6 to 2 times the CPU."""
+SKETCHES = 24
+"""Sketches of one job; they keep objects, not buffer fields, and are bounded for executor memory."""
+JOBS_AT_ONCE = 4
+
+ROWS = count_rows(None)
+_FUNCTION = re.compile(r"(?:CAST\()?(\w+)\(")
+_BUFFERS = {"avg": 2, "var_pop": 3, "max": 1, "min": 1, "count": 1, "sum": 2}
+
+
+@dataclass(frozen=True)
+class Group:
+    """What was found in one group: a partition, or the whole data.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    states : mapping of Analyzer to Success or Failure
+        Every analyzer's state, or why it has none.
+    """
+
+    rows: int
+    states: Mapping[AnyAnalyzer, Outcome]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan found.
+
+    Attributes
+    ----------
+    groups : mapping of tuple of str to Group
+        By the values of the partition columns as text; null and the empty text are Hive's default
+        partition. Only groups that have rows.
+    nothing : Group
+        What holds for a group without rows.
+    """
+
+    groups: Mapping[Key, Group]
+    nothing: Group
+
+    @property
+    def whole(self) -> Group:
+        """The only group of a scan that was not grouped."""
+        return self.groups.get((), self.nothing)
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A job of aggregations that are computed together."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A job that counts groups of rows, once for each filter."""
+
+    columns: tuple[str, ...]
+    filters: tuple[str | None, ...]
+
+
+Job = Aggregation | Grouping
+
+
+@dataclass
+class Plan:
+    """What a scan will do.
+
+    Attributes
+    ----------
+    failures : dict
+        Analyzers that fail before anything is read.
+    cells : dict
+        The aggregations of each scan analyzer.
+    groupings : list of GroupingAnalyzer
+    jobs : list of Job
+    """
+
+    failures: dict[AnyAnalyzer, Failure] = field(default_factory=dict)
+    cells: dict[ScanAnalyzer[Any, Any], tuple[str, ...]] = field(default_factory=dict)
+    groupings: list[GroupingAnalyzer[Any, Any]] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs, each one pass and one Spark action."""
+        texts = dict.fromkeys([ROWS, *(text for cells in self.cells.values() for text in cells)])
+        sketches = [text for text in texts if _is_sketch(text)]
+        plain = [text for text in texts if not _is_sketch(text)]
+        jobs: list[Job] = [Aggregation(pack) for pack in _packed(plain, PLAIN_BUFFERS, _buffers)]
+        jobs += [Aggregation(pack) for pack in _packed(sketches, SKETCHES, lambda _: 1)]
+        filters: dict[tuple[str, ...], dict[str | None, None]] = {}
+        for a in self.groupings:
+            filters.setdefault(a.grouping_columns, {})[a.where] = None
+        return jobs + [Grouping(columns, tuple(asked)) for columns, asked in filters.items()]
+
+
+def _is_sketch(text: str) -> bool:
+    return "_sketch_agg" in text.partition("(")[0]
+
+
+def _buffers(text: str) -> int:
+    function = _FUNCTION.match(text)
+    return _BUFFERS.get(function[1], 4) if function else 4
+
+
+def _packed(
+    texts: Iterable[str], limit: int, cost: Callable[[str], int]
+) -> Iterator[tuple[str, ...]]:
+    pack: list[str] = []
+    total = 0
+    for text in texts:
+        if pack and total + cost(text) > limit:
+            yield tuple(pack)
+            pack, total = [], 0
+        pack.append(text)
+        total += cost(text)
+    if pack:
+        yield tuple(pack)
+
+
+def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
+    """Check every analyzer against the data and sort the rest into jobs; reads nothing.
+
+    Analyzers whose expressions Spark cannot resolve are found by resolving all together, and each
+    for itself only if that fails.
+    """
+    sensitive = data.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    schema = Schema.of(data.schema, case_sensitive=sensitive)
+    made = Plan()
+    for analyzer in dict.fromkeys(analyzers):
+        checked = attempt(lambda a=analyzer: _cells(a, schema))
+        if isinstance(checked, Failure):
+            made.failures[analyzer] = checked
+        elif isinstance(analyzer, GroupingAnalyzer):
+            made.groupings.append(analyzer)
+        else:
+            made.cells[analyzer] = checked.value
+    probes = {a: _probe(a, schema) for a in [*made.cells, *made.groupings]}
+    if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
+        for analyzer, texts in probes.items():
+            problem = _unresolved(data, texts)
+            if problem is not None:
+                error = UnresolvedExpressionError(f"{analyzer!r}: {describe(problem)}")
+                made.failures[analyzer] = Failure(error)
+                made.cells.pop(analyzer, None)
+        made.groupings = [a for a in made.groupings if a not in made.failures]
+    return made
+
+
+def _cells(analyzer: AnyAnalyzer, schema: Schema) -> tuple[str, ...]:
+    analyzer.preconditions(schema)
+    return tuple(analyzer.aggregations(schema)) if isinstance(analyzer, ScanAnalyzer) else ()
+
+
+def _probe(analyzer: AnyAnalyzer, schema: Schema) -> tuple[str, ...]:
+    # A filter must stand on its own, too: "a) OR (b" would resolve inside the brackets we put.
+    alone = () if analyzer.where is None else (f"count_if({analyzer.where}\n)",)
+    return alone + (_cells(analyzer, schema) or (count_rows(analyzer.where),))
+
+
+def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - core imports no Spark
+
+    try:
+        data.selectExpr(*dict.fromkeys(texts), ROWS).schema  # noqa: B018 - asking resolves it
+    except AnalysisException as error:  # a ParseException is one, too
+        return error
+    return None
+
+
+def scan(
+    data: DataFrame,
+    analyzers: Iterable[AnyAnalyzer],
+    by: Sequence[str] = (),
+    keep: Callable[[Key], bool] = lambda _: True,
+) -> Scan:
+    """Measure data in one pass, grouped by some columns.
+
+    Parameters
+    ----------
+    data : DataFrame
+    analyzers : iterable of Analyzer
+        Equal ones are measured once.
+    by : sequence of str
+        The partition columns; none for the whole data.
+    keep : callable
+        Which groups to fold, by their values as text.
+    """
+    made = plan(data, analyzers)
+    results = _run(data, made.jobs, tuple(by))
+    groups = {key: _fold(made, results, key) for key in sorted(results[ROWS]) if keep(key)}
+    return Scan(groups, _fold(made, results, None))
+
+
+def _fold(made: Plan, results: Mapping[Any, Mapping[Key | None, Any]], key: Key | None) -> Group:
+    """Fold one group's cells into states; None is a group without rows."""
+    states: dict[AnyAnalyzer, Outcome] = dict(made.failures)
+    for analyzer, texts in made.cells.items():
+        cells = [results[text].get(key) for text in texts]
+        failed = next((cell for cell in cells if isinstance(cell, Failure)), None)
+        if failed or key is None:
+            states[analyzer] = failed or Success(analyzer.state_type())
+        else:
+            states[analyzer] = attempt(lambda a=analyzer, c=cells: a.fold(c))
+    for analyzer in made.groupings:
+        found = results[analyzer.grouping_columns, analyzer.where]
+        states[analyzer] = found.get(key) or Success(analyzer.state_type())
+    return Group(results[ROWS].get(key) or 0, states)
+
+
+def _run(data: DataFrame, jobs: Sequence[Job], by: Key) -> dict[Any, dict[Key | None, Any]]:
+    """Run the jobs side by side; return each one's results by what they are of, then by group."""
+    results: dict[Any, dict[Key | None, Any]] = {}
+    with ThreadPoolExecutor(min(JOBS_AT_ONCE, len(jobs)), "tidegauge-scan") as pool:
+        for found in pool.map(lambda job: _run_alone(data, job, by), jobs):
+            results.update(found)
+    return results
+
+
+def _run_alone(data: DataFrame, job: Job, by: Key) -> dict[Any, dict[Key | None, Any]]:
+    """Run one job; if the data makes an expression fail, run its halves, down to the one that does.
+
+    Under Spark's ANSI mode one bad cast or division fails all that share its job.
+    """
+    try:
+        return _aggregate(data, job, by) if isinstance(job, Aggregation) else _group(data, job, by)
+    except Exception as error:
+        if not _is_data_error(error):
+            raise
+        parts: Sequence[Any] = job.texts if isinstance(job, Aggregation) else job.filters
+        if len(parts) == 1:
+            failure = Failure(MetricError.of(error).with_traceback(None))
+            what = parts[0] if isinstance(job, Aggregation) else (job.columns, parts[0])
+            return {what: _Everywhere(failure)}
+        half = len(parts) // 2
+        found: dict[Any, dict[Key | None, Any]] = {}
+        for some in (tuple(parts[:half]), tuple(parts[half:])):
+            part = Aggregation(some) if isinstance(job, Aggregation) else Grouping(job.columns, some)
+            found.update(_run_alone(data, part, by))
+        return found
+
+
+class _Everywhere(dict[Key | None, Any]):
+    """The results of an expression that failed: the same failure for every group."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__()
+        self.failure = failure
+
+    def get(self, key: Key | None, default: Any = None) -> Any:  # noqa: ARG002 - dict's signature
+        return self.failure
+
+
+def _is_data_error(error: Exception) -> bool:
+    """Whether Spark says that the data, not the cluster, is at fault: SQLSTATE class 22."""
+    state = getattr(error, "getSqlState", None)
+    return callable(state) and (state() or "").startswith("22")
+
+
+def _keys(data: DataFrame, by: Key) -> list[str]:
+    """Return SQL for the columns grouped by; to Hive, the empty text and null are one partition."""
+    texts = {f.name for f in data.schema.fields if f.dataType.typeName() == "string"}
+    columns = [
+        f"nullif({reference(column)}, '')" if column in texts else reference(column)
+        for column in by
+    ]
+    return [f"{column} AS `_k{i}`" for i, column in enumerate(columns)]
+
+
+def _as_text(by: Key) -> list[str]:
+    """Return SQL that names groups as Hive names partitions."""
+    null = literal(NULL)
+    return [f"coalesce(CAST(`_k{i}` AS STRING), {null}) AS `_k{i}`" for i in range(len(by))]
+
+
+def _aggregate(data: DataFrame, job: Aggregation, by: Key) -> dict[Any, dict[Key | None, Any]]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
+
+    cells = [F.expr(text).alias(f"_c{i}") for i, text in enumerate(job.texts)]
+    named = [quote(f"_c{i}") for i in range(len(cells))]
+    rows = (
+        data.groupBy(*(F.expr(k) for k in _keys(data, by)))
+        .agg(*cells)
+        .selectExpr(*_as_text(by), *named)
+        .collect()
+    )
+    found: dict[Any, dict[Key | None, Any]] = {text: {} for text in job.texts}
+    for row in rows:
+        key = tuple(row[: len(by)])
+        for text, cell in zip(job.texts, row[len(by) :], strict=True):
+            found[text][key] = cell
+    return found
+
+
+def _group(data: DataFrame, job: Grouping, by: Key) -> dict[Any, dict[Key | None, Any]]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
+
+    columns = [f"{reference(c)} AS `_g{i}`" for i, c in enumerate(job.columns)]
+    counts = [F.expr(count_rows(w)).alias(f"_c{i}") for i, w in enumerate(job.filters)]
+    kept = [quote(f"_g{i}") for i in range(len(columns))] + [quote(f"_c{i}") for i in range(len(counts))]
+    table = (
+        data.groupBy(*(F.expr(k) for k in [*_keys(data, by), *columns]))
+        .agg(*counts)
+        .selectExpr(*_as_text(by), *kept)
+        .toArrow()
+    )
+    found: dict[Any, dict[Key | None, Any]] = {(job.columns, where): {} for where in job.filters}
+    for key, rows in _slices(table, len(by)):
+        for i, where in enumerate(job.filters):
+            found[job.columns, where][key] = Success(_frequencies(rows, len(columns), f"_c{i}"))
+    return found
+
+
+def _slices(table: pa.Table, width: int) -> Iterator[tuple[Key, pa.Table]]:
+    """Cut a table into runs of rows with equal first columns."""
+    import numpy as np  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    names = table.column_names[:width]
+    table = table.sort_by([(name, "ascending") for name in names]) if names else table
+    changes = np.zeros(max(table.num_rows - 1, 0), dtype=bool)
+    for name in names:
+        column = table[name].combine_chunks()
+        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
+    for start, end in zip(starts, starts[1:], strict=False):
+        if end > start:
+            key = tuple(table[name][start].as_py() for name in names)
+            yield key, table.slice(start, end - start).drop_columns(names)
+
+
+def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    rows = rows.filter(pc.greater(rows[count], 0))
+    nulls = pc.is_null(rows["_g0"])
+    for i in range(1, width):
+        nulls = pc.and_(nulls, pc.is_null(rows[f"_g{i}"]))
+    groups = rows.filter(pc.invert(nulls))
+    columns = {str(i): groups[f"_g{i}"].combine_chunks() for i in range(width)}
+    counts = groups[count].combine_chunks().cast(pa.int64())
+    num_rows = pc.sum(counts).as_py() or 0
+    num_nulls = pc.sum(rows.filter(nulls)[count]).as_py() or 0
+    if not num_rows:
+        return FrequenciesAndNumRows(num_nulls=num_nulls)
+    return FrequenciesAndNumRows(pa.table({**columns, COUNT: counts}), num_rows, num_nulls)
+
+
+def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:
+    """Return an analyzer's metric for what a scan found."""
+    match outcome:
+        case Success(state):
+            return analyzer.compute_metric_from(state)
+        case Failure(error):
+            return analyzer.to_failure_metric(error)
+
+
+def calculate(data: DataFrame, analyzers: Sequence[AnyAnalyzer]) -> list[Metric[Any]]:
+    """Measure a DataFrame once and return each analyzer's metric, in the order asked."""
+    states = scan(data, analyzers).whole.states
+    return [metric_of(analyzer, states[analyzer]) for analyzer in analyzers]

@@ -1,0 +1,95 @@
+"""Spark SQL text, built so that names and filters from outside cannot change its meaning.
+
+Analyzers state their aggregations as text: equal texts are computed once, a plan can be printed
+without Spark, and a wide table costs one call into Spark for each aggregation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+def quote(name: str) -> str:
+    """Quote one identifier, whatever it holds.
+
+    Examples
+    --------
+    >>> quote("a`b.c")
+    '`a``b.c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def parts(column: str) -> tuple[str, ...]:
+    """Split a column as users write it: dots lead into structs, backticks keep a name whole.
+
+    Examples
+    --------
+    >>> parts("address.zip"), parts("`a.b`"), parts("dep time")
+    (('address', 'zip'), ('a.b',), ('dep time',))
+    """
+    found, position = [], 0
+    while position < len(column):
+        match = _PART.match(column, position)
+        if match is None or (match.end() < len(column) and column[match.end()] != "."):
+            return (column,)  # stray backticks: take the text as one name
+        quoted, plain = match.groups()
+        found.append(plain if quoted is None else quoted.replace("``", "`"))
+        position = match.end() + 1
+    return tuple(found) if found and not column.endswith(".") else (column,)
+
+
+def reference(column: str) -> str:
+    """Return SQL that reads the column.
+
+    Examples
+    --------
+    >>> reference("address.zip")
+    '`address`.`zip`'
+    """
+    return ".".join(map(quote, parts(column)))
+
+
+def where_holds(where: str | None, expression: str) -> str:
+    """Return SQL for ``expression`` on rows where the filter is true, and null on the others.
+
+    The filter stands on lines of its own, so that a comment at its end stays a comment.
+
+    Examples
+    --------
+    >>> where_holds(None, "`x`")
+    '`x`'
+    >>> where_holds("a > 1", "`x`")
+    'CASE WHEN (\\na > 1\\n) THEN `x` END'
+    """
+    return expression if where is None else f"CASE WHEN (\n{where}\n) THEN {expression} END"
+
+
+def count_rows(where: str | None) -> str:
+    """Return SQL that counts the rows where the filter is true; null counts as false.
+
+    Examples
+    --------
+    >>> count_rows(None)
+    'count(1)'
+    """
+    return f"count({where_holds(where, '1')})"
+
+
+def literal(text: str) -> str:
+    r"""Quote a string literal for Spark SQL.
+
+    Examples
+    --------
+    >>> print(literal("it's"))
+    'it\'s'
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def one_of(expression: str, values: Sequence[str]) -> str:
+    """Return SQL that is true where the expression is one of the values."""
+    return f"{expression} IN ({', '.join(map(literal, values))})"

@@ -1,0 +1,164 @@
+"""States: what an analyzer keeps of some data, so that data can be added up without being read again.
+
+A state is an element of a commutative monoid. Adding the states of two disjoint pieces of data gives
+the state of both together, in any order, and the default-constructed state is the state of no data.
+Its binary form is a tag, ``kind/version``, and a payload; every tag that was ever written keeps a
+reader, so a repository outlives the code that filled it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import reduce
+from math import isclose, isnan
+from struct import Struct
+from struct import error as StructError
+from typing import Any, ClassVar, Self, TypeVar, cast, final
+
+from analyzers.errors import CorruptStateError, StateMismatchError, UnknownStateTagError
+
+S = TypeVar("S", bound="State")
+
+
+@dataclass(frozen=True, slots=True)
+class State(ABC):
+    """A commutative monoid: ``a + b == b + a``, ``(a + b) + c == a + (b + c)``, ``type(a)() + a == a``.
+
+    A subclass is a frozen, slotted dataclass whose defaults are the identity. It implements
+    `combine`, gives a `layout` for its fields (or its own `pack` and `unpack`), and is registered
+    with `register_state`. Adding never changes its arguments.
+    """
+
+    tag: ClassVar[str]
+    layout: ClassVar[Struct]
+
+    @abstractmethod
+    def combine(self, other: Self) -> Self:
+        """Return the state of both pieces of data; ``other`` is of the same class."""
+
+    @classmethod
+    def merge(cls, states: Iterable[Self]) -> Self:
+        """Add up any number of states; the identity for none.
+
+        States that add cheaply only when taken together override this.
+        """
+        return reduce(lambda a, b: a + b, states, cls())
+
+    @final
+    def __add__(self, other: Self) -> Self:
+        """Add two states of one kind.
+
+        Raises
+        ------
+        StateMismatchError
+            If the states are of different kinds, or of sketches with different parameters.
+        """
+        if type(self) is not type(other):
+            msg = f"cannot add a {type(other).__name__} to a {type(self).__name__}"
+            raise StateMismatchError(msg)
+        return self.combine(other)
+
+    @final
+    def sum(self, other: Self) -> Self:
+        """Return ``self + other``; Deequ's name for it."""
+        return self + other
+
+    def agrees_with(self, other: Self) -> bool:
+        """Whether both describe the same content: exact counts, floats to 1e-9, sketches in bounds."""
+        return type(self) is type(other) and all(
+            _close(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        )
+
+    def pack(self) -> bytes:
+        """Return the payload, without the tag."""
+        return self.layout.pack(*(getattr(self, f.name) for f in fields(self)))
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read what `pack` wrote."""
+        return cls(*cls.layout.unpack(payload))
+
+
+class DoubleValuedState(State):
+    """A state from which one number follows without further knowledge."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def metric_value(self) -> float:
+        """Return the number; NaN where a ratio has no rows."""
+
+
+READERS: dict[str, Callable[[bytes], State]] = {}
+
+
+def register_state(tag: str) -> Callable[[type[S]], type[S]]:
+    """Register a state class under ``kind/version`` and make it readable from its bytes.
+
+    A changed layout gets a new version. The reader of the old one stays: put a function for it into
+    `READERS`.
+
+    Raises
+    ------
+    ValueError
+        If the tag is taken.
+    """
+
+    def decorate(cls: type[S]) -> type[S]:
+        if tag in READERS:
+            msg = f"state tag {tag!r} is already registered"
+            raise ValueError(msg)
+        cls.tag = tag
+        READERS[tag] = cls.unpack
+        return cls
+
+    return decorate
+
+
+def read_state(tag: str, payload: bytes) -> State:
+    """Return the state that was packed under ``tag``.
+
+    Raises
+    ------
+    UnknownStateTagError
+        If nothing is registered for the tag: the state was written by a newer tidegauge or by an
+        extension that is not installed.
+    CorruptStateError
+        If the payload cannot be read.
+    """
+    reader = READERS.get(tag)
+    if reader is None:
+        msg = f"no reader for states tagged {tag!r}; known are {', '.join(sorted(READERS))}"
+        raise UnknownStateTagError(msg)
+    try:
+        return reader(payload)
+    except (StructError, ValueError, RuntimeError, OSError) as error:
+        msg = f"a state tagged {tag!r} of {len(payload)} bytes cannot be read: {error}"
+        raise CorruptStateError(msg) from error
+
+
+def mismatch(parameter: str, left: object, right: object) -> StateMismatchError:
+    """Return the error for two sketches that were built with different parameters."""
+    return StateMismatchError(f"cannot add sketches with {parameter} {left} and {right}")
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (isnan(a) and isnan(b)) or isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(a == b)
+
+
+def as_state(cls: type[S], state: State) -> S:
+    """Return ``state`` as a ``cls``.
+
+    Raises
+    ------
+    StateMismatchError
+        If it is a state of another kind.
+    """
+    if not isinstance(state, cls):
+        msg = f"expected a {cls.__name__}, got a {type(state).__name__}"
+        raise StateMismatchError(msg)
+    return cast("S", state)
