@@ -3,7 +3,7 @@
 To add an analyzer, write its module and name it here.
 """
 
-from analyzers.analyzer import ANALYZERS, Analyzer, build_analyzer, parse_analyzer
+from analyzers.analyzer import ANALYZERS, Analyzer
 from analyzers.cardinality import ApproxCountDistinct
 from analyzers.counts import Completeness, Compliance, Size
 from analyzers.extremes import Maximum, Minimum
@@ -30,6 +30,4 @@ __all__ = [
     "StandardDeviation",
     "Sum",
     "Uniqueness",
-    "build_analyzer",
-    "parse_analyzer",
 ]

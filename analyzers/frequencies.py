@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from analyzers.analyzer import Analyzer, Filterable, S, T, canonical_json
+from analyzers.analyzer import Analyzer, Filterable, S, T
+from analyzers.description import canonical_json
 from analyzers.errors import NoColumnsSpecifiedError
 from analyzers.metric import Entity
 from analyzers.schema import Schema

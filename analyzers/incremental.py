@@ -131,8 +131,10 @@ def run_incremental(
         gone = tuple(sorted(name for name in ledger if name not in here))
         tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), chooser, time)
         report = replace(report, skipped=len(listed) - len(tasks), gone=gone)
-        if new_gone := [name for name in gone if not ledger[name].gone]:
-            store.mark_gone(run, new_gone)
+        left = [name for name in gone if not ledger[name].gone]
+        back = [name for name, known in ledger.items() if known.gone and name in here]
+        if left or back:
+            store.mark_gone(run, left, back)
         progress.start(spec.dataset, len(tasks))
         whole = len(tasks) == len(listed)
         for batch in _batches(tasks, batch_partitions):

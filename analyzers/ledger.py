@@ -12,7 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from analyzers.analyzer import Analyzer, key_of
+from analyzers.analyzer import Analyzer
+from analyzers.description import key_of
 from analyzers.metric import Failure, Metric, Success
 from analyzers.partitions import Partition
 from analyzers.state import State
@@ -192,8 +193,8 @@ class RunStore(Protocol):
     def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
         """Store a batch, all or nothing, and return what became of each partition."""
 
-    def mark_gone(self, run: int, names: Sequence[str]) -> None:
-        """Remember which partitions are no longer there."""
+    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+        """Remember which partitions are no longer there, and which are again."""
 
     def close_run(
         self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None

@@ -78,11 +78,11 @@ class MemoryRunStore:
         ledger[name] = Known(decision.version, found.fingerprint, keys)
         return decision
 
-    def mark_gone(self, run: int, names: Sequence[str]) -> None:
-        """Mark partitions as gone."""
+    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+        """Mark partitions as gone, or as there again."""
         ledger = self._known[self.runs[run - 1].dataset]
-        for name in names:
-            ledger[name] = replace(ledger[name], gone=True)
+        for name in (*gone, *back):
+            ledger[name] = replace(ledger[name], gone=name in gone)
 
     def close_run(
         self,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from analyzers.analyzer import ColumnAnalyzer, T, analyzer, canonical_json
+from analyzers.analyzer import ColumnAnalyzer, T, analyzer
+from analyzers.description import canonical_json
 from analyzers.errors import IllegalAnalyzerParameterError
 from analyzers.metric import Scale
 from analyzers.schema import Schema

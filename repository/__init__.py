@@ -1,0 +1,1 @@
+"""Remember and compare: the SQL store, history, anomalies."""

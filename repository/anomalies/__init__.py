@@ -1,0 +1,1 @@
+"""Detectors score, rules decide."""

@@ -1,0 +1,245 @@
+"""From stored metrics to stored scores and anomalies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from analyzers.metric import Scale
+from repository import schema as s
+from repository.anomalies.detector import History, Scores
+from repository.anomalies.explain import direction, explain
+from repository.anomalies.monitor import Monitor
+from repository.anomalies.rules import Flags
+from repository.database import Database, next_commit, next_findings
+from repository.history import MetricQuery, Window, dataset_id, metric_rows
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Row = Mapping[str, Any]
+_SCORES = ("score", "p_value", "expected", "lower", "upper")
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The series of one segment over its partitions."""
+
+    series: list[int]
+    partitions: list[int]
+    cells: dict[tuple[int, int], Row]
+    history: History
+
+
+def detect(
+    database: Database, dataset: str, monitors: Sequence[Monitor] | None, window: Window
+) -> None:
+    """Score the whole history of a dataset, and store scores and anomalies, all in one commit.
+
+    Nothing is written that is there already. An anomaly that is no longer one is withdrawn; it comes
+    back under its old id.
+    """
+    with database.read() as connection:
+        of = dataset_id(connection, dataset)
+        watched = monitors if monitors is not None else stored_monitors(connection, of)
+        rows = metric_rows(connection, dataset, MetricQuery())
+    findings = [
+        finding
+        for monitor in watched
+        for matrix in _matrices(row for row in rows if monitor.watches(row))
+        for finding in _score(monitor, matrix, window)
+    ]
+    with database.write() as connection:
+        _Writer(connection, of, {repr(m.detector) for m in watched}, window).write(findings)
+
+
+def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
+    """Return the monitors of a dataset's last run; the seasonal one on everything if it had none."""
+    r = s.run.c
+    query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
+    suite = json.loads(connection.execute(query).scalar() or "{}")
+    return [Monitor.from_dict(stored) for stored in suite.get("monitors") or ({},)]
+
+
+def _matrices(rows: Iterator[Row]) -> Iterator[_Matrix]:
+    by_segment: dict[str, list[Row]] = {}
+    for row in rows:
+        by_segment.setdefault(row["segment"], []).append(row)
+    for some in by_segment.values():
+        partitions = {row["partition_id"]: row["time"] for row in some}  # rows come in time's order
+        scales = {row["series_id"]: Scale(row["scale"]) for row in some}
+        place = {partition: t for t, partition in enumerate(partitions)}
+        line = {series: i for i, series in enumerate(scales)}
+        values = np.full((len(line), len(place)), np.nan)
+        weights = np.full_like(values, np.nan)
+        cells = {}
+        for row in some:
+            i, t = line[row["series_id"]], place[row["partition_id"]]
+            cells[i, t] = row
+            values[i, t] = np.nan if row["value"] is None else row["value"]
+            weights[i, t] = np.nan if row["weight"] is None else row["weight"]
+        times = np.array([_naive(time) for time in partitions.values()], dtype="M8[s]")
+        history = History(times, values, weights, list(scales.values()))
+        yield _Matrix(list(line), list(place), cells, history)
+
+
+def _naive(time: datetime | None) -> np.datetime64:
+    return np.datetime64("NaT") if time is None else np.datetime64(time.replace(tzinfo=None), "s")
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """One scored point, and whether it is an anomaly."""
+
+    row: Row
+    detector: str
+    severity: str
+    scores: tuple[float | None, ...]
+    anomaly: bool
+    explanation: str
+    direction: str
+
+    @property
+    def key(self) -> tuple[int, int, int, str]:
+        return (self.row["series_id"], self.row["partition_id"], self.row["version"], self.detector)
+
+
+def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[_Finding]:
+    history = matrix.history
+    scores = monitor.detector.score(history)
+    flags = monitor.rule.decide(history.values, scores)
+    name = repr(monitor.detector)
+    for (i, t), row in matrix.cells.items():
+        if np.isnan(scores.score[i, t]):
+            continue
+        anomaly = bool(flags[i, t]) and _inside(row["time"], window)
+        numbers = tuple(float(getattr(scores, column)[i, t]) for column in _SCORES)
+        text, side = _explained(row, history, scores, flags, i, t) if anomaly else ("", "")
+        stored = tuple(None if np.isnan(n) or np.isinf(n) else n for n in numbers)
+        yield _Finding(row, name, str(monitor.severity), stored, anomaly, text, side)
+
+
+def _inside(time: datetime | None, window: Window) -> bool:
+    if time is None:
+        return window == Window()
+    after = window.since is None or time >= window.since
+    return after and (window.until is None or time <= window.until)
+
+
+def _explained(
+    row: Row, history: History, scores: Scores, flags: Flags, i: int, t: int
+) -> tuple[str, str]:
+    expected, lower, upper = (float(x[i, t]) for x in (scores.expected, scores.lower, scores.upper))
+    subject = "" if row["instance"] == "*" else f" of {row['instance']}"
+    filtered = f" where {row['filter']}" if row["filter"] else ""
+    usual = history.values[i, :t][~flags[i, :t]]
+    text = explain(
+        f"{row['name']}{subject}{filtered}",
+        row["partition"],
+        row["time"].weekday() if row["time"] is not None else None,
+        float(history.values[i, t]),
+        history.values[i, :t].tolist() if usual.size else [],
+        expected,
+        lower,
+        upper,
+    )
+    return text, direction(float(history.values[i, t]), expected, lower, upper)
+
+
+class _Writer:
+    """Writes what changed since the last detection."""
+
+    def __init__(
+        self, connection: Connection, dataset: int, detectors: set[str], window: Window
+    ) -> None:
+        self.connection, self.dataset = connection, dataset
+        self.detectors, self.window = detectors, window
+
+    def write(self, findings: Sequence[_Finding]) -> None:
+        connection = self.connection
+        connection.execute(sa.select(s.clock).with_for_update())
+        known = self._stored_scores()
+        scores = [f for f in findings if not _same(known.get(f.key), f.scores)]
+        stored = self._stored_anomalies()
+        found = {f.key: f for f in findings if f.anomaly}
+        fresh = [found[key] for key in sorted(found.keys() - stored.keys())]
+        back = sorted(key for key in found.keys() & stored.keys() if stored[key].withdrawn_commit_id)
+        left = sorted(
+            key
+            for key, row in stored.items()
+            if key not in found and not row.withdrawn_commit_id and _inside(row.time, self.window)
+        )
+        if not (scores or fresh or back or left):
+            return
+        commit, now = next_commit(connection, None)
+        if scores:
+            connection.execute(sa.insert(s.score), [_score_row(f, commit) for f in scores])
+        if fresh:
+            ids = next_findings(connection, len(fresh))
+            rows = [_anomaly_row(f, i, commit, now) for i, f in zip(ids, fresh, strict=True)]
+            connection.execute(sa.insert(s.anomaly), rows)
+        a = s.anomaly
+        for keys, withdrawn in ((back, None), (left, commit)):
+            for key in keys:
+                change = sa.update(a).where(a.c.id == stored[key].id)
+                connection.execute(change.values(withdrawn_commit_id=withdrawn))
+
+    def _stored_scores(self) -> dict[tuple[Any, ...], tuple[float | None, ...]]:
+        c = s.score.c
+        query = (
+            sa.select(c.series_id, c.partition_id, c.version, c.detector, *(c[n] for n in _SCORES))
+            .join_from(s.score, s.partition)
+            .where(s.partition.c.dataset_id == self.dataset, c.detector.in_(self.detectors))
+            .order_by(c.commit_id)
+        )
+        return {tuple(row[:4]): tuple(row[4:]) for row in self.connection.execute(query)}
+
+    def _stored_anomalies(self) -> dict[tuple[Any, ...], Any]:
+        a, p = s.anomaly.c, s.partition.c
+        query = (
+            sa.select(
+                a.series_id, a.partition_id, a.version, a.detector, a.id, a.withdrawn_commit_id, p.time
+            )
+            .join_from(s.anomaly, s.partition)
+            .where(p.dataset_id == self.dataset, a.detector.in_(self.detectors))
+        )
+        return {tuple(row[:4]): row for row in self.connection.execute(query)}
+
+
+def _same(a: tuple[float | None, ...] | None, b: tuple[float | None, ...]) -> bool:
+    if a is None:
+        return False
+    pairs = zip(a, b, strict=True)
+    return all(
+        x == y or (x is not None and y is not None and abs(x - y) <= 1e-9 * max(abs(x), abs(y)))
+        for x, y in pairs
+    )
+
+
+def _score_row(f: _Finding, commit: int) -> dict[str, Any]:
+    return {**_key_columns(f), **dict(zip(_SCORES, f.scores, strict=True)), "commit_id": commit}
+
+
+def _anomaly_row(f: _Finding, number: int, commit: int, now: datetime) -> dict[str, Any]:
+    return {
+        "id": number,
+        **_score_row(f, commit),
+        "value": f.row["value"],
+        "direction": f.direction,
+        "severity": f.severity,
+        "explanation": f.explanation,
+        "detected_at": now,
+    }
+
+
+def _key_columns(f: _Finding) -> dict[str, Any]:
+    names = ("series_id", "partition_id", "version", "detector")
+    return dict(zip(names, f.key, strict=True))
+
+

@@ -1,0 +1,82 @@
+"""Reading what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from repository import schema as s
+from repository.history import Window, dataset_id, versions_at
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+ANOMALY_COLUMNS = (
+    "id",
+    "dataset",
+    "segment",
+    "partition",
+    "time",
+    "name",
+    "instance",
+    "analyzer",
+    "value",
+    "expected",
+    "lower",
+    "upper",
+    "direction",
+    "score",
+    "p_value",
+    "detector",
+    "severity",
+    "status",
+    "incident_id",
+    "version",
+    "explanation",
+    "detected_at",
+)
+
+
+def anomaly_rows(
+    connection: Connection, dataset: str | None, status: str | None, window: Window
+) -> list[Mapping[str, Any]]:
+    """Return anomalies of current versions, the highest score first.
+
+    An anomaly has the status of its incident; without one it is open.
+    """
+    f, a, p = s.anomaly.c, s.analyzer.c, s.partition.c
+    state = sa.func.coalesce(s.incident.c.status, "open").label("status")
+    named = {
+        "dataset": s.dataset.c.name,
+        "segment": a.segment,
+        "partition": p.name,
+        "time": p.time,
+        "name": s.series.c.name,
+        "instance": s.series.c.instance,
+        "analyzer": a.text,
+    }
+    columns = [
+        state if c == "status" else named.get(c, f.get(c)).label(c) for c in ANOMALY_COLUMNS
+    ]
+    current = versions_at(None)
+    query = (
+        sa.select(*columns)
+        .select_from(s.anomaly)
+        .join(s.series)
+        .join(s.analyzer)
+        .join(s.dataset)
+        .join(s.partition, p.id == f.partition_id)
+        .join(
+            current, (current.c.partition_id == f.partition_id) & (current.c.version == f.version)
+        )
+        .outerjoin(s.incident)
+        .where(f.withdrawn_commit_id.is_(None), window.condition())
+        .order_by(f.score.desc(), p.time, f.id)
+    )
+    if dataset is not None:
+        query = query.where(a.dataset_id == dataset_id(connection, dataset))
+    if status is not None:
+        query = query.where(state == status)
+    return [row._mapping for row in connection.execute(query)]  # noqa: SLF001 - SQLAlchemy's name

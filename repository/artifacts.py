@@ -1,0 +1,111 @@
+"""Payloads of states: small ones in the database, large ones as files below a folder of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from analyzers.errors import CorruptStateError, DatabaseAccessError
+from analyzers.state import State, read_state
+
+LARGEST_IN_DATABASE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A packed state, and where it lies.
+
+    Attributes
+    ----------
+    tag : str
+        The state's kind and layout.
+    payload : bytes or None
+        The bytes, where they lie in the database.
+    artifact : str or None
+        The path below the artifacts' folder, where they lie there.
+    checksum : str
+        SHA-256 of the bytes, in hexadecimal.
+    """
+
+    tag: str
+    payload: bytes | None
+    artifact: str | None
+    checksum: str
+
+
+class Artifacts:
+    """A folder of payloads, each named by its checksum, so that equal ones are kept once.
+
+    Parameters
+    ----------
+    root : Path or None
+        The folder, made when first written to; None if there is none.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+
+    def pack(self, state: State) -> Payload:
+        """Pack a state; a large one is written out, whole or not at all."""
+        payload = state.pack()
+        checksum = hashlib.sha256(payload).hexdigest()
+        if len(payload) <= LARGEST_IN_DATABASE:
+            return Payload(state.tag, payload, None, checksum)
+        relative = f"{checksum[:2]}/{checksum}.parquet"
+        self._write(relative, payload)
+        return Payload(state.tag, None, relative, checksum)
+
+    def unpack(self, stored: Payload) -> State:
+        """Return the state.
+
+        Raises
+        ------
+        CorruptStateError
+            If the bytes are missing or are not those that were stored.
+        """
+        payload = stored.payload if stored.artifact is None else self._read(stored.artifact)
+        if payload is None or hashlib.sha256(payload).hexdigest() != stored.checksum:
+            where = stored.artifact or "the database"
+            msg = f"a state tagged {stored.tag!r} in {where} is damaged: its checksum differs"
+            raise CorruptStateError(msg)
+        return read_state(stored.tag, payload)
+
+    def files(self) -> set[str]:
+        """Return all files, as paths below the folder."""
+        if self.root is None or not self.root.is_dir():
+            return set()
+        return {p.relative_to(self.root).as_posix() for p in self.root.rglob("*.parquet")}
+
+    def _write(self, relative: str, payload: bytes) -> None:
+        if self.root is None:
+            msg = (
+                f"a state of {len(payload)} bytes is too large for the database;"
+                " name a folder: Repository(url, artifacts='/shared/folder')"
+            )
+            raise DatabaseAccessError(msg)
+        target = self.root / relative
+        if target.exists():
+            return
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+        except OSError as error:
+            msg = f"cannot write to the artifacts' folder {self.root}: {error}"
+            raise DatabaseAccessError(msg) from error
+
+    def _read(self, relative: str) -> bytes:
+        if self.root is None:
+            msg = f"the state in {relative} needs the folder it lies in: Repository(url, artifacts=...)"
+            raise CorruptStateError(msg)
+        try:
+            return (self.root / relative).read_bytes()
+        except OSError as error:
+            msg = f"the state in {self.root / relative} cannot be read: {error}"
+            raise CorruptStateError(msg) from error

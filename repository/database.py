@@ -1,0 +1,308 @@
+"""Opening a database: making, checking and upgrading it, and transactions.
+
+One writer at a time: on SQLite every writing transaction begins with ``BEGIN IMMEDIATE``, on both it
+locks the one row of ``clock`` before it takes its commit number.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.pool import StaticPool
+
+from analyzers.errors import (
+    DatabaseAccessError,
+    DatabaseVersionError,
+    NotOurDatabaseError,
+    RepositoryError,
+    describe,
+)
+from repository import schema as s
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy.engine import URL, Connection, Engine
+
+VERSION_TABLE = "tidegauge_revision"
+_BUSY_SECONDS = 60.0
+_EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
+
+
+class Database:
+    """A repository's database, at the newest revision.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///file.db``, ``sqlite://`` (in memory) or ``postgresql+psycopg://...``.
+    upgrade : bool
+        Whether an older SQLite database is backed up and upgraded; otherwise, and always for
+        PostgreSQL, an older one is refused.
+
+    Raises
+    ------
+    NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
+    """
+
+    def __init__(self, url: str, *, upgrade: bool = True) -> None:
+        self.url = _parsed(url)
+        self.file = _sqlite_file(self.url)
+        if self.file is not None:
+            _inspect_file(self.file)
+        self.engine = _engine(self.url, in_memory=self.is_sqlite and self.file is None)
+        try:
+            self._bring_up(upgrade=upgrade)
+        except (OperationalError, sqlite3.OperationalError) as error:
+            msg = f"cannot open or write the database {self.name}: {_reason(error)}"
+            raise DatabaseAccessError(msg) from error
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return self.url.render_as_string(hide_password=True)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether it is SQLite."""
+        return self.url.get_backend_name() == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one moment."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that becomes visible as a whole, or not at all."""
+        with self.engine.connect().execution_options(tidegauge_write=True) as connection:
+            try:
+                with connection.begin():
+                    yield connection
+            except OperationalError as error:
+                msg = f"cannot write the database {self.name}: {_reason(error)}"
+                raise DatabaseAccessError(msg) from error
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+    # revisions
+
+    def revision(self) -> str | None:
+        """Return the revision that the database is at; None if it is empty."""
+        with self.read() as connection:
+            return _revision(connection)
+
+    def _bring_up(self, *, upgrade: bool) -> None:
+        current, head = self.revision(), head_revision()
+        if current == head:
+            return
+        if current is None:
+            self._require_empty()
+        elif current not in all_revisions():
+            msg = (
+                f"{self.name} is at revision {current!r}, which this tidegauge does not know: it was"
+                " written by a newer one; upgrade tidegauge to use it"
+            )
+            raise DatabaseVersionError(msg)
+        elif not (upgrade and self.is_sqlite):
+            msg = (
+                f"{self.name} is at revision {current!r}, older than {head!r};"
+                " back it up and run: tidegauge db upgrade"
+            )
+            raise DatabaseVersionError(msg)
+        else:
+            self.backup()
+        self.migrate()
+
+    def _require_empty(self) -> None:
+        with self.read() as connection:
+            tables = sa.inspect(connection).get_table_names()
+        if tables:
+            some = ", ".join(sorted(tables)[:3])
+            msg = (
+                f"{self.name} is not a tidegauge repository: it holds other tables ({some}, ...);"
+                " give an empty database"
+            )
+            raise NotOurDatabaseError(msg)
+
+    def backup(self) -> Path | None:
+        """Copy a SQLite file beside itself, and return where; None for what is no file."""
+        if self.file is None:
+            return None
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        target = self.file.with_name(f"{self.file.stem}.{stamp}.backup{self.file.suffix}")
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("VACUUM INTO ?", (str(target),))
+        return target
+
+    def migrate(self) -> None:
+        """Upgrade to the newest revision, all or nothing, while others wait."""
+        from alembic import command  # noqa: PLC0415 - slow to import, rarely needed
+
+        with self.engine.connect().execution_options(tidegauge_write=True) as connection:
+            if self.is_sqlite:
+                # Rebuilding a table would delete what refers to it; off only works outside a transaction.
+                _pragma(connection, "foreign_keys=OFF")
+            try:
+                with connection.begin():
+                    if not self.is_sqlite:
+                        connection.execute(sa.text("SELECT pg_advisory_xact_lock(827163)"))
+                    if _revision(connection) != head_revision():
+                        command.upgrade(alembic_config(connection), "head")
+                    if self.is_sqlite and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+                        msg = f"upgrading {self.name} would break references; nothing was changed"
+                        raise RepositoryError(msg)
+            finally:
+                if self.is_sqlite:
+                    _pragma(connection, "foreign_keys=ON")
+
+
+def alembic_config(connection: Connection) -> Config:
+    """Return the configuration with which Alembic works on this connection."""
+    from alembic.config import Config  # noqa: PLC0415 - slow to import, rarely needed
+
+    config = Config()
+    config.set_main_option("script_location", str(files("migrations")).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def all_revisions() -> list[str]:
+    """Return every revision that this tidegauge knows, newest first."""
+    versions = files("migrations").joinpath("versions")
+    names = [Path(entry.name).stem for entry in versions.iterdir() if entry.name.endswith(".py")]
+    return sorted((name.partition("_")[0] for name in names if name[0] != "_"), reverse=True)
+
+
+def head_revision() -> str:
+    """Return the newest revision."""
+    return all_revisions()[0]
+
+
+def _revision(connection: Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    query = sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+        parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError) as error:
+        msg = f"{url!r} is not the URL of a database; write {_EXAMPLES}"
+        raise DatabaseAccessError(msg) from error
+    if backend not in {"sqlite", "postgresql"}:
+        msg = f"{backend} databases are not supported; use {_EXAMPLES}"
+        raise DatabaseAccessError(msg)
+    return parsed
+
+
+def _sqlite_file(url: URL) -> Path | None:
+    if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"}:
+        return None
+    return Path(str(url.database))
+
+
+def _inspect_file(file: Path) -> None:
+    """Make sure that a file is ours or empty before anything could change it."""
+    if not file.parent.is_dir():
+        msg = f"cannot make the database {file}: there is no folder {file.parent}"
+        raise DatabaseAccessError(msg)
+    if not file.exists() or not file.stat().st_size:
+        return
+    uri = f"file:{quote(str(file.absolute()))}?mode=ro"
+    try:
+        connection = sqlite3.connect(uri, uri=True)
+        try:
+            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = sorted(name for (name,) in rows)
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        msg = f"cannot open the database {file}: {error}"
+        raise DatabaseAccessError(msg) from error
+    except sqlite3.DatabaseError as error:
+        msg = f"{file} is not a SQLite database; give another file for the repository"
+        raise NotOurDatabaseError(msg) from error
+    if tables and VERSION_TABLE not in tables:
+        some = ", ".join(tables[:3])
+        msg = f"{file} is not a tidegauge repository: it holds other tables ({some}); give another file"
+        raise NotOurDatabaseError(msg)
+
+
+def _engine(url: URL, *, in_memory: bool) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        try:
+            return sa.create_engine(url, pool_pre_ping=True, pool_size=3)
+        except ModuleNotFoundError as error:
+            msg = f"{url.drivername} needs a driver: pip install 'tidegauge[postgres]'"
+            raise DatabaseAccessError(msg) from error
+    options: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
+    if in_memory:
+        options = {"connect_args": {"check_same_thread": False}, "poolclass": StaticPool}
+    engine = sa.create_engine(url, **options)
+    sa.event.listen(engine, "connect", _on_connect)
+    sa.event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect(raw: Any, _record: object) -> None:
+    raw.isolation_level = None  # transactions begin where SQLAlchemy says, with `_on_begin`
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        raw.execute(f"PRAGMA {pragma}").close()
+
+
+def _on_begin(connection: Connection) -> None:
+    # A reader that turns writer fails at once under WAL, so writers say so from the start.
+    writes = connection.get_execution_options().get("tidegauge_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _pragma(connection: Connection, pragma: str) -> None:
+    raw = connection.connection.dbapi_connection
+    assert raw is not None
+    cursor = raw.cursor()
+    cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _reason(error: BaseException) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    return describe(cause).partition(": ")[2] or str(cause)
+
+
+def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]:
+    """Take the next commit number and its time; holds the clock's lock until the transaction ends."""
+    row = connection.execute(
+        sa.update(s.clock).values(commits=s.clock.c.commits + 1).returning(s.clock.c.commits)
+    ).one()
+    last = connection.execute(sa.select(sa.func.max(s.commit.c.committed_at))).scalar()
+    now = datetime.now(UTC)
+    moment = max(now, last) if last is not None else now
+    values = {"id": row.commits, "run_id": run, "committed_at": moment}
+    connection.execute(sa.insert(s.commit), values)
+    return row.commits, moment
+
+
+def next_findings(connection: Connection, count: int) -> range:
+    """Take so many ids for anomalies and incidents."""
+    row = connection.execute(
+        sa.update(s.clock).values(findings=s.clock.c.findings + count).returning(s.clock.c.findings)
+    ).one()
+    return range(row.findings - count + 1, row.findings + 1)

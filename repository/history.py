@@ -1,0 +1,305 @@
+"""Reading: metrics and states as they are, or as they were known at some moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from analyzers.analyzer import Analyzer
+from analyzers.description import key_of
+from analyzers.catalogue import ANALYZERS
+from analyzers.errors import HistoryError, UnknownDatasetError
+from repository import schema as s
+from repository.artifacts import Payload
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+AnyAnalyzer = Analyzer[Any, Any]
+Moment = str | date | datetime | None
+AsOf = datetime | int | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Partitions by their time, both ends included; None is open.
+
+    A window with an end leaves out partitions without a time.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def of(cls, since: Moment, until: Moment) -> Window:
+        """Make one of what users write; a date as ``until`` covers its whole day.
+
+        Examples
+        --------
+        >>> print(Window.of(None, "2013-02-08").until)
+        2013-02-08 23:59:59.999999+00:00
+        """
+        return cls(_moment(since, "since", end=False), _moment(until, "until", end=True))
+
+    def condition(self) -> sa.ColumnElement[bool]:
+        """Return the condition on ``partition.time``."""
+        tests = [sa.true()]
+        if self.since is not None:
+            tests.append(s.partition.c.time >= self.since)
+        if self.until is not None:
+            tests.append(s.partition.c.time <= self.until)
+        return sa.and_(*tests)
+
+
+def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
+    if value is None:
+        return None
+    whole_day = isinstance(value, date) and not isinstance(value, datetime)
+    if isinstance(value, str):
+        whole_day = len(value.strip()) <= len("2013-02-08")
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError as error:
+            msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
+            raise HistoryError(msg) from error
+    elif not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    value = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    return value + timedelta(days=1, microseconds=-1) if end and whole_day else value
+
+
+def dataset_id(connection: Connection, name: str) -> int:
+    """Return a dataset's id.
+
+    Raises
+    ------
+    UnknownDatasetError
+    """
+    d = s.dataset.c
+    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    if found is None:
+        raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
+    return int(found)
+
+
+def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
+    """Return the last commit that belongs to a view; None for the view of now.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such run, or what was given is neither a time nor a run.
+    """
+    if as_of is None:
+        return None
+    c = s.commit.c
+    if isinstance(as_of, datetime):
+        moment = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+        query = sa.select(sa.func.max(c.id)).where(c.committed_at <= moment)
+        return connection.execute(query).scalar() or 0
+    if isinstance(as_of, bool) or not isinstance(as_of, int):
+        msg = f"as_of={as_of!r} is neither a datetime nor the id of a run"
+        raise HistoryError(msg)
+    if connection.execute(sa.select(s.run.c.id).where(s.run.c.id == as_of)).first() is None:
+        msg = f"as_of={as_of}: there is no such run"
+        raise HistoryError(msg)
+    # A run that committed nothing is known by what was there when it began.
+    own = connection.execute(sa.select(sa.func.max(c.id)).where(c.run_id == as_of)).scalar()
+    if own is not None:
+        return int(own)
+    started = sa.select(s.run.c.started_at).where(s.run.c.id == as_of).scalar_subquery()
+    query = sa.select(sa.func.max(c.id)).where(c.committed_at <= started)
+    return connection.execute(query).scalar() or 0
+
+
+@dataclass(frozen=True)
+class MetricQuery:
+    """Which metrics of a dataset to return; None is any.
+
+    Attributes
+    ----------
+    name : str or sequence of str, optional
+        The metric's name, or its analyzer's for all that it flattens to.
+    instance, segment, where : str, optional
+        An empty ``where`` is: without filter.
+    analyzer : Analyzer or str, optional
+    window : Window
+    tags : mapping, optional
+        The measuring run has at least these.
+    """
+
+    name: str | Sequence[str] | None = None
+    instance: str | None = None
+    segment: str | None = None
+    where: str | None = None
+    analyzer: AnyAnalyzer | str | None = None
+    window: Window = Window()
+    tags: Mapping[str, str] | None = None
+
+    def condition(self) -> sa.ColumnElement[bool]:
+        """Return the condition on series, analyzer and partition."""
+        a, e = s.analyzer.c, s.series.c
+        tests = [self.window.condition()]
+        if self.name is not None:
+            names = [self.name] if isinstance(self.name, str) else list(self.name)
+            tests.append(e.name.in_(names) | a.kind.in_(names))
+        if self.instance is not None:
+            tests.append(e.instance == self.instance)
+        if self.segment is not None:
+            tests.append(a.segment == self.segment)
+        if self.where is not None:
+            tests.append(a.filter == self.where.strip() if self.where.strip() else a.filter.is_(None))
+        if self.analyzer is not None:
+            tests.append(a.key == key_of(as_analyzer(self.analyzer).canonical()))
+        return sa.and_(*tests)
+
+
+def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
+    """Return an analyzer, read from its text if need be."""
+    return ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
+
+
+METRIC_COLUMNS = (
+    "dataset",
+    "segment",
+    "partition",
+    "time",
+    "entity",
+    "name",
+    "instance",
+    "value",
+    "weight",
+    "status",
+    "error",
+    "version",
+    "run_id",
+    "analyzed_at",
+    "analyzer",
+)
+
+
+def metric_rows(
+    connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return metrics of current versions, ordered by time, partition, name and instance.
+
+    Besides `METRIC_COLUMNS` each row has ``series_id``, ``partition_id``, ``scale``, and the analyzer's
+    ``key``, ``kind`` and ``filter``.
+    """
+    of = dataset_id(connection, dataset)
+    commit = commit_as_of(connection, as_of)
+    m = s.latest_metric if commit is None else s.metric
+    a, e, p = s.analyzer.c, s.series.c, s.partition.c
+    joined = m.join(s.series).join(s.analyzer).join(s.partition)
+    tests = [a.dataset_id == of, query.condition()]
+    if commit is not None:
+        current = versions_at(commit)
+        joined = joined.join(
+            current,
+            (current.c.partition_id == m.c.partition_id) & (current.c.version == m.c.version),
+        )
+        tests.append(m.c.commit_id <= commit)
+    for key, value in sorted((query.tags or {}).items()):
+        t = s.run_tag.alias()
+        tests.append(
+            sa.exists().where(t.c.run_id == m.c.run_id, t.c.key == key, t.c.value == str(value))
+        )
+    columns = (
+        sa.literal(dataset).label("dataset"),
+        a.segment,
+        p.name.label("partition"),
+        p.time,
+        e.entity,
+        e.name,
+        e.instance,
+        m.c.value,
+        m.c.weight,
+        m.c.status,
+        m.c.error,
+        m.c.version,
+        m.c.run_id,
+        m.c.analyzed_at,
+        a.text.label("analyzer"),
+        m.c.series_id,
+        m.c.partition_id,
+        e.scale,
+        a.key,
+        a.kind,
+        a.filter,
+    )
+    order = (p.time.is_(None), p.time, p.name, e.name, e.instance, m.c.series_id)
+    select = sa.select(*columns).select_from(joined).where(*tests).order_by(*order)
+    return [row._mapping for row in connection.execute(select)]  # noqa: SLF001 - SQLAlchemy's name
+
+
+def versions_at(commit: int | None) -> sa.Subquery:
+    """Return each partition's version as of a commit, or now."""
+    v = s.partition_version.c
+    query = sa.select(v.partition_id, sa.func.max(v.version).label("version"))
+    if commit is not None:
+        query = query.where(v.commit_id <= commit)
+    return query.group_by(v.partition_id).subquery()
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """Where the state of one partition lies, if it has one."""
+
+    partition: str
+    payload: Payload | None
+
+
+def stored_states(
+    connection: Connection,
+    dataset: str,
+    analyzer: AnyAnalyzer,
+    window: Window,
+    segment: str | None = None,
+    as_of: AsOf = None,
+) -> list[StoredState]:
+    """Return, for each partition of a window, where the analyzer's state lies.
+
+    Parameters
+    ----------
+    segment : str, optional
+        Only this segment; all that partition keys make if not given.
+
+    Raises
+    ------
+    HistoryError
+        If the analyzer was never measured on the dataset.
+    """
+    of = dataset_id(connection, dataset)
+    commit = commit_as_of(connection, as_of)
+    t, p = s.state.c, s.partition.c
+    own = (s.statistic.c.dataset_id == of) & (s.statistic.c.key == key_of(analyzer.statistic()))
+    known = connection.execute(sa.select(s.statistic.c.id).where(own)).first()
+    if known is None:
+        texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
+        there = ", ".join(sorted(connection.execute(texts).scalars()))
+        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {there}"
+        raise HistoryError(msg)
+    current = versions_at(commit)
+    of_state = (t.partition_id == p.id) & (t.version == current.c.version)
+    if commit is not None:
+        of_state &= t.commit_id <= commit
+    query = (
+        sa.select(p.name, t.tag, t.payload, t.artifact, t.checksum)
+        .select_from(s.partition)
+        .join(current, current.c.partition_id == p.id)
+        .outerjoin(
+            s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_state
+        )
+        .where(p.dataset_id == of, window.condition())
+        .order_by(p.time, p.name)
+    )
+    if segment is not None:
+        query = query.where(p.segment == segment)
+    rows = connection.execute(query).all()
+    return [StoredState(r[0], None if r[1] is None else Payload(*r[1:])) for r in rows]
+
+
