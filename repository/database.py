@@ -55,13 +55,28 @@ class Database:
     """
 
     def __init__(self, url: str, *, upgrade: bool = True) -> None:
+        self._connect(url)
+        with self._translated():
+            self._bring_up(upgrade=upgrade)
+
+    @classmethod
+    def unchecked(cls, url: str) -> Database:
+        """Open a database at whatever revision it is, to look at that or to upgrade it."""
+        database = cls.__new__(cls)
+        database._connect(url)
+        return database
+
+    def _connect(self, url: str) -> None:
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
         if self.file is not None:
             _inspect_file(self.file)
         self.engine = _engine(self.url, in_memory=self.is_sqlite and self.file is None)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            self._bring_up(upgrade=upgrade)
+            yield
         except (OperationalError, sqlite3.OperationalError) as error:
             msg = f"cannot open or write the database {self.name}: {_reason(error)}"
             raise DatabaseAccessError(msg) from error
@@ -86,12 +101,8 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Open a transaction that becomes visible as a whole, or not at all."""
         with self.engine.connect().execution_options(tidegauge_write=True) as connection:
-            try:
-                with connection.begin():
-                    yield connection
-            except OperationalError as error:
-                msg = f"cannot write the database {self.name}: {_reason(error)}"
-                raise DatabaseAccessError(msg) from error
+            with self._translated(), connection.begin():
+                yield connection
 
     def close(self) -> None:
         """Give back all connections."""
@@ -101,8 +112,15 @@ class Database:
 
     def revision(self) -> str | None:
         """Return the revision that the database is at; None if it is empty."""
-        with self.read() as connection:
+        with self._translated(), self.read() as connection:
             return _revision(connection)
+
+    def upgrade(self) -> Path | None:
+        """Back up and upgrade the database; return where the backup lies, if there is one."""
+        backup = self.backup() if self.revision() else None
+        with self._translated():
+            self.migrate()
+        return backup
 
     def _bring_up(self, *, upgrade: bool) -> None:
         current, head = self.revision(), head_revision()
@@ -122,9 +140,7 @@ class Database:
                 " back it up and run: tidegauge db upgrade"
             )
             raise DatabaseVersionError(msg)
-        else:
-            self.backup()
-        self.migrate()
+        self.upgrade()
 
     def _require_empty(self) -> None:
         with self.read() as connection:

@@ -15,15 +15,17 @@ from analyzers.metric import Scale
 from repository import schema as s
 from repository.anomalies.detector import History, Scores
 from repository.anomalies.explain import direction, explain
-from repository.anomalies.monitor import Monitor
-from repository.anomalies.rules import Flags
+from repository.anomalies.monitor import Monitor, Severity
 from repository.database import Database, next_commit, next_findings
 from repository.history import MetricQuery, Window, dataset_id, metric_rows
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from repository.anomalies.rules import Flags
+
 Row = Mapping[str, Any]
+_Key = tuple[int, int, int, str]
 _SCORES = ("score", "p_value", "expected", "lower", "upper")
 
 
@@ -49,12 +51,12 @@ def detect(
         of = dataset_id(connection, dataset)
         watched = monitors if monitors is not None else stored_monitors(connection, of)
         rows = metric_rows(connection, dataset, MetricQuery())
-    findings = [
-        finding
-        for monitor in watched
+    findings = {
+        finding.key: finding
+        for monitor in sorted(watched, key=lambda m: list(Severity).index(Severity(m.severity)))
         for matrix in _matrices(row for row in rows if monitor.watches(row))
         for finding in _score(monitor, matrix, window)
-    ]
+    }
     with database.write() as connection:
         _Writer(connection, of, {repr(m.detector) for m in watched}, window).write(findings)
 
@@ -106,7 +108,7 @@ class _Finding:
     direction: str
 
     @property
-    def key(self) -> tuple[int, int, int, str]:
+    def key(self) -> _Key:
         return (self.row["series_id"], self.row["partition_id"], self.row["version"], self.detector)
 
 
@@ -161,19 +163,21 @@ class _Writer:
         self.connection, self.dataset = connection, dataset
         self.detectors, self.window = detectors, window
 
-    def write(self, findings: Sequence[_Finding]) -> None:
+    def write(self, findings: Mapping[_Key, _Finding]) -> None:
         connection = self.connection
         connection.execute(sa.select(s.clock).with_for_update())
         known = self._stored_scores()
-        scores = [f for f in findings if not _same(known.get(f.key), f.scores)]
+        scores = [f for f in findings.values() if not _same(known.get(f.key), f.scores)]
         stored = self._stored_anomalies()
-        found = {f.key: f for f in findings if f.anomaly}
+        found = {key: f for key, f in findings.items() if f.anomaly}
         fresh = [found[key] for key in sorted(found.keys() - stored.keys())]
         back = sorted(key for key in found.keys() & stored.keys() if stored[key].withdrawn_commit_id)
         left = sorted(
             key
             for key, row in stored.items()
-            if key not in found and not row.withdrawn_commit_id and _inside(row.time, self.window)
+            if key in findings.keys() - found.keys()
+            and not row.withdrawn_commit_id
+            and _inside(row.time, self.window)
         )
         if not (scores or fresh or back or left):
             return
@@ -190,7 +194,7 @@ class _Writer:
                 change = sa.update(a).where(a.c.id == stored[key].id)
                 connection.execute(change.values(withdrawn_commit_id=withdrawn))
 
-    def _stored_scores(self) -> dict[tuple[Any, ...], tuple[float | None, ...]]:
+    def _stored_scores(self) -> dict[_Key, tuple[float | None, ...]]:
         c = s.score.c
         query = (
             sa.select(c.series_id, c.partition_id, c.version, c.detector, *(c[n] for n in _SCORES))
@@ -200,7 +204,7 @@ class _Writer:
         )
         return {tuple(row[:4]): tuple(row[4:]) for row in self.connection.execute(query)}
 
-    def _stored_anomalies(self) -> dict[tuple[Any, ...], Any]:
+    def _stored_anomalies(self) -> dict[_Key, Any]:
         a, p = s.anomaly.c, s.partition.c
         query = (
             sa.select(

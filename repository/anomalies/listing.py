@@ -71,7 +71,7 @@ def anomaly_rows(
         .join(
             current, (current.c.partition_id == f.partition_id) & (current.c.version == f.version)
         )
-        .outerjoin(s.incident)
+        .outerjoin(s.incident, s.incident.c.id == f.incident_id)
         .where(f.withdrawn_commit_id.is_(None), window.condition())
         .order_by(f.score.desc(), p.time, f.id)
     )

@@ -1,0 +1,126 @@
+"""Checking a repository: what a crash, a disk or a hand in the database could have done to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from analyzers.errors import StateError
+from repository import schema as s
+from repository.artifacts import Artifacts, Payload
+from repository.database import Database, head_revision
+from repository.history import versions_at
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+
+def check(database: Database, artifacts: Artifacts) -> list[str]:
+    """Return what is wrong, one sentence each; nothing for a sound repository.
+
+    It reads every state once. Files that no state refers to are not wrong: a killed run leaves them,
+    and they are only space.
+    """
+    with database.read() as connection:
+        return [
+            *_revision(database),
+            *_integrity(connection),
+            *_indexes(connection),
+            *_whole_batches(connection),
+            *_latest(connection),
+            *_states(connection, artifacts),
+        ]
+
+
+def _revision(database: Database) -> Iterator[str]:
+    found, head = database.revision(), head_revision()
+    if found != head:
+        yield f"the database is at revision {found}, not {head}"
+
+
+def _integrity(connection: Connection) -> Iterator[str]:
+    if connection.dialect.name != "sqlite":
+        return
+    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+        if line != "ok":
+            yield f"SQLite says: {line}"
+    for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+        yield f"row {row} of {table} refers to a row of {parent} that is not there"
+
+
+def _indexes(connection: Connection) -> Iterator[str]:
+    inspector = sa.inspect(connection)
+    for table in s.metadata.sorted_tables:
+        there = {index["name"] for index in inspector.get_indexes(table.name)}
+        for index in sorted(str(index.name) for index in table.indexes):
+            if index not in there:
+                yield f"the index {index} of {table.name} is missing; queries will be slow"
+
+
+def _whole_batches(connection: Connection) -> Iterator[str]:
+    """Every analyzer that the ledger names has its metrics, and every commit of a fact exists."""
+    v, m = s.partition_version.c, s.metric.c
+    sets = dict(connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all())
+    expected = {key: len(json.loads(text)) for key, text in sets.items()}
+    measured = (
+        sa.select(
+            m.partition_id,
+            m.version,
+            sa.func.count(sa.distinct(s.series.c.analyzer_id)).label("analyzers"),
+        )
+        .join_from(s.metric, s.series)
+        .group_by(m.partition_id, m.version)
+        .subquery()
+    )
+    query = (
+        sa.select(s.partition.c.name, v.version, v.analyzer_set_id, measured.c.analyzers)
+        .select_from(s.partition_version)
+        .join(s.partition)
+        .outerjoin(
+            measured,
+            (measured.c.partition_id == v.partition_id) & (measured.c.version == v.version),
+        )
+    )
+    for name, version, set_id, found in connection.execute(query):
+        if (found or 0) != expected[set_id]:
+            yield (
+                f"partition {name!r} version {version} has metrics of {found or 0} analyzers,"
+                f" the ledger says {expected[set_id]}"
+            )
+    last = connection.execute(sa.select(sa.func.max(s.commit.c.id))).scalar() or 0
+    clock = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+    if last > clock:
+        yield f"the last commit is {last}, but the clock stands at {clock}"
+
+
+def _latest(connection: Connection) -> Iterator[str]:
+    """The table of latest metrics holds exactly the facts of the current versions."""
+    current = versions_at(None)
+    facts = [s.metric.c[c] for c in ("series_id", "partition_id", "version", "value", "status")]
+    latest = [s.latest_metric.c[c.name] for c in facts]
+    of_current = (
+        sa.select(*facts)
+        .join(current, current.c.partition_id == s.metric.c.partition_id)
+        .where(current.c.version == s.metric.c.version)
+    )
+    for query, problem in (
+        (sa.except_(of_current, sa.select(*latest)), "is not among the latest metrics"),
+        (sa.except_(sa.select(*latest), of_current), "is among the latest metrics without a fact"),
+    ):
+        for row in connection.execute(query):
+            yield f"series {row[0]} of partition {row[1]} version {row[2]} {problem}"
+
+
+def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
+    c = s.state.c
+    query = sa.select(
+        c.statistic_id, c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum
+    )
+    for statistic, partition, version, *payload in connection.execute(query):
+        try:
+            artifacts.unpack(Payload(*payload))
+        except StateError as error:
+            yield f"statistic {statistic} of partition {partition} version {version}: {error}"

@@ -1,0 +1,190 @@
+"""Measuring a table into a repository: `analyze`, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import MetricError, SourceError
+from analyzers.incremental import RunReport, run_incremental
+from analyzers.ledger import Change, RunSpec
+from analyzers.sources import FrameSource, PathSource, Source, open_table
+from tidegauge.progress import progress_bar
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from analyzers.analyzer import Analyzer
+    from analyzers.progress import Progress
+    from repository.repository import Repository
+    from tidegauge.suite import Suite
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `analyze` did, and the way to what it measured.
+
+    Attributes
+    ----------
+    report : RunReport
+    repository : Repository
+    """
+
+    report: RunReport
+    repository: Repository
+
+    @property
+    def id(self) -> int:
+        """The run's id, which ``as_of`` takes."""
+        return self.report.run
+
+    @property
+    def dataset(self) -> str:
+        """The dataset."""
+        return self.report.dataset
+
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+        return str(self.report.status)
+
+    @property
+    def changes(self) -> Mapping[str, Change]:
+        """What became of each partition that was scanned."""
+        return self.report.changes
+
+    @property
+    def failed(self) -> Mapping[Analyzer[Any, Any], MetricError]:
+        """The analyzers that failed somewhere, with their first error."""
+        return self.report.failed
+
+    def metrics(self) -> pd.DataFrame:
+        """Return what this run stored, as `Repository.metrics` returns it."""
+        frame = self.repository.metrics(self.dataset, as_of=self.id)
+        return frame[frame["run_id"] == self.id].reset_index(drop=True)
+
+    def __str__(self) -> str:
+        """Return one line for a log."""
+        words = [f"{self.dataset}: {self.report.scanned} partitions scanned"]
+        for change in Change:
+            count = sum(c is change for c in self.changes.values())
+            if count:
+                words.append(f"{count} {change}")
+        words.append(f"{self.report.skipped} skipped")
+        if self.report.gone:
+            words.append(f"{len(self.report.gone)} gone")
+        if self.failed:
+            words.append(f"{len(self.failed)} analyzers failed")
+        return ", ".join(words)
+
+    def _repr_html_(self) -> str:
+        """Return a small table for a notebook; all text in it is escaped."""
+        rows = [("dataset", self.dataset), ("run", self.id), ("status", self.status)]
+        rows += [("scanned", self.report.scanned), ("skipped", self.report.skipped)]
+        rows += [("gone", len(self.report.gone))]
+        rows += [(f"failed: {analyzer!r}", error) for analyzer, error in self.failed.items()]
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>"
+            for k, v in rows
+        )
+        return f"<table>{cells}</table>"
+
+
+def analyze(
+    table: str | DataFrame,
+    suite: Suite,
+    *,
+    repository: Repository,
+    partitions: str | Sequence[str] = "new",
+    tags: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    format: str = "parquet",  # noqa: A002 - Spark's word for it
+    options: Mapping[str, str] | None = None,
+    rename: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Measure what is new in a table, and remember it.
+
+    Parameters
+    ----------
+    table : str or DataFrame
+        A table's name, a folder (anything with a slash), or a DataFrame.
+    suite : Suite
+    repository : Repository
+    partitions : str or sequence of str
+        ``new``: new and changed partitions, and for the others the analyzers they lack. ``all``.
+        Conditions on partition keys, as in ``ds>=2013-02-01 and hr in (07, 08)``. Or names.
+    tags : mapping, optional
+        Tags of the run, beside the suite's.
+    spark : SparkSession, optional
+        The active one if not given.
+    format, options
+        How to read a folder.
+    rename : bool
+        Whether the dataset's history may go on with another table.
+    progress : Progress, optional
+        A bar that suits a terminal or notebook if not given.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    SourceError
+        If the table cannot be read, or not by the suite's partitions.
+    DatasetMismatchError
+        If the dataset's history is of another table.
+    """
+    source = open_source(table, suite, spark, format, options)
+    spec = RunSpec(
+        dataset=suite.dataset,
+        source=source.name,
+        keys=source.keys,
+        suite=suite.canonical(),
+        selection=partitions if isinstance(partitions, str) else ", ".join(partitions),
+        tags={**suite.tags, **{str(k): str(v) for k, v in (tags or {}).items()}},
+        rename=rename,
+    )
+    report = run_incremental(
+        source,
+        spec,
+        suite.analyzers,
+        repository.store,
+        partitions,
+        suite.time_format,
+        progress_bar() if progress is None else progress,
+    )
+    return Run(report, repository)
+
+
+def open_source(
+    table: str | DataFrame,
+    suite: Suite,
+    spark: SparkSession | None = None,
+    format: str = "parquet",  # noqa: A002
+    options: Mapping[str, str] | None = None,
+) -> Source:
+    """Return the source for a table's name, a folder or a DataFrame."""
+    if not isinstance(table, str):
+        return FrameSource(table, tuple(suite.partition_by or ()))
+    session = spark or _active_session()
+    if "/" in table:
+        return PathSource(session, table, suite.partition_by, format, options or {})  # type: ignore[arg-type]
+    return open_table(session, table, suite.partition_by)
+
+
+def _active_session() -> SparkSession:
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
+        raise SourceError(msg) from error
+    session = SparkSession.getActiveSession()
+    if session is None:
+        msg = "there is no active Spark session; pass spark=, or start one: tg.spark_session()"
+        raise SourceError(msg)
+    return session

