@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
 
 from analyzers.description import Description, Registry, canonical_json
 from analyzers.errors import EmptyStateError, MetricError
@@ -133,19 +133,16 @@ class Analyzer(Description, ABC, Generic[S, T]):
         # The one import against the direction of the layers: it is what lets an analyzer be used alone.
         from analyzers.scan import scan  # noqa: PLC0415
 
-        outcome = scan(data, [self]).whole.states[self]
+        outcome: Any = scan(data, [self]).whole.states[self]
         if isinstance(outcome, Failure):
             raise outcome.error
-        state: S = outcome.value
-        return state
+        return cast("S", outcome.value)
 
     def compute_metric_from(self, state: S | None) -> Metric[T]:
         """Return the metric of a state; None is the state of no data."""
-        if state is None:
-            state = as_state(self.state_type, self.state_type())  # type: ignore[assignment]
-        assert state is not None
-        outcome = attempt(lambda: self.measure(state))
-        return Metric(self.entity, self.instance, self.name, outcome, self.weight(state))
+        known: Any = self.state_type() if state is None else as_state(self.state_type, state)
+        outcome = attempt(lambda: self.measure(known))
+        return Metric(self.entity, self.instance, self.name, outcome, self.weight(known))
 
     def calculate_metric(
         self,
@@ -250,7 +247,8 @@ def analyzer(cls: A) -> A:
     ValueError
         If the name is taken.
     """
-    return ANALYZERS.add(dataclass(frozen=True, repr=False)(cls))
+    dataclass(frozen=True, repr=False)(cls)  # changes the class in place
+    return ANALYZERS.add(cls)
 
 
 def _loaded(owner: Analyzer[Any, Any], source: StateLoader) -> Any:

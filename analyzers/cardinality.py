@@ -127,7 +127,11 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
         """
         column = reference(self.column)
         integral = schema.type_of(self.column) in INTEGRAL
-        item = f"CAST({column} AS BIGINT)" if integral else f"CASE WHEN {column} IS NOT NULL THEN xxhash64({column}) END"
+        item = (
+            f"CAST({column} AS BIGINT)"
+            if integral
+            else f"CASE WHEN {column} IS NOT NULL THEN xxhash64({column}) END"
+        )
         values = where_holds(self.where, column)
         return (f"hll_sketch_agg({where_holds(self.where, item)}, {LG_K})", f"count({values})")
 

@@ -43,7 +43,7 @@ class Description:
     def __repr__(self) -> str:
         """Return text that `Registry.parse` reads back."""
         words = []
-        for option in sorted(fields(self), key=lambda option: option.kw_only):
+        for option in sorted(fields(self), key=lambda option: bool(option.kw_only)):
             value = getattr(self, option.name)
             if isinstance(value, tuple):
                 value = list(value) if len(value) != 1 else value[0]
@@ -111,7 +111,8 @@ class Registry(Generic[D]):
         known = {option.name: option for option in fields(cls)}
         for option in options:
             if option not in known:
-                raise UnknownNameError(f"option of {name}", option, known)
+                kind = f"option of {name}"
+                raise UnknownNameError(kind, option, known)
         order = [option.name for option in known.values() if not option.kw_only]
         if len(positional) > len(order):
             msg = f"{name} takes at most {len(order)} values without a name, got {len(positional)}"
@@ -148,7 +149,7 @@ class Registry(Generic[D]):
             if isinstance(node, ast.Name):
                 return self.build(node.id, {})
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-                raise ValueError(text)  # noqa: TRY301 - one sentence for all that cannot be read
+                raise ValueError(text)  # noqa: TRY004, TRY301 - one sentence for all that cannot be read
             positional = [ast.literal_eval(argument) for argument in node.args]
             options = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
         except UnknownNameError:

@@ -64,6 +64,7 @@ class MaxState(DoubleValuedState):
 @dataclass(frozen=True, repr=False)
 class _Extreme(ColumnAnalyzer[Any, float]):
     scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[Any]]
     aggregate: ClassVar[str]
 
     def check_schema(self, schema: Schema) -> None:
@@ -78,7 +79,8 @@ class _Extreme(ColumnAnalyzer[Any, float]):
     def fold(self, cells: Sequence[Any]) -> State:
         """Take the extreme, if there is one."""
         extreme, count = cells
-        return self.state_type(extreme, count) if count else self.state_type()
+        state: State = self.state_type(extreme, count) if count else self.state_type()
+        return state
 
     def measure(self, state: Any) -> float:
         """Return the extreme."""
@@ -101,7 +103,7 @@ class Minimum(_Extreme):
     -1.0
     """
 
-    state_type: ClassVar[type[State]] = MinState
+    state_type: ClassVar[type[Any]] = MinState
     aggregate: ClassVar[str] = "min"
 
 
@@ -115,5 +117,5 @@ class Maximum(_Extreme):
     2.0
     """
 
-    state_type: ClassVar[type[State]] = MaxState
+    state_type: ClassVar[type[Any]] = MaxState
     aggregate: ClassVar[str] = "max"

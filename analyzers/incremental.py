@@ -20,7 +20,12 @@ from analyzers.ledger import (
     analyzer_key,
 )
 from analyzers.metric import Failure
-from analyzers.partitions import Partition, TimeFormat, parse_selection, recognise_time, select_named
+from analyzers.partitions import (
+    TimeFormat,
+    parse_selection,
+    recognise_time,
+    select_named,
+)
 from analyzers.progress import Progress, Silent
 from analyzers.scan import metric_of, scan
 from analyzers.schema import Schema
@@ -192,7 +197,9 @@ def _tasks(
         if wanted:
             moment = time.time_of(entry.partition) if time else None
             tasks.append(_Task(entry, moment, wanted))
-    tasks.sort(key=lambda t: (t.time is None, t.time and t.time.timestamp(), t.listed.partition.name))
+    tasks.sort(
+        key=lambda t: (t.time is None, t.time and t.time.timestamp(), t.listed.partition.name)
+    )
     return tasks
 
 
@@ -200,7 +207,11 @@ def _wanted(
     entry: Listed, known: Known | None, keys: Mapping[AnyAnalyzer, str]
 ) -> tuple[AnyAnalyzer, ...]:
     """Return what is to be measured of a partition: all, what it lacks, or nothing."""
-    changed = known is not None and entry.fingerprint is not None and entry.fingerprint != known.fingerprint
+    changed = (
+        known is not None
+        and entry.fingerprint is not None
+        and entry.fingerprint != known.fingerprint
+    )
     if known is None or changed:
         return tuple(keys)
     return tuple(a for a, key in keys.items() if key not in known.analyzers)

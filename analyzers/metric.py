@@ -104,9 +104,7 @@ class Metric(Generic[T_co]):
     @property
     def empty(self) -> bool:
         """Whether there is no value because there was no data."""
-        return isinstance(self.outcome, Failure) and isinstance(
-            self.outcome.error, EmptyStateError
-        )
+        return isinstance(self.outcome, Failure) and isinstance(self.outcome.error, EmptyStateError)
 
     @property
     def value(self) -> T_co:
@@ -153,13 +151,9 @@ def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
             yield metric
         case Success(Mapping() as keyed):
             for key, value in keyed.items():
-                yield replace(
-                    metric, name=f"{metric.name}-{key}", outcome=Success(float(value))
-                )
+                yield replace(metric, name=f"{metric.name}-{key}", outcome=Success(float(value)))
         case Success(Composite() as composite):
             for key, value in composite.scalars():
-                yield replace(
-                    metric, name=f"{metric.name}.{key}", outcome=Success(float(value))
-                )
+                yield replace(metric, name=f"{metric.name}.{key}", outcome=Success(float(value)))
         case Success(value):
             yield replace(metric, outcome=Success(float(value)))

@@ -159,7 +159,11 @@ class StandardDeviation(_NumericAnalyzer[StandardDeviationState]):
     def fold(self, cells: Sequence[Any]) -> StandardDeviationState:
         """Turn the variance back into a sum of squares, which adds."""
         count, mean, variance = cells
-        return StandardDeviationState(count, mean, variance * count) if count else StandardDeviationState()
+        return (
+            StandardDeviationState(count, mean, variance * count)
+            if count
+            else StandardDeviationState()
+        )
 
     def measure(self, state: StandardDeviationState) -> float:
         """Return the root of the mean square deviation."""

@@ -39,7 +39,9 @@ class Partition:
         ('a/b',)
         """
         pairs = [step.partition("=") for step in path.split("/") if step]
-        return cls(tuple(_decode(key) for key, _, _ in pairs), tuple(_decode(v) for _, _, v in pairs))
+        return cls(
+            tuple(_decode(key) for key, _, _ in pairs), tuple(_decode(v) for _, _, v in pairs)
+        )
 
     @property
     def name(self) -> str:
@@ -135,8 +137,6 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     return TimeFormat(tuple(found), tuple(formats))
 
 
-# partitions="ds>='2013-02-01' and hr in (07, 08)"
-
 _TOKEN = re.compile(
     r"\s*(?:(?P<op>!=|<=|>=|=|<|>)|(?P<punct>[(),])|(?P<quoted>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
     r"|(?P<bare>[^\s(),'\"=<>!]+))"
@@ -182,22 +182,22 @@ class _Selection:
         while position < end:
             match = _TOKEN.match(text, position)
             if match is None:
-                raise self.error(f"cannot read {text[position:].strip()!r}")
+                raise self.fail(f"cannot read {text[position:].strip()!r}")
             kind = str(match.lastgroup)
             self.tokens.append((kind, match[kind]))
             position = match.end()
         self.next = 0
 
-    def error(self, problem: str) -> PartitionSelectionError:
+    def fail(self, problem: str) -> PartitionSelectionError:
         return PartitionSelectionError(
             f"partitions={self.text!r}: {problem}; write 'new', 'all', or conditions such as"
-            " \"ds >= 2013-02-01 and hr in (07, 08)\""
+            ' "ds >= 2013-02-01 and hr in (07, 08)"'
         )
 
     def take(self, *kinds: str, word: str | None = None) -> str:
         kind, value = self.tokens[self.next] if self.next < len(self.tokens) else ("end", "the end")
         if kind not in kinds or (word is not None and value.casefold() != word):
-            raise self.error(f"expected {word or ' or '.join(kinds)}, found {value!r}")
+            raise self.fail(f"expected {word or ' or '.join(kinds)}, found {value!r}")
         self.next += 1
         return value
 
@@ -232,14 +232,14 @@ class _Selection:
             self.take("bare", word="and")
             high = self.value()
             return lambda partition: low <= partition.value(key) <= high
-        raise self.error(f"expected a comparison after {key!r}")
+        raise self.fail(f"expected a comparison after {key!r}")
 
     def key(self) -> str:
         name = self.take("bare")
         by_name = {key.casefold(): key for key in self.keys}
         if name.casefold() not in by_name:
             known = ", ".join(map(repr, self.keys)) or "none"
-            raise self.error(f"no partition key {name!r} (there are: {known})")
+            raise self.fail(f"no partition key {name!r} (there are: {known})")
         return by_name[name.casefold()]
 
 

@@ -37,7 +37,8 @@ def sketch_size(relative_error: float) -> int:
     >>> sketch_size(0.01)
     415
     """
-    return min(max(ceil((2.296 / relative_error) ** (1 / 0.9021)), SMALLEST_K), LARGEST_K)
+    k = ceil(float((2.296 / relative_error) ** (1 / 0.9021)))
+    return min(max(k, SMALLEST_K), LARGEST_K)
 
 
 @register_state("kll/1")
@@ -97,11 +98,15 @@ class KllState(State):
         if not self.sketch or not other.sketch:
             return self.sketch == other.sketch
         a, b = _read(self.sketch), _read(other.sketch)
-        if (a.n, a.get_min_value(), a.get_max_value()) != (b.n, b.get_min_value(), b.get_max_value()):
+        if (a.n, a.get_min_value(), a.get_max_value()) != (
+            b.n,
+            b.get_min_value(),
+            b.get_max_value(),
+        ):
             return False
         allowed = 2 * (self.rank_error() + other.rank_error())
         return all(
-            other._spans(value, rank, allowed)  # noqa: SLF001
+            other._spans(value, rank, allowed)
             for rank, value in zip(_QUARTILES, self.quantiles(_QUARTILES), strict=True)
         )
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer, ScanAnalyzer
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 AnyAnalyzer = Analyzer[Any, Any]
 Outcome = Success[State] | Failure
 Key = tuple[str, ...]
+Results = dict[Any, dict[Key, Any] | Failure]
 
 PLAIN_BUFFERS = 90
 """Buffer fields of one job of plain aggregations. Above about a hundred Spark stops generating code
@@ -83,17 +86,30 @@ class Scan:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A job of aggregations that are computed together."""
+    """A job of aggregations that are computed together; results are named by their text."""
 
-    texts: tuple[str, ...]
+    results: tuple[str, ...]
+
+    def only(self, results: tuple[Any, ...]) -> Aggregation:
+        """Return the job for some of the results."""
+        return Aggregation(results)
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """A job that counts groups of rows, once for each filter."""
+    """A job that counts groups of rows, once for each filter; results are named by both."""
 
     columns: tuple[str, ...]
     filters: tuple[str | None, ...]
+
+    @property
+    def results(self) -> tuple[tuple[tuple[str, ...], str | None], ...]:
+        """The names of the results."""
+        return tuple((self.columns, where) for where in self.filters)
+
+    def only(self, results: tuple[Any, ...]) -> Grouping:
+        """Return the job for some of the results."""
+        return Grouping(self.columns, tuple(where for _, where in results))
 
 
 Job = Aggregation | Grouping
@@ -165,21 +181,22 @@ def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
     schema = Schema.of(data.schema, case_sensitive=sensitive)
     made = Plan()
     for analyzer in dict.fromkeys(analyzers):
-        checked = attempt(lambda a=analyzer: _cells(a, schema))
+        checked = attempt(partial(_cells, analyzer, schema))
         if isinstance(checked, Failure):
             made.failures[analyzer] = checked
         elif isinstance(analyzer, GroupingAnalyzer):
             made.groupings.append(analyzer)
-        else:
+        elif isinstance(analyzer, ScanAnalyzer):
             made.cells[analyzer] = checked.value
-    probes = {a: _probe(a, schema) for a in [*made.cells, *made.groupings]}
+    probes: dict[AnyAnalyzer, tuple[str, ...]]
+    probes = {a: _probe(a, schema) for a in (*made.cells, *made.groupings)}
     if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
         for analyzer, texts in probes.items():
             problem = _unresolved(data, texts)
             if problem is not None:
                 error = UnresolvedExpressionError(f"{analyzer!r}: {describe(problem)}")
                 made.failures[analyzer] = Failure(error)
-                made.cells.pop(analyzer, None)
+        made.cells = {a: texts for a, texts in made.cells.items() if a not in made.failures}
         made.groupings = [a for a in made.groupings if a not in made.failures]
     return made
 
@@ -225,36 +242,47 @@ def scan(
     """
     made = plan(data, analyzers)
     results = _run(data, made.jobs, tuple(by))
-    groups = {key: _fold(made, results, key) for key in sorted(results[ROWS]) if keep(key)}
+    rows = results[ROWS]
+    if isinstance(rows, Failure):  # counting rows cannot fail by what the rows hold
+        raise rows.error
+    groups = {key: _fold(made, results, key) for key in sorted(rows) if keep(key)}
     return Scan(groups, _fold(made, results, None))
 
 
-def _fold(made: Plan, results: Mapping[Any, Mapping[Key | None, Any]], key: Key | None) -> Group:
+def _fold(made: Plan, results: Results, key: Key | None) -> Group:
     """Fold one group's cells into states; None is a group without rows."""
     states: dict[AnyAnalyzer, Outcome] = dict(made.failures)
     for analyzer, texts in made.cells.items():
-        cells = [results[text].get(key) for text in texts]
+        cells = [_cell(results, text, key) for text in texts]
         failed = next((cell for cell in cells if isinstance(cell, Failure)), None)
         if failed or key is None:
             states[analyzer] = failed or Success(analyzer.state_type())
         else:
-            states[analyzer] = attempt(lambda a=analyzer, c=cells: a.fold(c))
-    for analyzer in made.groupings:
-        found = results[analyzer.grouping_columns, analyzer.where]
-        states[analyzer] = found.get(key) or Success(analyzer.state_type())
-    return Group(results[ROWS].get(key) or 0, states)
+            states[analyzer] = attempt(partial(analyzer.fold, cells))
+    for grouping in made.groupings:
+        found = _cell(results, (grouping.grouping_columns, grouping.where), key)
+        states[grouping] = found or Success(grouping.state_type())
+    return Group(_cell(results, ROWS, key) or 0, states)
 
 
-def _run(data: DataFrame, jobs: Sequence[Job], by: Key) -> dict[Any, dict[Key | None, Any]]:
+def _cell(results: Results, what: object, key: Key | None) -> Any:
+    """Return one result for one group, or the failure for all."""
+    found = results[what]
+    if isinstance(found, Failure):
+        return found
+    return None if key is None else found.get(key)
+
+
+def _run(data: DataFrame, jobs: Sequence[Job], by: Key) -> Results:
     """Run the jobs side by side; return each one's results by what they are of, then by group."""
-    results: dict[Any, dict[Key | None, Any]] = {}
+    results: Results = {}
     with ThreadPoolExecutor(min(JOBS_AT_ONCE, len(jobs)), "tidegauge-scan") as pool:
         for found in pool.map(lambda job: _run_alone(data, job, by), jobs):
             results.update(found)
     return results
 
 
-def _run_alone(data: DataFrame, job: Job, by: Key) -> dict[Any, dict[Key | None, Any]]:
+def _run_alone(data: DataFrame, job: Job, by: Key) -> Results:
     """Run one job; if the data makes an expression fail, run its halves, down to the one that does.
 
     Under Spark's ANSI mode one bad cast or division fails all that share its job.
@@ -264,28 +292,13 @@ def _run_alone(data: DataFrame, job: Job, by: Key) -> dict[Any, dict[Key | None,
     except Exception as error:
         if not _is_data_error(error):
             raise
-        parts: Sequence[Any] = job.texts if isinstance(job, Aggregation) else job.filters
-        if len(parts) == 1:
-            failure = Failure(MetricError.of(error).with_traceback(None))
-            what = parts[0] if isinstance(job, Aggregation) else (job.columns, parts[0])
-            return {what: _Everywhere(failure)}
-        half = len(parts) // 2
-        found: dict[Any, dict[Key | None, Any]] = {}
-        for some in (tuple(parts[:half]), tuple(parts[half:])):
-            part = Aggregation(some) if isinstance(job, Aggregation) else Grouping(job.columns, some)
-            found.update(_run_alone(data, part, by))
-        return found
-
-
-class _Everywhere(dict[Key | None, Any]):
-    """The results of an expression that failed: the same failure for every group."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__()
-        self.failure = failure
-
-    def get(self, key: Key | None, default: Any = None) -> Any:  # noqa: ARG002 - dict's signature
-        return self.failure
+        names, half = job.results, len(job.results) // 2
+        if not half:
+            return {names[0]: Failure(MetricError.of(error).with_traceback(None))}
+        return {
+            **_run_alone(data, job.only(names[:half]), by),
+            **_run_alone(data, job.only(names[half:]), by),
+        }
 
 
 def _is_data_error(error: Exception) -> bool:
@@ -310,10 +323,10 @@ def _as_text(by: Key) -> list[str]:
     return [f"coalesce(CAST(`_k{i}` AS STRING), {null}) AS `_k{i}`" for i in range(len(by))]
 
 
-def _aggregate(data: DataFrame, job: Aggregation, by: Key) -> dict[Any, dict[Key | None, Any]]:
+def _aggregate(data: DataFrame, job: Aggregation, by: Key) -> Results:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
-    cells = [F.expr(text).alias(f"_c{i}") for i, text in enumerate(job.texts)]
+    cells = [F.expr(text).alias(f"_c{i}") for i, text in enumerate(job.results)]
     named = [quote(f"_c{i}") for i in range(len(cells))]
     rows = (
         data.groupBy(*(F.expr(k) for k in _keys(data, by)))
@@ -321,31 +334,33 @@ def _aggregate(data: DataFrame, job: Aggregation, by: Key) -> dict[Any, dict[Key
         .selectExpr(*_as_text(by), *named)
         .collect()
     )
-    found: dict[Any, dict[Key | None, Any]] = {text: {} for text in job.texts}
-    for row in rows:
-        key = tuple(row[: len(by)])
-        for text, cell in zip(job.texts, row[len(by) :], strict=True):
-            found[text][key] = cell
-    return found
+    columns = zip(*(row[len(by) :] for row in rows), strict=True)
+    keys = [tuple(row[: len(by)]) for row in rows]
+    cells_of = dict(zip(job.results, columns, strict=True)) if rows else {}
+    return {text: dict(zip(keys, cells_of.get(text, ()), strict=True)) for text in job.results}
 
 
-def _group(data: DataFrame, job: Grouping, by: Key) -> dict[Any, dict[Key | None, Any]]:
+def _group(data: DataFrame, job: Grouping, by: Key) -> Results:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
     columns = [f"{reference(c)} AS `_g{i}`" for i, c in enumerate(job.columns)]
     counts = [F.expr(count_rows(w)).alias(f"_c{i}") for i, w in enumerate(job.filters)]
-    kept = [quote(f"_g{i}") for i in range(len(columns))] + [quote(f"_c{i}") for i in range(len(counts))]
+    kept = [quote(f"_g{i}") for i in range(len(columns))] + [
+        quote(f"_c{i}") for i in range(len(counts))
+    ]
     table = (
         data.groupBy(*(F.expr(k) for k in [*_keys(data, by), *columns]))
         .agg(*counts)
         .selectExpr(*_as_text(by), *kept)
         .toArrow()
     )
-    found: dict[Any, dict[Key | None, Any]] = {(job.columns, where): {} for where in job.filters}
-    for key, rows in _slices(table, len(by)):
-        for i, where in enumerate(job.filters):
-            found[job.columns, where][key] = Success(_frequencies(rows, len(columns), f"_c{i}"))
-    return found
+    slices = list(_slices(table, len(by)))
+    return {
+        (job.columns, where): {
+            key: Success(_frequencies(rows, len(columns), f"_c{i}")) for key, rows in slices
+        }
+        for i, where in enumerate(job.filters)
+    }
 
 
 def _slices(table: pa.Table, width: int) -> Iterator[tuple[Key, pa.Table]]:
@@ -360,7 +375,7 @@ def _slices(table: pa.Table, width: int) -> Iterator[tuple[Key, pa.Table]]:
         column = table[name].combine_chunks()
         changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in pairwise(starts):
         if end > start:
             key = tuple(table[name][start].as_py() for name in names)
             yield key, table.slice(start, end - start).drop_columns(names)

@@ -46,7 +46,9 @@ class Schema:
     @classmethod
     def from_types(cls, types: Mapping[str, Any]) -> Schema:
         """Make one of names and type names as Spark's JSON spells them (``long``, ``decimal(9,2)``)."""
-        columns = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()]
+        columns = [
+            {"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()
+        ]
         return cls({"type": "struct", "fields": columns})
 
     @property

@@ -154,7 +154,9 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
     return datetime.fromtimestamp(max(f.modified for f in files) / 1000, UTC)
 
 
-def _check_keys(wanted: Sequence[str] | None, available: Sequence[str], what: str) -> tuple[str, ...]:
+def _check_keys(
+    wanted: Sequence[str] | None, available: Sequence[str], what: str
+) -> tuple[str, ...]:
     """Return the partition columns as the data spells them; all of them if none are asked for."""
     if wanted is None:
         return tuple(available)
@@ -345,7 +347,9 @@ class HiveTable:
         read = [plain_path(unquote(uri)) for uri in self.spark.table(self._quoted).inputFiles()]
         if all(path.startswith(base) or path + "/" == base for path in read):
             return set()
-        inside = {path.removeprefix(base).rpartition("/")[0] for path in read if path.startswith(base)}
+        inside = {
+            path.removeprefix(base).rpartition("/")[0] for path in read if path.startswith(base)
+        }
         return _Complement(inside)
 
     def _files_of(self, partition: Partition) -> list[FileInfo]:
@@ -428,7 +432,9 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     details = describe_table(spark, full)
     if str(details.get("provider", "")).casefold() not in FILE_FORMATS:
         found = details.get("partition_columns") or ()
-        return FrameSource(spark.table(name), tuple(found if keys is None else keys), ".".join(path))
+        return FrameSource(
+            spark.table(name), tuple(found if keys is None else keys), ".".join(path)
+        )
     found = _check_keys(keys, details.get("partition_columns") or (), f"table {name}")
     return HiveTable(spark, ".".join(path), found, details)
 

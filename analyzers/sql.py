@@ -54,7 +54,7 @@ def reference(column: str) -> str:
 
 
 def where_holds(where: str | None, expression: str) -> str:
-    """Return SQL for ``expression`` on rows where the filter is true, and null on the others.
+    r"""Return SQL for ``expression`` on rows where the filter is true, and null on the others.
 
     The filter stands on lines of its own, so that a comment at its end stays a comment.
 
@@ -63,7 +63,7 @@ def where_holds(where: str | None, expression: str) -> str:
     >>> where_holds(None, "`x`")
     '`x`'
     >>> where_holds("a > 1", "`x`")
-    'CASE WHEN (\\na > 1\\n) THEN `x` END'
+    'CASE WHEN (\na > 1\n) THEN `x` END'
     """
     return expression if where is None else f"CASE WHEN (\n{where}\n) THEN {expression} END"
 

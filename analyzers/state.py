@@ -8,14 +8,13 @@ reader, so a repository outlives the code that filled it.
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import reduce
 from math import isclose, isnan
-from struct import Struct
-from struct import error as StructError
-from typing import Any, ClassVar, Self, TypeVar, cast, final
+from typing import Any, ClassVar, Self, TypeVar, final
 
 from analyzers.errors import CorruptStateError, StateMismatchError, UnknownStateTagError
 
@@ -32,7 +31,7 @@ class State(ABC):
     """
 
     tag: ClassVar[str]
-    layout: ClassVar[Struct]
+    layout: ClassVar[struct.Struct]
 
     @abstractmethod
     def combine(self, other: Self) -> Self:
@@ -134,7 +133,7 @@ def read_state(tag: str, payload: bytes) -> State:
         raise UnknownStateTagError(msg)
     try:
         return reader(payload)
-    except (StructError, ValueError, RuntimeError, OSError) as error:
+    except (struct.error, ValueError, RuntimeError, OSError) as error:
         msg = f"a state tagged {tag!r} of {len(payload)} bytes cannot be read: {error}"
         raise CorruptStateError(msg) from error
 
@@ -161,4 +160,4 @@ def as_state(cls: type[S], state: State) -> S:
     if not isinstance(state, cls):
         msg = f"expected a {cls.__name__}, got a {type(state).__name__}"
         raise StateMismatchError(msg)
-    return cast("S", state)
+    return state

@@ -63,7 +63,9 @@ def _indexes(connection: Connection) -> Iterator[str]:
 def _whole_batches(connection: Connection) -> Iterator[str]:
     """Every analyzer that the ledger names has its metrics, and every commit of a fact exists."""
     v, m = s.partition_version.c, s.metric.c
-    sets = dict(connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all())
+    sets = dict(
+        connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all()
+    )
     expected = {key: len(json.loads(text)) for key, text in sets.items()}
     measured = (
         sa.select(

@@ -63,7 +63,7 @@ class Database:
     def unchecked(cls, url: str) -> Database:
         """Open a database at whatever revision it is, to look at that or to upgrade it."""
         database = cls.__new__(cls)
-        database._connect(url)
+        database._connect(url)  # noqa: SLF001 - our own
         return database
 
     def _connect(self, url: str) -> None:
@@ -100,9 +100,9 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that becomes visible as a whole, or not at all."""
-        with self.engine.connect().execution_options(tidegauge_write=True) as connection:
-            with self._translated(), connection.begin():
-                yield connection
+        engine = self.engine.execution_options(tidegauge_write=True)
+        with self._translated(), engine.begin() as connection:
+            yield connection
 
     def close(self) -> None:
         """Give back all connections."""
@@ -177,7 +177,10 @@ class Database:
                         connection.execute(sa.text("SELECT pg_advisory_xact_lock(827163)"))
                     if _revision(connection) != head_revision():
                         command.upgrade(alembic_config(connection), "head")
-                    if self.is_sqlite and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+                    if (
+                        self.is_sqlite
+                        and connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+                    ):
                         msg = f"upgrading {self.name} would break references; nothing was changed"
                         raise RepositoryError(msg)
             finally:
@@ -211,7 +214,8 @@ def head_revision() -> str:
 def _revision(connection: Connection) -> str | None:
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    query = sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
+    version = sa.column("version_num", sa.Text)
+    query = sa.select(version).select_from(sa.table(VERSION_TABLE))
     return connection.execute(query).scalar_one_or_none()
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from analyzers.analyzer import Analyzer
-from analyzers.description import key_of
 from analyzers.catalogue import ANALYZERS
+from analyzers.description import key_of
 from analyzers.errors import HistoryError, UnknownDatasetError
 from repository import schema as s
 from repository.artifacts import Payload
@@ -47,7 +47,7 @@ class Window:
 
     def condition(self) -> sa.ColumnElement[bool]:
         """Return the condition on ``partition.time``."""
-        tests = [sa.true()]
+        tests: list[sa.ColumnElement[bool]] = [sa.true()]
         if self.since is not None:
             tests.append(s.partition.c.time >= self.since)
         if self.until is not None:
@@ -152,7 +152,9 @@ class MetricQuery:
         if self.segment is not None:
             tests.append(a.segment == self.segment)
         if self.where is not None:
-            tests.append(a.filter == self.where.strip() if self.where.strip() else a.filter.is_(None))
+            tests.append(
+                a.filter == self.where.strip() if self.where.strip() else a.filter.is_(None)
+            )
         if self.analyzer is not None:
             tests.append(a.key == key_of(as_analyzer(self.analyzer).canonical()))
         return sa.and_(*tests)
@@ -233,7 +235,7 @@ def metric_rows(
     )
     order = (p.time.is_(None), p.time, p.name, e.name, e.instance, m.c.series_id)
     select = sa.select(*columns).select_from(joined).where(*tests).order_by(*order)
-    return [row._mapping for row in connection.execute(select)]  # noqa: SLF001 - SQLAlchemy's name
+    return [row._asdict() for row in connection.execute(select)]
 
 
 def versions_at(commit: int | None) -> sa.Subquery:
@@ -291,9 +293,7 @@ def stored_states(
         sa.select(p.name, t.tag, t.payload, t.artifact, t.checksum)
         .select_from(s.partition)
         .join(current, current.c.partition_id == p.id)
-        .outerjoin(
-            s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_state
-        )
+        .outerjoin(s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_state)
         .where(p.dataset_id == of, window.condition())
         .order_by(p.time, p.name)
     )
@@ -301,5 +301,3 @@ def stored_states(
         query = query.where(p.segment == segment)
     rows = connection.execute(query).all()
     return [StoredState(r[0], None if r[1] is None else Payload(*r[1:])) for r in rows]
-
-

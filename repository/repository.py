@@ -125,7 +125,7 @@ class Repository:
                 .where(p.dataset_id == of)
                 .order_by(p.time.is_(None), p.time, p.name)
             )
-            rows = [row._mapping for row in connection.execute(query)]  # noqa: SLF001
+            rows = [row._asdict() for row in connection.execute(query)]
         return _frame(rows, [c.key for c in columns])
 
     def runs(self, dataset: str | None = None) -> pd.DataFrame:
@@ -152,7 +152,7 @@ class Repository:
             query = sa.select(*columns).join_from(s.run, s.dataset).order_by(r.id.desc())
             if dataset is not None:
                 query = query.where(r.dataset_id == history.dataset_id(connection, dataset))
-            rows = [dict(row._mapping) for row in connection.execute(query)]  # noqa: SLF001
+            rows = [row._asdict() for row in connection.execute(query)]
             tags: dict[int, dict[str, str]] = {}
             for run, key, value in connection.execute(sa.select(s.run_tag)):
                 tags.setdefault(run, {})[key] = value
@@ -204,9 +204,7 @@ class Repository:
             time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
             analyzer. ``value`` is NaN where the status is failed or empty.
         """
-        query = MetricQuery(
-            name, instance, segment, where, analyzer, Window.of(since, until), tags
-        )
+        query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until), tags)
         with self.database.read() as connection:
             rows = history.metric_rows(connection, dataset, query, as_of)
         return metric_frame(rows)
@@ -323,9 +321,7 @@ class Repository:
 
 def metric_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return metric rows as a tidy frame."""
-    shown = [
-        {**{c: row[c] for c in history.METRIC_COLUMNS}, "value": _value(row)} for row in rows
-    ]
+    shown = [{**{c: row[c] for c in history.METRIC_COLUMNS}, "value": _value(row)} for row in rows]
     return _frame(shown, history.METRIC_COLUMNS)
 
 

@@ -200,9 +200,7 @@ run = Table(
     _count("failed"),
     _count("gone"),
     _text("error", null=True),
-    CheckConstraint(
-        "status IN ('running', 'complete', 'failed', 'interrupted')", name="status"
-    ),
+    CheckConstraint("status IN ('running', 'complete', 'failed', 'interrupted')", name="status"),
 )
 
 run_tag = Table(

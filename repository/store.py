@@ -66,7 +66,9 @@ class SqlRunStore:
     def open_run(self, spec: RunSpec) -> int:
         """Begin a run; runs of dead processes of this host are marked as interrupted."""
         with self.database.write() as connection:
-            connection.execute(sa.select(s.clock).with_for_update())  # first runs wait for each other
+            connection.execute(
+                sa.select(s.clock).with_for_update()
+            )  # first runs wait for each other
             dataset = _dataset(connection, spec)
             _mark_interrupted(connection, dataset)
             values = {
@@ -79,7 +81,9 @@ class SqlRunStore:
                 "pid": os.getpid(),
                 "started_at": datetime.now(UTC),
             }
-            run = connection.execute(sa.insert(s.run).values(values).returning(s.run.c.id)).scalar_one()
+            run = connection.execute(
+                sa.insert(s.run).values(values).returning(s.run.c.id)
+            ).scalar_one()
             tags = [{"run_id": run, "key": k, "value": v} for k, v in sorted(spec.tags.items())]
             if tags:
                 connection.execute(sa.insert(s.run_tag), tags)
@@ -89,7 +93,12 @@ class SqlRunStore:
         self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
     ) -> None:
         """End a run."""
-        values = {**counts, "status": status.value, "error": error, "finished_at": datetime.now(UTC)}
+        values = {
+            **counts,
+            "status": status.value,
+            "error": error,
+            "finished_at": datetime.now(UTC),
+        }
         with self.database.write() as connection:
             connection.execute(sa.update(s.run).where(s.run.c.id == run).values(values))
 
@@ -193,7 +202,10 @@ class _Batch:
         return None if row is None else self.artifacts.unpack(Payload(*row))
 
     def _write_ledger(
-        self, found: Sequence[Measured], decisions: Sequence[Decision], stored: Mapping[str, _Stored]
+        self,
+        found: Sequence[Measured],
+        decisions: Sequence[Decision],
+        stored: Mapping[str, _Stored],
     ) -> None:
         schemas = self._schema_ids({m.schema for m in found})
         sets: dict[str, str] = {}
@@ -234,7 +246,9 @@ class _Batch:
             )
         for partition, version, key in changed:
             where = (v.c.partition_id == partition) & (v.c.version == version)
-            self.connection.execute(sa.update(v).where(where).values(analyzer_set_id=set_ids[(key,)]))
+            self.connection.execute(
+                sa.update(v).where(where).values(analyzer_set_id=set_ids[(key,)])
+            )
 
     def _schema_ids(self, schemas: set[str]) -> dict[str, int]:
         rows = [{"key": key_of(columns), "columns": columns} for columns in sorted(schemas)]
@@ -406,7 +420,9 @@ def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield values[start : start + _VARIABLES]
 
 
-def _insert_missing(connection: Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+def _insert_missing(
+    connection: Connection, table: sa.Table, rows: Sequence[dict[str, Any]]
+) -> None:
     """Insert the rows that are not there yet, by any unique key."""
     if rows:
         insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
@@ -453,14 +469,18 @@ def _ledger(
     rows = [row for q in queries for row in connection.execute(q)]
     sets = {
         id_: frozenset(json.loads(text))
-        for id_, text in connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers))
+        for id_, text in connection.execute(
+            sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)
+        )
     }
     return {
         row.name: _Stored(
             row.id,
             None
             if row.version is None
-            else Known(row.version, row.fingerprint, sets[row.analyzer_set_id], row.gone_at is not None),
+            else Known(
+                row.version, row.fingerprint, sets[row.analyzer_set_id], row.gone_at is not None
+            ),
         )
         for row in rows
     }
@@ -507,7 +527,10 @@ def _mark_interrupted(connection: Connection, dataset: int) -> None:
     query = sa.select(r.id, r.pid).where(ours, r.status == RunStatus.RUNNING.value)
     dead = [row.id for row in connection.execute(query) if not _alive(row.pid)]
     if dead:
-        values = {"status": RunStatus.INTERRUPTED.value, "error": "its process ended without a word"}
+        values = {
+            "status": RunStatus.INTERRUPTED.value,
+            "error": "its process ended without a word",
+        }
         connection.execute(sa.update(s.run).where(r.id.in_(dead)).values(values))
 
 

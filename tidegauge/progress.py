@@ -37,7 +37,9 @@ class _BarProgress(ABC):
     def batch(self, session: Any, partitions: int) -> Iterator[None]:
         """Let the bar grow with Spark's tasks while the batch runs."""
         stop = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(session, partitions, stop), daemon=True)
+        watcher = threading.Thread(
+            target=self._watch, args=(session, partitions, stop), daemon=True
+        )
         watcher.start()
         try:
             yield
@@ -55,8 +57,9 @@ class _BarProgress(ABC):
                 best = max(best, done / total)
                 self._show(self._done + 0.95 * partitions * best)
 
+    @abstractmethod
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Stop drawing."""
 
     @abstractmethod
     def _open(self) -> None:

@@ -125,7 +125,9 @@ def _tables(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
     if not spark.catalog.databaseExists(database):
         msg = f"no database {database!r}"
         raise NoSuchTableError(msg)
-    names = sorted(t.name for t in spark.catalog.listTables(database) if fnmatchcase(t.name, pattern))
+    names = sorted(
+        t.name for t in spark.catalog.listTables(database) if fnmatchcase(t.name, pattern)
+    )
     if not names:
         msg = f"no table matches {file.table!r}"
         raise NoSuchTableError(msg)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from analyzers.errors import SourceError
@@ -50,22 +52,23 @@ def spark_session(
         raise SourceError(msg)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # we report these errors
+    log4j = files("tidegauge").joinpath("log4j2.properties")
+    java_options = [f"-Dlog4j2.configurationFile={log4j}"]
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.ui.enabled", str(ui).lower())
     )
     if "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master("local[*]").config("spark.sql.shuffle.partitions", "8")
     if warehouse is not None:
         folder = Path(warehouse).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         metastore = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
-        builder = (
-            builder.config("spark.sql.warehouse.dir", str(folder / "tables"))
-            .config("spark.hadoop.javax.jdo.option.ConnectionURL", metastore)
-            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+        builder = builder.config("spark.sql.warehouse.dir", str(folder / "tables")).config(
+            "spark.hadoop.javax.jdo.option.ConnectionURL", metastore
         )
-    session = builder.enableHiveSupport().getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+        java_options.append(f"-Dderby.system.home={folder}")
+    builder = builder.config("spark.driver.extraJavaOptions", " ".join(map(quote, java_options)))
+    return builder.enableHiveSupport().getOrCreate()

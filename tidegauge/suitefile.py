@@ -119,7 +119,7 @@ class _Reader:
                 dataset=fields.dataset,
                 analyzers=list(lines),
                 partition_by=fields.partition_by,
-                time=fields.time and fields.time.model_dump(exclude_none=True),
+                time=fields.time.model_dump(exclude_none=True) if fields.time else None,
                 segments=fields.segments,
                 monitors=monitors,
                 windows=fields.windows,
@@ -234,11 +234,11 @@ def find_suites(patterns: Sequence[str]) -> list[Path]:
             some = [path]
         else:
             base = Path(path.anchor) if path.is_absolute() else Path()
-            some = sorted(base.glob(str(path.relative_to(base)))) if set("*?[") & set(pattern) else []
+            some = (
+                sorted(base.glob(str(path.relative_to(base)))) if set("*?[") & set(pattern) else []
+            )
         if not some:
             msg = f"no suite file at {pattern!r}"
             raise SuiteError(msg)
         found.update(dict.fromkeys(some))
     return list(found)
-
-

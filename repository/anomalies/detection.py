@@ -66,7 +66,8 @@ def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
     r = s.run.c
     query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
     suite = json.loads(connection.execute(query).scalar() or "{}")
-    return [Monitor.from_dict(stored) for stored in suite.get("monitors") or ({},)]
+    stored: list[Row] = suite.get("monitors") or [{}]
+    return [Monitor.from_dict(monitor) for monitor in stored]
 
 
 def _matrices(rows: Iterator[Row]) -> Iterator[_Matrix]:
@@ -171,7 +172,9 @@ class _Writer:
         stored = self._stored_anomalies()
         found = {key: f for key, f in findings.items() if f.anomaly}
         fresh = [found[key] for key in sorted(found.keys() - stored.keys())]
-        back = sorted(key for key in found.keys() & stored.keys() if stored[key].withdrawn_commit_id)
+        back = sorted(
+            key for key in found.keys() & stored.keys() if stored[key].withdrawn_commit_id
+        )
         left = sorted(
             key
             for key, row in stored.items()
@@ -208,7 +211,13 @@ class _Writer:
         a, p = s.anomaly.c, s.partition.c
         query = (
             sa.select(
-                a.series_id, a.partition_id, a.version, a.detector, a.id, a.withdrawn_commit_id, p.time
+                a.series_id,
+                a.partition_id,
+                a.version,
+                a.detector,
+                a.id,
+                a.withdrawn_commit_id,
+                p.time,
             )
             .join_from(s.anomaly, s.partition)
             .where(p.dataset_id == self.dataset, a.detector.in_(self.detectors))
@@ -245,5 +254,3 @@ def _anomaly_row(f: _Finding, number: int, commit: int, now: datetime) -> dict[s
 def _key_columns(f: _Finding) -> dict[str, Any]:
     names = ("series_id", "partition_id", "version", "detector")
     return dict(zip(names, f.key, strict=True))
-
-

@@ -82,4 +82,5 @@ D = TypeVar("D", bound="type[Detector]")
 
 def detector(cls: D) -> D:
     """Make a class a frozen dataclass and register it as a detector under its name."""
-    return DETECTORS.add(dataclass(frozen=True, repr=False)(cls))
+    dataclass(frozen=True, repr=False)(cls)  # changes the class in place
+    return DETECTORS.add(cls)

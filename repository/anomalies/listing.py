@@ -58,7 +58,8 @@ def anomaly_rows(
         "analyzer": a.text,
     }
     columns = [
-        state if c == "status" else named.get(c, f.get(c)).label(c) for c in ANOMALY_COLUMNS
+        state if c == "status" else (named[c] if c in named else f[c]).label(c)
+        for c in ANOMALY_COLUMNS
     ]
     current = versions_at(None)
     query = (
@@ -79,4 +80,4 @@ def anomaly_rows(
         query = query.where(a.dataset_id == dataset_id(connection, dataset))
     if status is not None:
         query = query.where(state == status)
-    return [row._mapping for row in connection.execute(query)]  # noqa: SLF001 - SQLAlchemy's name
+    return [row._asdict() for row in connection.execute(query)]

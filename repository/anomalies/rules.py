@@ -61,7 +61,7 @@ class FalseDiscoveryRate:
     def decide(self, values: Floats, scores: Scores) -> Flags:  # noqa: ARG002 - the scores suffice
         """Adjust the p-values of each partition and compare with the rate."""
         flags = np.zeros(scores.p_value.shape, dtype=bool)
-        for t in range(flags.shape[1]):
+        for t in range(scores.p_value[0].size if len(flags) else 0):
             known = np.flatnonzero(~np.isnan(scores.p_value[:, t]))
             if known.size:
                 adjusted = stats.false_discovery_control(scores.p_value[known, t])

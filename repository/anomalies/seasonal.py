@@ -1,7 +1,7 @@
 """The default detector: a robust level with a weekly season, on the scale of the metric's kind.
 
 For each point, only from the points before it and without those that were alarming themselves:
-the metric is transformed by its kind (a count by its logarithm, a ratio by its log-odds, and so on);
+the metric is transformed by its kind (a count by its logarithm, a ratio by its arcsine, and so on);
 the effect of the weekday is the median of that weekday's deviations from a running median, taken as
 far as it explains anything; the level is the median of the last few points, of as many as predicted
 best; the spread is that of the errors of such predictions, and never below what the number of rows
@@ -10,6 +10,7 @@ behind the value implies; and the tail is Student's, heavier where little is kno
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -75,11 +76,13 @@ class Seasonal(Detector):
             return _Walk(history, self.memory).run()
 
 
-def transform(values: Floats, weights: Floats, scales: list[Scale]) -> Floats:
+def transform(values: Floats, scales: Sequence[Scale]) -> Floats:
     """Bring values to a scale where deviations are alike, whatever the level.
 
-    Counts: log(1 + x). Ratios: log-odds of (x n + 1/2) / (n + 1), n being the rows behind them.
-    Positive numbers: log x. Distances: root of x. All else as it is.
+    Counts: log(1 + x). Ratios: arcsine of the root, under which a share of n rows has the standard
+    deviation 1 / (2 sqrt(n)) wherever it lies; log-odds were tried, and stretch the harmless changes
+    near 1 so far that half of a day's values missing was not seen. Positive numbers: log x.
+    Distances: root of x. All else as it is.
     """
     out = values.copy()
     for i, scale in enumerate(scales):
@@ -87,9 +90,7 @@ def transform(values: Floats, weights: Floats, scales: list[Scale]) -> Floats:
         if scale is Scale.COUNT:
             out[i] = np.log1p(np.maximum(x, 0))
         elif scale is Scale.RATIO:
-            n = _rows(weights[i])
-            share = (np.clip(x, 0, 1) * n + 0.5) / (n + 1)
-            out[i] = np.log(share / (1 - share))
+            out[i] = np.arcsin(np.sqrt(np.clip(x, 0, 1)))
         elif scale is Scale.POSITIVE:
             out[i] = np.log(np.maximum(x, 1e-12))
         elif scale is Scale.DISTANCE:
@@ -97,16 +98,14 @@ def transform(values: Floats, weights: Floats, scales: list[Scale]) -> Floats:
     return out
 
 
-def restore(y: Floats, weights: Floats, scales: list[Scale]) -> Floats:
+def restore(y: Floats, scales: Sequence[Scale]) -> Floats:
     """Undo `transform`."""
     out = y.copy()
     for i, scale in enumerate(scales):
         if scale is Scale.COUNT:
             out[i] = np.maximum(np.expm1(y[i]), 0)
         elif scale is Scale.RATIO:
-            n = _rows(weights[i])
-            share = 1 / (1 + np.exp(-y[i]))
-            out[i] = np.clip((share * (n + 1) - 0.5) / n, 0, 1)
+            out[i] = np.square(np.sin(np.clip(y[i], 0, np.pi / 2)))
         elif scale is Scale.POSITIVE:
             out[i] = np.exp(y[i])
         elif scale is Scale.DISTANCE:
@@ -114,28 +113,23 @@ def restore(y: Floats, weights: Floats, scales: list[Scale]) -> Floats:
     return out
 
 
-def floor(level: Floats, weights: Floats, scales: list[Scale], signed_floor: Floats) -> Floats:
+def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale], signed: Floats) -> Floats:
     """Return the least spread that is believed, on the transformed scale.
 
-    Counts cannot vary by less than 1 / sqrt(n), nor do we believe less than half a per cent; ratios
-    by less than the binomial 1 / sqrt(n p (1 - p)); others get a hundredth of their log, or of the
-    usual size of a signed number's changes.
+    Counts cannot vary by less than 1 / sqrt(n), nor do we believe less than half a per cent; shares
+    of n rows not by less than 1 / (2 sqrt(n)), nor a four-hundredth; others get a hundredth of their
+    logarithm or root, or of the usual size of a signed number's changes.
     """
     out = np.full(len(scales), 0.01)
     for i, scale in enumerate(scales):
         if scale is Scale.COUNT:
             out[i] = max(1 / np.sqrt(max(np.expm1(level[i]), 1.0)), 0.005)
         elif scale is Scale.RATIO:
-            n = float(_rows(weights[i : i + 1])[0])
-            p = np.clip(1 / (1 + np.exp(-level[i])), 0.5 / n, 1 - 0.5 / n)
-            out[i] = max(1 / np.sqrt(n * p * (1 - p)), 0.01)
+            rows = weights[i] if weights[i] > 0 else 1000.0
+            out[i] = max(0.5 / np.sqrt(rows), 0.0025)
         elif scale not in {Scale.POSITIVE, Scale.DISTANCE}:
-            out[i] = signed_floor[i]
+            out[i] = signed[i]
     return out
-
-
-def _rows(weights: Floats) -> Floats:
-    return np.maximum(np.nan_to_num(weights, nan=1000.0), 1.0)
 
 
 def slots(times: NDArray[np.datetime64]) -> NDArray[np.int64]:
@@ -147,7 +141,7 @@ def slots(times: NDArray[np.datetime64]) -> NDArray[np.int64]:
     if known.sum() < 2:  # noqa: PLR2004 - a step needs two
         return np.zeros(len(times), dtype=np.int64)
     step = np.median(np.diff(np.unique(times[known])).astype(np.int64))
-    unit = "M8[h]" if step < 20 * 3600 else "M8[D]"  # noqa: PLR2004
+    unit = "M8[h]" if step < 20 * 3600 else "M8[D]"
     count = 24 if unit == "M8[h]" else 7
     if step > 36 * 3600:
         return np.zeros(len(times), dtype=np.int64)
@@ -165,8 +159,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         h = self.history
-        self.scales = list(h.scales)
-        self.y = transform(h.values, h.weights, self.scales)
+        self.y = transform(h.values, h.scales)
         self.slot = slots(h.times)
         self.usable = np.full_like(self.y, np.nan)
         self.errors = np.full((len(LEVELS), *self.y.shape), np.nan)
@@ -184,7 +177,7 @@ class _Walk:
             ends = (expected, 0.0), (lower, -now.reach), (upper, now.reach)
             for kept, offset in ends:
                 centre = np.where(known, now.centre + offset, np.nan)[:, None]
-                kept[:, t] = restore(centre, self.history.weights[:, t : t + 1], self.scales)[:, 0]
+                kept[:, t] = restore(centre, self.history.scales)[:, 0]
             self._learn(t, now, score[:, t])
         return Scores(score, 10.0**-score, expected, lower, upper)
 
@@ -194,7 +187,9 @@ class _Walk:
         points = (~np.isnan(window)).sum(axis=1)
         if t == 0 or not points.any():
             nothing = np.full(len(self.y), np.nan)
-            return _Prediction(points, nothing, np.zeros((len(LEVELS), len(self.y))), nothing, nothing, nothing)
+            return _Prediction(
+                points, nothing, np.zeros((len(LEVELS), len(self.y))), nothing, nothing, nothing
+            )
         effects = self._season(window, self.slot[start:t], points)
         places = np.arange(len(self.y))[:, None]
         flat = window - effects[places, self.slot[start:t][None, :]]
@@ -209,12 +204,14 @@ class _Walk:
         spread = np.fmax(1.4826 * _median(size), _quantile(size, 0.9) / 1.645)
         signed_floor = 0.01 * _median(np.abs(packed - level[:, None]))
         signed_floor = np.fmax(signed_floor, 1e-9 * np.fmax(np.abs(level), 1.0))
-        least = floor(centre, self.history.weights[:, t], self.scales, signed_floor)
+        least = least_spread(centre, self.history.weights[:, t], self.history.scales, signed_floor)
         m = np.array(LEVELS)[self.choice]
         width = np.hypot(np.nan_to_num(spread), least) * np.sqrt(1 + 1 / m + 3 / np.fmax(points, 1))
         freedom = np.clip(points / 2.5, 2.5, 12)
         reach = width * stats.t.isf(BAND / 2, freedom)
-        return _Prediction(points, centre, levels + season, width, freedom, reach, size, window, least)
+        return _Prediction(
+            points, centre, levels + season, width, freedom, reach, size, window, least
+        )
 
     def _season(self, window: Floats, slot: NDArray[np.int64], points: NDArray[np.int64]) -> Floats:
         """Return the effect of each place in the season, zero where it explains nothing."""
@@ -235,7 +232,8 @@ class _Walk:
         after = np.nanmean(np.where(np.isnan(after_each), 0, after_each), axis=1)
         explained = np.where(before > 0, 1 - after / np.where(before > 0, before, 1), 0)
         gate = np.clip(explained * points / 7 - 1, 0, 1) * (points >= SEASON_FROM)
-        return effects * gate[:, None]
+        gated: Floats = effects * gate[:, None]
+        return gated
 
     def _choose(self, t: int) -> None:
         """Take the level that predicted best of late; change only for a gain of three per cent."""
@@ -249,7 +247,7 @@ class _Walk:
     def _tail(self, t: int, now: _Prediction) -> Floats:
         off = np.abs(self.y[:, t] - now.centre)
         log_p = np.log(2) + stats.t.logsf(off / now.width, now.freedom)
-        score = np.clip(-log_p / np.log(10), 0, CAP)
+        score: Floats = np.clip(-log_p / np.log(10), 0, CAP)
         if now.errors is None or now.window is None:
             return score
         # Not much farther out than what was there before: as likely as that was frequent.
@@ -269,7 +267,9 @@ class _Walk:
         k = (~np.isnan(away)).sum(axis=1)
         off = np.abs(self.y[:, t] - usual)
         largest = np.nan_to_num(np.fmax.reduce(away, axis=1, initial=0.0))
-        beyond = np.where(k == 0, 2.0, 3 * np.log10(np.maximum(off / np.where(largest > 0, largest, 1), 1)))
+        beyond = np.where(
+            k == 0, 2.0, 3 * np.log10(np.maximum(off / np.where(largest > 0, largest, 1), 1))
+        )
         rare = np.log10((now.points + 2) / (k + 1)) + np.clip(beyond, 0, 3)
         small = off < 2 * now.least if now.least is not None else np.zeros(len(off), dtype=bool)
         departs = np.where(small, np.minimum(rare, 1.0), rare)
@@ -289,7 +289,12 @@ class _Walk:
 
     def _shift(self, i: int, t: int, now: _Prediction) -> None:
         """Accept a new level: move the past to it, so that season and spread stay known."""
-        first = t - SHIFT_WITHIN + 1 + int(np.flatnonzero(self.alarms[i, t - SHIFT_WITHIN + 1 : t + 1])[0])
+        first = (
+            t
+            - SHIFT_WITHIN
+            + 1
+            + int(np.flatnonzero(self.alarms[i, t - SHIFT_WITHIN + 1 : t + 1])[0])
+        )
         after = self.y[i, first : t + 1]
         self.usable[i, :first] += float(np.nanmedian(after) - now.centre[i])
         self.usable[i, first : t + 1] = after
@@ -338,5 +343,5 @@ def _quantile(values: Floats, q: float) -> Floats:
     low, high = np.floor(place).astype(int)[..., None], np.ceil(place).astype(int)[..., None]
     a = np.take_along_axis(ordered, low, -1)[..., 0]
     b = np.take_along_axis(ordered, high, -1)[..., 0]
-    return a + (b - a) * (place - np.floor(place))
-
+    found: Floats = a + (b - a) * (place - np.floor(place))
+    return found

@@ -115,4 +115,6 @@ class OnlineNormal(Detector):
             mean, squares = np.where(learn, new_mean, mean), np.where(learn, new_squares, squares)
             index = index + known
         p = 2 * stats.norm.sf(z)
-        return Scores(np.minimum(-np.log10(np.maximum(p, 10.0**-CAP)), CAP), p, expected, lower, upper)
+        return Scores(
+            np.minimum(-np.log10(np.maximum(p, 10.0**-CAP)), CAP), p, expected, lower, upper
+        )

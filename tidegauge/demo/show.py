@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from repository.repository import Repository
 
-WORST_DAYS = 8
+WORST_DAYS, CLEAREST = 6, 3
 
 
 def show(repository: Repository, folder: Path) -> int:
@@ -40,7 +40,7 @@ def show(repository: Repository, folder: Path) -> int:
     with _timed("Compare each day with its past, without Spark") as note:
         found = repository.detect(suite.dataset)
         note.append(f"{len(found)} anomalies on {found['partition'].nunique()} days")
-    print(f"\nThe worst {WORST_DAYS} days, each by its clearest anomaly:")
+    print(f"\nThe {WORST_DAYS} worst days, each with its clearest anomalies:")
     for line in _worst(found):
         print(f"  {line}")
     year = repository.merge(suite.dataset, ApproxCountDistinct("tailnum")).value
@@ -49,12 +49,14 @@ def show(repository: Repository, folder: Path) -> int:
 
 
 def _worst(found: pd.DataFrame) -> Iterator[str]:
-    """Yield the days with the highest scores in all, each with its clearest anomaly."""
+    """Yield the days with the highest scores in all, each with its clearest anomalies."""
     total = found.groupby("partition")["score"].sum().sort_values(ascending=False)
     for partition in total.index[:WORST_DAYS]:
         day = found[found["partition"] == partition]
-        others = f" (and {len(day) - 1} more)" if len(day) > 1 else ""
-        yield f"{day.iloc[0]['explanation']}{others}"
+        clearest = day.drop_duplicates(["name", "instance"]).head(CLEAREST)
+        more = len(day) - len(clearest)
+        yield f"{partition}:" + (f" {len(day)} anomalies" if more else "")
+        yield from (f"  {text}" for text in clearest["explanation"])
 
 
 @contextmanager
