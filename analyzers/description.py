@@ -81,11 +81,15 @@ class Registry(Generic[D]):
         Raises
         ------
         ValueError
-            If the name is taken.
+            If the name is taken, or an option has a type that cannot be written in a suite.
         """
         if cls.__name__ in self._classes:
             msg = f"the {self.kind} {cls.__name__} is already registered"
             raise ValueError(msg)
+        for option in fields(cls):
+            if _annotation(option) not in _TYPES:
+                msg = f"{cls.__name__}.{option.name} must be one of {', '.join(_TYPES)}"
+                raise ValueError(msg)
         self._classes[cls.__name__] = cls  # type: ignore[assignment]  # C is a type of D by use
         return cls
 
@@ -224,8 +228,15 @@ _TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
+def _annotation(option: Field[Any]) -> str:
+    """Return an option's type as it is written."""
+    if isinstance(option.type, type) and not hasattr(option.type, "__args__"):
+        return option.type.__name__
+    return str(option.type)
+
+
 def _typed(owner: str, option: Field[Any], value: Any) -> Any:
-    wanted, convert = _TYPES[str(option.type)]
+    wanted, convert = _TYPES[_annotation(option)]
     try:
         return convert(value)
     except (TypeError, ValueError, KeyError) as error:

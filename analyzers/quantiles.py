@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from datasketches import kll_doubles_sketch
 
 SMALLEST_K, LARGEST_K = 8, 65535
-SMALLEST_ERROR = 1.1e-4
+SMALLEST_ERROR = 5e-5
 
 
 def sketch_size(relative_error: float) -> int:
     """Return the KLL parameter ``k`` whose rank error is at most ``relative_error``.
 
     DataSketches gives the single-sided normalised rank error, at 99 % confidence, as
-    ``2.296 / k ** 0.9021``; this is its inverse, rounded up.
+    ``2.296 / k ** 0.9723``; this is its inverse, rounded up.
 
     Examples
     --------
     >>> sketch_size(0.01)
-    415
+    269
     """
-    k = ceil(float((2.296 / relative_error) ** (1 / 0.9021)))
+    k = ceil(float((2.296 / relative_error) ** (1 / 0.9723)))
     return min(max(k, SMALLEST_K), LARGEST_K)
 
 

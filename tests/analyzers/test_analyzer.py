@@ -1,0 +1,311 @@
+"""Analyzers as descriptions: text, keys, errors, verbs. No Spark."""
+
+import json
+import math
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tidegauge as tg
+from analyzers.catalogue import ANALYZERS
+from analyzers.description import key_of
+from analyzers.providers import InMemoryStateProvider
+from analyzers.schema import Schema
+from tests.analyzers.state_strategies import STATES, kll
+
+text = st.text(min_size=1, max_size=12).filter(str.strip)
+where = st.one_of(st.none(), text)
+columns = st.lists(text, min_size=1, max_size=3)
+ranks = st.floats(0, 1)
+errors = st.floats(0.001, 0.5)
+
+EXAMPLES = {
+    "Size": st.builds(tg.Size, where=where),
+    "Completeness": st.builds(tg.Completeness, text, where=where),
+    "Compliance": st.builds(tg.Compliance, text, text, where=where),
+    "Minimum": st.builds(tg.Minimum, text, where=where),
+    "Maximum": st.builds(tg.Maximum, text, where=where),
+    "Mean": st.builds(tg.Mean, text, where=where),
+    "Sum": st.builds(tg.Sum, text, where=where),
+    "StandardDeviation": st.builds(tg.StandardDeviation, text, where=where),
+    "ApproxCountDistinct": st.builds(tg.ApproxCountDistinct, text, where=where),
+    "ApproxQuantile": st.builds(tg.ApproxQuantile, text, ranks, errors, where=where),
+    "ApproxQuantiles": st.builds(
+        tg.ApproxQuantiles, text, st.lists(ranks, min_size=1, max_size=3), errors, where=where
+    ),
+    "Uniqueness": st.builds(tg.Uniqueness, columns, where=where),
+    "Distinctness": st.builds(tg.Distinctness, columns, where=where),
+    "CountDistinct": st.builds(tg.CountDistinct, columns, where=where),
+    "Histogram": st.builds(tg.Histogram, text, st.integers(1, 1000), where=where),
+}
+any_analyzer = st.one_of(*EXAMPLES.values())
+
+
+def test_every_analyzer_is_tested():
+    assert set(EXAMPLES) == set(ANALYZERS)
+
+
+@given(any_analyzer)
+def test_an_analyzer_reads_back_from_its_text(analyzer):
+    assert ANALYZERS.parse(repr(analyzer)) == analyzer
+
+
+@given(any_analyzer)
+def test_an_analyzer_reads_back_from_its_options(analyzer):
+    stored = json.loads(analyzer.canonical())
+    assert ANALYZERS.build(stored.pop("analyzer"), stored) == analyzer
+
+
+@given(any_analyzer)
+def test_an_analyzer_reads_back_from_text_options_as_yaml_has_them(analyzer):
+    options = {
+        k: [str(x) for x in v] if isinstance(v, tuple) else (v if v is None else str(v))
+        for k, v in analyzer.options().items()
+    }
+    assert ANALYZERS.build(type(analyzer).__name__, options) == analyzer
+
+
+@given(any_analyzer, any_analyzer)
+def test_equal_analyzers_have_equal_keys_and_others_other_ones(a, b):
+    assert (a == b) == (a.canonical() == b.canonical())
+    assert pickle.loads(pickle.dumps(a)) == a  # noqa: S301 - for Spark's workers, never stored
+
+
+@given(any_analyzer)
+def test_what_shares_a_statistic_shares_filter_and_state(a):
+    assert json.dumps(a.where, ensure_ascii=False) in a.statistic()
+
+
+def test_keys_of_the_first_release_stay():
+    """A changed key would cut every stored series off from its past."""
+    kept = json.loads((Path(__file__).parents[1] / "data" / "keys.json").read_text())
+    assert {text: key_of(ANALYZERS.parse(text).canonical()) for text in kept} == kept
+    assert {ANALYZERS.parse(text).__class__.__name__ for text in kept} == set(ANALYZERS)
+
+
+def test_an_option_added_later_is_left_out_while_it_has_its_default():
+    from dataclasses import dataclass, field
+
+    @dataclass(frozen=True, repr=False)
+    class Later(tg.Completeness):
+        mode: str = field(default="plain", kw_only=True, metadata={"since": "0.2"})
+
+    assert "mode" not in Later("x").canonical()
+    assert "mode" in Later("x", mode="fancy").canonical()
+
+
+def test_text_as_a_person_would_paste_it():
+    assert repr(tg.Size(where="origin = 'EWR'")) == '''Size(where="origin = 'EWR'")'''
+    assert repr(tg.Uniqueness("a")) == "Uniqueness('a')"
+    assert repr(tg.Uniqueness(["a", "b"])) == "Uniqueness(['a', 'b'])"
+    assert ANALYZERS.parse("Size") == tg.Size()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Compleetness('x')", "unknown analyzer 'Compleetness'; did you mean 'Completeness'?"),
+        ("Completeness('x', wher='y')", "unknown option of Completeness 'wher'; did you mean 'where'?"),
+        ("Completeness()", "Completeness needs 'column'"),
+        ("Completeness('x', 'y')", "takes at most 1"),
+        ("Completeness('x', column='y')", "got 'column' twice"),
+        ("__import__('os').system('true')", "cannot read"),
+        ("Size(where=open('x'))", "cannot read"),
+        ("Size(", "cannot read"),
+        ("1 + 1", "cannot read"),
+    ],
+)
+def test_text_that_is_no_analyzer_is_an_error_that_helps(text, message):
+    with pytest.raises(tg.SuiteError, match=message.replace("(", r"\(").replace("?", r"\?")):
+        ANALYZERS.parse(text)
+
+
+@given(st.text(max_size=40))
+def test_parsing_anything_gives_an_analyzer_or_an_error_of_ours(text):
+    try:
+        assert repr(ANALYZERS.parse(text))
+    except (tg.SuiteError, tg.PreconditionError):
+        pass
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: tg.ApproxQuantile("x", "half"),
+        lambda: tg.Completeness(3),
+        lambda: tg.Completeness(" "),
+        lambda: tg.Histogram("x", 2.5),
+        lambda: tg.Uniqueness([1]),
+        lambda: tg.Size(where=""),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_an_error(build):
+    with pytest.raises(tg.IllegalAnalyzerParameterError):
+        build()
+
+
+SCHEMA = Schema.from_types(
+    {"n": "long", "s": "string", "d": "date", "b": "boolean", "dec": "decimal(9,2)", "a.b": "long",
+     "list": {"type": "array", "elementType": "long", "containsNull": True},
+     "addr": {"type": "struct", "fields": [{"name": "zip", "type": "string", "nullable": True, "metadata": {}}]}}
+)
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "error", "message"),
+    [
+        (tg.Mean("s"), tg.WrongColumnTypeError, "is of type string, but must be numeric"),
+        (tg.Minimum("d"), tg.WrongColumnTypeError, "date"),
+        (tg.Maximum("b"), tg.WrongColumnTypeError, "boolean"),
+        (tg.Completeness("list"), tg.WrongColumnTypeError, "array"),
+        (tg.Uniqueness(["s", "addr"]), tg.WrongColumnTypeError, "struct"),
+        (tg.Completeness("nn"), tg.NoSuchColumnError, "did you mean 'n'"),
+        (tg.Completeness("a.b"), tg.NoSuchColumnError, "write a name that holds dots as '`a.b`'"),
+        (tg.Completeness("addr.zap"), tg.NoSuchColumnError, "no column 'addr.zap'"),
+        (tg.Uniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
+        (tg.ApproxQuantile("n", 1.5), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (tg.ApproxQuantile("n", 0.5, 0), tg.IllegalAnalyzerParameterError, "relative_error"),
+        (tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "between 1 and 1000"),
+    ],
+)
+def test_preconditions_say_what_is_wrong(analyzer, error, message):
+    with pytest.raises(error, match=message):
+        analyzer.preconditions(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "analyzer",
+    [tg.Mean("dec"), tg.Mean("N"), tg.Completeness("`a.b`"), tg.Completeness("addr.zip"), tg.Histogram("d")],
+)
+def test_preconditions_let_pass_what_suits(analyzer):
+    analyzer.preconditions(SCHEMA)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@given(data=st.data())
+def test_every_analyzer_measures_every_state_of_its_kind(name, data):
+    analyzer = data.draw(EXAMPLES[name])
+    if name == "Histogram":
+        from analyzers.frequencies import FrequenciesAndNumRows
+
+        state = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 1)], 3)
+    else:
+        state = data.draw(STATES[analyzer.state_type])
+    metric = analyzer.compute_metric_from(state)
+    assert metric.empty or not metric.failed
+    assert metric.weight >= 0
+    for flat in tg.flatten(metric):
+        assert flat.failed or isinstance(flat.value, float)
+        assert flat.weight == metric.weight
+        assert isinstance(analyzer.scale_of(flat.name), tg.Scale)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@given(data=st.data())
+def test_no_data_is_empty_but_counts_are_zero(name, data):
+    """deequ.md 1.6: sizes, counts and histograms of nothing are 0, all else has no value."""
+    metric = data.draw(EXAMPLES[name]).compute_metric_from(None)
+    if name in {"Size", "ApproxCountDistinct", "CountDistinct"}:
+        assert metric.value == 0.0
+    elif name == "Histogram":
+        assert metric.value.number_of_bins == 0
+    else:
+        assert metric.failed and metric.empty
+        with pytest.raises(tg.EmptyStateError):
+            _ = metric.value
+
+
+def test_the_seed_verbs_on_stored_states():
+    a, b, target = InMemoryStateProvider(), InMemoryStateProvider(), InMemoryStateProvider()
+    mean = tg.Mean("x")
+    from analyzers.moments import SumAndCount
+
+    assert mean.load_state_and_compute_metric(a).empty  # no data yet, not a crash
+    mean.aggregate_state_to(a, b, target)
+    assert target.load(mean) is None
+    a.persist(mean, SumAndCount(6.0, 3))
+    mean.aggregate_state_to(a, b, target)
+    assert mean.load_state_and_compute_metric(target).value == 2.0
+    b.persist(mean, SumAndCount(2.0, 1))
+    mean.aggregate_state_to(a, b, target)
+    assert mean.load_state_and_compute_metric(target).value == 2.0
+    assert tg.Sum("x").load_state_and_compute_metric(target).value == 8.0  # one state for both
+    mean.copy_state_to(target, a)
+    assert mean.calculate_metric(SumAndCount(12.0, 1), aggregate_with=a, save_states_with=b).value == 4.0
+    assert b.load(mean) == SumAndCount(20.0, 5)
+    assert mean.load_state_and_compute_metric(a).value == 2.0  # merging changed nothing it read
+
+
+def test_a_failure_metric_keeps_the_error():
+    metric = tg.Mean("x").to_failure_metric(ZeroDivisionError("oops"))
+    assert (metric.entity, metric.instance, metric.name) == ("Column", "x", "Mean")
+    assert metric.failed and not metric.empty
+    with pytest.raises(tg.MetricRuntimeError, match="ZeroDivisionError: oops"):
+        _ = metric.value
+    assert [m.name for m in tg.flatten(tg.ApproxQuantiles("x", [0.1]).to_failure_metric(ValueError("v")))] == [
+        "ApproxQuantiles"
+    ]
+
+
+def test_flattened_names_are_deequs():
+    from analyzers.frequencies import FrequenciesAndNumRows
+
+    def names(analyzer, state):
+        return [m.name for m in tg.flatten(analyzer.compute_metric_from(state))]
+
+    assert names(tg.ApproxQuantile("x", 0.5), kll([1.0])) == ["ApproxQuantile-0.5"]
+    assert names(tg.ApproxQuantiles("x", [0.25, 0.5]), kll([1.0])) == ["ApproxQuantiles-0.25", "ApproxQuantiles-0.5"]
+    groups = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 1), (("c",), 1)])
+    assert names(tg.Histogram("x", 2), groups) == [
+        "Histogram.bins",
+        "Histogram.abs.a",
+        "Histogram.ratio.a",
+        "Histogram.abs.b",
+        "Histogram.ratio.b",
+        "Histogram.tailCount",
+    ]
+
+
+def test_entities():
+    assert tg.Size().entity == "Dataset"
+    assert tg.Completeness("x").entity == "Column"
+    assert (tg.Uniqueness(["a", "b"]).entity, tg.Uniqueness(["a", "b"]).instance) == ("Multicolumn", "a,b")
+
+
+def test_sketch_sizes_keep_their_promise():
+    from datasketches import kll_doubles_sketch
+
+    from analyzers.quantiles import sketch_size
+
+    for error in (0.2, 0.05, 0.01, 0.002, 0.001):
+        assert kll_doubles_sketch(sketch_size(error)).normalized_rank_error(False) <= error
+        assert kll_doubles_sketch(sketch_size(error) - 1).normalized_rank_error(False) > error
+
+
+def test_quantiles_of_few_values_are_exact():
+    """deequ.md case 69: the exact median of 1..1000 is 500."""
+    state = kll([float(i) for i in range(1, 101)])
+    assert state.quantiles([0, 0.01, 0.25, 0.5, 1]) == [1, 1, 25, 50, 100]
+
+
+def test_a_string_that_reads_as_null_has_a_bin_of_its_own():
+    from analyzers.frequencies import FrequenciesAndNumRows
+
+    state = FrequenciesAndNumRows.of([(("NullValue",), 2), (("\\NullValue",), 1)], num_nulls=3)
+    values = tg.Histogram("x").compute_metric_from(state).value.values
+    assert {k: v.absolute for k, v in values.items()} == {
+        "NullValue": 3,
+        "\\NullValue": 2,
+        "\\\\NullValue": 1,
+    }
+
+
+def test_a_success_holds_a_value_and_metrics_compare_by_it():
+    metric = tg.DoubleMetric(tg.Entity.DATASET, "*", "Size", tg.Success(3.0))
+    assert isinstance(metric, tg.Metric)
+    assert metric == tg.Metric(tg.Entity.DATASET, "*", "Size", tg.Success(3.0))
+    assert not math.isnan(metric.value)

