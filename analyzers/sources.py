@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from analyzers.errors import NoSuchTableError, PartitionColumnError, nearest
 from analyzers.partitions import NULL, Partition
 from analyzers.scan import Key, scan
+from analyzers.schema import INTEGRAL
 from analyzers.sql import literal, one_of, quote
 
 if TYPE_CHECKING:
@@ -175,19 +176,30 @@ def _check_keys(
 def _selected(data: DataFrame, keys: Sequence[str], values: Collection[Key]) -> DataFrame:
     """Keep the rows of some partitions.
 
-    One condition for each key, which any metastore can prune by, and one on all keys together.
+    The exact condition is on the values as text, which Spark prunes by itself. Before it stands the
+    range of each key's values, which the metastore prunes by: it is quick with a range, and was
+    measured to take minutes over a list of a thousand values.
     """
-    texts = [f"coalesce(CAST({quote(key)} AS STRING), {literal(NULL)})" for key in keys]
+    types = {f.name: f.dataType.typeName() for f in data.schema.fields}
     for i, key in enumerate(keys):
-        some = sorted({value[i] for value in values} - {NULL})
-        tests = [f"{quote(key)} IS NULL"] if any(value[i] == NULL for value in values) else []
-        if some:
-            tests.append(one_of(quote(key), some))
-        data = data.where(" OR ".join(tests))
-    if len(keys) > 1:
-        together = f"concat_ws('\\u0001', {', '.join(texts)})"
-        data = data.where(one_of(together, ["\x01".join(value) for value in sorted(values)]))
-    return data
+        found = _range({value[i] for value in values}, types[key])
+        if found is not None:
+            low, high = (literal(value) for value in found)
+            data = data.where(f"{quote(key)} >= {low} AND {quote(key)} <= {high}")
+    texts = [f"coalesce(nullif(CAST({quote(key)} AS STRING), ''), {literal(NULL)})" for key in keys]
+    together = texts[0] if len(texts) == 1 else f"concat_ws('\\u0001', {', '.join(texts)})"
+    return data.where(one_of(together, sorted("\x01".join(value) for value in values)))
+
+
+def _range(values: set[str], kind: str) -> tuple[str, str] | None:
+    """Return the least and greatest value of a type whose order we know; None if there is none."""
+    if NULL in values:
+        return None
+    if kind in {"string", "date"}:
+        return min(values), max(values)
+    if kind in INTEGRAL:
+        return min(values, key=int), max(values, key=int)
+    return None
 
 
 @dataclass

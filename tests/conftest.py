@@ -1,6 +1,8 @@
 """Fixtures for all tests: one Spark session, the flights as a Hive table, skips that may not be."""
 
+import logging
 import os
+import shutil
 import sys
 
 import pytest
@@ -53,6 +55,7 @@ def spark(warehouse):
         .config("spark.sql.ui.retainedExecutions", "100000")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.default.parallelism", "2")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(warehouse / "tables"))
         .config("spark.hadoop.javax.jdo.option.ConnectionURL", metastore)
@@ -61,6 +64,7 @@ def spark(warehouse):
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     yield session
     session.stop()
 
@@ -72,6 +76,33 @@ def flights(spark):
 
     make_table(spark)
     return TABLE
+
+
+@pytest.fixture(scope="session")
+def measured(flights, spark, tmp_path_factory):
+    """A repository after a full backfill of the flights, as a file that tests copy before they write."""
+    from repository.repository import Repository
+    from tidegauge.analysis import analyze
+    from tidegauge.demo.flights import demo_suite
+
+    file = tmp_path_factory.mktemp("measured") / "flights.db"
+    with Repository(f"sqlite:///{file}") as repository:
+        run = analyze(flights, demo_suite().suite, repository=repository, spark=spark)
+        assert run.report.scanned == 365
+    return file
+
+
+@pytest.fixture
+def measured_copy(measured, tmp_path):
+    """A copy of the measured repository that a test may change."""
+    from repository.repository import Repository
+
+    shutil.copy(measured, tmp_path / measured.name)
+    folder = measured.with_name(measured.name + ".artifacts")
+    if folder.exists():
+        shutil.copytree(folder, tmp_path / folder.name)
+    with Repository(f"sqlite:///{tmp_path / measured.name}") as repository:
+        yield repository
 
 
 @pytest.fixture

@@ -62,6 +62,8 @@ def spark_session(
     if "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master("local[*]").config("spark.sql.shuffle.partitions", "8")
+        # Spark lists folders with a task for each; on one machine their overhead is most of the time.
+        builder = builder.config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
     if warehouse is not None:
         folder = Path(warehouse).absolute()
         folder.mkdir(parents=True, exist_ok=True)

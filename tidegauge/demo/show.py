@@ -25,16 +25,13 @@ def show(repository: Repository, folder: Path) -> int:
     """Make the table, measure it, detect, and print what was found."""
     with _timed("Start Spark"):
         spark = spark_session(folder)
-    try:
-        with _timed(f"Write the Hive table {TABLE}") as note:
-            if not make_table(spark):
-                note.append("it is there already")
-        suite = demo_suite().suite
-        with _timed(f"Measure {len(suite.analyzers)} analyzers on what is new") as note:
-            run = analyze(TABLE, suite, repository=repository, spark=spark)
-            note.append(f"{run.report.scanned} partitions scanned, {run.report.skipped} unchanged")
-    finally:
-        spark.stop()
+    with _timed(f"Write the Hive table {TABLE}") as note:
+        if not make_table(spark):
+            note.append("it is there already")
+    suite = demo_suite().suite
+    with _timed(f"Measure {len(suite.analyzers)} analyzers on what is new") as note:
+        run = analyze(TABLE, suite, repository=repository, spark=spark)
+        note.append(f"{run.report.scanned} partitions scanned, {run.report.skipped} unchanged")
     if not run.report.scanned:
         print("Nothing changed since the last run, so no data file was opened.")
     with _timed("Compare each day with its past, without Spark") as note:

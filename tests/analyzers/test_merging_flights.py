@@ -1,0 +1,124 @@
+"""Merged states equal one computation over the whole, for every analyzer, on real data."""
+
+import random
+
+import pytest
+
+import tidegauge as tg
+from analyzers.analyzer import Analyzer
+from analyzers.catalogue import ANALYZERS
+from analyzers.scan import scan
+from tests.conftest import soak
+
+pytestmark = pytest.mark.spark
+FILTER = "origin = 'EWR' AND dep_delay > 0"
+
+
+def all_analyzers(where):
+    return [
+        tg.Size(where=where),
+        tg.Completeness("dep_time", where=where),
+        tg.Compliance("on time", "arr_delay <= 15", where=where),
+        tg.Minimum("dep_delay", where=where),
+        tg.Maximum("arr_delay", where=where),
+        tg.Mean("arr_delay", where=where),
+        tg.Sum("distance", where=where),
+        tg.StandardDeviation("arr_delay", where=where),
+        tg.ApproxCountDistinct("tailnum", where=where),
+        tg.ApproxCountDistinct("flight", where=where),
+        tg.ApproxQuantile("arr_delay", 0.5, where=where),
+        tg.ApproxQuantiles("dep_delay", [0.01, 0.25, 0.75, 0.99], where=where),
+        tg.Uniqueness("tailnum", where=where),
+        tg.Uniqueness(["carrier", "flight", "time_hour"], where=where),
+        tg.Distinctness("dep_delay", where=where),
+        tg.CountDistinct(["origin", "dest"], where=where),
+        tg.Histogram("carrier", where=where),
+    ]
+
+
+EVERY = [*all_analyzers(None), *all_analyzers(FILTER)]
+
+
+def test_every_analyzer_is_here():
+    assert {type(a).__name__ for a in EVERY} == set(ANALYZERS)
+
+
+@pytest.fixture(scope="module")
+def data(spark, flights):
+    table = spark.table(flights)
+    table.cache()
+    yield table
+    table.unpersist()
+
+
+@pytest.fixture(scope="module")
+def exact(data):
+    """The whole computed at once, and, by plain SQL, what tolerances and sketches are measured by."""
+    states = scan(data, EVERY).whole.states
+    sql = {}
+    for where in ("true", FILTER):
+        row = data.where(where).selectExpr(
+            "sum(abs(arr_delay)) AS arr_abs",
+            "sum(arr_delay * arr_delay) AS arr_sq",
+            "sum(distance) AS distance",
+            "count(DISTINCT tailnum) AS tailnum",
+            "count(DISTINCT flight) AS flight",
+            "collect_list(CAST(arr_delay AS DOUBLE)) AS arr",
+            "collect_list(CAST(dep_delay AS DOUBLE)) AS dep",
+        ).collect()[0]
+        sql[where] = row.asDict()
+    sql[None] = sql.pop("true")
+    return {a: outcome.value for a, outcome in states.items()}, sql
+
+
+def merged_by(data, by):
+    groups = scan(data, EVERY, by).groups.values()
+    return len(groups), {a: a.state_type.merge(g.states[a].value for g in groups) for a in EVERY}
+
+
+def assert_equal(analyzer: Analyzer, state, whole, facts):
+    if isinstance(analyzer, tg.Mean | tg.Sum):
+        scale = facts["arr_abs"] if isinstance(analyzer, tg.Mean) else facts["distance"]
+        assert state.count == whole.count
+        assert abs(state.total - whole.total) <= 1e-9 * scale
+    elif isinstance(analyzer, tg.StandardDeviation):
+        assert state.count == whole.count
+        assert abs(state.mean - whole.mean) * state.count <= 1e-9 * facts["arr_abs"]
+        assert abs(state.m2 - whole.m2) <= 1e-9 * facts["arr_sq"]
+    elif isinstance(analyzer, tg.ApproxCountDistinct):
+        true = facts[analyzer.column]
+        assert state.count == whole.count
+        assert abs(state.estimate() - true) <= 3 * 0.0163 * true
+    elif isinstance(analyzer, tg.ApproxQuantile | tg.ApproxQuantiles):
+        values = sorted(facts["arr" if analyzer.column == "arr_delay" else "dep"])
+        assert state.count == whole.count == len(values)
+        for rank, found in zip(analyzer.asked(), state.quantiles(analyzer.asked()), strict=True):
+            below = sum(v < found for v in values) / len(values)
+            upto = sum(v <= found for v in values) / len(values)
+            assert below - 3 * 0.01 <= rank <= upto + 3 * 0.01
+    else:
+        assert state == whole
+        assert analyzer.compute_metric_from(state) == analyzer.compute_metric_from(whole)
+
+
+def test_365_partitions_merge_to_the_whole(data, exact):
+    whole, facts = exact
+    count, merged = merged_by(data, ["ds"])
+    assert count == 365
+    for analyzer in EVERY:
+        assert_equal(analyzer, merged[analyzer], whole[analyzer], facts[analyzer.where])
+
+
+@pytest.mark.soak
+def test_random_cuts_merge_to_the_whole(data, exact):
+    whole, facts = exact
+    seed = random.randrange(2**31)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for _ in range(soak(2, 25)):
+        parts, salt = draw.randint(2, 50), draw.randrange(2**31)
+        cut = f"pmod(xxhash64({salt}, ds, carrier, flight, sched_dep_time, origin), {parts}) AS cut"
+        count, merged = merged_by(data.selectExpr("*", cut), ["cut"])
+        assert count == parts
+        for analyzer in EVERY:
+            assert_equal(analyzer, merged[analyzer], whole[analyzer], facts[analyzer.where])

@@ -1,0 +1,111 @@
+"""The plan, and what one scan costs."""
+
+import pytest
+
+import tidegauge as tg
+from analyzers.scan import Aggregation, Grouping, plan, scan
+from tests.spark_actions import counted, executions
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    return spark.range(1000).selectExpr(
+        "id", "CAST(id % 7 AS DOUBLE) AS x", "CAST(id % 3 AS STRING) AS s", "CONCAT('p', id % 4) AS ds"
+    )
+
+
+def test_equal_aggregations_are_computed_once(table):
+    made = plan(table, [tg.Size(), tg.Mean("x"), tg.Sum("x"), tg.Completeness("x"), tg.StandardDeviation("x")])
+    (job,) = made.jobs
+    assert len(job.results) == len(set(job.results)) == 6  # rows, values, sum, count, avg, var_pop
+
+
+def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
+    analyzers = [
+        tg.Size(),
+        tg.ApproxCountDistinct("s"),
+        tg.ApproxQuantile("x", 0.5),
+        tg.ApproxQuantiles("x", [0.1, 0.9]),
+        tg.Uniqueness("s"),
+        tg.Distinctness("s", where="x > 1"),
+        tg.Histogram("s"),
+        tg.CountDistinct(["s", "x"]),
+    ]
+    jobs = plan(table, analyzers).jobs
+    assert [type(job) for job in jobs] == [Aggregation, Aggregation, Grouping, Grouping]
+    plain, sketches, one, two = jobs
+    assert not any("sketch" in text for text in plain.results)
+    assert len(sketches.results) == 2  # both quantile analyzers read one sketch
+    assert one == Grouping(("s",), (None, "x > 1"))
+    assert two == Grouping(("s", "x"), (None,))
+
+
+def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
+    wide = spark.range(10).selectExpr(*(f"id + {i} AS c{i}" for i in range(100)))
+    analyzers = [a(f"c{i}") for i in range(100) for a in (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)]
+    jobs = plan(wide, analyzers).jobs
+    assert max(len(job.results) for job in jobs) <= 90
+    assert len(jobs) == 7  # 501 aggregations; a sum has two buffer fields
+    states = scan(wide, analyzers).whole.states
+    assert states[tg.Maximum("c99")].value.maximum == 108.0
+
+
+def test_planning_reads_nothing(spark, table):
+    with counted(spark) as found:
+        plan(table, [tg.Size(), tg.Compliance("bad", "nope > 1"), tg.Uniqueness("s")])
+    assert [e for e in found if e["status"] != "FAILED"] == []  # what does not resolve is told as failed
+
+
+def test_one_action_for_each_job_whatever_the_number_of_groups(spark, table):
+    analyzers = [tg.Size(), tg.Mean("x"), tg.ApproxCountDistinct("s"), tg.Uniqueness("s"), tg.Histogram("s")]
+    costs = []
+    for by in ([], ["ds"], ["id"]):
+        with counted(spark) as found:
+            groups = scan(table, analyzers, by).groups
+        costs.append((len(groups), len(found)))
+    assert costs == [(1, 3), (4, 3), (1000, 3)]
+
+
+def test_groups_by_null_and_the_empty_text_are_hives_default_partition(spark):
+    table = spark.createDataFrame([(None, 1), ("", 2), ("a", 3)], "k string, x int")
+    groups = scan(table, [tg.Sum("x")], ["k"]).groups
+    sums = {key: group.states[tg.Sum("x")].value.total for key, group in groups.items()}
+    assert sums == {("__HIVE_DEFAULT_PARTITION__",): 3.0, ("a",): 3.0}
+
+
+def test_a_column_can_be_grouped_by_and_measured(table):
+    found = scan(table, [tg.CountDistinct("ds"), tg.CountDistinct(["ds", "s"])], ["ds"]).groups
+    assert {len(g.states) for g in found.values()} == {2}
+    assert all(g.states[tg.CountDistinct("ds")].value.num_groups == 1 for g in found.values())
+
+
+def test_what_fails_on_the_data_fails_alone_and_in_every_group(table):
+    bad = tg.Compliance("division", "1 / (id - 500) > 0")
+    found = scan(table, [tg.Size(), tg.Mean("x"), bad], ["ds"])
+    for group in [*found.groups.values(), found.nothing]:
+        assert isinstance(group.states[bad], tg.Failure)
+    assert sum(g.states[tg.Size()].value.num_matches for g in found.groups.values()) == 1000
+    assert found.nothing.states[tg.Mean("x")].value.count == 0
+
+
+def test_a_failure_of_spark_itself_is_not_an_analyzers(spark, table, tmp_path):
+    """Missing files are no data error: the scan as a whole fails."""
+    import shutil
+
+    table.write.parquet(str(tmp_path / "t"))
+    gone = spark.read.parquet(str(tmp_path / "t"))
+    shutil.rmtree(tmp_path / "t")
+    with pytest.raises(Exception, match="FILE|exist"):
+        scan(gone, [tg.Mean("x"), tg.Sum("id")])
+
+
+def test_executions_are_counted(spark, table):
+    before = len(executions(spark))
+    table.count()
+    with counted(spark) as found:
+        table.count()
+        table.collect()
+    assert len(found) == 2
+    assert len(executions(spark)) == before + 3
