@@ -125,7 +125,7 @@ def _list_by_arrow(root: str) -> list[FileInfo]:
         system, path = fs.LocalFileSystem(), plain_path(root)
     else:
         system, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", root))
-    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     return [
         FileInfo(info.path, info.size, info.mtime_ns // 1_000_000)
         for info in infos
@@ -140,7 +140,7 @@ def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
         .selectExpr("path", "length", "unix_millis(modificationTime) AS modified")
         .collect()
     )
-    return [FileInfo(plain_path(unquote(r.path)), r.length, r.modified) for r in rows]
+    return [FileInfo(plain_path(r.path), r.length, r.modified) for r in rows]
 
 
 def _described(files: Mapping[Partition, list[FileInfo]]) -> list[Listed]:
