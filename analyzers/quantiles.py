@@ -83,7 +83,10 @@ class KllState(State):
     def quantiles(self, ranks: Sequence[float]) -> list[float]:
         """Return, for each rank, the smallest value that at least this share of values do not exceed."""
         sketch = _read(self.sketch)
-        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}  # kept exactly, beside the rest
+        ends = {
+            0.0: sketch.get_min_value,
+            1.0: sketch.get_max_value,
+        }  # kept exactly, beside the rest
         return [
             float(ends[rank]() if rank in ends else sketch.get_quantile(rank, inclusive=True))
             for rank in ranks

@@ -22,7 +22,11 @@ def soak(small: int, whole: int) -> int:
 def pytest_runtest_makereport(item, call):
     """Where everything is required, a skip is a failure."""
     report = yield
-    if os.environ.get("TIDEGAUGE_REQUIRE_ALL") == "1" and report.skipped and not hasattr(report, "wasxfail"):
+    if (
+        os.environ.get("TIDEGAUGE_REQUIRE_ALL") == "1"
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+    ):
         report.outcome = "failed"
         report.longrepr = f"skipped, though everything is required: {call.excinfo.value}"
     return report

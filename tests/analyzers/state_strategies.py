@@ -34,7 +34,10 @@ def compliances(draw):
 def extremes(cls, identity):
     return st.lists(with_nan, max_size=5).map(
         lambda xs: cls(
-            (max if cls is MaxState else min)(xs, key=lambda x: (math.isnan(x), x), default=identity), len(xs)
+            (max if cls is MaxState else min)(
+                xs, key=lambda x: (math.isnan(x), x), default=identity
+            ),
+            len(xs),
         )
     )
 
@@ -63,7 +66,9 @@ keys = st.tuples(st.one_of(st.none(), st.text(max_size=3)), st.one_of(st.none(),
 
 
 def frequencies():
-    groups = st.dictionaries(keys.filter(lambda k: k != (None, None)), st.integers(1, 9), max_size=6)
+    groups = st.dictionaries(
+        keys.filter(lambda k: k != (None, None)), st.integers(1, 9), max_size=6
+    )
     return st.builds(lambda g, n: FrequenciesAndNumRows.of(g.items(), n), groups, counts)
 
 

@@ -98,7 +98,7 @@ def test_an_option_added_later_is_left_out_while_it_has_its_default():
 
 
 def test_text_as_a_person_would_paste_it():
-    assert repr(tg.Size(where="origin = 'EWR'")) == '''Size(where="origin = 'EWR'")'''
+    assert repr(tg.Size(where="origin = 'EWR'")) == """Size(where="origin = 'EWR'")"""
     assert repr(tg.Uniqueness("a")) == "Uniqueness('a')"
     assert repr(tg.Uniqueness(["a", "b"])) == "Uniqueness(['a', 'b'])"
     assert ANALYZERS.parse("Size") == tg.Size()
@@ -108,7 +108,10 @@ def test_text_as_a_person_would_paste_it():
     ("text", "message"),
     [
         ("Compleetness('x')", "unknown analyzer 'Compleetness'; did you mean 'Completeness'?"),
-        ("Completeness('x', wher='y')", "unknown option of Completeness 'wher'; did you mean 'where'?"),
+        (
+            "Completeness('x', wher='y')",
+            "unknown option of Completeness 'wher'; did you mean 'where'?",
+        ),
         ("Completeness()", "Completeness needs 'column'"),
         ("Completeness('x', 'y')", "takes at most 1"),
         ("Completeness('x', column='y')", "got 'column' twice"),
@@ -148,9 +151,19 @@ def test_an_option_of_the_wrong_kind_is_an_error(build):
 
 
 SCHEMA = Schema.from_types(
-    {"n": "long", "s": "string", "d": "date", "b": "boolean", "dec": "decimal(9,2)", "a.b": "long",
-     "list": {"type": "array", "elementType": "long", "containsNull": True},
-     "addr": {"type": "struct", "fields": [{"name": "zip", "type": "string", "nullable": True, "metadata": {}}]}}
+    {
+        "n": "long",
+        "s": "string",
+        "d": "date",
+        "b": "boolean",
+        "dec": "decimal(9,2)",
+        "a.b": "long",
+        "list": {"type": "array", "elementType": "long", "containsNull": True},
+        "addr": {
+            "type": "struct",
+            "fields": [{"name": "zip", "type": "string", "nullable": True, "metadata": {}}],
+        },
+    }
 )
 
 
@@ -179,7 +192,13 @@ def test_preconditions_say_what_is_wrong(analyzer, error, message):
 
 @pytest.mark.parametrize(
     "analyzer",
-    [tg.Mean("dec"), tg.Mean("N"), tg.Completeness("`a.b`"), tg.Completeness("addr.zip"), tg.Histogram("d")],
+    [
+        tg.Mean("dec"),
+        tg.Mean("N"),
+        tg.Completeness("`a.b`"),
+        tg.Completeness("addr.zip"),
+        tg.Histogram("d"),
+    ],
 )
 def test_preconditions_let_pass_what_suits(analyzer):
     analyzer.preconditions(SCHEMA)
@@ -235,7 +254,10 @@ def test_the_seed_verbs_on_stored_states():
     assert mean.load_state_and_compute_metric(target).value == 2.0
     assert tg.Sum("x").load_state_and_compute_metric(target).value == 8.0  # one state for both
     mean.copy_state_to(target, a)
-    assert mean.calculate_metric(SumAndCount(12.0, 1), aggregate_with=a, save_states_with=b).value == 4.0
+    assert (
+        mean.calculate_metric(SumAndCount(12.0, 1), aggregate_with=a, save_states_with=b).value
+        == 4.0
+    )
     assert b.load(mean) == SumAndCount(20.0, 5)
     assert mean.load_state_and_compute_metric(a).value == 2.0  # merging changed nothing it read
 
@@ -246,9 +268,10 @@ def test_a_failure_metric_keeps_the_error():
     assert metric.failed and not metric.empty
     with pytest.raises(tg.MetricRuntimeError, match="ZeroDivisionError: oops"):
         _ = metric.value
-    assert [m.name for m in tg.flatten(tg.ApproxQuantiles("x", [0.1]).to_failure_metric(ValueError("v")))] == [
-        "ApproxQuantiles"
-    ]
+    assert [
+        m.name
+        for m in tg.flatten(tg.ApproxQuantiles("x", [0.1]).to_failure_metric(ValueError("v")))
+    ] == ["ApproxQuantiles"]
 
 
 def test_flattened_names_are_deequs():
@@ -258,7 +281,10 @@ def test_flattened_names_are_deequs():
         return [m.name for m in tg.flatten(analyzer.compute_metric_from(state))]
 
     assert names(tg.ApproxQuantile("x", 0.5), kll([1.0])) == ["ApproxQuantile-0.5"]
-    assert names(tg.ApproxQuantiles("x", [0.25, 0.5]), kll([1.0])) == ["ApproxQuantiles-0.25", "ApproxQuantiles-0.5"]
+    assert names(tg.ApproxQuantiles("x", [0.25, 0.5]), kll([1.0])) == [
+        "ApproxQuantiles-0.25",
+        "ApproxQuantiles-0.5",
+    ]
     groups = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 1), (("c",), 1)])
     assert names(tg.Histogram("x", 2), groups) == [
         "Histogram.bins",
@@ -273,7 +299,10 @@ def test_flattened_names_are_deequs():
 def test_entities():
     assert tg.Size().entity == "Dataset"
     assert tg.Completeness("x").entity == "Column"
-    assert (tg.Uniqueness(["a", "b"]).entity, tg.Uniqueness(["a", "b"]).instance) == ("Multicolumn", "a,b")
+    assert (tg.Uniqueness(["a", "b"]).entity, tg.Uniqueness(["a", "b"]).instance) == (
+        "Multicolumn",
+        "a,b",
+    )
 
 
 def test_sketch_sizes_keep_their_promise():

@@ -57,15 +57,19 @@ def exact(data):
     states = scan(data, EVERY).whole.states
     sql = {}
     for where in ("true", FILTER):
-        row = data.where(where).selectExpr(
-            "sum(abs(arr_delay)) AS arr_abs",
-            "sum(arr_delay * arr_delay) AS arr_sq",
-            "sum(distance) AS distance",
-            "count(DISTINCT tailnum) AS tailnum",
-            "count(DISTINCT flight) AS flight",
-            "collect_list(CAST(arr_delay AS DOUBLE)) AS arr",
-            "collect_list(CAST(dep_delay AS DOUBLE)) AS dep",
-        ).collect()[0]
+        row = (
+            data.where(where)
+            .selectExpr(
+                "sum(abs(arr_delay)) AS arr_abs",
+                "sum(arr_delay * arr_delay) AS arr_sq",
+                "sum(distance) AS distance",
+                "count(DISTINCT tailnum) AS tailnum",
+                "count(DISTINCT flight) AS flight",
+                "collect_list(CAST(arr_delay AS DOUBLE)) AS arr",
+                "collect_list(CAST(dep_delay AS DOUBLE)) AS dep",
+            )
+            .collect()[0]
+        )
         sql[where] = row.asDict()
     sql[None] = sql.pop("true")
     return {a: outcome.value for a, outcome in states.items()}, sql

@@ -34,7 +34,11 @@ def test_hive_names_are_decoded_and_values_stay_text():
         (("ds", "hr"), ("2013-02-08", "07"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
         (("hour", "ds"), ("7", "2013-02-08"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
         (("year", "month", "day"), ("2013", "2", "8"), datetime(2013, 2, 8, tzinfo=UTC)),
-        (("Year", "Month", "Day", "Hour"), ("2013", "02", "08", "23"), datetime(2013, 2, 8, 23, tzinfo=UTC)),
+        (
+            ("Year", "Month", "Day", "Hour"),
+            ("2013", "02", "08", "23"),
+            datetime(2013, 2, 8, 23, tzinfo=UTC),
+        ),
         (("year", "month"), ("2013", "02"), datetime(2013, 2, 1, tzinfo=UTC)),
         (("ds",), (NULL,), None),
         (("ds",), ("yesterday",), None),
@@ -122,5 +126,7 @@ def test_any_value_can_be_quoted(value):
 
 def test_named_partitions_must_be_there():
     assert select_named(["ds=1"], ["ds=1", "ds=2"]) == {"ds=1"}
-    with pytest.raises(tg.PartitionSelectionError, match="no partition 'ds=2013-2-8'; did you mean 'ds=2013-02-08'"):
+    with pytest.raises(
+        tg.PartitionSelectionError, match="no partition 'ds=2013-2-8'; did you mean 'ds=2013-02-08'"
+    ):
         select_named(["ds=2013-2-8"], ["ds=2013-02-08"])

@@ -12,12 +12,18 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def table(spark):
     return spark.range(1000).selectExpr(
-        "id", "CAST(id % 7 AS DOUBLE) AS x", "CAST(id % 3 AS STRING) AS s", "CONCAT('p', id % 4) AS ds"
+        "id",
+        "CAST(id % 7 AS DOUBLE) AS x",
+        "CAST(id % 3 AS STRING) AS s",
+        "CONCAT('p', id % 4) AS ds",
     )
 
 
 def test_equal_aggregations_are_computed_once(table):
-    made = plan(table, [tg.Size(), tg.Mean("x"), tg.Sum("x"), tg.Completeness("x"), tg.StandardDeviation("x")])
+    made = plan(
+        table,
+        [tg.Size(), tg.Mean("x"), tg.Sum("x"), tg.Completeness("x"), tg.StandardDeviation("x")],
+    )
     (job,) = made.jobs
     assert len(job.results) == len(set(job.results)) == 6  # rows, values, sum, count, avg, var_pop
 
@@ -44,7 +50,9 @@ def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
 
 def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     wide = spark.range(10).selectExpr(*(f"id + {i} AS c{i}" for i in range(100)))
-    analyzers = [a(f"c{i}") for i in range(100) for a in (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)]
+    analyzers = [
+        a(f"c{i}") for i in range(100) for a in (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)
+    ]
     jobs = plan(wide, analyzers).jobs
     assert max(len(job.results) for job in jobs) <= 90
     assert len(jobs) == 7  # 501 aggregations; a sum has two buffer fields
@@ -55,11 +63,19 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
 def test_planning_reads_nothing(spark, table):
     with counted(spark) as found:
         plan(table, [tg.Size(), tg.Compliance("bad", "nope > 1"), tg.Uniqueness("s")])
-    assert [e for e in found if e["status"] != "FAILED"] == []  # what does not resolve is told as failed
+    assert [
+        e for e in found if e["status"] != "FAILED"
+    ] == []  # what does not resolve is told as failed
 
 
 def test_one_action_for_each_job_whatever_the_number_of_groups(spark, table):
-    analyzers = [tg.Size(), tg.Mean("x"), tg.ApproxCountDistinct("s"), tg.Uniqueness("s"), tg.Histogram("s")]
+    analyzers = [
+        tg.Size(),
+        tg.Mean("x"),
+        tg.ApproxCountDistinct("s"),
+        tg.Uniqueness("s"),
+        tg.Histogram("s"),
+    ]
     costs = []
     for by in ([], ["ds"], ["id"]):
         with counted(spark) as found:

@@ -33,14 +33,20 @@ def tables(spark, frame):
             "item string, att1 string, att2 string",
         ),
         "NUM": frame(
-            [[1, 2, 3, 4, 5, 6], [0, 0, 0, 5, 6, 7], [N, N, N, 5, 6, 7]], "att1 int, att2 int, attNull int"
+            [[1, 2, 3, 4, 5, 6], [0, 0, 0, 5, 6, 7], [N, N, N, 5, 6, 7]],
+            "att1 int, att2 int, attNull int",
         ),
         "UNIQ": frame(
             [["1", "2", N, "3", "4", "5"], ["0", "0", "0", "5", "6", "7"]],
             "uniqueWithNulls string, nonUnique string",
         ),
-        "DIST": frame([["a", "a", N, "b", "b", "c"], [N, N, "x", "x", "x", "y"]], "att1 string, att2 string"),
-        "FULL": frame([["1", "2", "3", "4"], list("aaab"), list("cccd")], "item string, att1 string, att2 string"),
+        "DIST": frame(
+            [["a", "a", N, "b", "b", "c"], [N, N, "x", "x", "x", "y"]], "att1 string, att2 string"
+        ),
+        "FULL": frame(
+            [["1", "2", "3", "4"], list("aaab"), list("cccd")],
+            "item string, att1 string, att2 string",
+        ),
         "TYPES": frame([[1, 2, 3, 3, 4], list("uuddu")], "value int, type string"),
         "ODD": frame([[1.0, NAN, 3.0, N, -0.0, 0.0]], "d double"),
         "LONG": frame([[2**53 + 1, 2**62, 2**62]], "x long"),
@@ -49,7 +55,8 @@ def tables(spark, frame):
         "TEXTS": frame([["", "a", "bb", N]], "s string"),
         "THREE": frame([[1, N, 5]], "x int"),
         "MIXED": frame(
-            [[1.5, N, 2.5, 1.5], [True, False, N, True], ["NullValue", N, "x", "x"]], "f float, b boolean, s string"
+            [[1.5, N, 2.5, 1.5], [True, False, N, True], ["NullValue", N, "x", "x"]],
+            "f float, b boolean, s string",
         ),
     }
 
@@ -140,7 +147,9 @@ def test_only_nulls_are_empty(tables, analyzer):
     assert analyzer.calculate(tables["NULLS"]).empty
 
 
-@pytest.mark.parametrize("analyzer", [tg.Completeness("x", where="x > 9"), tg.Mean("x", where="x > 9")], ids=repr)
+@pytest.mark.parametrize(
+    "analyzer", [tg.Completeness("x", where="x > 9"), tg.Mean("x", where="x > 9")], ids=repr
+)
 def test_a_filter_that_holds_nowhere_is_empty(tables, analyzer):
     assert analyzer.calculate(tables["THREE"]).empty
     assert tg.Size(where="x > 9").calculate(tables["THREE"]).value == 0.0
@@ -221,7 +230,8 @@ def test_failures_are_metrics_and_stay_alone(tables):
     ]
     metrics = tg.calculate(table, analyzers)
     outcome = {
-        a: type(m.outcome.error) if m.failed else m.value for a, m in zip(analyzers, metrics, strict=True)
+        a: type(m.outcome.error) if m.failed else m.value
+        for a, m in zip(analyzers, metrics, strict=True)
     }
     assert list(outcome.values()) == [
         6.0,
@@ -268,7 +278,12 @@ def test_saved_states_add_up(tables):
     first, both = InMemoryStateProvider(), InMemoryStateProvider()
     table = tables["MISSING"]
     one, other = table.where("item <= '2'"), table.where("item > '2'")
-    for analyzer in (tg.Size(), tg.Completeness("att1"), tg.Uniqueness("att1"), tg.ApproxCountDistinct("att2")):
+    for analyzer in (
+        tg.Size(),
+        tg.Completeness("att1"),
+        tg.Uniqueness("att1"),
+        tg.ApproxCountDistinct("att2"),
+    ):
         analyzer.calculate(one, save_states_with=first)
         merged = analyzer.calculate(other, aggregate_with=first, save_states_with=both)
         assert merged == analyzer.calculate(table)
@@ -284,8 +299,13 @@ def test_sales_by_marketplace(spark):
     from analyzers.scan import scan
 
     groups = scan(table, [deviation], ["place"]).groups
-    found = {key: deviation.compute_metric_from(g.states[deviation].value).value for key, g in groups.items()}
-    assert found == pytest.approx({("EU",): 40.0, ("NA",): 366.1565785289129, ("IN",): 0.0}, rel=1e-12)
+    found = {
+        key: deviation.compute_metric_from(g.states[deviation].value).value
+        for key, g in groups.items()
+    }
+    assert found == pytest.approx(
+        {("EU",): 40.0, ("NA",): 366.1565785289129, ("IN",): 0.0}, rel=1e-12
+    )
     whole = deviation.state_type.merge(g.states[deviation].value for g in groups.values())
     assert whole.metric_value() == pytest.approx(315.720579587394, rel=1e-12)
     assert (whole.count, whole.mean, whole.m2) == pytest.approx((8, 206.625, 797435.875))

@@ -67,7 +67,9 @@ def test_the_backfill(measured_copy):
 
 def test_values_of_the_blizzard(measured_copy):
     """Counted in the CSV by hand: 930 flights were planned on 2013-02-08, 458 left."""
-    day = measured_copy.metrics("flights", since="2013-02-08", until="2013-02-08").set_index("analyzer")
+    day = measured_copy.metrics("flights", since="2013-02-08", until="2013-02-08").set_index(
+        "analyzer"
+    )
     assert day.loc["Size()", "value"] == 930
     assert day.loc["Completeness('dep_time')", "value"] == pytest.approx(458 / 930)
     assert day.loc["Completeness('dep_time')", "weight"] == 930
@@ -81,9 +83,15 @@ def test_the_blizzard_and_thanksgiving_are_found_and_explained(measured_copy):
 
     assert {"ds=2013-02-08", "ds=2013-02-09"} <= days("Completeness('dep_time')")
     assert "ds=2013-11-28" in days("Size()")
-    text = found[(found["analyzer"] == "Completeness('dep_time')") & (found["partition"] == "ds=2013-02-08")]
-    assert text["explanation"].item().startswith(
-        "Completeness of dep_time in ds=2013-02-08 (a Friday) is 0.4925, below the usual "
+    text = found[
+        (found["analyzer"] == "Completeness('dep_time')") & (found["partition"] == "ds=2013-02-08")
+    ]
+    assert (
+        text["explanation"]
+        .item()
+        .startswith(
+            "Completeness of dep_time in ds=2013-02-08 (a Friday) is 0.4925, below the usual "
+        )
     )
     assert text["direction"].item() == "low"
     assert (found["status"] == "open").all()
@@ -133,13 +141,19 @@ def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one(
     assert set(run.metrics()["partition"]) == {"ds=2013-05-05"}
 
     def size(as_of=None):
-        frame = repo.metrics("flights", analyzer="Size()", since="2013-05-05", until="2013-05-05", as_of=as_of)
+        frame = repo.metrics(
+            "flights", analyzer="Size()", since="2013-05-05", until="2013-05-05", as_of=as_of
+        )
         return frame["value"].item(), frame["version"].item()
 
     assert size() == (rows // 2, 2)
     assert size(as_of=last) == (rows, 1)
     assert size(as_of=run.id) == (rows // 2, 2)
-    assert repo.metrics("flights", as_of=last).drop(columns="run_id").equals(before.drop(columns="run_id"))
+    assert (
+        repo.metrics("flights", as_of=last)
+        .drop(columns="run_id")
+        .equals(before.drop(columns="run_id"))
+    )
     whole = repo.merge("flights", tg.Size()).value
     assert whole == 336_776 - rows + rows // 2
     assert repo.merge("flights", tg.Size(), as_of=last).value == 336_776
@@ -157,7 +171,9 @@ def _data_files(folder):
 
 def test_all_on_unchanged_content_writes_nothing(spark, flights, measured_copy):
     before = measured_copy.metrics("flights")
-    run = tg.analyze(flights, demo_suite().suite, repository=measured_copy, partitions="all", spark=spark)
+    run = tg.analyze(
+        flights, demo_suite().suite, repository=measured_copy, partitions="all", spark=spark
+    )
     assert set(run.changes.values()) == {"unchanged"}
     assert run.report.scanned == 365
     assert measured_copy.metrics("flights").equals(before)
@@ -177,7 +193,9 @@ def test_an_added_analyzer_is_backfilled_for_it_alone(spark, flights, measured_c
 def test_merging_on_the_laptop_answers_new_questions(measured_copy):
     repo = measured_copy
     assert repo.merge("flights", tg.Sum("arr_delay")).value == pytest.approx(2257174.0)
-    february = repo.merge("flights", "Completeness('dep_time')", since="2013-02-01", until="2013-02-28")
+    february = repo.merge(
+        "flights", "Completeness('dep_time')", since="2013-02-01", until="2013-02-28"
+    )
     assert february.weight == 24_951
     # Never asked for, but a sketch of arr_delay is stored, and the frequencies of tailnum.
     assert -6 <= repo.merge("flights", tg.ApproxQuantile("arr_delay", 0.5)).value <= -4

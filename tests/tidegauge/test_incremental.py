@@ -13,7 +13,13 @@ from tests.spark_actions import counted
 
 pytestmark = pytest.mark.spark
 NULL = "__HIVE_DEFAULT_PARTITION__"
-SUITE = [tg.Size(), tg.Completeness("x"), tg.Mean("x"), tg.ApproxCountDistinct("s"), tg.Uniqueness("s")]
+SUITE = [
+    tg.Size(),
+    tg.Completeness("x"),
+    tg.Mean("x"),
+    tg.ApproxCountDistinct("s"),
+    tg.Uniqueness("s"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +48,9 @@ def daily(spark, tmp_path, request):
     write_days(root, count)
     name = f"inc.daily_{count}"
     spark.sql(f"DROP TABLE IF EXISTS {name}")
-    spark.sql(f"CREATE TABLE {name} (x BIGINT, s STRING, ds STRING) USING parquet PARTITIONED BY (ds) LOCATION '{root}'")
+    spark.sql(
+        f"CREATE TABLE {name} (x BIGINT, s STRING, ds STRING) USING parquet PARTITIONED BY (ds) LOCATION '{root}'"
+    )
     spark.sql(f"MSCK REPAIR TABLE {name}")
     yield name, root
     spark.sql(f"DROP TABLE {name}")
@@ -55,14 +63,22 @@ def actions(spark, run):
 
 
 @pytest.mark.parametrize("daily", [30], indirect=True)
-def test_30_and_365_partitions_take_the_same_number_of_actions(spark, flights, daily, repo, tmp_path):
+def test_30_and_365_partitions_take_the_same_number_of_actions(
+    spark, flights, daily, repo, tmp_path
+):
     name, _ = daily
     suite = tg.Suite("days", SUITE)
     run, few = actions(spark, lambda: tg.analyze(name, suite, repository=repo, spark=spark))
     assert run.report.scanned == 30
     more = tg.Suite(
         "flights",
-        [tg.Size(), tg.Completeness("dep_time"), tg.Mean("dep_time"), tg.ApproxCountDistinct("tailnum"), tg.Uniqueness("tailnum")],
+        [
+            tg.Size(),
+            tg.Completeness("dep_time"),
+            tg.Mean("dep_time"),
+            tg.ApproxCountDistinct("tailnum"),
+            tg.Uniqueness("tailnum"),
+        ],
     )
     run, many = actions(spark, lambda: tg.analyze(flights, more, repository=repo, spark=spark))
     assert run.report.scanned == 365
@@ -133,9 +149,17 @@ def test_three_keys_a_null_partition_and_a_space(spark, odd, repo):
 
 
 def test_a_selection_of_partitions(spark, odd, repo):
-    run = tg.analyze(odd, ODD_SUITE, repository=repo, partitions="hr = 07 and country = 'New York'", spark=spark)
+    run = tg.analyze(
+        odd, ODD_SUITE, repository=repo, partitions="hr = 07 and country = 'New York'", spark=spark
+    )
     assert set(run.changes) == {f"ds=2013-02-0{d}/hr=07/country=New York" for d in (8, 9)}
-    run = tg.analyze(odd, ODD_SUITE, repository=repo, partitions=[f"ds=2013-02-08/hr=08/country={NULL}"], spark=spark)
+    run = tg.analyze(
+        odd,
+        ODD_SUITE,
+        repository=repo,
+        partitions=[f"ds=2013-02-08/hr=08/country={NULL}"],
+        spark=spark,
+    )
     assert set(run.changes) == {f"ds=2013-02-08/hr=08/country={NULL}"}
     with pytest.raises(tg.PartitionSelectionError, match="no partition 'ds=2014"):
         tg.analyze(odd, ODD_SUITE, repository=repo, partitions=["ds=2014-01-01"], spark=spark)
@@ -149,7 +173,9 @@ def test_a_coarser_partitioning(spark, odd, repo):
     assert set(run.changes) == {"ds=2013-02-08", "ds=2013-02-09"}
     assert list(repo.metrics("days", name="Size")["value"]) == [4.0, 1.0]
     spark.sql("INSERT INTO inc.odd VALUES (9, 'z', '2013-02-09', '23', 'New York')")
-    assert dict(tg.analyze(odd, suite, repository=repo, spark=spark).changes) == {"ds=2013-02-09": "restated"}
+    assert dict(tg.analyze(odd, suite, repository=repo, spark=spark).changes) == {
+        "ds=2013-02-09": "restated"
+    }
 
 
 def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
@@ -163,12 +189,16 @@ def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
     assert dict(run().changes) == {"ds=2013-02-10/hr=00/country=New York": "restated"}
 
     outside = tmp_path / "elsewhere"
-    spark.createDataFrame([(1, "q"), (2, "q")], "x int, s string").write.parquet(str(outside / "one"))
+    spark.createDataFrame([(1, "q"), (2, "q")], "x int, s string").write.parquet(
+        str(outside / "one")
+    )
     spark.sql(
         f"ALTER TABLE inc.odd ADD PARTITION (ds='2013-02-11', hr='00', country='x y') LOCATION '{outside}/one'"
     )
     assert dict(run().changes) == {"ds=2013-02-11/hr=00/country=x y": "new"}
-    spark.createDataFrame([(1, "q")], "x int, s string").write.mode("append").parquet(str(outside / "one"))
+    spark.createDataFrame([(1, "q")], "x int, s string").write.mode("append").parquet(
+        str(outside / "one")
+    )
     assert dict(run().changes) == {"ds=2013-02-11/hr=00/country=x y": "restated"}
     # Pointed elsewhere, while its old files stay in the table's folder.
     shutil.copytree(outside / "one", outside / "two")
@@ -201,7 +231,9 @@ def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
 
 def test_a_partition_without_files_is_measured_as_empty(spark, odd, repo, tmp_path):
     (tmp_path / "none").mkdir()
-    spark.sql(f"ALTER TABLE inc.odd ADD PARTITION (ds='2013-03-01', hr='00', country='z') LOCATION '{tmp_path}/none'")
+    spark.sql(
+        f"ALTER TABLE inc.odd ADD PARTITION (ds='2013-03-01', hr='00', country='z') LOCATION '{tmp_path}/none'"
+    )
     suite = tg.Suite("odd", [*SUITE, tg.Mean("s")])
     run = tg.analyze(odd, suite, repository=repo, spark=spark)
     empty = repo.metrics("odd", segment="country=z").set_index("name")
@@ -215,7 +247,9 @@ def test_a_partition_without_files_is_measured_as_empty(spark, odd, repo, tmp_pa
 @pytest.mark.parametrize("form", ["TEXTFILE", "ORC", "PARQUET"])
 def test_tables_of_hives_own_formats(spark, repo, form):
     name = f"inc.hive_{form.lower()}"
-    spark.sql(f"CREATE TABLE {name} (x INT, s STRING) PARTITIONED BY (ds STRING, n INT) STORED AS {form}")
+    spark.sql(
+        f"CREATE TABLE {name} (x INT, s STRING) PARTITIONED BY (ds STRING, n INT) STORED AS {form}"
+    )
     spark.sql(f"INSERT INTO {name} PARTITION (ds='2013-01-01', n=7) VALUES (1, 'a'), (NULL, 'b')")
     spark.sql(f"INSERT INTO {name} PARTITION (ds='2013-01-02', n=10) VALUES (3, 'a')")
     suite = tg.Suite(name, SUITE)
@@ -240,7 +274,12 @@ def test_an_integer_key_keeps_its_zero(spark, repo, tmp_path):
     run = tg.analyze("inc.hours", tg.Suite("hours", SUITE), repository=repo, spark=spark)
     assert len(run.changes) == 2
     assert set(repo.metrics("hours", name="Size")["value"]) == {1.0}
-    assert tg.analyze("inc.hours", tg.Suite("hours", SUITE), repository=repo, partitions="all", spark=spark).report.scanned == 2
+    assert (
+        tg.analyze(
+            "inc.hours", tg.Suite("hours", SUITE), repository=repo, partitions="all", spark=spark
+        ).report.scanned
+        == 2
+    )
 
 
 def test_a_folder_of_partitions(spark, repo, tmp_path):
@@ -279,11 +318,15 @@ def test_an_unpartitioned_table(spark, repo):
     assert repo.metrics("flat", name="Size")["value"].item() == 2.0
     assert tg.analyze("inc.flat", suite, repository=repo, spark=spark).report.scanned == 0
     spark.sql("INSERT INTO inc.flat VALUES (3, 'c')")
-    assert dict(tg.analyze("inc.flat", suite, repository=repo, spark=spark).changes) == {"": "restated"}
+    assert dict(tg.analyze("inc.flat", suite, repository=repo, spark=spark).changes) == {
+        "": "restated"
+    }
 
 
 def test_a_frame_has_no_fingerprint(spark, repo):
-    frame = spark.createDataFrame([(1, "a", "2013-01-01"), (2, "b", "2013-01-02")], "x int, s string, ds string")
+    frame = spark.createDataFrame(
+        [(1, "a", "2013-01-01"), (2, "b", "2013-01-02")], "x int, s string, ds string"
+    )
     suite = tg.Suite("frame", SUITE, ["ds"])
     assert set(tg.analyze(frame, suite, repository=repo).changes.values()) == {"new"}
     assert tg.analyze(frame, suite, repository=repo).report.scanned == 0
@@ -334,14 +377,18 @@ def test_bad_tables(spark, odd, repo):
         analyze("select 1; --")
     with pytest.raises(tg.NoSuchTableError, match="no data files"):
         analyze("/no/such/folder")
-    with pytest.raises(tg.PartitionColumnError, match="no partition column 'dss'.*did you mean 'ds'"):
+    with pytest.raises(
+        tg.PartitionColumnError, match="no partition column 'dss'.*did you mean 'ds'"
+    ):
         analyze(odd, tg.Suite("odd", SUITE, ["dss"]))
     with pytest.raises(tg.PartitionColumnError, match="no partition column 'day'"):
         analyze(spark.range(3), tg.Suite("odd", SUITE, ["day"]))
     assert repo.datasets() == []
     analyze(odd)
     spark.sql("CREATE TABLE IF NOT EXISTS inc.other AS SELECT 1 AS x, 'a' AS s")
-    with pytest.raises(tg.DatasetMismatchError, match="holds the history of 'spark_catalog.inc.odd'"):
+    with pytest.raises(
+        tg.DatasetMismatchError, match="holds the history of 'spark_catalog.inc.odd'"
+    ):
         analyze("inc.other", tg.Suite("odd", SUITE))
     with pytest.raises(tg.DatasetMismatchError, match="was measured by"):
         analyze(odd, tg.Suite("odd", SUITE, ["ds"]))

@@ -1,0 +1,51 @@
+# Everything that is done here. `make demo` and `make test` need Python 3.11 and make, nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak lint types bench lock clean
+
+help: ## Say what can be done
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "tidegauge needs Python 3.11 or later; name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Making $(VENV) ..."
+	@"$(PYTHON)" -m venv $(VENV) && touch $@
+
+# Pinned by hash; the project itself is installed in place. The widget's script joins here one day.
+$(VENV)/%.installed: requirements/%.txt pyproject.toml $(BIN)/python
+	@echo "Installing requirements/$*.txt (Spark is large: some minutes the first time) ..."
+	@$(PIP) --require-hashes --requirement requirements/$*.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(VENV)/dev.installed ## Install everything that development needs
+
+demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
+	@mkdir -p .demo
+	@$(BIN)/tidegauge demo --folder .demo --db sqlite:///.demo/tidegauge.db
+
+test: setup ## Run the tests
+	@$(BIN)/python -m pytest
+
+soak: setup ## Run the long tests in full
+	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} $(BIN)/python -m pytest -m soak -s -o addopts="--strict-markers --import-mode=importlib -ra" tests
+
+lint: setup ## Check style and format
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: setup ## Check types
+	@$(BIN)/mypy
+
+bench: setup ## Run the benchmarks
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+lock: setup ## Pin the newest versions of all requirements
+	@$(BIN)/python requirements/lock.py
+
+clean: ## Remove what can be made again
+	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,0 +1,28 @@
+"""Pin all requirements: names, versions and hashes, and no host's name.
+
+``demo.txt`` is a part of ``dev.txt``, so that one environment can hold both.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+COMMON = [
+    *("--universal", "--python-version", "3.11", "--generate-hashes", "--upgrade"),
+    *("--no-header", "--no-emit-index-url", "--no-annotate", "--quiet"),
+]
+
+
+def pin(name: str, *options: str) -> None:
+    """Write one lock file."""
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile"]
+    sources = [str(HERE.parent / "pyproject.toml"), str(HERE / "build.in")]
+    subprocess.run(  # noqa: S603 - our own arguments
+        [*uv, *sources, *COMMON, *options, "--output-file", str(HERE / name)], check=True
+    )
+
+
+pin("dev.txt", "--all-extras")
+extras = [word for extra in ("spark", "demo", "java") for word in ("--extra", extra)]
+pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
