@@ -18,7 +18,7 @@ def pin(name: str, *options: str) -> None:
     """Write one lock file."""
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile"]
     sources = [str(HERE.parent / "pyproject.toml"), str(HERE / "build.in")]
-    subprocess.run(  # noqa: S603 - our own arguments
+    subprocess.run(
         [*uv, *sources, *COMMON, *options, "--output-file", str(HERE / name)], check=True
     )
 

@@ -1,4 +1,4 @@
-"""The public names; `__init__.py` reads where each lives from here."""
+# The public names; `__init__.py` reads from here where each lives.
 
 from analyzers.analyzer import Analyzer as Analyzer
 from analyzers.cardinality import ApproxCountDistinct as ApproxCountDistinct

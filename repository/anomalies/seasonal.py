@@ -31,6 +31,8 @@ MEMORY = 98
 LEARNING = 7
 """Points below which nothing is scored."""
 SEASON_FROM = 14
+KNOWING = 28
+"""Points from which on the errors of predictions count for good."""
 LEVELS = (1, 3, 7, 21)
 RECENT = 35
 TEACHES_BELOW = 3.5
@@ -162,6 +164,7 @@ class _Walk:
         self.y = transform(h.values, h.scales)
         self.slot = slots(h.times)
         self.usable = np.full_like(self.y, np.nan)
+        self.points = np.zeros(self.y.shape)
         self.errors = np.full((len(LEVELS), *self.y.shape), np.nan)
         self.choice = np.full(len(self.y), LEVELS.index(3))
         self.alarms = np.zeros_like(self.y)
@@ -200,6 +203,9 @@ class _Walk:
         level = levels[self.choice, np.arange(len(self.y))]
         centre = level + season
         errors = self.errors[self.choice, np.arange(len(self.y)), start:t]
+        # Errors made while little was known say nothing of those made now.
+        known_then = self.points[:, start:t]
+        errors = np.where(known_then >= np.minimum(points / 2, KNOWING)[:, None], errors, np.nan)
         size = np.abs(errors)
         spread = np.fmax(1.4826 * _median(size), _quantile(size, 0.9) / 1.645)
         signed_floor = 0.01 * _median(np.abs(packed - level[:, None]))
@@ -222,11 +228,16 @@ class _Walk:
         padded = np.pad(window, ((0, 0), (3, 3)), constant_values=np.nan)
         running = _median(np.lib.stride_tricks.sliding_window_view(padded, 7, axis=1))
         deviation = window - running
+        count = np.zeros_like(effects)
         for place in range(places):
             some = _packed(deviation[:, slot == place])[:, -8:]
             if some.shape[1]:
-                k = (~np.isnan(some)).sum(axis=1)
-                effects[:, place] = np.nan_to_num(_median(some)) * k / (k + 1)
+                count[:, place] = (~np.isnan(some)).sum(axis=1)
+                effects[:, place] = np.nan_to_num(_median(some))
+        # Shrunk as far as chance could have made them: k medians of noise against the effect.
+        noise = 1.4826 * np.nan_to_num(_median(np.abs(deviation - effects[:, slot])))
+        ratio = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
+        effects = np.nan_to_num(effects * count / (count + ratio))
         before = np.nanmean(np.abs(np.where(np.isnan(deviation), 0, deviation)), axis=1)
         after_each = np.abs(deviation - effects[:, slot])
         after = np.nanmean(np.where(np.isnan(after_each), 0, after_each), axis=1)
@@ -279,6 +290,7 @@ class _Walk:
     def _learn(self, t: int, now: _Prediction, score: Floats) -> None:
         y = self.y[:, t]
         alarm = score >= TEACHES_BELOW
+        self.points[:, t] = now.points
         self.alarms[:, t] = np.where(alarm, np.sign(y - now.centre), 0)
         self.usable[:, t] = np.where(alarm, np.nan, y)
         self.errors[:, :, t] = np.where(alarm, np.nan, y - now.centres)

@@ -1,0 +1,126 @@
+"""From stored metrics to stored anomalies. No Spark."""
+
+import json
+
+import pytest
+import sqlalchemy as sa
+
+import tidegauge as tg
+from analyzers.ledger import RunStatus
+from repository import schema as s
+from tests.repository.builders import day, spec
+
+SPIKE = 30
+
+
+@pytest.fixture
+def spiky(repo):
+    run = repo.store.open_run(spec())
+    rows = [1000 + 10 * (n % 3) for n in range(1, 41)]
+    rows[SPIKE - 1] = 300
+    repo.store.commit_batch(run, [day(n, rows=r) for n, r in enumerate(rows, 1)])
+    repo.store.close_run(run, RunStatus.COMPLETE, {})
+    return repo
+
+
+def test_anomalies_are_stored_and_listed(spiky):
+    found = spiky.detect("d")
+    assert list(found.columns) == [
+        "id", "dataset", "segment", "partition", "time", "name", "instance", "analyzer", "value", "expected",
+        "lower", "upper", "direction", "score", "p_value", "detector", "severity", "status", "incident_id",
+        "version", "explanation", "detected_at",
+    ]  # fmt: skip
+    size = found[found["name"] == "Size"].iloc[0]
+    assert (size["partition"], size["value"], size["direction"], size["status"]) == ("ds=2013-01-30", 300, "low", "open")
+    assert size["lower"] < 1010 < size["upper"]
+    assert size["detector"] == "Seasonal()"
+    assert "below the usual" in size["explanation"] and "(a Wednesday)" in size["explanation"]
+    assert spiky.anomalies("d").equals(found)
+    assert spiky.anomalies().equals(found)
+    assert spiky.anomalies("d", status="resolved").empty
+    assert spiky.anomalies("d", until="2013-01-29").empty
+    with pytest.raises(tg.UnknownDatasetError):
+        spiky.anomalies("e")
+
+
+def test_every_scored_point_is_stored(spiky):
+    spiky.detect("d", [tg.Monitor({"name": "Size"})])
+    with spiky.database.read() as connection:
+        rows = connection.execute(sa.select(s.score.c.score, s.score.c.lower)).all()
+    assert len(rows) == 40 - 7
+    assert all(row.score is not None and row.lower is not None for row in rows)
+
+
+def test_monitors_choose_series_detector_and_severity(spiky):
+    monitors = [
+        tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0), "error"),
+        tg.Monitor({"analyzer": "Mean('x')"}, "OnlineNormal(2, 2)"),
+    ]
+    found = spiky.detect("d", monitors)
+    assert set(found[found["name"] == "Size"]["partition"]) == {"ds=2013-01-30"}
+    assert set(found[found["name"] == "Size"]["severity"]) == {"error"}
+    assert set(found["name"]) <= {"Size", "Mean"}
+    assert found[found["name"] == "Size"]["detector"].item() == "SimpleThreshold(2000.0, lower_bound=500.0)"
+
+
+def test_the_gravest_of_two_monitors_counts(spiky):
+    watch = {"name": "Size"}
+    limit = tg.SimpleThreshold(2000.0, lower_bound=500.0)
+    found = spiky.detect("d", [tg.Monitor(watch, limit, "error"), tg.Monitor(watch, limit, "info")])
+    assert found["severity"].tolist() == ["error"]
+
+
+def test_a_restated_partition_takes_its_anomaly_along(spiky):
+    first = spiky.detect("d", [tg.Monitor({"name": "Size"})])
+    assert len(first) == 1
+    run = spiky.store.open_run(spec())
+    spiky.store.commit_batch(run, [day(SPIKE, "b", rows=1005)])
+    assert spiky.anomalies("d").empty  # it was of the old version
+    assert spiky.detect("d", [tg.Monitor({"name": "Size"})]).empty
+
+
+def test_an_anomaly_that_is_none_any_more_is_withdrawn_and_comes_back_under_its_id(spiky):
+    limit = tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0))
+    first = spiky.detect("d", [limit])
+    from repository.anomalies import rules
+
+    class Never:
+        def decide(self, values, scores):
+            return rules.OutsideBand().decide(values, scores) & False
+
+    original = tg.Monitor.rule
+    try:
+        tg.Monitor.rule = property(lambda _: Never())
+        assert spiky.detect("d", [limit]).empty
+    finally:
+        tg.Monitor.rule = original
+    assert spiky.detect("d", [limit])["id"].tolist() == first["id"].tolist()
+
+
+def test_a_window_limits_what_becomes_an_anomaly_not_what_teaches(spiky):
+    assert spiky.detect("d", since="2013-02-01").empty
+    assert spiky.anomalies("d").empty
+    found = spiky.detect("d", since="2013-01-30", until="2013-01-30")
+    assert set(found["partition"]) == {"ds=2013-01-30"}
+
+
+def test_the_monitors_of_the_last_suite_are_used(repo):
+    suite = tg.Suite("d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))])
+    run = repo.store.open_run(spec(suite=suite.canonical()))
+    repo.store.commit_batch(run, [day(1, rows=3), day(2, rows=9)])
+    found = repo.detect("d")
+    assert found["detector"].tolist() == ["SimpleThreshold(5.0)"]
+    assert json.loads(suite.canonical())["monitors"][0]["severity"] == "warning"
+
+
+def test_failed_and_empty_values_are_missing(repo):
+    run = repo.store.open_run(spec())
+    repo.store.commit_batch(run, [day(n, rows=0 if n == 20 else 100, groups={} if n == 20 else None) for n in range(1, 25)])
+    found = repo.detect("d")
+    assert "Mean" not in set(found["name"])
+    assert ("ds=2013-01-20" in set(found[found["name"] == "Size"]["partition"])) is True
+
+
+def test_detecting_in_an_unknown_dataset_is_an_error(repo):
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.detect("nope")

@@ -1,0 +1,260 @@
+"""Detectors and rules on arrays. No database."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidegauge as tg
+from analyzers.metric import Scale
+from repository.anomalies.catalogue import DETECTORS
+from repository.anomalies.detector import CAP, History
+from repository.anomalies.explain import explain
+from repository.anomalies.rules import FalseDiscoveryRate, OutsideBand
+from repository.anomalies.seasonal import least_spread, restore, slots, transform
+
+
+def history(values, scale=Scale.SIGNED, weights=None, start="2013-01-01", step="D"):
+    values = np.atleast_2d(np.array(values, dtype=float))
+    times = (np.datetime64(start, step) + np.arange(values.shape[1])).astype("M8[s]")
+    weights = np.full_like(values, 1000.0) if weights is None else np.atleast_2d(weights)
+    return History(times, values, weights, [scale] * len(values))
+
+
+def outside(detector, values, **kwargs):
+    h = history(values, **kwargs)
+    return np.flatnonzero(OutsideBand().decide(h.values, detector.score(h))[0]).tolist()
+
+
+# SimpleThreshold
+
+
+def test_threshold_bounds_are_allowed_and_nan_is_never_flagged():
+    assert outside(tg.SimpleThreshold(1.0, -1.0), [-1.0, 1.0, 1.01, -1.01, math.nan]) == [2, 3]
+    assert outside(tg.SimpleThreshold(1.0), [-1e300, 1.0, 2.0]) == [2]
+    scores = tg.SimpleThreshold(1.0).score(history([0.0, 2.0, math.nan]))
+    assert scores.score[0, :2].tolist() == [0.0, CAP]
+    assert math.isnan(scores.score[0, 2])
+
+
+# OnlineNormal: deequ.md 6.5, cases 97 to 99
+
+SERIES = [10, 10.5, 9.8, 10.2, 30, 10.1, 9.9, -5, 10.3, 10]
+
+
+def test_online_normal_cannot_fire_before_the_eleventh_point():
+    assert outside(tg.OnlineNormal(), SERIES) == []
+
+
+def test_online_normal_bounds():
+    detector = tg.OnlineNormal(1.5, 1.5, ignore_anomalies=False)
+    assert outside(detector, SERIES) == [4, 7]
+    scores = detector.score(history(SERIES))
+    assert (scores.lower[0, 4], scores.upper[0, 4]) == pytest.approx((2.170, 26.030), abs=5e-4)
+    assert (scores.lower[0, 7], scores.upper[0, 7]) == pytest.approx((-2.534, 23.909), abs=5e-4)
+
+
+def test_online_normal_leaves_out_missing_values_and_runs_series_abreast():
+    gaps = [x for pair in zip(SERIES, [math.nan] * 10, strict=True) for x in pair]
+    detector = tg.OnlineNormal(1.5, 1.5, ignore_anomalies=False)
+    assert outside(detector, gaps) == [8, 14]
+    both = detector.score(history([SERIES, SERIES[::-1]]))
+    alone = detector.score(history(SERIES[::-1]))
+    assert np.array_equal(both.upper[1], alone.upper[0], equal_nan=True)
+
+
+def test_online_normal_finds_one_outlier_in_a_long_quiet_series():
+    values = [10 + 0.1 * (i % 3) for i in range(50)]
+    values[40] = 20
+    assert outside(tg.OnlineNormal(), values) == [40]
+
+
+# Seasonal
+
+
+def noise(seed=0):
+    return np.random.default_rng(seed)
+
+
+def flagged(values, q=0.01, **kwargs):
+    h = history(values, **kwargs)
+    p = tg.Seasonal().score(h).p_value
+    return np.flatnonzero((p[0] < q) & ~np.isnan(p[0])).tolist()
+
+
+def test_a_weekly_season_is_expected_and_a_broken_one_is_not():
+    week = np.array([100, 101, 99, 100, 102, 40, 35.0])
+    values = np.tile(week, 12) * (1 + 0.01 * noise().standard_normal(84))
+    values[80] = 60  # 2013-03-22, a Friday like a Sunday
+    found = flagged(values * 1000, q=1e-4, scale=Scale.COUNT)
+    assert 80 in found
+    assert len(found) <= 3
+    scores = tg.Seasonal().score(history(values * 1000, scale=Scale.COUNT))
+    assert scores.lower[0, 80] < 102_000 < scores.upper[0, 80]
+
+
+def test_gaps_do_not_shift_the_season():
+    """Deequ closes gaps, so that a missing Tuesday turns every Sunday into an anomaly."""
+    week = np.tile(np.array([100, 100, 100, 100, 100, 40, 40.0]), 12)
+    week = week * (1 + 0.01 * noise(1).standard_normal(84)) * 1000
+    days = np.arange(84)
+    kept = np.delete(days, [50])
+    times = (np.datetime64("2013-01-07", "D") + kept).astype("M8[s]")
+    values = week[kept][None, :]
+    scores = tg.Seasonal().score(History(times, values, values, [Scale.COUNT]))
+    assert np.nanmax(scores.score[0, 50:]) < 4
+
+
+def test_normal_days_are_quiet():
+    """At p < 0.001 a thousand normal points should give about one alarm; we allow ten."""
+    values = 1e6 * np.exp(0.05 * noise(2).standard_normal((20, 120)))
+    p = tg.Seasonal().score(history(values, scale=Scale.COUNT)).p_value
+    known = p[~np.isnan(p)]
+    assert known.size == 20 * (120 - 7)
+    assert (known < 0.001).sum() <= 20
+    assert 0.002 < (known < 0.05).mean() < 0.1
+
+
+def test_a_level_shift_is_taken_up():
+    values = np.concatenate([np.full(60, 1000.0), np.full(30, 2000.0)]) * np.exp(
+        0.02 * noise(3).standard_normal(90)
+    )
+    found = [i for i in flagged(values, q=1e-4, scale=Scale.COUNT) if i >= 60]
+    assert found[0] == 60
+    assert max(found) < 68
+
+
+def test_a_small_share_of_few_rows_is_no_news():
+    """Of 20 rows one more null is chance; of 20,000 the same share is not."""
+    shares = np.full(60, 0.95) + 0.0005 * noise(4).standard_normal(60)
+    shares[-1] = 0.90
+    few = tg.Seasonal().score(history(shares, scale=Scale.RATIO, weights=np.full(60, 20.0)))
+    many = tg.Seasonal().score(history(shares, scale=Scale.RATIO, weights=np.full(60, 20_000.0)))
+    assert few.p_value[0, -1] > 0.1
+    assert many.p_value[0, -1] < 1e-4
+
+
+def test_a_constant_that_breaks_is_rare_but_equal_values_are_nothing():
+    values = np.full(60, 1.0)
+    values[-1] = 0.7
+    scores = tg.Seasonal().score(history(values, scale=Scale.RATIO))
+    assert (scores.score[0, 7:-1] == 0).all()
+    assert scores.p_value[0, -1] < 1e-3
+
+
+def test_too_little_history_is_not_scored():
+    scores = tg.Seasonal().score(history(np.arange(10.0)))
+    assert np.isnan(scores.score[0, :7]).all()
+    assert not np.isnan(scores.score[0, 7:]).any()
+
+
+def test_scores_come_from_the_past_alone():
+    values = 100 + noise(5).standard_normal((3, 80))
+    whole = tg.Seasonal().score(history(values))
+    part = tg.Seasonal().score(history(values[:, :50]))
+    for name in ("score", "expected", "lower", "upper"):
+        assert np.array_equal(getattr(whole, name)[:, :50], getattr(part, name), equal_nan=True)
+
+
+def test_series_do_not_touch_each_other():
+    values = 100 + noise(6).standard_normal((3, 60))
+    alone = tg.Seasonal().score(history(values[1]))
+    together = tg.Seasonal().score(history(values))
+    assert np.allclose(together.score[1], alone.score[0], equal_nan=True)
+
+
+finite = st.one_of(st.floats(-1e9, 1e9), st.just(math.nan), st.just(0.0))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(finite, min_size=1, max_size=60),
+    st.sampled_from(list(Scale)),
+    st.sampled_from(["D", "h", "M"]),
+    st.sampled_from([tg.Seasonal(), tg.OnlineNormal(), tg.SimpleThreshold(1.0, -1.0)]),
+)
+def test_any_series_is_scored_in_bounds_and_without_warnings(values, scale, step, detector):
+    if scale is Scale.RATIO:
+        values = [min(max(v, 0.0), 1.0) for v in values]
+    h = history(values, scale=scale, step=step)
+    scores = detector.score(h)
+    for name in ("score", "p_value", "expected", "lower", "upper"):
+        assert getattr(scores, name).shape == h.values.shape
+    known = ~np.isnan(scores.score)
+    assert (~known)[np.isnan(h.values)].all()
+    assert ((scores.score[known] >= 0) & (scores.score[known] <= CAP)).all()
+    assert ((scores.p_value[known] >= 0) & (scores.p_value[known] <= 1)).all()
+
+
+@given(st.floats(0, 1))
+def test_transforms_of_ratios_are_undone(value):
+    array = np.array([[value]])
+    assert restore(transform(array, [Scale.RATIO]), [Scale.RATIO])[0, 0] == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_transforms_of_positive_numbers_are_undone(scale):
+    array = np.array([[0.25, 0.5, 1.0]])
+    assert restore(transform(array, [scale]), [scale])[0] == pytest.approx(array[0])
+
+
+def test_the_least_spread_is_binomial_for_ratios_and_poisson_for_counts():
+    nothing = np.array([math.nan])
+    assert least_spread(nothing, np.array([100.0]), [Scale.RATIO], nothing)[0] == 0.05
+    assert least_spread(np.array([np.log1p(400)]), nothing, [Scale.COUNT], nothing)[0] == pytest.approx(0.05)
+
+
+def test_slots_of_days_hours_and_months():
+    days = history(np.zeros(14)).times
+    assert len(set(slots(days))) == 7 and slots(days)[0] == slots(days)[7]
+    hours = history(np.zeros(48), step="h").times
+    assert len(set(slots(hours))) == 24
+    assert set(slots(history(np.zeros(5), step="M").times)) == {0}
+    assert set(slots(np.full(5, "NaT", "M8[s]"))) == {0}
+
+
+# rules, catalogue, sentences
+
+
+def test_false_discoveries_by_hand():
+    """Benjamini and Hochberg's own example of 15 p-values: at 5 % the first four are found."""
+    p = np.array(
+        [.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1.0]
+    )[:, None]  # fmt: skip
+    scores = tg.SimpleThreshold(0.0).score(history(p))
+    scores = type(scores)(-np.log10(p), p, p, p, p)
+    assert FalseDiscoveryRate(0.05).decide(p, scores).sum() == 4
+
+
+@pytest.mark.parametrize("name", list(DETECTORS))
+def test_detectors_read_back_from_their_text(name):
+    made = DETECTORS.build(name, {"upper_bound": "2.5"} if name == "SimpleThreshold" else {})
+    assert DETECTORS.parse(repr(made)) == made
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: DETECTORS.build("SimpleThreshold", {"upper_bound": 1, "lower_bound": 2}),
+        lambda: DETECTORS.build("OnlineNormal", {"lower_deviation_factor": -1}),
+        lambda: DETECTORS.build("Seasonal", {"memory": 3}),
+        lambda: DETECTORS.parse("Seasonl()"),
+        lambda: tg.Monitor({"nam": "Size"}),
+        lambda: tg.Monitor(severity="fatal"),
+    ],
+)
+def test_what_cannot_be_is_refused(build):
+    with pytest.raises((tg.SuiteError, tg.IllegalAnalyzerParameterError)):
+        build()
+
+
+def test_sentences():
+    low = explain("Size", "ds=2013-11-28", 3, 634.0, [990.0, 985.0], 991.0, 812.0, 1210.0)
+    assert low == (
+        "Size in ds=2013-11-28 (a Thursday) is 634, below the usual 812 to 1,210 (expected 991):"
+        " the lowest of 3 partitions."
+    )
+    high = explain("Sum of x", "", None, 5.0, [9.0], math.nan, math.nan, 4.0)
+    assert high == "Sum of x in the table is 5, above the most allowed, 4."
