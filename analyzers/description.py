@@ -151,13 +151,11 @@ class Registry(Generic[D]):
         try:
             node = ast.parse(text.strip(), mode="eval").body
             if isinstance(node, ast.Name):
-                return self.build(node.id, {})
+                node = ast.Call(node, [], [])
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 raise ValueError(text)  # noqa: TRY004, TRY301 - one sentence for all that cannot be read
             positional = [ast.literal_eval(argument) for argument in node.args]
             options = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
-        except UnknownNameError:
-            raise
         except (SyntaxError, ValueError) as error:
             msg = f"cannot read {text!r} as an {self.kind}; write it as in Name('column', option=1)"
             raise SuiteError(msg) from error

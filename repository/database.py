@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -159,8 +159,8 @@ class Database:
             return None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         target = self.file.with_name(f"{self.file.stem}.{stamp}.backup{self.file.suffix}")
-        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM INTO ?", (str(target),))
+        with self._translated(), closing(sqlite3.connect(self.file)) as connection:
+            connection.execute("VACUUM INTO ?", (str(target),))
         return target
 
     def migrate(self) -> None:
@@ -248,12 +248,9 @@ def _inspect_file(file: Path) -> None:
         return
     uri = f"file:{quote(str(file.absolute()))}?mode=ro"
     try:
-        connection = sqlite3.connect(uri, uri=True)
-        try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
             rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = sorted(name for (name,) in rows)
-        finally:
-            connection.close()
     except sqlite3.OperationalError as error:
         msg = f"cannot open the database {file}: {error}"
         raise DatabaseAccessError(msg) from error

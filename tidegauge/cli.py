@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from analyzers.errors import TidegaugeError, describe
@@ -71,13 +70,12 @@ def run_command(arguments: list[str]) -> int:
     """Run one command and return its exit status; errors are printed in one line."""
     try:
         status = app(arguments, prog_name="tidegauge", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+    except typer.TyperException as error:  # typer would exit with 2, which is for data here
+        text = error.format_message().rstrip(".")
+        if text:  # without any arguments the help is shown already
+            _say(f"{text}; --help says more")
         return TOOL_FAILED
-    except click.ClickException as error:  # click would exit with 2, which is for data here
-        error.show()
-        return TOOL_FAILED
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _say("interrupted; what was committed stays, the next run goes on behind it")
         return TOOL_FAILED
     except TidegaugeError as error:
@@ -111,7 +109,7 @@ def _the_dataset(repository: Repository, name: str | None) -> str:
         msg = (
             f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"
         )
-        raise click.UsageError(msg)
+        raise typer.BadParameter(msg)
     return there[0]
 
 
@@ -150,7 +148,7 @@ def _tags(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         if "=" not in pair:
             msg = f"--tag {pair!r}: write key=value"
-            raise click.UsageError(msg)
+            raise typer.BadParameter(msg)
     return dict(pair.split("=", 1) for pair in pairs)
 
 
@@ -204,7 +202,7 @@ def _as_of(text: str | None) -> datetime | int | None:
         return datetime.fromisoformat(text)
     except ValueError as error:
         msg = f"--as-of {text!r} is neither a time such as 2026-01-31T12:00 nor the number of a run"
-        raise click.UsageError(msg) from error
+        raise typer.BadParameter(msg) from error
 
 
 @app.command()
@@ -298,7 +296,7 @@ def backup(db: Db = DEFAULT_DB) -> None:
         target = repository.database.backup()
     if target is None:
         msg = "only a SQLite file is copied; use pg_dump for PostgreSQL"
-        raise click.UsageError(msg)
+        raise typer.BadParameter(msg)
     print(target)
 
 

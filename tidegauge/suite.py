@@ -94,6 +94,7 @@ class Suite:
         set_(self, "partition_by", keys)
         set_(self, "time", _time(self.time, keys))
         set_(self, "monitors", tuple(self.monitors))
+        set_(self, "segments", tuple(map(tuple, self.segments)))
         set_(self, "windows", tuple(self.windows))
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
 
@@ -112,6 +113,7 @@ class Suite:
                 "analyzers": [repr(analyzer) for analyzer in self.analyzers],
                 "partition_by": keys,
                 "time": time and {"format": list(time.formats), "keys": list(time.keys)},
+                "segments": [list(columns) for columns in self.segments],
                 "monitors": [monitor.to_dict() for monitor in self.monitors],
                 "windows": list(self.windows),
                 "tags": dict(self.tags),

@@ -31,7 +31,12 @@ def test_anomalies_are_stored_and_listed(spiky):
         "version", "explanation", "detected_at",
     ]  # fmt: skip
     size = found[found["name"] == "Size"].iloc[0]
-    assert (size["partition"], size["value"], size["direction"], size["status"]) == ("ds=2013-01-30", 300, "low", "open")
+    assert (size["partition"], size["value"], size["direction"], size["status"]) == (
+        "ds=2013-01-30",
+        300,
+        "low",
+        "open",
+    )
     assert size["lower"] < 1010 < size["upper"]
     assert size["detector"] == "Seasonal()"
     assert "below the usual" in size["explanation"] and "(a Wednesday)" in size["explanation"]
@@ -60,7 +65,10 @@ def test_monitors_choose_series_detector_and_severity(spiky):
     assert set(found[found["name"] == "Size"]["partition"]) == {"ds=2013-01-30"}
     assert set(found[found["name"] == "Size"]["severity"]) == {"error"}
     assert set(found["name"]) <= {"Size", "Mean"}
-    assert found[found["name"] == "Size"]["detector"].item() == "SimpleThreshold(2000.0, lower_bound=500.0)"
+    assert (
+        found[found["name"] == "Size"]["detector"].item()
+        == "SimpleThreshold(2000.0, lower_bound=500.0)"
+    )
 
 
 def test_the_gravest_of_two_monitors_counts(spiky):
@@ -105,7 +113,9 @@ def test_a_window_limits_what_becomes_an_anomaly_not_what_teaches(spiky):
 
 
 def test_the_monitors_of_the_last_suite_are_used(repo):
-    suite = tg.Suite("d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))])
+    suite = tg.Suite(
+        "d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))]
+    )
     run = repo.store.open_run(spec(suite=suite.canonical()))
     repo.store.commit_batch(run, [day(1, rows=3), day(2, rows=9)])
     found = repo.detect("d")
@@ -115,7 +125,10 @@ def test_the_monitors_of_the_last_suite_are_used(repo):
 
 def test_failed_and_empty_values_are_missing(repo):
     run = repo.store.open_run(spec())
-    repo.store.commit_batch(run, [day(n, rows=0 if n == 20 else 100, groups={} if n == 20 else None) for n in range(1, 25)])
+    repo.store.commit_batch(
+        run,
+        [day(n, rows=0 if n == 20 else 100, groups={} if n == 20 else None) for n in range(1, 25)],
+    )
     found = repo.detect("d")
     assert "Mean" not in set(found["name"])
     assert ("ds=2013-01-20" in set(found[found["name"] == "Size"]["partition"])) is True

@@ -191,7 +191,9 @@ def test_any_series_is_scored_in_bounds_and_without_warnings(values, scale, step
 @given(st.floats(0, 1))
 def test_transforms_of_ratios_are_undone(value):
     array = np.array([[value]])
-    assert restore(transform(array, [Scale.RATIO]), [Scale.RATIO])[0, 0] == pytest.approx(value, abs=1e-12)
+    assert restore(transform(array, [Scale.RATIO]), [Scale.RATIO])[0, 0] == pytest.approx(
+        value, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("scale", list(Scale))
@@ -203,7 +205,9 @@ def test_transforms_of_positive_numbers_are_undone(scale):
 def test_the_least_spread_is_binomial_for_ratios_and_poisson_for_counts():
     nothing = np.array([math.nan])
     assert least_spread(nothing, np.array([100.0]), [Scale.RATIO], nothing)[0] == 0.05
-    assert least_spread(np.array([np.log1p(400)]), nothing, [Scale.COUNT], nothing)[0] == pytest.approx(0.05)
+    assert least_spread(np.array([np.log1p(400)]), nothing, [Scale.COUNT], nothing)[
+        0
+    ] == pytest.approx(0.05)
 
 
 def test_slots_of_days_hours_and_months():

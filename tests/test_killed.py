@@ -1,0 +1,169 @@
+"""Runs that are killed: whole batches stay, and the next run completes them."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tidegauge as tg
+from repository.check import check
+from tests.conftest import soak
+
+ROOT = Path(__file__).parents[1]
+BATCH, DAYS = 5, 35
+
+WRITER = """
+import sys
+from repository.repository import Repository
+from tests.repository.builders import day, measurement, spec
+from analyzers.catalogue import CountDistinct
+from analyzers.frequencies import FrequenciesAndNumRows
+import hashlib
+
+with Repository(sys.argv[1]) as repo:
+    run = repo.store.open_run(spec())
+    known = repo.store.ledger("d")
+    for start in range(1, {days} + 1, {batch}):
+        batch = []
+        for n in range(start, start + {batch}):
+            keys = ((hashlib.sha256(f"{{n}} {{i}}".encode()).hexdigest(),) for i in range(6000))
+            big = FrequenciesAndNumRows.of((key, 1) for key in keys)
+            batch.append(day(n, extra=[measurement(CountDistinct("k"), big)]))
+        batch = [m for m in batch if m.partition.name not in known]
+        repo.store.commit_batch(run, batch)
+        print(start, flush=True)
+""".format(days=DAYS, batch=BATCH)
+
+BACKFILL = """
+import sys
+from analyzers import incremental
+import tidegauge as tg
+from tests.test_killed import SUITE
+incremental.BATCH_PARTITIONS = 5
+incremental.run_incremental.__defaults__ = (*incremental.run_incremental.__defaults__[:-1], 5)
+spark = tg.spark_session(sys.argv[3])
+with tg.Repository(sys.argv[1]) as repo:
+    tg.analyze(sys.argv[2], SUITE, repository=repo, spark=spark)
+"""
+
+SUITE = tg.Suite(
+    "days", [tg.Size(), tg.Mean("x"), tg.ApproxCountDistinct("s"), tg.ApproxQuantile("x", 0.5), tg.Uniqueness("s")]
+)
+
+
+def start(code, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # so that its Java is killed with it
+    )
+
+
+def wait_for_first_write(process, file):
+    while process.poll() is None:
+        wal = file.with_name(file.name + "-wal")
+        if file.exists() and (file.stat().st_size or (wal.exists() and wal.stat().st_size)):
+            return
+        time.sleep(0.002)
+
+
+def undisturbed(code, file, *arguments):
+    """Run to the end, and return how long it took from the first write on."""
+    process = start(code, f"sqlite:///{file}", *arguments)
+    wait_for_first_write(process, file)
+    began = time.monotonic()
+    assert process.wait(300) == 0
+    return time.monotonic() - began
+
+
+def kill_at(code, file, moment, *arguments):
+    process = start(code, f"sqlite:///{file}", *arguments)
+    wait_for_first_write(process, file)
+    time.sleep(moment)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)
+
+
+def content(repo, dataset):
+    """What was measured, without runs, times and sketches' noise."""
+    frame = repo.metrics(dataset).drop(columns=["run_id", "analyzed_at"])
+    return frame.to_dict("records") if dataset == "d" else frame
+
+
+def assert_whole_batches(url, dataset):
+    with tg.Repository(url) as repo:
+        assert check(repo.database, repo.artifacts) == []
+        count = len(repo.partitions(dataset)) if dataset in repo.datasets() else 0
+    assert count % BATCH == 0
+    return count
+
+
+@pytest.mark.soak
+def test_a_writer_killed_at_any_moment_leaves_whole_batches(tmp_path):
+    took = undisturbed(WRITER, tmp_path / "whole.db")
+    with tg.Repository(f"sqlite:///{tmp_path / 'whole.db'}") as repo:
+        expected = content(repo, "d")
+    seed = random.randrange(2**31)
+    print(f"seed {seed}, {took:.2f} s from first write to exit")
+    draw = random.Random(seed)
+    left = []
+    for i in range(soak(6, 60)):
+        file = tmp_path / f"killed{i}.db"
+        kill_at(WRITER, file, draw.uniform(0, took))
+        left.append(assert_whole_batches(f"sqlite:///{file}", "d"))
+        undisturbed(WRITER, file)
+        with tg.Repository(f"sqlite:///{file}") as repo:
+            assert check(repo.database, repo.artifacts) == []
+            assert _same(content(repo, "d"), expected)
+            if left[-1] < DAYS:
+                assert "interrupted" in set(repo.runs("d")["status"])
+    print(f"partitions left by each kill: {left}")
+
+
+def _same(found, expected):
+    return [{k: str(v) for k, v in row.items()} for row in found] == [
+        {k: str(v) for k, v in row.items()} for row in expected
+    ]
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_a_backfill_killed_at_any_moment_is_completed_by_the_next(spark, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for i in range(DAYS):
+        folder = tmp_path / "days" / f"ds=2013-{1 + i // 28:02}-{1 + i % 28:02}"
+        folder.mkdir(parents=True)
+        x = list(range(i, i + 500))
+        pq.write_table(pa.table({"x": x, "s": [str(v % 91) for v in x]}), folder / "part.parquet")
+    arguments = (tmp_path / "days", tmp_path / "warehouse")
+    took = undisturbed(BACKFILL, tmp_path / "whole.db", *arguments)
+    with tg.Repository(f"sqlite:///{tmp_path / 'whole.db'}") as repo:
+        expected = content(repo, "days")
+    assert len(expected) == DAYS * 5
+    seed = random.randrange(2**31)
+    print(f"seed {seed}, {took:.2f} s from first write to exit")
+    draw = random.Random(seed)
+    left = []
+    for i in range(soak(1, 12)):
+        file = tmp_path / f"killed{i}.db"
+        kill_at(BACKFILL, file, draw.uniform(0, took), *arguments)
+        left.append(assert_whole_batches(f"sqlite:///{file}", "days"))
+        with tg.Repository(f"sqlite:///{file}") as repo:
+            run = tg.analyze(str(tmp_path / "days"), SUITE, repository=repo, spark=spark)
+            assert run.report.scanned == DAYS - left[-1]
+            assert check(repo.database, repo.artifacts) == []
+            found = content(repo, "days")
+        exact = ~found["name"].str.startswith("Approx")
+        assert found[exact].equals(expected[exact])
+        quantiles = found["name"].str.startswith("ApproxQ")
+        assert (found[quantiles]["value"] - expected[quantiles]["value"]).abs().max() <= 500 * 2 * 0.01
+    print(f"partitions left by each kill: {left}")
