@@ -38,13 +38,18 @@ def wide_table(spark, folder, rows, columns, partitions):
     numbers = [f"CAST(rand({i}) * 1000 AS DOUBLE) AS c{i}" for i in range(columns)]
     day = f"CONCAT('2013-01-', lpad(CAST(id % {partitions} + 1 AS STRING), 2, '0')) AS ds"
     path = str(folder / "wide")
-    spark.range(rows).selectExpr(*numbers, day).repartition(4, "ds").write.partitionBy("ds").parquet(path)
+    spark.range(rows).selectExpr(*numbers, day).repartition(4, "ds").write.partitionBy(
+        "ds"
+    ).parquet(path)
     return spark.read.parquet(path)
 
 
 def measure(name, data, analyzers, rounds):
     """Time both ways in turns."""
-    ways = {"ours": lambda: scan(data, analyzers, ["ds"]), "by hand": lambda: by_hand(data, analyzers)}
+    ways = {
+        "ours": lambda: scan(data, analyzers, ["ds"]),
+        "by hand": lambda: by_hand(data, analyzers),
+    }
     times = {way: [] for way in ways}
     for turn in range(rounds + 1):
         order = list(ways) if turn % 2 else list(ways)[::-1]
@@ -64,7 +69,9 @@ def measure(name, data, analyzers, rounds):
         "ours s": round(median["ours"], 2),
         "by hand s": round(median["by hand"], 2),
         "ratio": round(median["ours"] / median["by hand"], 2),
-        "ratios of rounds": [round(a / b, 2) for a, b in zip(times["ours"], times["by hand"], strict=True)],
+        "ratios of rounds": [
+            round(a / b, 2) for a, b in zip(times["ours"], times["by hand"], strict=True)
+        ],
     }
 
 

@@ -318,6 +318,39 @@ class Repository:
             rows = anomaly_rows(connection, dataset, status, Window.of(since, until))
         return _frame(rows, ANOMALY_COLUMNS)
 
+    def scores(
+        self,
+        dataset: str,
+        *,
+        name: str | Sequence[str] | None = None,
+        instance: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        where: str | None = None,
+        segment: str | None = None,
+    ) -> pd.DataFrame:
+        """Return what detectors said of every point that they scored, anomaly or not.
+
+        Parameters
+        ----------
+        dataset, name, instance, since, until, analyzer, where, segment
+            As for `metrics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns dataset, segment, partition, time, name, instance, analyzer, detector,
+            score, p_value, expected, lower, upper, version; the bounds are NaN where a detector
+            has none.
+        """
+        from repository.anomalies.listing import SCORE_COLUMNS, score_rows  # noqa: PLC0415
+
+        query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
+        with self.database.read() as connection:
+            rows = score_rows(connection, dataset, query)
+        return _frame(rows, SCORE_COLUMNS)
+
 
 def metric_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return metric rows as a tidy frame."""

@@ -52,7 +52,14 @@ with tg.Repository(sys.argv[1]) as repo:
 """
 
 SUITE = tg.Suite(
-    "days", [tg.Size(), tg.Mean("x"), tg.ApproxCountDistinct("s"), tg.ApproxQuantile("x", 0.5), tg.Uniqueness("s")]
+    "days",
+    [
+        tg.Size(),
+        tg.Mean("x"),
+        tg.ApproxCountDistinct("s"),
+        tg.ApproxQuantile("x", 0.5),
+        tg.Uniqueness("s"),
+    ],
 )
 
 
@@ -165,5 +172,7 @@ def test_a_backfill_killed_at_any_moment_is_completed_by_the_next(spark, tmp_pat
         exact = ~found["name"].str.startswith("Approx")
         assert found[exact].equals(expected[exact])
         quantiles = found["name"].str.startswith("ApproxQ")
-        assert (found[quantiles]["value"] - expected[quantiles]["value"]).abs().max() <= 500 * 2 * 0.01
+        assert (
+            found[quantiles]["value"] - expected[quantiles]["value"]
+        ).abs().max() <= 500 * 2 * 0.01
     print(f"partitions left by each kill: {left}")

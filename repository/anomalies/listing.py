@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from repository import schema as s
-from repository.history import Window, dataset_id, versions_at
+from repository.history import MetricQuery, Window, dataset_id, versions_at
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -81,3 +81,56 @@ def anomaly_rows(
     if status is not None:
         query = query.where(state == status)
     return [row._asdict() for row in connection.execute(query)]
+
+
+SCORE_COLUMNS = (
+    "dataset",
+    "segment",
+    "partition",
+    "time",
+    "name",
+    "instance",
+    "analyzer",
+    "detector",
+    "score",
+    "p_value",
+    "expected",
+    "lower",
+    "upper",
+    "version",
+)
+
+
+def score_rows(connection: Connection, dataset: str, query: MetricQuery) -> list[Mapping[str, Any]]:
+    """Return the last score of each point of current versions by each detector, in time's order."""
+    f, a, p = s.score.c, s.analyzer.c, s.partition.c
+    key = (f.series_id, f.partition_id, f.version, f.detector)
+    last = sa.select(*key, sa.func.max(f.commit_id).label("commit_id")).group_by(*key).subquery()
+    current = versions_at(None)
+    columns = (
+        s.dataset.c.name.label("dataset"),
+        a.segment,
+        p.name.label("partition"),
+        p.time,
+        s.series.c.name,
+        s.series.c.instance,
+        a.text.label("analyzer"),
+        *(f[c] for c in SCORE_COLUMNS[7:]),
+    )
+    select = (
+        sa.select(*columns)
+        .select_from(s.score)
+        .join(last, sa.and_(*(last.c[c.name] == c for c in (*key, f.commit_id))))
+        .join(s.series, s.series.c.id == f.series_id)
+        .join(s.analyzer)
+        .join(s.dataset)
+        .join(s.partition, p.id == f.partition_id)
+        .join(
+            current, (current.c.partition_id == f.partition_id) & (current.c.version == f.version)
+        )
+        .where(a.dataset_id == dataset_id(connection, dataset), query.condition())
+        .order_by(
+            p.time.is_(None), p.time, p.name, s.series.c.name, s.series.c.instance, f.detector
+        )
+    )
+    return [row._asdict() for row in connection.execute(select)]

@@ -50,10 +50,29 @@ def test_anomalies_are_stored_and_listed(spiky):
 
 def test_every_scored_point_is_stored(spiky):
     spiky.detect("d", [tg.Monitor({"name": "Size"})])
-    with spiky.database.read() as connection:
-        rows = connection.execute(sa.select(s.score.c.score, s.score.c.lower)).all()
-    assert len(rows) == 40 - 7
-    assert all(row.score is not None and row.lower is not None for row in rows)
+    scores = spiky.scores("d", name="Size")
+    assert len(scores) == len(spiky.scores("d")) == 40 - 7
+    assert (scores["lower"] < scores["expected"]).all() and (
+        scores["expected"] < scores["upper"]
+    ).all()
+    assert scores.loc[scores["score"].idxmax(), "partition"] == "ds=2013-01-30"
+    spiky.detect("d", [tg.Monitor({"name": "Size"}, "OnlineNormal")])
+    assert set(spiky.scores("d", since="2013-01-30", until="2013-01-30")["detector"]) == {
+        "Seasonal()",
+        "OnlineNormal()",
+    }
+
+
+def test_a_point_has_one_score_of_each_detector_however_often_it_was_scored(spiky):
+    watch = [tg.Monitor({"name": "Size"})]
+    spiky.detect("d", watch)
+    with spiky.database.write() as connection:
+        connection.execute(
+            sa.update(s.score).values(lower=-1.0)
+        )  # as if an older release had scored
+    spiky.detect("d", watch)
+    assert len(spiky.scores("d")) == 33
+    assert (spiky.scores("d")["lower"] > 0).all()
 
 
 def test_monitors_choose_series_detector_and_severity(spiky):
