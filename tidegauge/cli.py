@@ -328,8 +328,9 @@ def demo(
     with _open(db) as repository:
         status = show(repository, folder)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
+    command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
     option = "" if db == DEFAULT_DB else f" --db {db}"
-    print(f"  tidegauge metrics flights --name Completeness --instance dep_time{option}")
-    print(f"  tidegauge anomalies list flights{option}")
-    print(f"  tidegauge demo{option}      (again: nothing is new, so nothing is scanned)")
+    print(f"  {command} metrics flights --name Completeness --instance dep_time{option}")
+    print(f"  {command} anomalies list flights{option}")
+    print("Run it again: nothing is new then, so nothing is scanned.")
     return status

@@ -41,6 +41,8 @@ BAND = 1e-3
 """The band is where a value is less likely than this to lie outside."""
 ATOM = 0.6
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
+OFTEN = 4
+"""Alarms within memory that make a tail heavy."""
 
 
 @detector
@@ -168,6 +170,7 @@ class _Walk:
         self.errors = np.full((len(LEVELS), *self.y.shape), np.nan)
         self.choice = np.full(len(self.y), LEVELS.index(3))
         self.alarms = np.zeros_like(self.y)
+        self.surprises = np.full_like(self.y, np.nan)
 
     def run(self) -> Scores:
         count, length = self.y.shape
@@ -204,8 +207,9 @@ class _Walk:
         centre = level + season
         errors = self.errors[self.choice, np.arange(len(self.y)), start:t]
         # Errors made while little was known say nothing of those made now.
-        known_then = self.points[:, start:t]
-        errors = np.where(known_then >= np.minimum(points / 2, KNOWING)[:, None], errors, np.nan)
+        knew = self.points[:, start:t] >= np.minimum(points / 2, KNOWING)[:, None]
+        errors = np.where(knew, errors, np.nan)
+        surprises = np.where(knew, self.surprises[:, start:t], np.nan)
         size = np.abs(errors)
         spread = np.fmax(1.4826 * _median(size), _quantile(size, 0.9) / 1.645)
         signed_floor = 0.01 * _median(np.abs(packed - level[:, None]))
@@ -216,7 +220,7 @@ class _Walk:
         freedom = np.clip(points / 2.5, 2.5, 12)
         reach = width * stats.t.isf(BAND / 2, freedom)
         return _Prediction(
-            points, centre, levels + season, width, freedom, reach, size, window, least
+            points, centre, levels + season, width, freedom, reach, size, surprises, least
         )
 
     def _season(self, window: Floats, slot: NDArray[np.int64], points: NDArray[np.int64]) -> Floats:
@@ -259,29 +263,30 @@ class _Walk:
         off = np.abs(self.y[:, t] - now.centre)
         log_p = np.log(2) + stats.t.logsf(off / now.width, now.freedom)
         score: Floats = np.clip(-log_p / np.log(10), 0, CAP)
-        if now.errors is None or now.window is None:
+        if now.errors is None or now.surprises is None:
             return score
         # Not much farther out than what was there before: as likely as that was frequent.
-        ordered = np.sort(np.nan_to_num(now.errors, nan=-1.0), axis=1)
-        large = ordered[:, -2] if ordered.shape[1] > 1 else np.full(len(off), -1.0)
+        # What alarmed counts, too, if it did so often: then the tail is heavy, and no news.
+        large = np.maximum(_from_top(now.errors, 2), _from_top(now.surprises, OFTEN))
         seen = (large > 0) & (off < 1.3 * large)
         score = np.where(seen, np.minimum(score, np.log10(now.points + 1)), score)
         return self._atoms(t, now, score)
 
     def _atoms(self, t: int, now: _Prediction, score: Floats) -> Floats:
-        """Score series that are mostly one value by how often they left it."""
-        assert now.window is not None
-        usual = _median(now.window)  # where one value fills over half, the median is that value
-        same = np.isclose(now.window, usual[:, None], rtol=1e-12, atol=1e-12)
-        atom = same.sum(axis=1) >= ATOM * np.maximum(now.points, 1)
-        away = np.where(~same & ~np.isnan(now.window), np.abs(now.window - usual[:, None]), np.nan)
+        """Score series that are mostly one value by how often they left it, alarming or not."""
+        window = self.y[:, max(0, t - self.memory) : t]
+        points = (~np.isnan(window)).sum(axis=1)
+        usual = _median(window)  # where one value fills over half, the median is that value
+        same = np.isclose(window, usual[:, None], rtol=1e-12, atol=1e-12)
+        atom = same.sum(axis=1) >= ATOM * np.maximum(points, 1)
+        away = np.where(~same & ~np.isnan(window), np.abs(window - usual[:, None]), np.nan)
         k = (~np.isnan(away)).sum(axis=1)
         off = np.abs(self.y[:, t] - usual)
         largest = np.nan_to_num(np.fmax.reduce(away, axis=1, initial=0.0))
         beyond = np.where(
             k == 0, 2.0, 3 * np.log10(np.maximum(off / np.where(largest > 0, largest, 1), 1))
         )
-        rare = np.log10((now.points + 2) / (k + 1)) + np.clip(beyond, 0, 3)
+        rare = np.log10((points + 2) / (k + 1)) + np.clip(beyond, 0, 3)
         small = off < 2 * now.least if now.least is not None else np.zeros(len(off), dtype=bool)
         departs = np.where(small, np.minimum(rare, 1.0), rare)
         equal = np.isclose(self.y[:, t], usual, rtol=1e-12, atol=1e-12)
@@ -291,6 +296,7 @@ class _Walk:
         y = self.y[:, t]
         alarm = score >= TEACHES_BELOW
         self.points[:, t] = now.points
+        self.surprises[:, t] = np.abs(y - now.centre)
         self.alarms[:, t] = np.where(alarm, np.sign(y - now.centre), 0)
         self.usable[:, t] = np.where(alarm, np.nan, y)
         self.errors[:, :, t] = np.where(alarm, np.nan, y - now.centres)
@@ -324,8 +330,16 @@ class _Prediction:
     freedom: Floats
     reach: Floats
     errors: Floats | None = None
-    window: Floats | None = None
+    surprises: Floats | None = None
     least: Floats | None = None
+
+
+def _from_top(values: Floats, rank: int) -> Floats:
+    """Return each row's second, third, ... largest number; -1 where there are not so many."""
+    if values.shape[1] < rank:
+        return np.full(len(values), -1.0)
+    found: Floats = np.sort(np.nan_to_num(values, nan=-1.0), axis=1)[:, -rank]
+    return found
 
 
 def _packed(values: Floats) -> Floats:

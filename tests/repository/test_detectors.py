@@ -144,6 +144,21 @@ def test_a_constant_that_breaks_is_rare_but_equal_values_are_nothing():
     assert scores.p_value[0, -1] < 1e-3
 
 
+def test_a_constant_that_breaks_again_and_again_is_no_news_any_more():
+    values = np.full(90, 4983.0)
+    values[50::4] = 4963.0
+    found = flagged(values, q=1e-3)
+    assert found[0] == 50
+    assert len(found) <= 3
+
+
+def test_a_heavy_tail_is_learned():
+    """One value in ten is far out; that is what this metric does."""
+    values = 300 + 20 * noise(7).standard_normal(140)
+    values[::10] = 900 + 50 * noise(8).standard_normal(14)
+    assert not [i for i in flagged(values, q=1e-3) if i > 80]
+
+
 def test_too_little_history_is_not_scored():
     scores = tg.Seasonal().score(history(np.arange(10.0)))
     assert np.isnan(scores.score[0, :7]).all()
