@@ -172,9 +172,12 @@ class _Writer:
         stored = self._stored_anomalies()
         found = {key: f for key, f in findings.items() if f.anomaly}
         fresh = [found[key] for key in sorted(found.keys() - stored.keys())]
-        back = sorted(
-            key for key in found.keys() & stored.keys() if stored[key].withdrawn_commit_id
-        )
+        rescored = {f.key for f in scores}
+        again = [
+            found[key]
+            for key in sorted(found.keys() & stored.keys())
+            if key in rescored or stored[key].withdrawn_commit_id
+        ]
         left = sorted(
             key
             for key, row in stored.items()
@@ -182,20 +185,26 @@ class _Writer:
             and not row.withdrawn_commit_id
             and _inside(row.time, self.window)
         )
-        if not (scores or fresh or back or left):
+        if not (scores or fresh or again or left):
             return
         commit, now = next_commit(connection, None)
         if scores:
             connection.execute(sa.insert(s.score), [_score_row(f, commit) for f in scores])
         if fresh:
             ids = next_findings(connection, len(fresh))
-            rows = [_anomaly_row(f, i, commit, now) for i, f in zip(ids, fresh, strict=True)]
+            rows = [
+                {"id": i, "detected_at": now, **_anomaly_row(f, commit)}
+                for i, f in zip(ids, fresh, strict=True)
+            ]
             connection.execute(sa.insert(s.anomaly), rows)
-        a = s.anomaly
-        for keys, withdrawn in ((back, None), (left, commit)):
-            for key in keys:
-                change = sa.update(a).where(a.c.id == stored[key].id)
-                connection.execute(change.values(withdrawn_commit_id=withdrawn))
+        for f in again:
+            values = {**_anomaly_row(f, commit), "withdrawn_commit_id": None}
+            self._update(stored[f.key].id, values)
+        for key in left:
+            self._update(stored[key].id, {"withdrawn_commit_id": commit})
+
+    def _update(self, number: int, values: dict[str, Any]) -> None:
+        self.connection.execute(sa.update(s.anomaly).where(s.anomaly.c.id == number).values(values))
 
     def _stored_scores(self) -> dict[_Key, tuple[float | None, ...]]:
         c = s.score.c
@@ -239,15 +248,13 @@ def _score_row(f: _Finding, commit: int) -> dict[str, Any]:
     return {**_key_columns(f), **dict(zip(_SCORES, f.scores, strict=True)), "commit_id": commit}
 
 
-def _anomaly_row(f: _Finding, number: int, commit: int, now: datetime) -> dict[str, Any]:
+def _anomaly_row(f: _Finding, commit: int) -> dict[str, Any]:
     return {
-        "id": number,
         **_score_row(f, commit),
         "value": f.row["value"],
         "direction": f.direction,
         "severity": f.severity,
         "explanation": f.explanation,
-        "detected_at": now,
     }
 
 

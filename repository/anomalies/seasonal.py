@@ -37,7 +37,7 @@ LEVELS = (1, 3, 7, 21)
 RECENT = 35
 TEACHES_BELOW = 3.5
 """Points that score higher do not teach."""
-BAND = 1e-3
+BAND = 1e-2
 """The band is where a value is less likely than this to lie outside."""
 ATOM = 0.6
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6

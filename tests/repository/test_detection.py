@@ -75,6 +75,14 @@ def test_a_point_has_one_score_of_each_detector_however_often_it_was_scored(spik
     assert (spiky.scores("d")["lower"] > 0).all()
 
 
+def test_an_anomaly_that_is_scored_anew_is_told_anew_under_its_id(spiky):
+    first = spiky.detect("d")
+    with spiky.database.write() as connection:
+        connection.execute(sa.update(s.score).values(lower=-1.0))
+        connection.execute(sa.update(s.anomaly).values(explanation="as an older release said it"))
+    assert spiky.detect("d").equals(first)
+
+
 def test_monitors_choose_series_detector_and_severity(spiky):
     monitors = [
         tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0), "error"),

@@ -13,6 +13,11 @@ from tidegauge.demo.flights import demo_suite
 pytestmark = pytest.mark.spark
 
 
+def kept(path):
+    """Where a data file is put aside: a hidden name, which is no data file."""
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.kept")
+
+
 @pytest.fixture
 def folder(spark, flights):
     """The table's folder."""
@@ -29,9 +34,9 @@ def rewritten(folder, spark):
     changed = []
 
     def halve(partition):
-        (name,) = [n for n in os.listdir(f"{folder}/{partition}") if n.endswith(".parquet")]
+        (name,) = [n for n in os.listdir(f"{folder}/{partition}") if n.endswith(".parquet") and n[0] != "."]
         path = f"{folder}/{partition}/{name}"
-        shutil.copy2(path, path + ".kept")
+        shutil.copy2(path, kept(path))
         changed.append(path)
         table = pq.read_table(path, partitioning=None)
         pq.write_table(table.slice(0, table.num_rows // 2), path)
@@ -42,7 +47,7 @@ def rewritten(folder, spark):
 
     yield halve
     for path in changed:
-        os.replace(path + ".kept", path)
+        os.replace(kept(path), path)
     spark.catalog.refreshTable("tidegauge_demo.flights")
 
 
@@ -123,7 +128,7 @@ def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one(
     # No data file was opened: with the content of all of them destroyed, nothing changes.
     for name in (p for p in _data_files(folder)[:40]):
         stat = os.stat(name)
-        shutil.copy2(name, name + ".kept")
+        shutil.copy2(name, kept(name))
         with open(name, "r+b") as file:
             file.write(b"\0" * stat.st_size)
         os.utime(name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -131,8 +136,8 @@ def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one(
         assert tg.analyze(flights, suite, repository=repo, spark=spark).report.scanned == 0
     finally:
         for name in _data_files(folder):
-            if os.path.exists(name + ".kept"):
-                os.replace(name + ".kept", name)
+            if os.path.exists(kept(name)):
+                os.replace(kept(name), name)
 
     last = run.id
     rows = rewritten("ds=2013-05-05")
@@ -165,7 +170,7 @@ def _data_files(folder):
         os.path.join(where, name)
         for where, _, names in os.walk(folder)
         for name in names
-        if name.endswith(".parquet")
+        if name.endswith(".parquet") and not name.startswith(".")
     )
 
 
