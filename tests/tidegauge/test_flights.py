@@ -34,7 +34,9 @@ def rewritten(folder, spark):
     changed = []
 
     def halve(partition):
-        (name,) = [n for n in os.listdir(f"{folder}/{partition}") if n.endswith(".parquet") and n[0] != "."]
+        (name,) = [
+            n for n in os.listdir(f"{folder}/{partition}") if n.endswith(".parquet") and n[0] != "."
+        ]
         path = f"{folder}/{partition}/{name}"
         shutil.copy2(path, kept(path))
         changed.append(path)
