@@ -154,12 +154,21 @@ class Registry(Generic[D]):
                 node = ast.Call(node, [], [])
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 raise ValueError(text)  # noqa: TRY004, TRY301 - one sentence for all that cannot be read
-            positional = [ast.literal_eval(argument) for argument in node.args]
-            options = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+            positional = [_literal(argument) for argument in node.args]
+            options = {str(k.arg): _literal(k.value) for k in node.keywords}
         except (SyntaxError, ValueError) as error:
             msg = f"cannot read {text!r} as an {self.kind}; write it as in Name('column', option=1)"
             raise SuiteError(msg) from error
         return self.build(node.func.id, options, positional)
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return a literal's value; ``inf`` is one here, as Python prints it."""
+    sign = -1.0 if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else 1.0
+    name = node.operand if isinstance(node, ast.UnaryOp) else node
+    if isinstance(name, ast.Name) and name.id == "inf":
+        return sign * float("inf")
+    return ast.literal_eval(node)
 
 
 def canonical_json(value: Any) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, ClassVar
 
 from analyzers.analyzer import analyzer
+from analyzers.description import key_of
 from analyzers.errors import IllegalAnalyzerParameterError
 from analyzers.frequencies import FrequenciesAndNumRows, GroupingAnalyzer
 from analyzers.metric import Metric, Scale
 
 NULL_KEY = "NullValue"
 MAX_DETAIL_BINS = 1000
+LONGEST_KEY = 200
+"""Characters of a value in the name of its bin; what is longer ends with a digest."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no database takes all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,8 @@ def bin_key(value: Any) -> str:
     r"""Return a value as the text of its bin.
 
     Null is ``NullValue``. A text that reads so, or begins with a backslash, is given a backslash in
-    front, so that no two values share a bin.
+    front, so that no two values share a bin. Control characters are written as ``\x00``, and a long
+    text ends with a digest of it.
 
     Examples
     --------
@@ -81,7 +88,11 @@ def _(value: None) -> str:  # noqa: ARG001
 
 @bin_key.register
 def _(value: str) -> str:
-    return "\\" + value if value == NULL_KEY or value.startswith("\\") else value
+    text = "\\" + value if value == NULL_KEY or value.startswith("\\") else value
+    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    if len(text) <= LONGEST_KEY:
+        return text
+    return f"{text[:LONGEST_KEY]}~{key_of(text)[:16]}"
 
 
 @bin_key.register

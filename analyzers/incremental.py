@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from analyzers.errors import MetricError
+from analyzers.frequencies import GroupingAnalyzer
 from analyzers.ledger import (
     AnyAnalyzer,
     Change,
@@ -90,6 +91,7 @@ class _Task:
     listed: Listed
     time: datetime | None
     analyzers: tuple[AnyAnalyzer, ...]
+    added_to: int | None = None
 
 
 def run_incremental(
@@ -124,7 +126,7 @@ def run_incremental(
     RunReport
         If the run is cut off, whole batches stay and the next run goes on behind them.
     """
-    time = time or recognise_time(source.keys)
+    time = time.among(source.keys) if time else recognise_time(source.keys)
     progress = progress or Silent()
     chooser = _chooser(partitions, source.keys)
     run = store.open_run(spec)
@@ -189,14 +191,16 @@ def _tasks(
     tasks = []
     for entry in listed:
         name = entry.partition.name
+        known = ledger.get(name)
         if chosen is None:
-            known = ledger.get(name)
             wanted = _wanted(entry, known, keys)
         else:
             wanted = analyzers if name in chosen else ()
         if wanted:
             moment = time.time_of(entry.partition) if time else None
-            tasks.append(_Task(entry, moment, wanted))
+            lacking = known is not None and chosen is None and not _changed(entry, known)
+            version = known.version if known is not None and lacking else None
+            tasks.append(_Task(entry, moment, wanted, version))
     tasks.sort(
         key=lambda t: (t.time is None, t.time and t.time.timestamp(), t.listed.partition.name)
     )
@@ -207,14 +211,13 @@ def _wanted(
     entry: Listed, known: Known | None, keys: Mapping[AnyAnalyzer, str]
 ) -> tuple[AnyAnalyzer, ...]:
     """Return what is to be measured of a partition: all, what it lacks, or nothing."""
-    changed = (
-        known is not None
-        and entry.fingerprint is not None
-        and entry.fingerprint != known.fingerprint
-    )
-    if known is None or changed:
+    if known is None or _changed(entry, known):
         return tuple(keys)
     return tuple(a for a, key in keys.items() if key not in known.analyzers)
+
+
+def _changed(entry: Listed, known: Known) -> bool:
+    return entry.fingerprint is not None and entry.fingerprint != known.fingerprint
 
 
 def _batches(tasks: Sequence[_Task], most: int) -> Iterator[list[_Task]]:
@@ -223,10 +226,20 @@ def _batches(tasks: Sequence[_Task], most: int) -> Iterator[list[_Task]]:
     for task in tasks:
         by_analyzers.setdefault(task.analyzers, []).append(task)
     for analyzers, same in by_analyzers.items():
-        bytes_each = sum(a.state_bytes for a in analyzers) or 1
-        size = max(1, min(most, BATCH_BYTES // bytes_each))
-        for start in range(0, len(same), size):
-            yield same[start : start + size]
+        fixed = sum(a.state_bytes for a in analyzers)
+        columns = {a.grouping_columns for a in analyzers if isinstance(a, GroupingAnalyzer)}
+        batch: list[_Task] = []
+        held = 0
+        for task in same:
+            need = (
+                fixed + len(columns) * task.listed.size
+            )  # distinct values are no more than the data
+            if batch and (len(batch) == most or held + need > BATCH_BYTES):
+                yield batch
+                batch, held = [], 0
+            batch.append(task)
+            held += need
+        yield batch
 
 
 def _measure(
@@ -255,6 +268,7 @@ def _measure(
                 Measurement(a, group.states[a], metric_of(a, group.states[a]), segment)
                 for a in analyzers
             ),
+            added_to=task.added_to,
         )
 
 

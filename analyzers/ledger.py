@@ -113,6 +113,8 @@ class Measured:
         Names and types of the columns, as canonical JSON.
     rows : int
     measurements : tuple of Measurement
+    added_to : int or None
+        The version that lacked these analyzers, if only they were measured.
     """
 
     partition: Partition
@@ -122,6 +124,7 @@ class Measured:
     schema: str
     rows: int
     measurements: tuple[Measurement, ...]
+    added_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +162,18 @@ def decide(
     """
     if known is None:
         return Decision(Change.NEW, 1, found.measurements)
-    if found.fingerprint is not None and found.fingerprint == known.fingerprint:
+    if found.added_to is not None and found.added_to != known.version:
+        return Decision(Change.UNCHANGED, known.version, ())  # overtaken; the next run sees to it
+    if found.added_to is not None or _same_files(found, known):
         again = [m for m in found.measurements if analyzer_key(m.analyzer) in known.analyzers]
         if all(_agrees(m, stored(m)) for m in again):
             added = tuple(m for m in found.measurements if m not in again)
             return Decision(Change.ADDED if added else Change.UNCHANGED, known.version, added)
     return Decision(Change.RESTATED, known.version + 1, found.measurements)
+
+
+def _same_files(found: Measured, known: Known) -> bool:
+    return found.fingerprint is not None and found.fingerprint == known.fingerprint
 
 
 def _agrees(found: Measurement, stored: State | None) -> bool:

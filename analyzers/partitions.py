@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from analyzers.errors import PartitionSelectionError, nearest
+from analyzers.errors import PartitionColumnError, PartitionSelectionError, nearest
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """How Hive names the partition of null and of the empty text."""
@@ -90,13 +90,37 @@ class TimeFormat:
                 time = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is set below
             except ValueError:
                 continue
+            if not _fills(time, form, text):
+                continue
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
         return None
+
+    def among(self, keys: Sequence[str]) -> TimeFormat:
+        """Return the format with its keys as the table spells them.
+
+        Raises
+        ------
+        PartitionColumnError
+            If the table is not partitioned by one of them.
+        """
+        by_name = {key.casefold(): key for key in keys}
+        for key in self.keys:
+            if key.casefold() not in by_name:
+                known = ", ".join(map(repr, keys)) or "none"
+                msg = f"the time is told by {key!r}, which is no partition key (there are: {known})"
+                raise PartitionColumnError(msg)
+        return TimeFormat(tuple(by_name[key.casefold()] for key in self.keys), self.formats)
 
     def segment_of(self, partition: Partition) -> str:
         """Return what a partition's other keys say, as a segment; empty if there are none."""
         rest = [key for key in partition.keys if key not in self.keys]
         return partition.only(rest).name
+
+
+def _fills(time: datetime, form: str, text: str) -> bool:
+    """Whether digits without separators were read as meant: 201311 is no first of January."""
+    form, text = form.split(" ", maxsplit=1)[0], text.split(" ", maxsplit=1)[0]
+    return "%Y%m" not in form or time.strftime(form) == text
 
 
 _DATES = ("ds", "dt", "date")
@@ -118,7 +142,7 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     if date is not None:
         found, formats = [date], ["%Y-%m-%d", "%Y%m%d"]
         if hour is None:
-            formats += ["%Y-%m-%d-%H", "%Y%m%d%H", "%Y-%m"]
+            formats += ["%Y-%m-%d-%H", "%Y%m%d%H", "%Y-%m", "%Y%m"]
     else:
         units = [("year", "%Y"), ("month", "%m"), ("day", "%d")]
         present = []

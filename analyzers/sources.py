@@ -12,14 +12,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from analyzers.errors import NoSuchTableError, PartitionColumnError, nearest
 from analyzers.partitions import NULL, Partition
-from analyzers.scan import Key, scan
-from analyzers.schema import INTEGRAL
-from analyzers.sql import literal, one_of, quote
+from analyzers.scan import Key, only_groups, scan
+from analyzers.sql import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,11 +41,14 @@ class Listed:
         Equal for equal files; None where there are none to look at.
     arrived_at : datetime or None
         When the newest of its files was written, in UTC.
+    size : int
+        Bytes of its files; 0 where there are none to look at.
     """
 
     partition: Partition
     fingerprint: str | None = None
     arrived_at: datetime | None = None
+    size: int = 0
 
 
 class Source(Protocol):
@@ -98,13 +101,21 @@ def list_files(spark: SparkSession, root: str) -> list[FileInfo]:
     """
     from pyarrow import ArrowException  # noqa: PLC0415
 
+    if not re.match(r"[A-Za-z][\w+.-]*:|/", root):
+        root = str(Path(root).absolute())
     try:
         found = _list_by_arrow(root)
-    except (ArrowException, OSError):
+    except (ArrowException, OSError):  # not there, or not where Arrow looks: Spark knows
         found = _list_by_spark(spark, root)
-    prefix = plain_path(root).rstrip("/") + "/"
-    inside = [FileInfo(f.path.removeprefix(prefix), f.size, f.modified) for f in found]
-    return [f for f in inside if not any(step[:1] in "._" for step in f.path.split("/"))]
+    return [f for f in found if not any(map(_hidden, f.path.split("/")))]
+
+
+def _hidden(step: str) -> bool:
+    return step.startswith(".") or (step.startswith("_") and "=" not in step)
+
+
+def _below(root: str, path: str) -> str:
+    return path.removeprefix(root.rstrip("/") + "/")
 
 
 def plain_path(location: str) -> str:
@@ -125,27 +136,33 @@ def _list_by_arrow(root: str) -> list[FileInfo]:
         system, path = fs.LocalFileSystem(), plain_path(root)
     else:
         system, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", root))
-    infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
     return [
-        FileInfo(info.path, info.size, info.mtime_ns // 1_000_000)
+        FileInfo(_below(path, info.path), info.size, info.mtime_ns // 1_000_000)
         for info in infos
         if info.type == fs.FileType.File
     ]
 
 
 def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - core imports no Spark
+
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    rows = (
-        reader.load(root)
-        .selectExpr("path", "length", "unix_millis(modificationTime) AS modified")
-        .collect()
-    )
-    return [FileInfo(plain_path(r.path), r.length, r.modified) for r in rows]
+    try:
+        files = reader.load(root)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise
+    rows = files.selectExpr("path", "length", "unix_millis(modificationTime) AS modified").collect()
+    base = plain_path(root)
+    return [FileInfo(_below(base, plain_path(r.path)), r.length, r.modified) for r in rows]
 
 
 def _described(files: Mapping[Partition, list[FileInfo]]) -> list[Listed]:
     return [
-        Listed(partition, fingerprint(found), _newest(found)) for partition, found in files.items()
+        Listed(partition, fingerprint(found), _newest(found), sum(f.size for f in found))
+        for partition, found in files.items()
     ]
 
 
@@ -171,35 +188,6 @@ def _check_keys(
             msg = f"{what} has no partition column {name!r}: {are}{hint}"
             raise PartitionColumnError(msg)
     return tuple(by_name[name.casefold()] for name in wanted)
-
-
-def _selected(data: DataFrame, keys: Sequence[str], values: Collection[Key]) -> DataFrame:
-    """Keep the rows of some partitions.
-
-    The exact condition is on the values as text, which Spark prunes by itself. Before it stands the
-    range of each key's values, which the metastore prunes by: it is quick with a range, and was
-    measured to take minutes over a list of a thousand values.
-    """
-    types = {f.name: f.dataType.typeName() for f in data.schema.fields}
-    for i, key in enumerate(keys):
-        found = _range({value[i] for value in values}, types[key])
-        if found is not None:
-            low, high = (literal(value) for value in found)
-            data = data.where(f"{quote(key)} >= {low} AND {quote(key)} <= {high}")
-    texts = [f"coalesce(nullif(CAST({quote(key)} AS STRING), ''), {literal(NULL)})" for key in keys]
-    together = texts[0] if len(texts) == 1 else f"concat_ws('\\u0001', {', '.join(texts)})"
-    return data.where(one_of(together, sorted("\x01".join(value) for value in values)))
-
-
-def _range(values: set[str], kind: str) -> tuple[str, str] | None:
-    """Return the least and greatest value of a type whose order we know; None if there is none."""
-    if NULL in values:
-        return None
-    if kind in {"string", "date"}:
-        return min(values), max(values)
-    if kind in INTEGRAL:
-        return min(values, key=int), max(values, key=int)
-    return None
 
 
 @dataclass
@@ -231,7 +219,7 @@ class FrameSource:
         """Return the rows of some partitions."""
         if partitions is None or not self.keys:
             return self.data
-        return _selected(self.data, self.keys, [p.values for p in partitions])
+        return only_groups(self.data, self.keys, [p.values for p in partitions])
 
     def partition_of(self, key: Key) -> Partition | None:
         """Return the partition of these values."""
@@ -296,7 +284,7 @@ class PathSource:
             data = reader.schema(StructType(columns)).load(self.name)
         if partitions is None or not self.keys:
             return data
-        return _selected(data, self.keys, [p.values for p in partitions])
+        return only_groups(data, self.keys, [p.values for p in partitions])
 
     def partition_of(self, key: Key) -> Partition | None:
         """Return the partition of these values."""
@@ -397,7 +385,7 @@ class HiveTable:
         data = self.spark.table(self._quoted)
         if partitions is None or not self.keys:
             return data
-        return _selected(data, self.keys, [self._typed(p) for p in partitions])
+        return only_groups(data, self.keys, [self._typed(p) for p in partitions])
 
     def partition_of(self, key: Key) -> Partition | None:
         """Return the listed partition whose values Spark prints so."""

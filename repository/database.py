@@ -67,6 +67,7 @@ class Database:
         return database
 
     def _connect(self, url: str) -> None:
+        self._newer: str | None = None
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
         if self.file is not None:
@@ -101,6 +102,8 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Open a transaction that becomes visible as a whole, or not at all."""
         engine = self.engine.execution_options(tidegauge_write=True)
+        if self._newer is not None:
+            raise DatabaseVersionError(self._newer)
         with self._translated(), engine.begin() as connection:
             yield connection
 
@@ -129,11 +132,11 @@ class Database:
         if current is None:
             self._require_empty()
         elif current not in all_revisions():
-            msg = (
+            self._newer = (
                 f"{self.name} is at revision {current!r}, which this tidegauge does not know: it was"
-                " written by a newer one; upgrade tidegauge to use it"
+                " written by a newer one and can only be read; upgrade tidegauge to write to it"
             )
-            raise DatabaseVersionError(msg)
+            return
         elif not (upgrade and self.is_sqlite):
             msg = (
                 f"{self.name} is at revision {current!r}, older than {head!r};"
@@ -145,7 +148,7 @@ class Database:
     def _require_empty(self) -> None:
         with self.read() as connection:
             tables = sa.inspect(connection).get_table_names()
-        if tables:
+        if tables and VERSION_TABLE not in tables:  # else another process has just made it
             some = ", ".join(sorted(tables)[:3])
             msg = (
                 f"{self.name} is not a tidegauge repository: it holds other tables ({some}, ...);"

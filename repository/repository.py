@@ -64,7 +64,7 @@ class Repository:
             return Path(self._temporary.name)
         msg = (
             f"{self.database.name} needs a folder for large states that all who use it can reach:"
-            " Repository(url, artifacts='/shared/folder')"
+            " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
         )
         raise DatabaseAccessError(msg)
 
@@ -369,7 +369,9 @@ def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     frame = pd.DataFrame([[row[c] for c in columns] for row in rows], columns=list(columns))
     for column in columns:
         if column == "time" or column.endswith("_at"):
-            frame[column] = pd.to_datetime(frame[column], utc=True)
+            # Microseconds, because nanoseconds end in 2262 and 9999-12-31 is a day of many tables.
+            moments = [row[column] for row in rows]
+            frame[column] = pd.Series(moments, dtype="datetime64[us, UTC]", index=frame.index)
         elif column in _NUMBERS:
             frame[column] = frame[column].astype("float64")
     return frame

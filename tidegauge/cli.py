@@ -94,7 +94,7 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _open(url: str, artifacts: str | None = None) -> Iterator[Repository]:
+def _open(url: str, artifacts: str | None) -> Iterator[Repository]:
     from repository.repository import Repository
 
     with Repository(url, artifacts=artifacts) as repository:
@@ -156,6 +156,7 @@ def _tags(pairs: list[str]) -> dict[str, str]:
 def metrics(
     dataset: Dataset = None,
     db: Db = DEFAULT_DB,
+    artifacts: ArtifactsOption = None,
     name: Annotated[
         str | None, typer.Option(help="A metric, or an analyzer for all it measures.")
     ] = None,
@@ -169,7 +170,7 @@ def metrics(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Print the history of metrics."""
-    with _open(db) as repository:
+    with _open(db, artifacts) as repository:
         frame = repository.metrics(
             _the_dataset(repository, dataset),
             name=name,
@@ -209,6 +210,7 @@ def _as_of(text: str | None) -> datetime | int | None:
 def detect(
     dataset: Dataset = None,
     db: Db = DEFAULT_DB,
+    artifacts: ArtifactsOption = None,
     since: Since = None,
     until: Until = None,
     form: FormatOption = Format.TABLE,
@@ -217,7 +219,7 @@ def detect(
     ] = False,
 ) -> int:
     """Score the history again, and print the anomalies."""
-    with _open(db) as repository:
+    with _open(db, artifacts) as repository:
         frame = repository.detect(_the_dataset(repository, dataset), since=since, until=until)
     _print_anomalies(frame, form)
     return DATA_FAILED if fail_on_anomaly and len(frame) else 0
@@ -227,13 +229,14 @@ def detect(
 def anomalies_list(
     dataset: Dataset = None,
     db: Db = DEFAULT_DB,
+    artifacts: ArtifactsOption = None,
     status: Annotated[str | None, typer.Option(help="Only of this status, as in open.")] = None,
     since: Since = None,
     until: Until = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Print what was found, the worst first."""
-    with _open(db) as repository:
+    with _open(db, artifacts) as repository:
         frame = repository.anomalies(dataset, status=status, since=since, until=until)
     _print_anomalies(frame, form)
 
@@ -290,9 +293,9 @@ def check(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> int:
 
 
 @db_app.command()
-def backup(db: Db = DEFAULT_DB) -> None:
+def backup(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> None:
     """Copy a SQLite database beside itself."""
-    with _open(db) as repository:
+    with _open(db, artifacts) as repository:
         target = repository.database.backup()
     if target is None:
         msg = "only a SQLite file is copied; use pg_dump for PostgreSQL"
@@ -317,6 +320,7 @@ def doctor(db: Db = DEFAULT_DB) -> int:
 @app.command()
 def demo(
     db: Db = DEFAULT_DB,
+    artifacts: ArtifactsOption = None,
     folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
         "tidegauge-demo"
     ),
@@ -325,7 +329,7 @@ def demo(
     from tidegauge.demo.show import show
 
     started = time.monotonic()
-    with _open(db) as repository:
+    with _open(db, artifacts) as repository:
         status = show(repository, folder)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"

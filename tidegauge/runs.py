@@ -110,9 +110,16 @@ def run_suites(
                 summary.failed.append(f"{file.path}: {text}")
             else:
                 summary.runs.append((one, run))
+    scanned: dict[str, set[str]] = {}
     for _, run in summary.runs:
-        found = repository.detect(run.dataset)
-        summary.anomalies.append(found[found["partition"].isin(run.changes.keys())])
+        scanned.setdefault(run.dataset, set()).update(run.changes)
+    for dataset, partitions_of in scanned.items():
+        try:
+            found = repository.detect(dataset)
+        except TidegaugeError as error:
+            summary.failed.append(f"detection in {dataset}: {error}")
+        else:
+            summary.anomalies.append(found[found["partition"].isin(partitions_of)])
     return summary
 
 

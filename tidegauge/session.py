@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 def spark_session(
     warehouse: str | Path | None = None, *, ui: bool = False, app: str = "tidegauge"
 ) -> SparkSession:
-    """Return the active Spark session, or start a local one with Hive support.
+    """Return the active Spark session, or start one with Hive support.
+
+    Where nothing else is configured it runs on this machine; ``SPARK_REMOTE`` names a Spark Connect
+    server.
 
     Parameters
     ----------
@@ -47,6 +50,8 @@ def spark_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if "SPARK_REMOTE" in os.environ:
+        return SparkSession.builder.appName(app).getOrCreate()
     if ensure_java() is None:
         msg = "Spark needs Java 17 or later: install one, or pip install 'tidegauge[java]'"
         raise SourceError(msg)
@@ -59,9 +64,9 @@ def spark_session(
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.ui.enabled", str(ui).lower())
     )
-    if "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
+    if not _configured():  # on this machine, then
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master("local[*]").config("spark.sql.shuffle.partitions", "8")
+        builder = builder.config("spark.sql.shuffle.partitions", "8")
         # Spark lists folders with a task for each; on one machine their overhead is most of the time.
         builder = builder.config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
     if warehouse is not None:
@@ -74,3 +79,9 @@ def spark_session(
         java_options.append(f"-Dderby.system.home={folder}")
     builder = builder.config("spark.driver.extraJavaOptions", " ".join(map(quote, java_options)))
     return builder.enableHiveSupport().getOrCreate()
+
+
+def _configured() -> bool:
+    """Whether somebody has said where and how Spark is to run."""
+    names = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+    return any(name in os.environ for name in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _Key = tuple[int, int, int, str]
+_NUMBERS = {"NaN": np.nan, "+inf": np.inf, "-inf": -np.inf, "failed": np.nan, "empty": np.nan}
 _SCORES = ("score", "p_value", "expected", "lower", "upper")
 
 
@@ -54,11 +56,12 @@ def detect(
     findings = {
         finding.key: finding
         for monitor in sorted(watched, key=lambda m: list(Severity).index(Severity(m.severity)))
-        for matrix in _matrices(row for row in rows if monitor.watches(row))
+        for matrix in _matrices((r for r in rows if monitor.watches(r)), monitor.detector.least)
         for finding in _score(monitor, matrix, window)
     }
     with database.write() as connection:
-        _Writer(connection, of, {repr(m.detector) for m in watched}, window).write(findings)
+        detectors = None if monitors is None else {repr(m.detector) for m in watched}
+        _Writer(connection, of, detectors, window).write(findings)
 
 
 def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
@@ -70,11 +73,14 @@ def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
     return [Monitor.from_dict(monitor) for monitor in stored]
 
 
-def _matrices(rows: Iterator[Row]) -> Iterator[_Matrix]:
+def _matrices(rows: Iterator[Row], least: int) -> Iterator[_Matrix]:
+    """Yield a matrix for each segment, without series too short to be scored at all."""
     by_segment: dict[str, list[Row]] = {}
     for row in rows:
         by_segment.setdefault(row["segment"], []).append(row)
-    for some in by_segment.values():
+    for all_rows in by_segment.values():
+        points = Counter(row["series_id"] for row in all_rows)
+        some = [row for row in all_rows if points[row["series_id"]] >= least]
         partitions = {row["partition_id"]: row["time"] for row in some}  # rows come in time's order
         scales = {row["series_id"]: Scale(row["scale"]) for row in some}
         place = {partition: t for t, partition in enumerate(partitions)}
@@ -85,7 +91,7 @@ def _matrices(rows: Iterator[Row]) -> Iterator[_Matrix]:
         for row in some:
             i, t = line[row["series_id"]], place[row["partition_id"]]
             cells[i, t] = row
-            values[i, t] = np.nan if row["value"] is None else row["value"]
+            values[i, t] = _NUMBERS.get(row["status"], row["value"])
             weights[i, t] = np.nan if row["weight"] is None else row["weight"]
         times = np.array([_naive(time) for time in partitions.values()], dtype="M8[s]")
         history = History(times, values, weights, list(scales.values()))
@@ -156,10 +162,14 @@ def _explained(
 
 
 class _Writer:
-    """Writes what changed since the last detection."""
+    """Writes what changed since the last detection.
+
+    Without ``detectors`` it speaks for all that watch the dataset: what they did not find is
+    withdrawn, whoever once found it. With some, only what these scored again can be.
+    """
 
     def __init__(
-        self, connection: Connection, dataset: int, detectors: set[str], window: Window
+        self, connection: Connection, dataset: int, detectors: set[str] | None, window: Window
     ) -> None:
         self.connection, self.dataset = connection, dataset
         self.detectors, self.window = detectors, window
@@ -181,7 +191,8 @@ class _Writer:
         left = sorted(
             key
             for key, row in stored.items()
-            if key in findings.keys() - found.keys()
+            if key not in found
+            and (self.detectors is None or key in findings)
             and not row.withdrawn_commit_id
             and _inside(row.time, self.window)
         )
@@ -206,12 +217,15 @@ class _Writer:
     def _update(self, number: int, values: dict[str, Any]) -> None:
         self.connection.execute(sa.update(s.anomaly).where(s.anomaly.c.id == number).values(values))
 
+    def _among(self, detector: sa.Column[Any]) -> sa.ColumnElement[bool]:
+        return sa.true() if self.detectors is None else detector.in_(self.detectors)
+
     def _stored_scores(self) -> dict[_Key, tuple[float | None, ...]]:
         c = s.score.c
         query = (
             sa.select(c.series_id, c.partition_id, c.version, c.detector, *(c[n] for n in _SCORES))
             .join_from(s.score, s.partition)
-            .where(s.partition.c.dataset_id == self.dataset, c.detector.in_(self.detectors))
+            .where(s.partition.c.dataset_id == self.dataset, self._among(c.detector))
             .order_by(c.commit_id)
         )
         return {tuple(row[:4]): tuple(row[4:]) for row in self.connection.execute(query)}
@@ -229,7 +243,7 @@ class _Writer:
                 p.time,
             )
             .join_from(s.anomaly, s.partition)
-            .where(p.dataset_id == self.dataset, a.detector.in_(self.detectors))
+            .where(p.dataset_id == self.dataset, self._among(a.detector))
         )
         return {tuple(row[:4]): row for row in self.connection.execute(query)}
 

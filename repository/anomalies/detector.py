@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from analyzers.description import Description, Registry
 from analyzers.metric import Scale
@@ -33,7 +33,7 @@ class History:
     times : array of datetime64[s], shape (partitions,)
         The partitions' times, not-a-time where they have none.
     values : array of float, shape (series, partitions)
-        NaN where there is no value: not measured, failed, empty, or not a number.
+        NaN where there is no value: not measured, failed, empty, or not a number. May be infinite.
     weights : array of float, shape (series, partitions)
         Rows behind each value; NaN where unknown.
     scales : sequence of Scale, one for each series
@@ -68,7 +68,15 @@ class Scores:
 
 @dataclass(frozen=True, repr=False)
 class Detector(Description):
-    """A frozen description of how to score; its text names it in the repository."""
+    """A frozen description of how to score; its text names it in the repository.
+
+    Class attributes
+    ----------------
+    least : int
+        Points that a series must have for one of them to be scored.
+    """
+
+    least: ClassVar[int] = 1
 
     @abstractmethod
     def score(self, history: History) -> Scores:

@@ -48,8 +48,7 @@ def explain(
     else:
         band = f"{_number(lower)} to {_number(upper)}"
         centre = "" if isnan(expected) else f" (expected {_number(expected)})"
-        inside = lower <= value <= upper  # found because others of its partition stand out, too
-        usual = f"{'on the edge of' if inside else side} the usual {band}{centre}"
+        usual = f"{side} the usual {band}{centre}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):

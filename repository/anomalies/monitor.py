@@ -50,9 +50,14 @@ class Monitor:
     severity: str = Severity.WARNING
 
     def __post_init__(self) -> None:
-        for selector in self.series:
+        for selector, wanted in self.series.items():
             if selector not in SELECTORS:
                 raise UnknownNameError("selector of series", selector, SELECTORS)
+            if not isinstance(wanted, str):
+                msg = f"series: {selector} is one text, not {wanted!r}"
+                raise SuiteError(msg)
+            if selector == "analyzer":
+                as_analyzer(wanted)
         if isinstance(self.detector, str):
             object.__setattr__(self, "detector", DETECTORS.parse(self.detector))
         if self.severity not in list(Severity):

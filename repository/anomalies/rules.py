@@ -41,7 +41,9 @@ class OutsideBand:
 
 @dataclass(frozen=True)
 class FalseDiscoveryRate:
-    """Benjamini and Hochberg (1995) over all series of a partition.
+    """Benjamini and Hochberg (1995) over all series of a partition, and outside the band.
+
+    The band keeps a partition of few series from making an anomaly of one value in twenty.
 
     Attributes
     ----------
@@ -51,14 +53,14 @@ class FalseDiscoveryRate:
     Examples
     --------
     >>> p = np.array([[1e-6], [0.02], [0.5]])
-    >>> scores = Scores(-np.log10(p), p, p, p, p)
+    >>> scores = Scores(-np.log10(p), p, expected=p, lower=p + 1, upper=p + 2)
     >>> FalseDiscoveryRate(0.05).decide(p, scores).ravel().tolist()
     [True, True, False]
     """
 
     rate: float = 0.05
 
-    def decide(self, values: Floats, scores: Scores) -> Flags:  # noqa: ARG002 - the scores suffice
+    def decide(self, values: Floats, scores: Scores) -> Flags:
         """Adjust the p-values of each partition and compare with the rate."""
         flags = np.zeros(scores.p_value.shape, dtype=bool)
         for t in range(scores.p_value[0].size if len(flags) else 0):
@@ -66,4 +68,4 @@ class FalseDiscoveryRate:
             if known.size:
                 adjusted = stats.false_discovery_control(scores.p_value[known, t])
                 flags[known, t] = adjusted <= self.rate
-        return flags
+        return flags & OutsideBand().decide(values, scores)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy import stats
@@ -37,7 +37,7 @@ LEVELS = (1, 3, 7, 21)
 RECENT = 35
 TEACHES_BELOW = 3.5
 """Points that score higher do not teach."""
-BAND = 1e-2
+BAND = 1e-3
 """The band is where a value is less likely than this to lie outside."""
 ATOM = 0.6
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
@@ -65,6 +65,8 @@ class Seasonal(Detector):
     >>> bool(Seasonal().score(history).p_value[0, -1] < 1e-6)
     True
     """
+
+    least: ClassVar[int] = LEARNING + 1
 
     memory: int = MEMORY
 
@@ -163,7 +165,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         h = self.history
-        self.y = transform(h.values, h.scales)
+        self.y = transform(np.where(np.isfinite(h.values), h.values, np.nan), h.scales)
         self.slot = slots(h.times)
         self.usable = np.full_like(self.y, np.nan)
         self.points = np.zeros(self.y.shape)

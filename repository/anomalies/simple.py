@@ -90,7 +90,7 @@ class OnlineNormal(Detector):
 
     def score(self, history: History) -> Scores:
         """Run along the points, all series abreast."""
-        x = history.values
+        x = np.where(np.isfinite(history.values), history.values, np.nan)
         mean, squares = np.zeros(len(x)), np.zeros(len(x))
         index = np.zeros(len(x))
         skipped = (~np.isnan(x)).sum(axis=1) * self.ignore_start_percentage

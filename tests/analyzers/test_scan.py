@@ -91,17 +91,39 @@ def test_groups_by_null_and_the_empty_text_are_hives_default_partition(spark):
     assert sums == {("__HIVE_DEFAULT_PARTITION__",): 3.0, ("a",): 3.0}
 
 
+def test_values_that_print_alike_are_one_group(spark):
+    """When clocks go back, two hours have one name."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        table = spark.sql(
+            "SELECT timestamp_seconds(1383454800 + 3600 * id) AS hour, id AS x FROM range(3)"
+        )
+        groups = scan(table, [tg.Sum("x"), tg.CountDistinct("x")], ["hour"]).groups
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert {key: g.rows for key, g in groups.items()} == {
+        ("2013-11-03 01:00:00",): 2,
+        ("2013-11-03 02:00:00",): 1,
+    }
+    assert groups["2013-11-03 01:00:00",].states[tg.CountDistinct("x")].value.num_groups == 2
+
+
 def test_a_column_can_be_grouped_by_and_measured(table):
     found = scan(table, [tg.CountDistinct("ds"), tg.CountDistinct(["ds", "s"])], ["ds"]).groups
     assert {len(g.states) for g in found.values()} == {2}
     assert all(g.states[tg.CountDistinct("ds")].value.num_groups == 1 for g in found.values())
 
 
-def test_what_fails_on_the_data_fails_alone_and_in_every_group(table):
+def test_what_fails_on_the_data_fails_alone_and_only_where_it_does(table):
     bad = tg.Compliance("division", "1 / (id - 500) > 0")
-    found = scan(table, [tg.Size(), tg.Mean("x"), bad], ["ds"])
-    for group in [*found.groups.values(), found.nothing]:
-        assert isinstance(group.states[bad], tg.Failure)
+    grouped = tg.Uniqueness("s", where="1 / (id - 501) > 0")
+    found = scan(table, [tg.Size(), tg.Mean("x"), bad, grouped, tg.Uniqueness("s")], ["ds"])
+    failed = {key for key, g in found.groups.items() if isinstance(g.states[bad], tg.Failure)}
+    assert failed == {("p0",)}
+    failed = {key for key, g in found.groups.items() if isinstance(g.states[grouped], tg.Failure)}
+    assert failed == {("p1",)}
+    assert found.groups["p2",].states[bad].value.count == 250
+    assert found.groups["p3",].states[tg.Uniqueness("s")].value.num_rows == 250
     assert sum(g.states[tg.Size()].value.num_matches for g in found.groups.values()) == 1000
     assert found.nothing.states[tg.Mean("x")].value.count == 0
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import tidegauge as tg
 from analyzers.ledger import RunStatus
 from repository import schema as s
-from tests.repository.builders import day, spec
+from tests.repository.builders import day, measurement, spec
 
 SPIKE = 30
 
@@ -130,6 +130,57 @@ def test_an_anomaly_that_is_none_any_more_is_withdrawn_and_comes_back_under_its_
     finally:
         tg.Monitor.rule = original
     assert spiky.detect("d", [limit])["id"].tolist() == first["id"].tolist()
+
+
+def test_what_a_monitor_found_goes_with_the_monitor(spiky):
+    spiky.detect("d", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))])
+    assert set(spiky.anomalies("d")["detector"]) == {"SimpleThreshold(5.0)"}
+    assert set(spiky.detect("d")["detector"]) == {"Seasonal()"}  # what the suite says now
+
+
+def test_one_series_alone_is_quiet(repo):
+    import numpy as np
+
+    draw = np.random.default_rng(1)
+    run = repo.store.open_run(spec())
+    repo.store.commit_batch(
+        run, [day(n, rows=int(1e5 * (1 + 0.02 * draw.standard_normal()))) for n in range(1, 200)]
+    )
+    found = repo.detect("d", [tg.Monitor({"name": "Size"})])
+    assert len(found) <= 2
+    assert ((found["value"] < found["lower"]) | (found["value"] > found["upper"])).all()
+
+
+def test_an_infinite_value_is_above_every_bound(repo):
+    from analyzers.catalogue import Maximum
+    from analyzers.extremes import MaxState
+
+    run = repo.store.open_run(spec())
+    values = [1.0, float("inf"), 2.0]
+    repo.store.commit_batch(
+        run,
+        [
+            day(n, extra=[measurement(Maximum("x"), MaxState(v, 1))])
+            for n, v in enumerate(values, 1)
+        ],
+    )
+    monitors = [
+        tg.Monitor({"name": "Maximum"}, tg.SimpleThreshold(10.0)),
+        tg.Monitor({"name": "Maximum"}, "OnlineNormal"),
+    ]
+    found = repo.detect("d", monitors)
+    assert found["partition"].tolist() == ["ds=2013-01-02"]
+
+
+def test_bounds_without_end_read_back(repo):
+    limit = tg.SimpleThreshold(float("inf"), lower_bound=0)
+    suite = tg.Suite("d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, limit)])
+    run = repo.store.open_run(spec(suite=suite.canonical()))
+    repo.store.commit_batch(run, [day(1)])
+    assert repo.detect("d").empty
+    assert tg.Monitor(detector=repr(limit)).detector == limit
+    with pytest.raises(tg.SuiteError, match="name is one text"):
+        tg.Monitor({"name": ["a", "b"]})
 
 
 def test_a_window_limits_what_becomes_an_anomaly_not_what_teaches(spiky):

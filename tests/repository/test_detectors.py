@@ -243,7 +243,7 @@ def test_false_discoveries_by_hand():
         [.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1.0]
     )[:, None]  # fmt: skip
     scores = tg.SimpleThreshold(0.0).score(history(p))
-    scores = type(scores)(-np.log10(p), p, p, p, p)
+    scores = type(scores)(-np.log10(p), p, p, p + 1, p + 2)  # all below their band
     assert FalseDiscoveryRate(0.05).decide(p, scores).sum() == 4
 
 

@@ -394,14 +394,29 @@ def test_urls_that_cannot_be_opened(url, error, says):
         tg.Repository(url)
 
 
-def test_a_newer_database_is_refused(tmp_path):
+def test_a_newer_database_can_be_read_and_not_written(tmp_path):
     url = f"sqlite:///{tmp_path / 'r.db'}"
-    tg.Repository(url).close()
+    with tg.Repository(url) as repo:
+        filled(repo, [day(1)])
     with sqlite3.connect(tmp_path / "r.db") as plain:
         plain.execute("UPDATE tidegauge_revision SET version_num = '9999'")
     plain.close()
-    with pytest.raises(tg.DatabaseVersionError, match="written by a newer one; upgrade tidegauge"):
-        tg.Repository(url)
+    with tg.Repository(url) as repo:
+        assert len(repo.metrics("d", name="Size")) == 1
+        with pytest.raises(
+            tg.DatabaseVersionError, match="a newer one and can only be read; upgrade tidegauge"
+        ):
+            filled(repo, [day(2)])
+
+
+def test_the_end_of_time_is_a_partition_like_another(repo):
+    from dataclasses import replace
+
+    end = replace(day(1), time=dt.datetime(9999, 12, 31, tzinfo=dt.UTC))
+    filled(repo, [day(2), end])
+    assert repo.metrics("d", name="Size")["time"].iloc[-1].year == 9999
+    assert repo.partitions("d")["time"].iloc[-1].year == 9999
+    repo.detect("d")
 
 
 def test_two_processes_make_one_database(tmp_path):

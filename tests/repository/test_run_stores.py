@@ -104,6 +104,22 @@ def test_an_analyzer_that_failed_and_now_works_is_other_content(store):
     assert changes(store, run, works) == [Change.RESTATED]
 
 
+def test_an_analyzer_added_without_fingerprints_joins_the_version_it_was_measured_for(store):
+    from dataclasses import replace
+
+    run = store.open_run(spec(source=None))
+    changes(store, run, day(1, None, only=[SIZE, COMPLETE]))
+    added = replace(day(1, None, only=[MEAN]), added_to=1)
+    assert changes(store, run, added) == [Change.ADDED]
+    known = store.ledger("d")["ds=2013-01-01"]
+    assert (known.version, len(known.analyzers)) == (1, 3)
+    changes(store, run, day(1, None))  # another run measures all anew meanwhile
+    assert changes(store, run, replace(added, measurements=day(1, only=[HIST]).measurements)) == [
+        Change.UNCHANGED
+    ]
+    assert store.ledger("d")["ds=2013-01-01"].version == 2
+
+
 def test_gone_and_back(store):
     run = store.open_run(spec())
     changes(store, run, day(1), day(2))

@@ -330,6 +330,10 @@ def test_a_frame_has_no_fingerprint(spark, repo):
     suite = tg.Suite("frame", SUITE, ["ds"])
     assert set(tg.analyze(frame, suite, repository=repo).changes.values()) == {"new"}
     assert tg.analyze(frame, suite, repository=repo).report.scanned == 0
+    more = tg.Suite("frame", [*SUITE, tg.Maximum("x")], ["ds"])
+    assert set(tg.analyze(frame, more, repository=repo).changes.values()) == {"added"}
+    assert tg.analyze(frame, suite, repository=repo).report.scanned == 0
+    assert set(repo.metrics("frame")["version"]) == {1}
     again = tg.analyze(frame, suite, repository=repo, partitions="all")
     assert set(again.changes.values()) == {"restated"}
     assert set(repo.metrics("frame")["version"]) == {2}
@@ -363,6 +367,24 @@ def test_a_missing_column_fails_its_analyzers_alone(spark, odd, repo):
     assert tg.analyze(odd, suite, repository=repo, spark=spark).report.scanned == 0
     with pytest.raises(tg.HistoryError, match="has no state for 4 of 4 partitions|never measured"):
         repo.merge("odd", tg.Mean("xx"))
+
+
+def test_one_bad_value_costs_one_partition(spark, repo):
+    rows = [("1", "2013-01-01"), ("bad", "2013-01-02"), ("3", "2013-01-03")]
+    frame = spark.createDataFrame(rows, "s string, ds string")
+    suite = tg.Suite("dirty", [tg.Size(where="CAST(s AS INT) > 0")], ["ds"])
+    tg.analyze(frame, suite, repository=repo)
+    assert list(repo.metrics("dirty")["status"]) == ["finite", "failed", "finite"]
+
+
+def test_a_time_of_keys_that_are_none(spark, odd, repo):
+    suite = tg.Suite("odd", SUITE, time={"format": "%Y", "key": "year"})
+    with pytest.raises(tg.PartitionColumnError, match="'year', which is no partition key"):
+        tg.analyze(odd, suite, repository=repo, spark=spark)
+    assert repo.datasets() == []
+    suite = tg.Suite("odd", SUITE, time={"format": "%Y-%m-%d", "key": "DS"})
+    tg.analyze(odd, suite, repository=repo, spark=spark)
+    assert repo.partitions("odd")["time"].notna().all()
 
 
 def test_bad_tables(spark, odd, repo):
