@@ -184,6 +184,14 @@ def _agrees(found: Measurement, stored: State | None) -> bool:
             return stored is None
 
 
+def mismatch_text(spec: RunSpec, source: str) -> str:
+    """Say that a dataset has another table's history."""
+    return (
+        f"dataset {spec.dataset!r} holds the history of {source!r}, not of {spec.source!r};"
+        " choose another name, or pass rename=True if the table was renamed"
+    )
+
+
 class RunStore(Protocol):
     """Where runs leave what they measured."""
 

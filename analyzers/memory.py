@@ -15,6 +15,7 @@ from analyzers.ledger import (
     RunStatus,
     analyzer_key,
     decide,
+    mismatch_text,
 )
 from analyzers.metric import Success
 from analyzers.state import State
@@ -93,11 +94,3 @@ class MemoryRunStore:
     ) -> None:
         """End a run."""
         self.statuses[run] = status
-
-
-def mismatch_text(spec: RunSpec, source: str) -> str:
-    """Say that a dataset has another table's history."""
-    return (
-        f"dataset {spec.dataset!r} holds the history of {source!r}, not of {spec.source!r};"
-        " choose another name, or pass rename=True if the table was renamed"
-    )

@@ -92,10 +92,6 @@ class KllState(State):
             for rank in ranks
         ]
 
-    def rank(self, value: float) -> float:
-        """Return the estimated share of values that do not exceed ``value``."""
-        return float(_read(self.sketch).get_rank(value, inclusive=True))
-
     def rank_error(self) -> float:
         """Return the bound on the error of a rank, at 99 % confidence; 0 for no values."""
         return float(_read(self.sketch).normalized_rank_error(False)) if self.sketch else 0.0  # noqa: FBT003

@@ -26,8 +26,8 @@ from analyzers.ledger import (
     RunStatus,
     analyzer_key,
     decide,
+    mismatch_text,
 )
-from analyzers.memory import mismatch_text
 from analyzers.metric import Failure, Metric, Success, flatten
 from analyzers.state import State
 from repository import schema as s

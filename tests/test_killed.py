@@ -44,7 +44,6 @@ import sys
 from analyzers import incremental
 import tidegauge as tg
 from tests.test_killed import SUITE
-incremental.BATCH_PARTITIONS = 5
 incremental.run_incremental.__defaults__ = (*incremental.run_incremental.__defaults__[:-1], 5)
 spark = tg.spark_session(sys.argv[3])
 with tg.Repository(sys.argv[1]) as repo:

@@ -23,7 +23,6 @@ from repository.history import MetricQuery, Window, dataset_id, metric_rows
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from repository.anomalies.rules import Flags
 
 Row = Mapping[str, Any]
 _Key = tuple[int, int, int, str]
@@ -129,7 +128,7 @@ def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[_Findi
             continue
         anomaly = bool(flags[i, t]) and _inside(row["time"], window)
         numbers = tuple(float(getattr(scores, column)[i, t]) for column in _SCORES)
-        text, side = _explained(row, history, scores, flags, i, t) if anomaly else ("", "")
+        text, side = _explained(row, history, scores, i, t) if anomaly else ("", "")
         stored = tuple(None if np.isnan(n) or np.isinf(n) else n for n in numbers)
         yield _Finding(row, name, str(monitor.severity), stored, anomaly, text, side)
 
@@ -141,19 +140,16 @@ def _inside(time: datetime | None, window: Window) -> bool:
     return after and (window.until is None or time <= window.until)
 
 
-def _explained(
-    row: Row, history: History, scores: Scores, flags: Flags, i: int, t: int
-) -> tuple[str, str]:
+def _explained(row: Row, history: History, scores: Scores, i: int, t: int) -> tuple[str, str]:
     expected, lower, upper = (float(x[i, t]) for x in (scores.expected, scores.lower, scores.upper))
     subject = "" if row["instance"] == "*" else f" of {row['instance']}"
     filtered = f" where {row['filter']}" if row["filter"] else ""
-    usual = history.values[i, :t][~flags[i, :t]]
     text = explain(
         f"{row['name']}{subject}{filtered}",
         row["partition"],
         row["time"].weekday() if row["time"] is not None else None,
         float(history.values[i, t]),
-        history.values[i, :t].tolist() if usual.size else [],
+        history.values[i, :t].tolist(),
         expected,
         lower,
         upper,
