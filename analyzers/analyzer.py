@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import Field, dataclass, field
+from dataclasses import Field as Option
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
 
 from analyzers.description import Description, Registry, canonical_json
 from analyzers.errors import EmptyStateError, MetricError
-from analyzers.metric import Entity, Failure, Metric, Scale, attempt
-from analyzers.schema import Schema
+from analyzers.metric import Entity, Failure, Intervals, Metric, Scale, Success, attempt
+from analyzers.requests import Aggregate, Request
+from analyzers.schema import Field, Schema
+from analyzers.sql import where_holds
 from analyzers.state import State, as_state
 
 if TYPE_CHECKING:
@@ -88,6 +91,19 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Raise a `PreconditionError` if the columns do not suit; nothing to check by default."""
 
     @abstractmethod
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Return what a scan must find out for the state."""
+
+    @abstractmethod
+    def fold(self, cells: Sequence[Any]) -> S:
+        """Return the state from the answers to `requests`, in their order."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The other tables that are read; a change of one makes every partition a changed one."""
+        return ()
+
+    @abstractmethod
     def measure(self, state: S) -> T:
         """Return the metric's value.
 
@@ -142,7 +158,9 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Return the metric of a state; None is the state of no data."""
         known: Any = self.state_type() if state is None else as_state(self.state_type, state)
         outcome = attempt(lambda: self.measure(known))
-        return Metric(self.entity, self.instance, self.name, outcome, self.weight(known))
+        interval = self.interval(known) if isinstance(outcome, Success) else None
+        weight = self.weight(known)
+        return Metric(self.entity, self.instance, self.name, outcome, weight, interval)
 
     def calculate_metric(
         self,
@@ -191,6 +209,13 @@ class Analyzer(Description, ABC, Generic[S, T]):
         if state is not None:
             target.persist(self, state)
 
+    def interval(self, state: S) -> Intervals:  # noqa: ARG002 - exact analyzers have none
+        """Return the bounds within which the exact value lies; None where the value is exact.
+
+        Asked for only where there is a value. A keyed metric has them by key.
+        """
+        return None
+
     def to_failure_metric(self, error: BaseException) -> Metric[T]:
         """Return the failed metric for an error."""
         outcome = Failure(MetricError.of(error))
@@ -210,20 +235,53 @@ class Filterable:
 
 @dataclass(frozen=True, repr=False)
 class ScanAnalyzer(Filterable, Analyzer[S, T]):
-    """An analyzer whose state folds from aggregations, so that any number share one pass."""
+    """An analyzer whose state folds from aggregations, so that any number share one pass.
+
+    Class attributes
+    ----------------
+    filters_rows : bool
+        Whether the aggregations do not hold the filter themselves and must be given filtered rows, at
+        the price of a job for each filter.
+    """
+
+    filters_rows: ClassVar[bool] = False
 
     @abstractmethod
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the aggregations as Spark SQL text; equal texts are computed once."""
 
-    @abstractmethod
-    def fold(self, cells: Sequence[Any]) -> S:
-        """Return the state from the results of `aggregations`, in their order."""
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Ask for the aggregations."""
+        rows = self.where if self.filters_rows else None
+        return tuple(Aggregate(text, rows) for text in self.aggregations(schema))
 
 
 @dataclass(frozen=True, repr=False)
-class ColumnAnalyzer(ScanAnalyzer[S, T]):
-    """A scan analyzer of one column."""
+class DatasetAnalyzer(ScanAnalyzer[S, T]):
+    """A scan analyzer of all columns together."""
+
+    @property
+    def entity(self) -> Entity:
+        """The data set."""
+        return Entity.DATASET
+
+    @property
+    def instance(self) -> str:
+        """All of it."""
+        return "*"
+
+
+@dataclass(frozen=True, repr=False)
+class OfColumn(Filterable, Analyzer[S, T]):
+    """An analyzer of one column.
+
+    Class attributes
+    ----------------
+    accepts : str
+        Which columns suit: the method of `Schema` that finds one.
+    """
+
+    accepts: ClassVar[str] = "plain"
 
     column: str
 
@@ -237,8 +295,29 @@ class ColumnAnalyzer(ScanAnalyzer[S, T]):
         """The column."""
         return self.column
 
+    def check_schema(self, schema: Schema) -> None:
+        """The column is there and suits."""
+        self.field(schema)
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field, Field))
+    def field(self, schema: Schema) -> Field:
+        """Find the column."""
+        return cast("Field", getattr(schema, self.accepts)(self.column))
+
+    def values(self, schema: Schema) -> str:
+        """Return SQL for the values that count."""
+        return where_holds(self.where, self.field(schema).sql)
+
+    def doubles(self, schema: Schema) -> str:
+        """Return SQL for the values that count, as doubles."""
+        return where_holds(self.where, f"CAST({self.field(schema).sql} AS DOUBLE)")
+
+
+@dataclass(frozen=True, repr=False)
+class ColumnAnalyzer(OfColumn[S, T], ScanAnalyzer[S, T]):
+    """A scan analyzer of one column."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, Option))
 def analyzer(cls: A) -> A:
     """Make a class a frozen dataclass and register it as an analyzer under its name.
 

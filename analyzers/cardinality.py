@@ -8,9 +8,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from analyzers.analyzer import ColumnAnalyzer, analyzer
-from analyzers.metric import Scale
+from analyzers.metric import TWO_SIGMA, Interval, Scale
 from analyzers.schema import INTEGRAL, Schema
-from analyzers.sql import reference, where_holds
+from analyzers.sql import where_holds
 from analyzers.state import State, mismatch, register_state
 
 if TYPE_CHECKING:
@@ -114,10 +114,6 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
     state_type: ClassVar[type[State]] = HllState
     state_bytes: ClassVar[int] = 1 << LG_K
 
-    def check_schema(self, schema: Schema) -> None:
-        """The column is not nested."""
-        schema.require_not_nested(self.column)
-
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Build the sketch of the values' hashes, and count them.
 
@@ -125,15 +121,14 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
         agrees on zeros and NaN, does not depend on the session's time zone, and, unlike the sketch,
         does not pass over the empty text.
         """
-        column = reference(self.column)
-        integral = schema.type_of(self.column) in INTEGRAL
+        field = self.field(schema)
         item = (
-            f"CAST({column} AS BIGINT)"
-            if integral
-            else f"CASE WHEN {column} IS NOT NULL THEN xxhash64({column}) END"
+            f"CAST({field.sql} AS BIGINT)"
+            if field.kind in INTEGRAL
+            else f"CASE WHEN {field.sql} IS NOT NULL THEN xxhash64({field.sql}) END"
         )
-        values = where_holds(self.where, column)
-        return (f"hll_sketch_agg({where_holds(self.where, item)}, {LG_K})", f"count({values})")
+        sketch = f"hll_sketch_agg({where_holds(self.where, item)}, {LG_K})"
+        return (sketch, f"count({self.values(schema)})")
 
     def fold(self, cells: Sequence[Any]) -> HllState:
         """Take the sketch."""
@@ -142,6 +137,10 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
     def measure(self, state: HllState) -> float:
         """Return the estimate, rounded to a whole number."""
         return float(round(state.estimate()))
+
+    def interval(self, state: HllState) -> Interval:
+        """Two standard errors on either side."""
+        return Interval(*state.bounds(), TWO_SIGMA)
 
     def weight(self, state: HllState) -> float:
         """Return the number of values."""

@@ -4,30 +4,80 @@ To add an analyzer, write its module and name it here.
 """
 
 from analyzers.analyzer import ANALYZERS, Analyzer
+from analyzers.bins import HistogramBinned, KLLSketch
 from analyzers.cardinality import ApproxCountDistinct
-from analyzers.counts import Completeness, Compliance, Size
-from analyzers.extremes import Maximum, Minimum
+from analyzers.columns import ColumnCount, ColumnExists
+from analyzers.counts import Completeness, Compliance, Size, ZerosCount
+from analyzers.custom import CustomSql
+from analyzers.exact_quantiles import ExactQuantile, InterquartileRange
+from analyzers.extremes import Maximum, Minimum, Range
 from analyzers.histogram import Histogram
-from analyzers.moments import Mean, StandardDeviation, Sum
+from analyzers.information import Entropy, MutualInformation
+from analyzers.moments import Correlation, Kurtosis, Skewness, StandardDeviation, Variance
 from analyzers.quantiles import ApproxQuantile, ApproxQuantiles
-from analyzers.uniqueness import CountDistinct, Distinctness, Uniqueness
+from analyzers.references import DatasetMatch, ReferentialIntegrity
+from analyzers.req import ReqQuantile
+from analyzers.sums import Mean, RatioOfSums, Sum
+from analyzers.texts import DataType, MaxLength, MinLength, PatternMatch
+from analyzers.times import Freshness, MaxTime, MinTime
+from analyzers.top_values import TopValues
+from analyzers.tuples import ApproxDistinctness, ApproxUniqueness, ApproxUniqueValueRatio
+from analyzers.uniqueness import (
+    CountDistinct,
+    Distinctness,
+    DuplicateRowCount,
+    Uniqueness,
+    UniqueValueRatio,
+)
 
 __all__ = [
     "ANALYZERS",
     "Analyzer",
     "ApproxCountDistinct",
+    "ApproxDistinctness",
     "ApproxQuantile",
     "ApproxQuantiles",
+    "ApproxUniqueValueRatio",
+    "ApproxUniqueness",
+    "ColumnCount",
+    "ColumnExists",
     "Completeness",
     "Compliance",
+    "Correlation",
     "CountDistinct",
+    "CustomSql",
+    "DataType",
+    "DatasetMatch",
     "Distinctness",
+    "DuplicateRowCount",
+    "Entropy",
+    "ExactQuantile",
+    "Freshness",
     "Histogram",
+    "HistogramBinned",
+    "InterquartileRange",
+    "KLLSketch",
+    "Kurtosis",
+    "MaxLength",
+    "MaxTime",
     "Maximum",
     "Mean",
+    "MinLength",
+    "MinTime",
     "Minimum",
+    "MutualInformation",
+    "PatternMatch",
+    "Range",
+    "RatioOfSums",
+    "ReferentialIntegrity",
+    "ReqQuantile",
     "Size",
+    "Skewness",
     "StandardDeviation",
     "Sum",
+    "TopValues",
+    "UniqueValueRatio",
     "Uniqueness",
+    "Variance",
+    "ZerosCount",
 ]

@@ -1,4 +1,4 @@
-"""Counting rows: Size, Completeness, Compliance.
+"""Counting rows: Size, Completeness, ZerosCount, Compliance.
 
 Formulas and null semantics follow Deequ, except that the size of nothing is 0 with a filter too.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, ClassVar, Self
 
-from analyzers.analyzer import ColumnAnalyzer, ScanAnalyzer, analyzer
+from analyzers.analyzer import ColumnAnalyzer, DatasetAnalyzer, ScanAnalyzer, analyzer
 from analyzers.metric import Entity, Scale
 from analyzers.schema import Schema
-from analyzers.sql import count_rows, reference, where_holds
+from analyzers.sql import count_rows, where_holds
 from analyzers.state import DoubleValuedState, State, register_state
 
 
@@ -84,7 +84,7 @@ class ComplianceState(State):
 
 
 @analyzer
-class Size(ScanAnalyzer[NumMatches, float]):
+class Size(DatasetAnalyzer[NumMatches, float]):
     """Number of rows; of those where the filter is true, if there is one. 0 for no rows.
 
     Examples
@@ -95,16 +95,6 @@ class Size(ScanAnalyzer[NumMatches, float]):
 
     scale: ClassVar[Scale] = Scale.COUNT
     state_type: ClassVar[type[State]] = NumMatches
-
-    @property
-    def entity(self) -> Entity:
-        """The data set."""
-        return Entity.DATASET
-
-    @property
-    def instance(self) -> str:
-        """All of it."""
-        return "*"
 
     def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002
         """Count the rows."""
@@ -136,14 +126,9 @@ class Completeness(ColumnAnalyzer[NumMatchesAndCount, float]):
     scale: ClassVar[Scale] = Scale.RATIO
     state_type: ClassVar[type[State]] = NumMatchesAndCount
 
-    def check_schema(self, schema: Schema) -> None:
-        """The column exists and is not nested."""
-        schema.require_not_nested(self.column)
-
-    def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002
+    def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the values and the rows."""
-        values = where_holds(self.where, reference(self.column))
-        return (f"count({values})", count_rows(self.where))
+        return (f"count({self.values(schema)})", count_rows(self.where))
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Take both counts."""
@@ -154,6 +139,40 @@ class Completeness(ColumnAnalyzer[NumMatchesAndCount, float]):
         if not state.count:
             raise self.no_data()
         return state.metric_value()
+
+    def weight(self, state: NumMatchesAndCount) -> float:
+        """Return the rows."""
+        return state.count
+
+
+@analyzer
+class ZerosCount(ColumnAnalyzer[NumMatchesAndCount, float]):
+    """Number of zeros in a numeric column; nulls and NaN are none. Empty at zero rows.
+
+    Examples
+    --------
+    >>> ZerosCount("x").compute_metric_from(NumMatchesAndCount(3, 4)).value
+    3.0
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+    state_type: ClassVar[type[State]] = NumMatchesAndCount
+    accepts: ClassVar[str] = "numeric"
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count the zeros and the rows."""
+        zeros = where_holds(self.where, f"{self.field(schema).sql} = 0")
+        return (f"count_if({zeros})", count_rows(self.where))
+
+    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
+        """Take both counts."""
+        return NumMatchesAndCount(*cells)
+
+    def measure(self, state: NumMatchesAndCount) -> float:
+        """Return the zeros."""
+        if not state.count:
+            raise self.no_data()
+        return float(state.num_matches)
 
     def weight(self, state: NumMatchesAndCount) -> float:
         """Return the rows."""

@@ -162,6 +162,15 @@ class Registry(Generic[D]):
         return self.build(node.func.id, options, positional)
 
 
+def one_of_these(owner: Description, option: str, values: Sequence[str]) -> None:
+    """Raise `IllegalAnalyzerParameterError` unless an option has one of some values."""
+    value = getattr(owner, option)
+    if value not in values:
+        known = ", ".join(map(repr, values))
+        msg = f"{type(owner).__name__}: {option} must be one of {known}, not {value!r}"
+        raise IllegalAnalyzerParameterError(msg)
+
+
 def _literal(node: ast.expr) -> Any:
     """Return a literal's value; ``inf`` is one here, as Python prints it."""
     sign = -1.0 if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else 1.0

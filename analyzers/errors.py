@@ -10,6 +10,7 @@
           NoSuchColumnError
           WrongColumnTypeError
           NoColumnsSpecifiedError
+          NumberOfSpecifiedColumnsError
           IllegalAnalyzerParameterError
           UnresolvedExpressionError    a predicate or a ``where`` that Spark cannot resolve
       StateError
@@ -148,6 +149,10 @@ class WrongColumnTypeError(PreconditionError):
 
 class NoColumnsSpecifiedError(PreconditionError):
     """The analyzer needs at least one column and was given none."""
+
+
+class NumberOfSpecifiedColumnsError(PreconditionError):
+    """The analyzer needs another number of columns."""
 
 
 class IllegalAnalyzerParameterError(PreconditionError, ValueError):

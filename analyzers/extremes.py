@@ -1,85 +1,158 @@
-"""Smallest and largest values: Minimum, Maximum.
+"""Smallest and largest values: Minimum, Maximum, Range.
 
-Values go straight from Spark's ``min`` and ``max`` to a double. NaN is Spark's greatest number: the
-maximum of a column with one NaN is NaN, its minimum only where there is nothing else.
+Values go straight from Spark's ``min`` and ``max`` into the state, in the column's own precision.
+NaN is Spark's greatest number: the maximum of a column with one NaN is NaN, its minimum only where
+there is nothing else.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isnan
-from struct import Struct
+from math import inf, nan
 from typing import Any, ClassVar, Self
 
 from analyzers.analyzer import ColumnAnalyzer, analyzer
+from analyzers.exact import Number, greatest, least, pack_number, subtract, unpack_number
 from analyzers.metric import Scale
 from analyzers.schema import Schema
-from analyzers.sql import reference, where_holds
-from analyzers.state import DoubleValuedState, State, register_state
+from analyzers.state import READERS, DoubleValuedState, State, register_state
+
+_COUNT = struct.Struct("<q")
 
 
-def _order(value: float) -> tuple[bool, float]:
-    return isnan(value), value
-
-
-@register_state("min/1")
+@register_state("min/2")
 @dataclass(frozen=True, slots=True)
 class MinState(DoubleValuedState):
-    """The smallest of some numbers, and how many there were."""
+    """The smallest of some numbers, as exact as they were, and how many there were.
 
-    layout: ClassVar[Struct] = Struct("<dq")
-    minimum: float = inf
+    Examples
+    --------
+    >>> MinState(2**53 + 1, 1) + MinState(2.0**53 + 2, 1)
+    MinState(minimum=9007199254740993, count=2)
+    """
+
+    minimum: Number | None = None
     count: int = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the smaller one of those that hold a number."""
-        values = [s.minimum for s in (self, other) if s.count]
-        return type(self)(min(values, key=_order, default=inf), self.count + other.count)
+        values = [s.minimum for s in (self, other) if s.minimum is not None]
+        return type(self)(least(values), self.count + other.count)
 
     def metric_value(self) -> float:
         """Return the smallest number; infinity if there is none."""
-        return self.minimum
+        return inf if self.minimum is None else float(self.minimum)
+
+    def pack(self) -> bytes:
+        """Count, then the number."""
+        return _COUNT.pack(self.count) + pack_number(self.minimum)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read what `pack` wrote."""
+        return cls(*_read(payload))
 
 
-@register_state("max/1")
+@register_state("max/2")
 @dataclass(frozen=True, slots=True)
 class MaxState(DoubleValuedState):
-    """The largest of some numbers, and how many there were."""
+    """The largest of some numbers, as exact as they were, and how many there were."""
 
-    layout: ClassVar[Struct] = Struct("<dq")
-    maximum: float = -inf
+    maximum: Number | None = None
     count: int = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the larger one of those that hold a number."""
-        values = [s.maximum for s in (self, other) if s.count]
-        return type(self)(max(values, key=_order, default=-inf), self.count + other.count)
+        values = [s.maximum for s in (self, other) if s.maximum is not None]
+        return type(self)(greatest(values), self.count + other.count)
 
     def metric_value(self) -> float:
         """Return the largest number; minus infinity if there is none."""
-        return self.maximum
+        return -inf if self.maximum is None else float(self.maximum)
+
+    def pack(self) -> bytes:
+        """Count, then the number."""
+        return _COUNT.pack(self.count) + pack_number(self.maximum)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read what `pack` wrote."""
+        return cls(*_read(payload))
+
+
+@register_state("range/1")
+@dataclass(frozen=True, slots=True)
+class RangeState(DoubleValuedState):
+    """The smallest and the largest of some numbers, and how many there were."""
+
+    minimum: Number | None = None
+    maximum: Number | None = None
+    count: int = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the outer ones."""
+        low = [s.minimum for s in (self, other) if s.minimum is not None]
+        high = [s.maximum for s in (self, other) if s.maximum is not None]
+        return type(self)(least(low), greatest(high), self.count + other.count)
+
+    def metric_value(self) -> float:
+        """Return the distance between the two; NaN if there is none."""
+        if self.minimum is None or self.maximum is None:
+            return nan
+        return subtract(self.maximum, self.minimum)
+
+    def pack(self) -> bytes:
+        """Count, then both numbers."""
+        return _COUNT.pack(self.count) + pack_number(self.minimum) + pack_number(self.maximum)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read what `pack` wrote."""
+        (count,) = _COUNT.unpack_from(payload)
+        low, at = unpack_number(payload, _COUNT.size)
+        return cls(low, unpack_number(payload, at)[0], count)
+
+
+def _read(payload: bytes) -> tuple[Number | None, int]:
+    (count,) = _COUNT.unpack_from(payload)
+    return unpack_number(payload, _COUNT.size)[0], count
+
+
+# The first layout held every number as a double.
+def _read_first(payload: bytes) -> tuple[Number | None, int]:
+    number, count = struct.unpack("<dq", payload)
+    return (number if count else None), count
+
+
+READERS["min/1"] = lambda payload: MinState(*_read_first(payload))
+READERS["max/1"] = lambda payload: MaxState(*_read_first(payload))
 
 
 @dataclass(frozen=True, repr=False)
-class _Extreme(ColumnAnalyzer[Any, float]):
+class ExtremeAnalyzer(ColumnAnalyzer[Any, float]):
+    """The least or greatest of what a column gives.
+
+    Class attributes
+    ----------------
+    aggregates : tuple of str
+        Spark's functions for it, in the order of the state's numbers.
+    """
+
     scale: ClassVar[Scale] = Scale.SIGNED
+    accepts: ClassVar[str] = "numeric"
     state_type: ClassVar[type[Any]]
-    aggregate: ClassVar[str]
+    aggregates: ClassVar[tuple[str, ...]]
 
-    def check_schema(self, schema: Schema) -> None:
-        """The column is numeric."""
-        schema.require_numeric(self.column)
-
-    def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002
-        """Find the extreme and count the values."""
-        values = where_holds(self.where, reference(self.column))
-        return (f"CAST({self.aggregate}({values}) AS DOUBLE)", f"count({values})")
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Find the extremes and count the values."""
+        values = self.values(schema)
+        return (*(f"{name}({values})" for name in self.aggregates), f"count({values})")
 
     def fold(self, cells: Sequence[Any]) -> State:
-        """Take the extreme, if there is one."""
-        extreme, count = cells
-        state: State = self.state_type(extreme, count) if count else self.state_type()
+        """Take the extremes, if there are any."""
+        state: State = self.state_type(*cells)
         return state
 
     def measure(self, state: Any) -> float:
@@ -94,7 +167,7 @@ class _Extreme(ColumnAnalyzer[Any, float]):
 
 
 @analyzer
-class Minimum(_Extreme):
+class Minimum(ExtremeAnalyzer):
     """Smallest value of a numeric column. Nulls are ignored; empty if there is nothing else.
 
     Examples
@@ -104,11 +177,11 @@ class Minimum(_Extreme):
     """
 
     state_type: ClassVar[type[Any]] = MinState
-    aggregate: ClassVar[str] = "min"
+    aggregates: ClassVar[tuple[str, ...]] = ("min",)
 
 
 @analyzer
-class Maximum(_Extreme):
+class Maximum(ExtremeAnalyzer):
     """Largest value of a numeric column. Nulls are ignored; empty if there is nothing else.
 
     Examples
@@ -118,4 +191,21 @@ class Maximum(_Extreme):
     """
 
     state_type: ClassVar[type[Any]] = MaxState
-    aggregate: ClassVar[str] = "max"
+    aggregates: ClassVar[tuple[str, ...]] = ("max",)
+
+
+@analyzer
+class Range(ExtremeAnalyzer):
+    """Largest less smallest value of a numeric column; 0 for one value, empty for none.
+
+    NaN where the column holds NaN, or the same infinity only.
+
+    Examples
+    --------
+    >>> Range("x").compute_metric_from(RangeState(-1, 4, 9)).value
+    5.0
+    """
+
+    scale: ClassVar[Scale] = Scale.POSITIVE
+    state_type: ClassVar[type[Any]] = RangeState
+    aggregates: ClassVar[tuple[str, ...]] = ("min", "max")

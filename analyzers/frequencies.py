@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from analyzers.analyzer import Analyzer, Filterable, S, T
+from analyzers.analyzer import Analyzer, Filterable, T
 from analyzers.description import canonical_json
 from analyzers.errors import NoColumnsSpecifiedError
 from analyzers.metric import Entity
+from analyzers.requests import Frequencies, Request
 from analyzers.schema import Schema
 from analyzers.state import State, mismatch, register_state
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 COUNT = "count"
@@ -127,6 +130,11 @@ class FrequenciesAndNumRows(State):
         columns = [column.to_pylist() for column in self.frequencies.columns]
         yield from ((tuple(row[:-1]), row[-1]) for row in zip(*columns, strict=True))
 
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Return the number of rows of each group, in no order."""
+        counts: npt.NDArray[np.int64] = self.frequencies[COUNT].to_numpy()
+        return counts
+
     def as_dict(self) -> dict[tuple[Any, ...], int]:
         """Return the count by values."""
         return dict(self.groups())
@@ -172,7 +180,7 @@ class FrequenciesAndNumRows(State):
 
 
 @dataclass(frozen=True, repr=False)
-class GroupingAnalyzer(Filterable, Analyzer[S, T]):
+class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
     """An analyzer that groups by columns; all that group by the same ones share one shuffle."""
 
     state_type: ClassVar[type[State]] = FrequenciesAndNumRows
@@ -200,8 +208,19 @@ class GroupingAnalyzer(Filterable, Analyzer[S, T]):
 
     def check_schema(self, schema: Schema) -> None:
         """There are columns, and they are not nested."""
+        self.grouping_expressions(schema)
+
+    def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
+        """Return the Spark SQL expressions grouped by; analyzers with equal ones share a shuffle."""
         if not self.grouping_columns:
             msg = f"{type(self).__name__} needs at least one column"
             raise NoColumnsSpecifiedError(msg)
-        for column in self.grouping_columns:
-            schema.require_not_nested(column)
+        return tuple(schema.plain(column).sql for column in self.grouping_columns)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Ask for the frequencies."""
+        return (Frequencies(self.grouping_expressions(schema), self.where),)
+
+    def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
+        """Take them; none are the frequencies of nothing."""
+        return cells[0] or FrequenciesAndNumRows()

@@ -117,7 +117,7 @@ def _(value: dt.date) -> str:
 
 
 @analyzer
-class Histogram(GroupingAnalyzer[FrequenciesAndNumRows, Distribution]):
+class Histogram(GroupingAnalyzer[Distribution]):
     """How often each value of a column occurs, null being a value. No bins for no rows.
 
     Shares are of the rows where the filter is true.

@@ -67,6 +67,28 @@ def attempt(compute: Callable[[], T]) -> Success[T] | Failure:
         return Failure(MetricError.of(error).with_traceback(None))
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where the exact value lies, with a probability.
+
+    Attributes
+    ----------
+    lower, upper : float
+    confidence : float
+        The probability: 0.954 is two standard errors.
+    """
+
+    lower: float
+    upper: float
+    confidence: float
+
+
+TWO_SIGMA = 0.9545
+"""The probability of two standard errors on either side."""
+
+Intervals = Interval | Mapping[str, Interval] | None
+
+
 @dataclass(frozen=True)
 class Metric(Generic[T_co]):
     """One measurement of one analyzer.
@@ -83,6 +105,8 @@ class Metric(Generic[T_co]):
         The value, or the error.
     weight : float or None
         Rows behind the value: the denominator of a ratio, the non-null values of a mean.
+    interval : Interval, mapping of str to Interval, or None
+        Bounds of the exact value, where the value is approximate; by key where it has keys.
 
     Examples
     --------
@@ -95,6 +119,7 @@ class Metric(Generic[T_co]):
     name: str
     outcome: Success[T_co] | Failure
     weight: float | None = None
+    interval: Intervals = None
 
     @property
     def failed(self) -> bool:
@@ -150,10 +175,15 @@ def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
         case Failure():
             yield metric
         case Success(Mapping() as keyed):
-            for key, value in keyed.items():
-                yield replace(metric, name=f"{metric.name}-{key}", outcome=Success(float(value)))
+            yield from (_part(metric, "-", key, value) for key, value in keyed.items())
         case Success(Composite() as composite):
-            for key, value in composite.scalars():
-                yield replace(metric, name=f"{metric.name}.{key}", outcome=Success(float(value)))
+            yield from (_part(metric, ".", key, value) for key, value in composite.scalars())
         case Success(value):
             yield replace(metric, outcome=Success(float(value)))
+
+
+def _part(metric: Metric[Any], mark: str, key: str, value: float) -> Metric[float]:
+    of = metric.interval
+    interval = of.get(key) if isinstance(of, Mapping) else None
+    name = f"{metric.name}{mark}{key}"
+    return replace(metric, name=name, outcome=Success(float(value)), interval=interval)

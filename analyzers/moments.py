@@ -1,44 +1,31 @@
-"""Sums and moments: Sum, Mean, StandardDeviation.
+"""Moments: StandardDeviation, Variance, Skewness, Kurtosis, Correlation.
 
-Values are cast to double before they are added, so long integers cannot overflow. One NaN makes the
-result NaN.
+Values are cast to double. One NaN or infinity makes the result NaN. States hold central moments and
+are added by the pairwise formulas of Chan, Golub and LeVeque (1979) and, for the higher ones, of
+Pébay (Sandia report SAND2008-6212), which do not cancel.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, nan, sqrt
 from struct import Struct
 from typing import Any, ClassVar, Self
 
-from analyzers.analyzer import ColumnAnalyzer, S, analyzer
-from analyzers.metric import Scale
+from analyzers.analyzer import ColumnAnalyzer, S, ScanAnalyzer, analyzer
+from analyzers.description import canonical_json
+from analyzers.metric import Entity, Scale
 from analyzers.schema import Schema
-from analyzers.sql import reference, where_holds
+from analyzers.sql import where_holds
 from analyzers.state import DoubleValuedState, State, register_state
-
-
-@register_state("sum-and-count/1")
-@dataclass(frozen=True, slots=True)
-class SumAndCount(State):
-    """The sum of some numbers, and how many there were."""
-
-    layout: ClassVar[Struct] = Struct("<dq")
-    total: float = 0.0
-    count: int = 0
-
-    def combine(self, other: Self) -> Self:
-        """Add both."""
-        return type(self)(self.total + other.total, self.count + other.count)
 
 
 @register_state("central-moments-2/1")
 @dataclass(frozen=True, slots=True)
 class StandardDeviationState(DoubleValuedState):
     """Count, mean, and sum of squared deviations from the mean.
-
-    Added by the pairwise formula of Chan, Golub and LeVeque (1979), which does not cancel.
 
     Examples
     --------
@@ -62,99 +49,131 @@ class StandardDeviationState(DoubleValuedState):
         m2 = self.m2 + other.m2 + delta * delta * self.count * other.count / count
         return type(self)(count, mean, m2)
 
+    def variance(self) -> float:
+        """Return the population variance; NaN for no numbers."""
+        return self.m2 / self.count if self.count else nan
+
     def metric_value(self) -> float:
         """Return the population standard deviation; NaN for no numbers."""
-        return sqrt(self.m2 / self.count) if self.count else float("nan")
+        return sqrt(self.variance())
+
+
+@register_state("central-moments-4/1")
+@dataclass(frozen=True, slots=True)
+class HigherMomentsState(State):
+    """Count, mean, and sums of the second, third and fourth powers of the deviations from the mean.
+
+    Examples
+    --------
+    >>> HigherMomentsState(1, 1.0) + HigherMomentsState(1, 3.0) + HigherMomentsState(1, 8.0)
+    HigherMomentsState(count=3, mean=4.0, m2=26.0, m3=36.0, m4=338.0)
+    """
+
+    layout: ClassVar[Struct] = Struct("<qdddd")
+    count: int = 0
+    mean: float = 0.0
+    m2: float = 0.0
+    m3: float = 0.0
+    m4: float = 0.0
+
+    def combine(self, other: Self) -> Self:
+        """Combine the moments."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        a, b = self, other
+        n = a.count + b.count
+        d = b.mean - a.mean
+        share_a, share_b = a.count / n, b.count / n
+        mean = share_a * a.mean + share_b * b.mean
+        product = d * d * a.count * share_b
+        m2 = a.m2 + b.m2 + product
+        m3 = (
+            a.m3
+            + b.m3
+            + d * product * (share_a - share_b)
+            + 3 * d * (share_a * b.m2 - share_b * a.m2)
+        )
+        m4 = (
+            a.m4
+            + b.m4
+            + d * d * product * (share_a * share_a - share_a * share_b + share_b * share_b)
+            + 6 * d * d * (share_a * share_a * b.m2 + share_b * share_b * a.m2)
+            + 4 * d * (share_a * b.m3 - share_b * a.m3)
+        )
+        return type(self)(n, mean, m2, m3, m4)
+
+
+@register_state("co-moments/1")
+@dataclass(frozen=True, slots=True)
+class CorrelationState(DoubleValuedState):
+    """Count, means, and sums of products of deviations, of pairs of numbers.
+
+    Examples
+    --------
+    >>> pairs = [CorrelationState(1, x, 2 * x) for x in (1.0, 2.0, 6.0)]
+    >>> CorrelationState.merge(pairs)
+    CorrelationState(count=3, x_mean=3.0, y_mean=6.0, xy=28.0, xx=14.0, yy=56.0)
+    """
+
+    layout: ClassVar[Struct] = Struct("<qddddd")
+    count: int = 0
+    x_mean: float = 0.0
+    y_mean: float = 0.0
+    xy: float = 0.0
+    xx: float = 0.0
+    yy: float = 0.0
+
+    def combine(self, other: Self) -> Self:
+        """Combine the moments."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        n = self.count + other.count
+        weight = self.count * other.count / n
+        dx, dy = other.x_mean - self.x_mean, other.y_mean - self.y_mean
+        return type(self)(
+            n,
+            (self.count * self.x_mean + other.count * other.x_mean) / n,
+            (self.count * self.y_mean + other.count * other.y_mean) / n,
+            self.xy + other.xy + dx * dy * weight,
+            self.xx + other.xx + dx * dx * weight,
+            self.yy + other.yy + dy * dy * weight,
+        )
+
+    def metric_value(self) -> float:
+        """Return Pearson's coefficient; NaN where a column is constant or there are no pairs."""
+        # One root for each: the product of the two sums may overflow, or vanish.
+        scale = sqrt(self.xx) * sqrt(self.yy) if not isnan(self.xx + self.yy) else nan
+        return self.xy / scale if scale else nan
 
 
 @dataclass(frozen=True, repr=False)
-class _NumericAnalyzer(ColumnAnalyzer[S, float]):
-    scale: ClassVar[Scale] = Scale.SIGNED
+class _MomentAnalyzer(ColumnAnalyzer[S, float]):
+    accepts: ClassVar[str] = "numeric"
 
-    def check_schema(self, schema: Schema) -> None:
-        """The column is numeric."""
-        schema.require_numeric(self.column)
+    def measure(self, state: S) -> float:
+        """Return the value, if there are numbers."""
+        if not self.weight(state):
+            raise self.no_data()
+        return self.value(state)
 
-    def doubles(self) -> str:
-        """Return SQL for the values that count, as doubles."""
-        return where_holds(self.where, f"CAST({reference(self.column)} AS DOUBLE)")
+    @abstractmethod
+    def value(self, state: S) -> float:
+        """Return the value."""
 
 
 @dataclass(frozen=True, repr=False)
-class _SumAnalyzer(_NumericAnalyzer[SumAndCount]):
-    state_type: ClassVar[type[State]] = SumAndCount
-
-    def statistic(self) -> str:
-        """Sum and Mean share their state."""
-        return Sum(self.column, where=self.where).canonical()
-
-    def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002
-        """Add and count the values."""
-        return (f"sum({self.doubles()})", f"count({self.doubles()})")
-
-    def fold(self, cells: Sequence[Any]) -> SumAndCount:
-        """Take both; Spark's sum of nothing is null."""
-        total, count = cells
-        return SumAndCount(total, count) if count else SumAndCount()
-
-    def weight(self, state: SumAndCount) -> float:
-        """Return the number of values."""
-        return state.count
-
-
-@analyzer
-class Sum(_SumAnalyzer):
-    """Sum of a numeric column. Nulls are ignored; empty if there is nothing else.
-
-    Examples
-    --------
-    >>> Sum("x").compute_metric_from(SumAndCount(21.0, 6)).value
-    21.0
-    """
-
-    def measure(self, state: SumAndCount) -> float:
-        """Return the sum."""
-        if not state.count:
-            raise self.no_data()
-        return state.total
-
-
-@analyzer
-class Mean(_SumAnalyzer):
-    """Arithmetic mean of a numeric column. Nulls are ignored; empty if there is nothing else.
-
-    Examples
-    --------
-    >>> Mean("x").compute_metric_from(SumAndCount(21.0, 6)).value
-    3.5
-    """
-
-    def measure(self, state: SumAndCount) -> float:
-        """Return sum by count."""
-        if not state.count:
-            raise self.no_data()
-        return state.total / state.count
-
-
-@analyzer
-class StandardDeviation(_NumericAnalyzer[StandardDeviationState]):
-    """Population standard deviation of a numeric column, in the column's unit; 0 for one value.
-
-    Nulls are ignored; empty if there is nothing else.
-
-    Examples
-    --------
-    >>> StandardDeviation("x").compute_metric_from(StandardDeviationState(6, 3.5, 17.5)).value
-    1.707825127659933
-    """
-
+class _SpreadAnalyzer(_MomentAnalyzer[StandardDeviationState]):
     scale: ClassVar[Scale] = Scale.POSITIVE
     state_type: ClassVar[type[State]] = StandardDeviationState
 
-    def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002
-        """Count the values; their mean and population variance."""
-        values = self.doubles()
-        return (f"count({values})", f"avg({values})", f"var_pop({values})")
+    def statistic(self) -> str:
+        """Both share their state."""
+        return StandardDeviation(self.column, where=self.where).canonical()
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count, mean and variance of the values."""
+        values = self.doubles(schema)
+        return (f"count({self.values(schema)})", f"avg({values})", f"var_pop({values})")
 
     def fold(self, cells: Sequence[Any]) -> StandardDeviationState:
         """Turn the variance back into a sum of squares, which adds."""
@@ -165,12 +184,169 @@ class StandardDeviation(_NumericAnalyzer[StandardDeviationState]):
             else StandardDeviationState()
         )
 
-    def measure(self, state: StandardDeviationState) -> float:
+    def weight(self, state: StandardDeviationState) -> float:
+        """Return the number of values."""
+        return state.count
+
+
+@analyzer
+class StandardDeviation(_SpreadAnalyzer):
+    """Population standard deviation of a numeric column, in the column's unit; 0 for one value.
+
+    Nulls are ignored; empty if there is nothing else.
+
+    Examples
+    --------
+    >>> StandardDeviation("x").compute_metric_from(StandardDeviationState(6, 3.5, 17.5)).value
+    1.707825127659933
+    """
+
+    def value(self, state: StandardDeviationState) -> float:
         """Return the root of the mean square deviation."""
+        return state.metric_value()
+
+
+@analyzer
+class Variance(_SpreadAnalyzer):
+    """Population variance of a numeric column, in the square of its unit; 0 for one value.
+
+    Nulls are ignored; empty if there is nothing else.
+
+    Examples
+    --------
+    >>> Variance("x").compute_metric_from(StandardDeviationState(6, 3.5, 17.5)).value
+    2.9166666666666665
+    """
+
+    def value(self, state: StandardDeviationState) -> float:
+        """Return the mean square deviation."""
+        return state.variance()
+
+
+@dataclass(frozen=True, repr=False)
+class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = HigherMomentsState
+
+    def statistic(self) -> str:
+        """Both share their state."""
+        return canonical_json(
+            {"state": "central-moments-4", "column": self.column, "where": self.where}
+        )
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count, mean, variance, skewness and kurtosis of the values."""
+        values = self.doubles(schema)
+        functions = ("avg", "var_pop", "skewness", "kurtosis")
+        return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
+
+    def fold(self, cells: Sequence[Any]) -> HigherMomentsState:
+        """Turn Spark's ratios back into sums of powers, which add; null is its 0 by 0."""
+        count, mean, variance, skewness, kurtosis = cells
+        if not count:
+            return HigherMomentsState()
+        m2 = variance * count
+        m3 = (skewness or 0.0) * m2 * sqrt(variance)
+        m4 = (kurtosis + 3) * variance * m2 if kurtosis is not None else 0.0
+        return HigherMomentsState(count, mean, m2, m3, m4)
+
+    def weight(self, state: HigherMomentsState) -> float:
+        """Return the number of values."""
+        return state.count
+
+
+@analyzer
+class Skewness(_ShapeAnalyzer):
+    """Skewness of a numeric column: sqrt(n) m3 / m2 ** 1.5, with mk the sum of k-th powers.
+
+    The population's, without correction for bias; 0 where all values are equal. Nulls are ignored;
+    empty if there is nothing else.
+
+    Examples
+    --------
+    >>> ones_and_ten = HigherMomentsState(5, 2.8, 64.8, 349.92)
+    >>> round(Skewness("x").compute_metric_from(ones_and_ten).value, 9)
+    1.5
+    """
+
+    def value(self, state: HigherMomentsState) -> float:
+        """Return the third moment on the scale of the second."""
+        return sqrt(state.count) * state.m3 / state.m2**1.5 if state.m2 else 0.0
+
+
+@analyzer
+class Kurtosis(_ShapeAnalyzer):
+    """Excess kurtosis of a numeric column: n m4 / m2 ** 2 - 3, with mk the sum of k-th powers.
+
+    The population's, 0 for a normal distribution; 0 too where all values are equal. Nulls are
+    ignored; empty if there is nothing else.
+
+    Examples
+    --------
+    >>> two_equal_halves = HigherMomentsState(4, 0.0, 4.0, 0.0, 4.0)
+    >>> Kurtosis("x").compute_metric_from(two_equal_halves).value
+    -2.0
+    """
+
+    def value(self, state: HigherMomentsState) -> float:
+        """Return the fourth moment on the scale of the second, less that of a normal one."""
+        return state.count * state.m4 / state.m2**2 - 3 if state.m2 else 0.0
+
+
+@analyzer
+class Correlation(ScanAnalyzer[CorrelationState, float]):
+    """Pearson's correlation of two numeric columns, between -1 and 1.
+
+    Rows where either is null are ignored; empty if there is no other. NaN where a column is constant,
+    as it is in one row.
+
+    Examples
+    --------
+    >>> state = CorrelationState(3, 2.0, 5.0, 2.0, 2.0, 2.0)
+    >>> round(Correlation("x", "y").compute_metric_from(state).value, 12)
+    1.0
+    """
+
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = CorrelationState
+
+    first: str
+    second: str
+
+    @property
+    def entity(self) -> Entity:
+        """Two columns."""
+        return Entity.MULTICOLUMN
+
+    @property
+    def instance(self) -> str:
+        """Both, in the order given."""
+        return f"{self.first},{self.second}"
+
+    def check_schema(self, schema: Schema) -> None:
+        """Both columns are numeric."""
+        schema.numeric(self.first)
+        schema.numeric(self.second)
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count, means and sums of products; Spark's regression functions take y before x."""
+        x, y = (
+            where_holds(self.where, f"CAST({schema.numeric(c).sql} AS DOUBLE)")
+            for c in (self.first, self.second)
+        )
+        functions = ("count", "avgx", "avgy", "sxy", "sxx", "syy")
+        return [f"regr_{name}({y}, {x})" for name in functions]
+
+    def fold(self, cells: Sequence[Any]) -> CorrelationState:
+        """Take them all."""
+        return CorrelationState(*cells) if cells[0] else CorrelationState()
+
+    def measure(self, state: CorrelationState) -> float:
+        """Return the coefficient."""
         if not state.count:
             raise self.no_data()
         return state.metric_value()
 
-    def weight(self, state: StandardDeviationState) -> float:
-        """Return the number of values."""
+    def weight(self, state: CorrelationState) -> float:
+        """Return the number of pairs."""
         return state.count

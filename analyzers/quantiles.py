@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from analyzers.analyzer import ColumnAnalyzer, T, analyzer
 from analyzers.description import canonical_json
 from analyzers.errors import IllegalAnalyzerParameterError
-from analyzers.metric import Scale
+from analyzers.metric import Interval, Scale
 from analyzers.schema import Schema
-from analyzers.sql import reference, where_holds
 from analyzers.state import State, mismatch, register_state
 
 if TYPE_CHECKING:
     from datasketches import kll_doubles_sketch
 
+CONFIDENCE = 0.99
+"""With which the error of a rank is bounded."""
 SMALLEST_K, LARGEST_K = 8, 65535
 SMALLEST_ERROR = 5e-5
 
@@ -92,6 +93,17 @@ class KllState(State):
             for rank in ranks
         ]
 
+    def ranks_below(self, values: Sequence[float]) -> list[float]:
+        """Return the share of values below each of some, for a sketch that holds any."""
+        sketch = _read(self.sketch)
+        return [float(sketch.get_rank(value, inclusive=False)) for value in values]
+
+    def interval(self, rank: float) -> Interval:
+        """Return the values between which the exact quantile lies."""
+        error = self.rank_error()
+        lower, upper = self.quantiles([max(rank - error, 0.0), min(rank + error, 1.0)])
+        return Interval(lower, upper, CONFIDENCE)
+
     def rank_error(self) -> float:
         """Return the bound on the error of a rank, at 99 % confidence; 0 for no values."""
         return float(_read(self.sketch).normalized_rank_error(False)) if self.sketch else 0.0  # noqa: FBT003
@@ -140,11 +152,22 @@ def _read(sketch: bytes) -> kll_doubles_sketch:
     return kll_doubles_sketch.deserialize(bytes(sketch))
 
 
+def kll_aggregation(doubles: str, k: int) -> str:
+    """Return the aggregation that builds a sketch."""
+    return f"kll_sketch_agg_double({doubles}, {k})"
+
+
+def kll_statistic(column: str, k: int, where: str | None) -> str:
+    """Return what a sketch is determined by."""
+    return canonical_json({"state": "kll", "column": column, "k": k, "where": where})
+
+
 @dataclass(frozen=True, repr=False)
 class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
     scale: ClassVar[Scale] = Scale.SIGNED
     state_type: ClassVar[type[State]] = KllState
     state_bytes: ClassVar[int] = 1 << 14
+    accepts: ClassVar[str] = "numeric"
 
     if TYPE_CHECKING:
 
@@ -158,8 +181,7 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
 
     def statistic(self) -> str:
         """All quantiles of a column at one error come from one sketch."""
-        k = sketch_size(self.relative_error)
-        return canonical_json({"state": "kll", "column": self.column, "k": k, "where": self.where})
+        return kll_statistic(self.column, sketch_size(self.relative_error), self.where)
 
     def check_parameters(self) -> None:
         """Ranks lie in [0, 1] and the error can be had."""
@@ -170,14 +192,9 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
             msg = f"{self!r}: relative_error lies between {SMALLEST_ERROR} and 1"
             raise IllegalAnalyzerParameterError(msg)
 
-    def check_schema(self, schema: Schema) -> None:
-        """The column is numeric."""
-        schema.require_numeric(self.column)
-
-    def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002
+    def aggregations(self, schema: Schema) -> Sequence[str]:
         """Build the sketch."""
-        values = where_holds(self.where, f"CAST({reference(self.column)} AS DOUBLE)")
-        return (f"kll_sketch_agg_double({values}, {sketch_size(self.relative_error)})",)
+        return (kll_aggregation(self.doubles(schema), sketch_size(self.relative_error)),)
 
     def fold(self, cells: Sequence[Any]) -> KllState:
         """Take the sketch."""
@@ -227,6 +244,10 @@ class ApproxQuantile(_QuantileAnalyzer[float]):
             raise self.no_data()
         return state.quantiles(self.asked())[0]
 
+    def interval(self, state: KllState) -> Interval:
+        """The values at the ranks that the error leaves possible."""
+        return state.interval(self.quantile)
+
 
 @analyzer
 class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
@@ -250,3 +271,7 @@ class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
         if not state.sketch:
             raise self.no_data()
         return dict(zip(map(str, self.quantiles), state.quantiles(self.quantiles), strict=True))
+
+    def interval(self, state: KllState) -> Mapping[str, Interval]:
+        """The values at the ranks that the error leaves possible, for each."""
+        return {str(rank): state.interval(rank) for rank in self.quantiles}

@@ -3,16 +3,54 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from analyzers.errors import NoSuchColumnError, WrongColumnTypeError
-from analyzers.sql import parts
+from analyzers.sql import literal, parts, quote
 
 INTEGRAL = frozenset({"byte", "short", "integer", "long"})
 NUMERIC = INTEGRAL | {"float", "double", "decimal"}
+TEXT = frozenset({"string", "varchar", "char"})
+TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 NESTED = frozenset({"struct", "array", "map", "variant"})
+
+_SIZE = re.compile(r"size\((.+)\)")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column, or a part of one that a path leads to.
+
+    Attributes
+    ----------
+    path : str
+        As it was asked for.
+    sql : str
+        Spark SQL that reads it.
+    type : str or mapping
+        In Spark's JSON form.
+    """
+
+    path: str
+    sql: str
+    type: Any
+
+    @property
+    def kind(self) -> str:
+        """The type less its parameters: ``decimal`` for ``decimal(9,2)``."""
+        if isinstance(self.type, Mapping):
+            return str(self.type["type"])
+        return str(self.type).partition("(")[0].partition(" ")[0]
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Precision and scale of a decimal."""
+        numbers = re.findall(r"\d+", str(self.type))
+        precision, scale = (*map(int, numbers), 10, 0)[:2] if len(numbers) == 2 else (10, 0)  # noqa: PLR2004
+        return precision, scale
 
 
 @dataclass(frozen=True)
@@ -29,8 +67,8 @@ class Schema:
     Examples
     --------
     >>> schema = Schema.from_types({"id": "long", "name": "string"})
-    >>> schema.type_of("ID")
-    'long'
+    >>> schema.field("ID")
+    Field(path='ID', sql='`id`', type='long')
     """
 
     struct: Mapping[str, Any]
@@ -66,35 +104,82 @@ class Schema:
         kept = [field for field in self.struct["fields"] if field["name"] not in columns]
         return Schema({**self.struct, "fields": kept}, self.case_sensitive)
 
-    def type_of(self, column: str) -> str:
-        """Return the kind of type of a column or of a field inside structs, less its parameters.
+    def field(self, column: str) -> Field:
+        """Find a column, or what a path leads to inside one.
+
+        ``address.zip`` is a field of a struct or a key of a map, ``lines[0]`` an element of an array
+        counted from 0, ``size(lines)`` the number of elements of an array or map. What is not there
+        in a row is null.
 
         Raises
         ------
         NoSuchColumnError
             Naming the nearest column.
+
+        Examples
+        --------
+        >>> lines = {"type": "array", "elementType": "double", "containsNull": True}
+        >>> schema = Schema.from_types({"lines": lines})
+        >>> schema.field("lines[0]").sql, schema.field("size(lines)").kind
+        ('get(`lines`, 0)', 'integer')
         """
-        struct: Any = self.struct
-        for part in parts(column):
-            fields = struct.get("fields", ()) if isinstance(struct, Mapping) else ()
-            struct = next((f["type"] for f in fields if self._same(f["name"], part)), None)
-            if struct is None:
+        sized = _SIZE.fullmatch(column.strip())
+        found = self._follow(sized[1] if sized else column, column)
+        if not sized:
+            return found
+        if found.kind not in {"array", "map"}:
+            raise WrongColumnTypeError(sized[1], found.kind, "an array or a map")
+        return Field(
+            column, f"CASE WHEN {found.sql} IS NOT NULL THEN size({found.sql}) END", "integer"
+        )
+
+    def _follow(self, path: str, column: str) -> Field:
+        first, *rest = parts(path)
+        of = next((f for f in self.struct["fields"] if self._same(f["name"], str(first))), None)
+        if of is None:
+            raise NoSuchColumnError(column, self.names)
+        sql, kind = quote(of["name"]), of["type"]
+        for step in rest:
+            outer = kind["type"] if isinstance(kind, Mapping) else kind
+            if outer == "struct":
+                inside = kind["fields"]
+                of = next((f for f in inside if self._same(f["name"], str(step))), None)
+                if of is None:
+                    raise NoSuchColumnError(column, [f["name"] for f in inside])
+                sql, kind = f"{sql}.{quote(of['name'])}", of["type"]
+            elif outer == "array" and isinstance(step, int):
+                sql, kind = f"get({sql}, {step})", kind["elementType"]
+            elif outer == "map" and kind["keyType"] in {"string", *INTEGRAL}:
+                key = literal(str(step)) if kind["keyType"] == "string" else str(int(step))
+                sql, kind = f"{sql}[{key}]", kind["valueType"]
+            else:
                 raise NoSuchColumnError(column, self.names)
-        if isinstance(struct, Mapping):
-            return str(struct["type"])
-        return str(struct).partition("(")[0].partition(" ")[0]
+        return Field(column, sql, kind)
 
-    def require_numeric(self, column: str) -> None:
-        """Raise unless the column is numeric; dates, timestamps and booleans are not."""
-        kind = self.type_of(column)
-        if kind not in NUMERIC:
-            raise WrongColumnTypeError(column, kind, "numeric")
+    def numeric(self, column: str) -> Field:
+        """Find a numeric column; dates, timestamps and booleans are not."""
+        return self._require(column, NUMERIC, "numeric")
 
-    def require_not_nested(self, column: str) -> None:
-        """Raise if the column is a struct, array or map."""
-        kind = self.type_of(column)
-        if kind in NESTED:
-            raise WrongColumnTypeError(column, kind, "a plain type, not a nested one")
+    def text(self, column: str) -> Field:
+        """Find a column of text."""
+        return self._require(column, TEXT, "a text")
+
+    def temporal(self, column: str) -> Field:
+        """Find a column of dates or timestamps."""
+        return self._require(column, TEMPORAL, "a date or timestamp")
+
+    def plain(self, column: str) -> Field:
+        """Find a column that is not a struct, array, map or variant."""
+        found = self.field(column)
+        if found.kind in NESTED:
+            raise WrongColumnTypeError(column, found.kind, "a plain type, not a nested one")
+        return found
+
+    def _require(self, column: str, kinds: frozenset[str], wanted: str) -> Field:
+        found = self.field(column)
+        if found.kind not in kinds:
+            raise WrongColumnTypeError(column, found.kind, wanted)
+        return found
 
     def _same(self, a: str, b: str) -> bool:
         return a == b if self.case_sensitive else a.casefold() == b.casefold()

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from analyzers.errors import NoSuchTableError, PartitionColumnError, nearest
+from analyzers.groups import only_groups
 from analyzers.partitions import NULL, Partition
-from analyzers.scan import Key, only_groups, scan
+from analyzers.scan import scan
+from analyzers.segments import Values
 from analyzers.sql import literal, quote
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Source(Protocol):
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Return the rows of some partitions, perhaps with some others; None for all."""
 
-    def partition_of(self, key: Key) -> Partition | None:
+    def partition_of(self, key: Values) -> Partition | None:
         """Return the listed partition for the values that a scan found, or None."""
 
 
@@ -221,7 +223,7 @@ class FrameSource:
             return self.data
         return only_groups(self.data, self.keys, [p.values for p in partitions])
 
-    def partition_of(self, key: Key) -> Partition | None:
+    def partition_of(self, key: Values) -> Partition | None:
         """Return the partition of these values."""
         return Partition(self.keys, key)
 
@@ -286,7 +288,7 @@ class PathSource:
             return data
         return only_groups(data, self.keys, [p.values for p in partitions])
 
-    def partition_of(self, key: Key) -> Partition | None:
+    def partition_of(self, key: Values) -> Partition | None:
         """Return the partition of these values."""
         return Partition(self.keys, key)
 
@@ -308,7 +310,7 @@ class HiveTable:
     name: str
     keys: tuple[str, ...]
     details: Mapping[str, Any]
-    _by_key: dict[Key, Partition] = field(init=False, default_factory=dict)
+    _by_key: dict[Values, Partition] = field(init=False, default_factory=dict)
 
     @property
     def _quoted(self) -> str:
@@ -361,8 +363,8 @@ class HiveTable:
         files = list_files(self.spark, location)
         return [FileInfo(f"{partition.name}/{f.path}", f.size, f.modified) for f in files]
 
-    def _index(self, partitions: Iterable[Partition]) -> dict[Key, Partition]:
-        index: dict[Key, Partition] = {}
+    def _index(self, partitions: Iterable[Partition]) -> dict[Values, Partition]:
+        index: dict[Values, Partition] = {}
         for partition in partitions:
             key = self._typed(partition)
             if key in index:
@@ -372,7 +374,7 @@ class HiveTable:
             index[key] = partition
         return index
 
-    def _typed(self, partition: Partition) -> Key:
+    def _typed(self, partition: Partition) -> Values:
         """Return the values as Spark prints them: for a column of integers ``07`` is 7."""
         types = {c["name"]: c["type"]["name"] for c in self.details["columns"]}
         return tuple(
@@ -387,7 +389,7 @@ class HiveTable:
             return data
         return only_groups(data, self.keys, [self._typed(p) for p in partitions])
 
-    def partition_of(self, key: Key) -> Partition | None:
+    def partition_of(self, key: Values) -> Partition | None:
         """Return the listed partition whose values Spark prints so."""
         return self._by_key.get(key)
 

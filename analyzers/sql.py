@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+_STEP = re.compile(r"`(?P<quoted>(?:[^`]|``)*)`|\[(?P<index>\d+)\]|(?P<plain>[^.`\[]+)")
 
 
 def quote(name: str) -> str:
@@ -23,34 +23,30 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def parts(column: str) -> tuple[str, ...]:
-    """Split a column as users write it: dots lead into structs, backticks keep a name whole.
+def parts(column: str) -> tuple[str | int, ...]:
+    """Split a column as users write it: dots lead inside, brackets count from 0, backticks keep a name whole.
 
     Examples
     --------
-    >>> parts("address.zip"), parts("`a.b`"), parts("dep time")
-    (('address', 'zip'), ('a.b',), ('dep time',))
+    >>> parts("address.zip"), parts("`a.b`"), parts("dep time"), parts("lines[0].price")
+    (('address', 'zip'), ('a.b',), ('dep time',), ('lines', 0, 'price'))
     """
-    found, position = [], 0
+    found: list[str | int] = []
+    position = 0
     while position < len(column):
-        match = _PART.match(column, position)
-        if match is None or (match.end() < len(column) and column[match.end()] != "."):
-            return (column,)  # stray backticks: take the text as one name
-        quoted, plain = match.groups()
-        found.append(plain if quoted is None else quoted.replace("``", "`"))
-        position = match.end() + 1
-    return tuple(found) if found and not column.endswith(".") else (column,)
-
-
-def reference(column: str) -> str:
-    """Return SQL that reads the column.
-
-    Examples
-    --------
-    >>> reference("address.zip")
-    '`address`.`zip`'
-    """
-    return ".".join(map(quote, parts(column)))
+        match = _STEP.match(column, position)
+        if match is None or (not found and match["index"]):
+            return (column,)  # stray marks: take the text as one name
+        if match["index"]:
+            found.append(int(match["index"]))
+        else:
+            found.append(match["plain"] or match["quoted"].replace("``", "`"))
+        position = match.end()
+        if column[position : position + 1] == "." and position + 1 < len(column):
+            position += 1
+        elif position < len(column) and column[position] != "[":
+            return (column,)
+    return tuple(found) or (column,)
 
 
 def where_holds(where: str | None, expression: str) -> str:

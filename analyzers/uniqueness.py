@@ -1,4 +1,4 @@
-"""Exact distinctness of one or more columns: Uniqueness, Distinctness, CountDistinct.
+"""Exact distinctness of one or more columns, and repeated rows.
 
 Rows where all the columns are null take no part; a null beside a value is a value like another.
 """
@@ -10,11 +10,13 @@ from typing import ClassVar
 
 from analyzers.analyzer import analyzer
 from analyzers.frequencies import FrequenciesAndNumRows, GroupingAnalyzer
-from analyzers.metric import Scale
+from analyzers.metric import Entity, Scale
+from analyzers.schema import Schema
+from analyzers.sql import quote
 
 
 @dataclass(frozen=True, repr=False)
-class _ColumnsAnalyzer(GroupingAnalyzer[FrequenciesAndNumRows, float]):
+class _ColumnsAnalyzer(GroupingAnalyzer[float]):
     scale: ClassVar[Scale] = Scale.RATIO
 
     columns: tuple[str, ...]
@@ -85,3 +87,70 @@ class CountDistinct(_ColumnsAnalyzer):
     def measure(self, state: FrequenciesAndNumRows) -> float:
         """Return the number of groups."""
         return float(state.num_groups)
+
+
+@analyzer
+class UniqueValueRatio(_ColumnsAnalyzer):
+    """Share of distinct values that occur once. Empty if there are no rows.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> UniqueValueRatio("x").compute_metric_from(state).value
+    0.5
+    """
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return values that occur once by values."""
+        if not state.num_rows:
+            raise self.no_data()
+        return state.num_groups_of(1) / state.num_groups
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the number of values."""
+        return state.num_groups
+
+
+@analyzer
+class DuplicateRowCount(_ColumnsAnalyzer):
+    """Number of rows whose value occurs more than once; all of its occurrences count. 0 for no rows.
+
+    Parameters
+    ----------
+    columns : str or sequence of str, optional
+        All columns of the table if not given; rows are then compared by a digest, and only digests
+        are kept.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> DuplicateRowCount("x").compute_metric_from(state).value
+    3.0
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+
+    columns: tuple[str, ...] = ()
+
+    @property
+    def entity(self) -> Entity:
+        """The data set where all columns are meant."""
+        return super().entity if self.columns else Entity.DATASET
+
+    @property
+    def instance(self) -> str:
+        """The columns joined by commas; ``*`` where all are meant."""
+        return super().instance if self.columns else "*"
+
+    def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns, or one digest of all."""
+        if self.columns:
+            return super().grouping_expressions(schema)
+        names = [quote(name) for name in schema.names]
+        row = f"to_json(struct({', '.join(names)}), map('ignoreNullFields', 'false'))"
+        nulls = " AND ".join(f"{name} IS NULL" for name in names)
+        return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return the rows less those that are alone."""
+        return float(state.num_rows - state.num_groups_of(1))

@@ -1,0 +1,143 @@
+"""By what a scan groups: partitions, and segments of them, all in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analyzers.partitions import NULL
+from analyzers.schema import INTEGRAL, Schema
+from analyzers.segments import SegmentSet, Values
+from analyzers.sql import literal, one_of, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, GroupedData, Row
+
+Key = tuple[Values, str]
+"""A partition's values as text, and the name of a segment of it; the empty text is all of it."""
+
+SEPARATOR = "\x01"
+_OTHER, _ALL = "\x02", "\x03"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Partition columns, and sets of columns for whose values everything is measured, too.
+
+    Attributes
+    ----------
+    by : tuple of str
+    segments : tuple of SegmentSet
+    """
+
+    by: tuple[str, ...] = ()
+    segments: tuple[SegmentSet, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that `keyed` adds."""
+        return [f"_k{i}" for i in range(len(self.by))] + [
+            f"_s{i}" for i in range(len(self.segments))
+        ]
+
+    def keyed(self, data: DataFrame, *more: str) -> DataFrame:
+        """Return the data with what it is grouped by as columns of text, and more expressions."""
+        schema = Schema.of(data.schema)
+        # By the text itself: two values that print alike, as hours do when clocks go back, are one.
+        keys = [f"{_as_text(quote(column))} AS `_k{i}`" for i, column in enumerate(self.by)]
+        for i, segments in enumerate(self.segments):
+            texts = [_segment_text(schema.plain(column).sql) for column in segments.columns]
+            kept = [SEPARATOR.join(values) for values in segments.kept]
+            known = one_of(_joined(texts), kept) if kept else "false"
+            keys.append(f"CASE WHEN {known} THEN {_joined(texts)} ELSE '\\u0002' END AS `_s{i}`")
+        return data.selectExpr("*", *keys, *more) if keys or more else data
+
+    def grouped(self, keyed: DataFrame, *more: str) -> GroupedData:
+        """Group by partition, and by partition and each set of segments, and by more columns."""
+        keys = [f"_k{i}" for i in range(len(self.by))] + list(more)
+        if not self.segments:
+            return keyed.groupBy(*keys)
+        sets = [keys, *([*keys, f"_s{i}"] for i in range(len(self.segments)))]
+        return keyed.groupingSets(sets, *keys, *(f"_s{i}" for i in range(len(self.segments))))
+
+    def key_of(self, row: Row | Sequence[str | None]) -> Key:
+        """Return the key that the first values of a row tell; one segment at most is not null."""
+        width = len(self.by)
+        values = tuple(str(value) for value in row[:width])
+        for segments, text in zip(self.segments, row[width:], strict=False):
+            if text is not None and text != _ALL:
+                return values, self.segment_name(segments, text)
+        return values, ""
+
+    def segment_name(self, segments: SegmentSet, text: str) -> str:
+        """Return the name of the segment that a text of `keyed` stands for."""
+        return segments.name_of(None if text == _OTHER else _split(segments.columns, text))
+
+
+def count_segments(
+    data: DataFrame, columns: Sequence[tuple[str, ...]], most: int
+) -> dict[tuple[str, ...], tuple[Values, ...]]:
+    """Return the values of each set of columns that have the most rows, largest first; one action."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
+
+    schema = Schema.of(data.schema)
+    texts = [_joined([_segment_text(schema.plain(c).sql) for c in some]) for some in columns]
+    names = [f"_s{i}" for i in range(len(columns))]
+    keyed = data.selectExpr(*(f"{t} AS {n}" for t, n in zip(texts, names, strict=True)))
+    counts = keyed.groupingSets([[name] for name in names], *names).agg(
+        F.expr("count(1)").alias("_n"), F.expr("grouping_id()").alias("_set")
+    )
+    text = f"coalesce({', '.join(names)})"
+    rank = F.expr(f"row_number() OVER (PARTITION BY _set ORDER BY _n DESC, {text})")
+    largest = counts.withColumn("_rank", rank).where(f"_rank <= {most}").orderBy("_set", "_rank")
+    found: dict[tuple[str, ...], list[Values]] = {some: [] for some in columns}
+    for row in largest.collect():
+        i = next(i for i, name in enumerate(names) if row[name] is not None)
+        found[columns[i]].append(_split(columns[i], row[names[i]]))
+    return {some: tuple(values) for some, values in found.items()}
+
+
+def _split(columns: tuple[str, ...], text: str) -> Values:
+    return (text,) if len(columns) == 1 else tuple(text.split(SEPARATOR))
+
+
+def only_groups(data: DataFrame, keys: Sequence[str], values: Collection[Values]) -> DataFrame:
+    """Keep the rows of some partitions.
+
+    The exact condition is on the values as text, which Spark prunes by itself. Before it stands the
+    range of each key's values, which the metastore prunes by: it is quick with a range, and was
+    measured to take minutes over a list of a thousand values.
+    """
+    types = {f.name: f.dataType.typeName() for f in data.schema.fields}
+    for i, key in enumerate(keys):
+        found = _range({value[i] for value in values}, types[key])
+        if found is not None:
+            low, high = (literal(value) for value in found)
+            data = data.where(f"{quote(key)} >= {low} AND {quote(key)} <= {high}")
+    together = _joined([_as_text(quote(key)) for key in keys])
+    return data.where(one_of(together, sorted(SEPARATOR.join(value) for value in values)))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"concat_ws('\\u0001', {', '.join(texts)})"
+
+
+def _as_text(sql: str) -> str:
+    """Return SQL for a value as Hive names it; the empty text and null are one partition."""
+    return f"coalesce(nullif(CAST({sql} AS STRING), ''), {literal(NULL)})"
+
+
+def _segment_text(sql: str) -> str:
+    return f"coalesce(CAST({sql} AS STRING), {literal(NULL)})"
+
+
+def _range(values: set[str], kind: str) -> tuple[str, str] | None:
+    """Return the least and greatest value of a type whose order we know; None if there is none."""
+    if NULL in values:
+        return None
+    if kind in {"string", "date"}:
+        return min(values), max(values)
+    if kind in INTEGRAL:
+        return min(values, key=int), max(values, key=int)
+    return None

@@ -1,0 +1,259 @@
+"""The kinds of Spark jobs that a scan is made of. Each answers like requests in one pass."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from analyzers.frequencies import COUNT, FrequenciesAndNumRows
+from analyzers.groups import Groups, Key
+from analyzers.requests import Aggregate, Frequencies, Lookup, ReqSketch, Request
+from analyzers.sketch_worker import sketch_builder
+from analyzers.sql import count_rows, where_holds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+Answers = dict[Request, dict[Key, Any]]
+
+PLAIN_BUFFERS = 90
+"""Buffer fields of one job of plain aggregations. Above about a hundred Spark stops generating code
+for the aggregate, which was measured to cost 1.6 to 2 times the CPU."""
+SKETCHES = 24
+"""Sketches of one job; they keep objects, not buffer fields, and are bounded for executor memory."""
+
+_FUNCTION = re.compile(r"\(*(?:(?:CAST|unix_micros|unix_date)\(+)*(\w+)\(")
+_BUFFERS = {
+    "avg": 2, "count": 1, "count_if": 1, "max": 1, "min": 1, "sum": 1, "try_sum": 2, "var_pop": 3,
+    "skewness": 4, "kurtosis": 5, "regr_count": 1, "regr_avgx": 2, "regr_avgy": 2,
+}  # fmt: skip
+_MOST_BUFFERS = 6
+_SKETCH = re.compile(r"\w+_sketch_agg|approx_top_k")
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+
+
+@dataclass(frozen=True)
+class Job(ABC):
+    """Requests that one Spark action answers.
+
+    Attributes
+    ----------
+    requests : tuple of Request
+        All of one kind.
+    """
+
+    requests: tuple[Any, ...]
+    kind: ClassVar[str]
+
+    def only(self, requests: Iterable[Request]) -> Self:
+        """Return the job for some of the requests."""
+        return replace(self, requests=tuple(requests))
+
+    @abstractmethod
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Answer all requests, or raise what Spark does."""
+
+
+@dataclass(frozen=True)
+class Aggregation(Job):
+    """Aggregate expressions over the rows that one condition lets through."""
+
+    kind: ClassVar[str] = "aggregate"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Compute them, grouped."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
+
+        rows = self.requests[0].rows
+        data = data if rows is None else data.where(rows)
+        cells = [F.expr(request.text).alias(f"_c{i}") for i, request in enumerate(self.requests)]
+        found = groups.grouped(groups.keyed(data)).agg(*cells).collect()
+        keys = [groups.key_of(row) for row in found]
+        width = len(groups.names)
+        columns = zip(*(row[width:] for row in found), strict=True)
+        answers: Answers = {request: {} for request in self.requests}
+        for request, column in zip(self.requests, columns, strict=False):
+            answers[request] = dict(zip(keys, column, strict=True))
+        return answers
+
+
+@dataclass(frozen=True)
+class Grouping(Job):
+    """Frequencies of the same expressions, once for each filter; one shuffle."""
+
+    kind: ClassVar[str] = "frequencies"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Count the groups, and cut them into those of each partition."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        expressions = self.requests[0].expressions
+        columns = [f"_g{i}" for i in range(len(expressions))]
+        keyed = groups.keyed(
+            data, *(f"{e} AS {n}" for e, n in zip(expressions, columns, strict=True))
+        )
+        counts = [
+            F.expr(count_rows(request.where)).alias(f"_c{i}")
+            for i, request in enumerate(self.requests)
+        ]
+        table = groups.grouped(keyed, *columns).agg(*counts).toArrow()
+        slices = [(groups.key_of(key), rows) for key, rows in _slices(table, groups.names)]
+        return {
+            request: {key: _frequencies(rows, len(columns), f"_c{i}") for key, rows in slices}
+            for i, request in enumerate(self.requests)
+        }
+
+
+@dataclass(frozen=True)
+class Sketching(Job):
+    """REQ sketches, which each task builds of its rows in Python. The answers are lists of bytes."""
+
+    kind: ClassVar[str] = "Python sketches"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Build the sketches, one for each task and group."""
+        names = groups.names
+        values = [f"{request.values} AS _v{i}" for i, request in enumerate(self.requests)]
+        keyed = groups.keyed(data, *values).select(*names, *(f"_v{i}" for i in range(len(values))))
+        parameters = [(request.k, request.high_ranks) for request in self.requests]
+        build = sketch_builder(len(groups.by), len(groups.segments), parameters)
+        made = keyed.mapInArrow(build, "key array<string>, request int, sketch binary")
+        answers: Answers = {request: {} for request in self.requests}
+        for key, number, sketch in made.collect():
+            cell = answers[self.requests[number]]
+            cell.setdefault(groups.key_of(key), []).append(bytes(sketch))
+        return answers
+
+
+@dataclass(frozen=True)
+class Joining(Job):
+    """A lookup in another table. The answer is how many rows were found, of how many."""
+
+    kind: ClassVar[str] = "join"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Join the distinct rows of the other table, and count what found one."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        (request,) = self.requests
+        n = len(request.expressions)
+        other = [f"{column} AS _r{i}" for i, column in enumerate(request.columns)]
+        reference = data.sparkSession.table(request.table).selectExpr(*other).distinct()
+        keyed = groups.keyed(data, *(f"{e} AS _x{i}" for i, e in enumerate(request.expressions)))
+        same = "<=>" if request.nulls else "="
+        condition = " AND ".join(f"_x{i} {same} _r{i}" for i in range(n))
+        known = "true" if request.nulls else " AND ".join(f"_x{i} IS NOT NULL" for i in range(n))
+        joined = keyed.join(reference.selectExpr("*", "true AS _found"), F.expr(condition), "left")
+        counts = [
+            f"count_if({where_holds(request.where, f'_found AND {known}')})",
+            f"count_if({where_holds(request.where, known)})",
+        ]
+        found = groups.grouped(joined).agg(*map(F.expr, counts)).collect()
+        return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+
+
+def jobs_for(requests: Iterable[Request]) -> list[Job]:
+    """Sort requests into jobs.
+
+    Plain aggregations are packed so that Spark generates code for each job, those of one column
+    together, so that few columns are read twice; sketches go apart from them; frequencies of the same
+    expressions share a shuffle.
+    """
+    plain: dict[str | None, list[Aggregate]] = {}
+    sketches: dict[str | None, list[Aggregate]] = {}
+    frequencies: dict[tuple[str, ...], list[Frequencies]] = {}
+    python: list[ReqSketch] = []
+    jobs: list[Job] = []
+    for request in dict.fromkeys(requests):
+        match request:
+            case Aggregate(text, rows):
+                kind = sketches if _SKETCH.match(text) else plain
+                kind.setdefault(rows, []).append(request)
+            case Frequencies(expressions):
+                frequencies.setdefault(expressions, []).append(request)
+            case ReqSketch():
+                python.append(request)
+            case Lookup():
+                jobs.append(Joining((request,)))
+    packs = [_packed(by_column(some), PLAIN_BUFFERS, buffers) for some in plain.values()]
+    packs += [_packed(by_column(some), SKETCHES, lambda _: 1) for some in sketches.values()]
+    made: list[Job] = [Aggregation(pack) for some in packs for pack in some]
+    made += [Grouping(tuple(some)) for some in frequencies.values()]
+    made += [Sketching(pack) for pack in _packed(python, SKETCHES, lambda _: 1)]
+    return made + jobs
+
+
+def by_column(requests: Sequence[Aggregate]) -> list[Aggregate]:
+    """Sort aggregations so that those that read the same columns stand together."""
+    first: dict[tuple[str, ...], int] = {}
+    return sorted(requests, key=lambda r: first.setdefault(tuple(columns_in(r.text)), len(first)))
+
+
+def columns_in(text: str) -> dict[str, None]:
+    """Return the quoted names in Spark SQL, each once.
+
+    Examples
+    --------
+    >>> list(columns_in("CASE WHEN `a` > 1 THEN `b``c` + `a` END"))
+    ['a', 'b`c']
+    """
+    return dict.fromkeys(name.replace("``", "`") for name in _QUOTED.findall(text))
+
+
+def buffers(request: Aggregate) -> int:
+    """Return how many buffer fields an aggregation takes; of what is not known, many."""
+    function = _FUNCTION.match(request.text)
+    return _BUFFERS.get(function[1], _MOST_BUFFERS) if function else _MOST_BUFFERS
+
+
+def _packed(requests: Iterable[Any], limit: int, cost: Any) -> Iterator[tuple[Any, ...]]:
+    pack: list[Any] = []
+    total = 0
+    for request in requests:
+        if pack and total + cost(request) > limit:
+            yield tuple(pack)
+            pack, total = [], 0
+        pack.append(request)
+        total += cost(request)
+    if pack:
+        yield tuple(pack)
+
+
+def _slices(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[list[str | None], pa.Table]]:
+    """Cut a table into runs of rows with equal values in some columns; null equals null."""
+    import numpy as np  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    table = table.sort_by([(name, "ascending") for name in names]) if names else table
+    changes = np.zeros(max(table.num_rows - 1, 0), dtype=bool)
+    for name in names:
+        column = pc.fill_null(table[name].combine_chunks(), "\x03")
+        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
+    for start, end in pairwise(starts):
+        if end > start:
+            key = [table[name][start].as_py() for name in names]
+            yield key, table.slice(start, end - start).drop_columns(names)
+
+
+def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    rows = rows.filter(pc.greater(rows[count], 0))
+    nulls = pc.is_null(rows["_g0"])
+    for i in range(1, width):
+        nulls = pc.and_(nulls, pc.is_null(rows[f"_g{i}"]))
+    groups = rows.filter(pc.invert(nulls))
+    columns = {str(i): groups[f"_g{i}"].combine_chunks() for i in range(width)}
+    counts = groups[count].combine_chunks().cast(pa.int64())
+    num_rows = pc.sum(counts).as_py() or 0
+    num_nulls = pc.sum(rows.filter(nulls)[count]).as_py() or 0
+    if not num_rows:
+        return FrequenciesAndNumRows(num_nulls=num_nulls)
+    return FrequenciesAndNumRows(pa.table({**columns, COUNT: counts}), num_rows, num_nulls)

@@ -1,0 +1,82 @@
+"""What analyzers ask of a scan. Equal requests are answered once, and like ones share a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The value of a Spark SQL aggregate expression.
+
+    Attributes
+    ----------
+    text : str
+    rows : str or None
+        A condition on the rows it is given, where it does not hold one itself.
+    """
+
+    text: str
+    rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """The `FrequenciesAndNumRows` of some expressions.
+
+    Attributes
+    ----------
+    expressions : tuple of str
+        Spark SQL.
+    where : str or None
+    """
+
+    expressions: tuple[str, ...]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReqSketch:
+    """The bytes of a REQ sketch of an expression's values, and None where there are none.
+
+    Attributes
+    ----------
+    values : str
+        Spark SQL that gives doubles; nulls and NaN are left out.
+    k : int
+    high_ranks : bool
+        Whether high ranks are the accurate ones, or low ones.
+    """
+
+    values: str
+    k: int
+    high_ranks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """How many rows have their like in another table, of how many.
+
+    Attributes
+    ----------
+    expressions : tuple of str
+        Spark SQL over the data.
+    table : str
+        The other table or view.
+    columns : tuple of str
+        Its columns, as Spark SQL, in the order of the expressions.
+    nulls : bool
+        Whether null is like null; else rows where an expression is null are left out.
+    where : str or None
+    """
+
+    expressions: tuple[str, ...]
+    table: str
+    columns: tuple[str, ...]
+    nulls: bool
+    where: str | None
+
+
+Request = Aggregate | Frequencies | ReqSketch | Lookup
+ROWS = Aggregate("count(1)")
+"""The number of rows, which every scan asks for."""

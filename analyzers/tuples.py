@@ -1,0 +1,272 @@
+"""Uniqueness of large columns, approximately and without a shuffle.
+
+ApproxUniqueness, ApproxDistinctness and ApproxUniqueValueRatio read one tuple sketch (Apache
+DataSketches; Beyer and others 2007 for the estimators): a sample of the distinct values, each drawn
+with the same probability and with its number of occurrences.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from analyzers.analyzer import ScanAnalyzer, analyzer
+from analyzers.description import canonical_json
+from analyzers.errors import IllegalAnalyzerParameterError, NoColumnsSpecifiedError
+from analyzers.metric import TWO_SIGMA, Entity, Interval, Scale
+from analyzers.schema import INTEGRAL, Schema
+from analyzers.sql import where_holds
+from analyzers.state import State, mismatch, register_state
+
+if TYPE_CHECKING:
+    from datasketches import compact_tuple_sketch
+
+SMALLEST_LG_K, LARGEST_LG_K = 4, 20
+_HEAD = struct.Struct("<qB")
+_SUMMARY = struct.Struct("<iB")
+"""An entry's summary as Spark writes it: a count, and how Spark adds counts."""
+
+
+@cache
+def _serde() -> Any:
+    """Return what reads and writes summaries; a subclass of a class that is heavy to import."""
+    from datasketches import PyObjectSerDe  # noqa: PLC0415
+
+    class Counts(PyObjectSerDe):  # type: ignore[misc]  # the package has no types
+        def get_size(self, item: int) -> int:  # noqa: ARG002
+            return _SUMMARY.size
+
+        def to_bytes(self, item: int) -> bytes:
+            return _SUMMARY.pack(min(item, 2), 0)  # once, or more often: all that is asked
+
+        def from_bytes(self, data: bytes, offset: int) -> tuple[int, int]:
+            count, _ = _SUMMARY.unpack_from(data, offset)
+            return (1 if count == 1 else 2), _SUMMARY.size
+
+    return Counts()
+
+
+def _read(sketch: bytes) -> compact_tuple_sketch:
+    from datasketches import compact_tuple_sketch  # noqa: PLC0415 - heavy, and not needed to describe
+
+    return compact_tuple_sketch.deserialize(bytes(sketch), _serde())
+
+
+@register_state("tuple/1")
+@dataclass(frozen=True, slots=True)
+class TupleState(State):
+    """A sample of the distinct values with whether each occurs once, and the number of rows.
+
+    Added by union. Sketches of different size do not add; the empty one takes the other's.
+    """
+
+    sketch: bytes = b""
+    count: int = 0
+    lg_k: int = 0
+
+    @classmethod
+    def of(cls, raw: bytes | None, count: int, lg_k: int) -> Self:
+        """Make one of the bytes that Spark's ``tuple_sketch_agg_integer`` returns, cut to its size."""
+        return cls._union([_read(raw)], count, lg_k) if raw and count else cls()
+
+    def combine(self, other: Self) -> Self:
+        """Return the union."""
+        return self.merge([self, other])
+
+    @classmethod
+    def merge(cls, states: Iterable[Self]) -> Self:
+        """Return the union of all, through one accumulator."""
+        filled = [state for state in states if state.count]
+        if len(filled) < 2:  # noqa: PLR2004
+            return filled[0] if filled else cls()
+        lg_k = filled[0].lg_k
+        for state in filled:
+            if state.lg_k != lg_k:
+                raise mismatch("lg_k", lg_k, state.lg_k)
+        return cls._union([_read(s.sketch) for s in filled], sum(s.count for s in filled), lg_k)
+
+    @classmethod
+    def _union(cls, sketches: Sequence[compact_tuple_sketch], count: int, lg_k: int) -> Self:
+        from datasketches import AccumulatorPolicy, tuple_union  # noqa: PLC0415
+
+        union = tuple_union(AccumulatorPolicy(), lg_k)
+        for sketch in sketches:
+            union.update(sketch)
+        return cls(union.get_result().serialize(_serde()), count, lg_k)
+
+    def sample(self) -> tuple[int, int, float]:
+        """Return values in the sample, those of them that occur once, and the probability to be in it."""
+        if not self.count:
+            return 0, 0, 1.0
+        sketch = _read(self.sketch)
+        once = sum(count == 1 for _, count in sketch)
+        return sketch.num_retained, once, sketch.theta
+
+    def agrees_with(self, other: Self) -> bool:
+        """Whether the rows are equal, and each estimate of values within three errors of the other."""
+        (n, _, theta), (m, _, eta) = self.sample(), other.sample()
+        a, b = n / theta, m / eta
+        error = 3 * sqrt(n * (1 - theta)) / theta + 3 * sqrt(m * (1 - eta)) / eta
+        return self.count == other.count and abs(a - b) <= error
+
+    def pack(self) -> bytes:
+        """Rows and size, then the sketch's own bytes."""
+        return _HEAD.pack(self.count, self.lg_k) + self.sketch
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read what `pack` wrote."""
+        count, lg_k = _HEAD.unpack_from(payload)
+        state = cls(payload[_HEAD.size :], count, lg_k)
+        if count:
+            _read(state.sketch)  # raises on damage
+        return state
+
+
+@dataclass(frozen=True, repr=False)
+class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
+    scale: ClassVar[Scale] = Scale.RATIO
+    state_type: ClassVar[type[State]] = TupleState
+    state_bytes: ClassVar[int] = 5 << 12
+
+    columns: tuple[str, ...]
+    lg_k: int = 10
+
+    @property
+    def entity(self) -> Entity:
+        """A column, or several."""
+        return Entity.COLUMN if len(self.columns) == 1 else Entity.MULTICOLUMN
+
+    @property
+    def instance(self) -> str:
+        """The columns joined by commas."""
+        return ",".join(self.columns)
+
+    def statistic(self) -> str:
+        """All three share their state."""
+        columns = list(self.columns)
+        return canonical_json(
+            {"state": "tuple", "columns": columns, "lg_k": self.lg_k, "where": self.where}
+        )
+
+    def check_parameters(self) -> None:
+        """The sketch can be had."""
+        if not SMALLEST_LG_K <= self.lg_k <= LARGEST_LG_K:
+            msg = f"{self!r}: lg_k lies between {SMALLEST_LG_K} and {LARGEST_LG_K}"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def check_schema(self, schema: Schema) -> None:
+        """There are columns, and they are not nested."""
+        if not self.columns:
+            msg = f"{type(self).__name__} needs at least one column"
+            raise NoColumnsSpecifiedError(msg)
+        for column in self.columns:
+            schema.plain(column)
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Sketch the rows' hashes, and count the rows.
+
+        A hash of several values passes over nulls; where they stood is hashed beside them, so that
+        (null, 1) and (1, null) differ. Integers of any width are one type.
+        """
+        fields = [schema.plain(column) for column in self.columns]
+        values = [f"CAST({f.sql} AS BIGINT)" if f.kind in INTEGRAL else f.sql for f in fields]
+        hashed = values if len(fields) == 1 else [*values, *(f"{f.sql} IS NULL" for f in fields)]
+        known = " OR ".join(f"{f.sql} IS NOT NULL" for f in fields)
+        item = f"CASE WHEN {known} THEN xxhash64({', '.join(hashed)}) END"
+        rows = where_holds(self.where, f"CASE WHEN {known} THEN 1 END")
+        sketch = f"tuple_sketch_agg_integer({where_holds(self.where, item)}, 1, {self.lg_k}, 'sum')"
+        return (sketch, f"count({rows})")
+
+    def fold(self, cells: Sequence[Any]) -> TupleState:
+        """Take the sketch."""
+        sketch, count = cells
+        return TupleState.of(sketch, count, self.lg_k)
+
+    def weight(self, state: TupleState) -> float:
+        """Return the rows."""
+        return state.count
+
+    def measure(self, state: TupleState) -> float:
+        """Return the estimate."""
+        if not state.count:
+            raise self.no_data()
+        return self.estimate(state)[0]
+
+    def interval(self, state: TupleState) -> Interval:
+        """Two standard errors on either side, and not beyond what a share can be."""
+        value, error = self.estimate(state)
+        return Interval(max(value - 2 * error, 0.0), min(value + 2 * error, 1.0), TWO_SIGMA)
+
+    def estimate(self, state: TupleState) -> tuple[float, float]:
+        """Return the value and its standard error; the error is 0 while the sample is everything."""
+        values, once, theta = state.sample()
+        chosen = self.chosen(values, once)
+        # Each value is in the sample with probability theta: the count is binomial.
+        return (
+            min(chosen / theta / state.count, 1.0),
+            sqrt(max(chosen, 1) * (1 - theta)) / theta / state.count,
+        )
+
+    def chosen(self, values: int, once: int) -> int:  # noqa: ARG002
+        """Return how many values of the sample count: all."""
+        return values
+
+
+@analyzer
+class ApproxUniqueness(_SampleAnalyzer):
+    """Estimated share of rows whose value occurs once; see `Uniqueness`. Empty if there are no rows.
+
+    Rows where all columns are null take no part. The standard error stands with the metric, as half of
+    its interval; it is 0 up to 2 ** lg_k distinct values.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+    lg_k : int
+        log2 of the size of the sample: 10 gives a relative standard error of 3 % of the values, in
+        13 KiB; one more halves its square and doubles the bytes.
+
+    Examples
+    --------
+    >>> ApproxUniqueness("id").statistic() == ApproxDistinctness("id").statistic()
+    True
+    """
+
+    def chosen(self, values: int, once: int) -> int:  # noqa: ARG002
+        """Those that occur once."""
+        return once
+
+
+@analyzer
+class ApproxDistinctness(_SampleAnalyzer):
+    """Estimated number of distinct values by rows; see `Distinctness` and `ApproxUniqueness`.
+
+    Examples
+    --------
+    >>> ApproxDistinctness(["name", "zip"]).instance
+    'name,zip'
+    """
+
+
+@analyzer
+class ApproxUniqueValueRatio(_SampleAnalyzer):
+    """Estimated share of distinct values that occur once; see `UniqueValueRatio` and `ApproxUniqueness`.
+
+    Examples
+    --------
+    >>> ApproxUniqueValueRatio("id", lg_k=12)
+    ApproxUniqueValueRatio('id', lg_k=12)
+    """
+
+    def estimate(self, state: TupleState) -> tuple[float, float]:
+        """Return the share in the sample, with the error of a share drawn without replacement."""
+        values, once, theta = state.sample()
+        share = once / values
+        # Half a value on either side keeps the error above 0 where the sample holds only one kind.
+        kept = (once + 0.5) / (values + 1)
+        return share, sqrt(kept * (1 - kept) / values * (1 - theta))
