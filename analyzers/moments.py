@@ -255,6 +255,15 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         return state.count
 
 
+def _on_scale(moment: float, power: int, state: HigherMomentsState) -> float:
+    """Return a mean power by the power of the deviation, one factor at a time: they may be tiny."""
+    deviation = sqrt(state.m2 / state.count)
+    value = moment / state.count
+    for _ in range(power):
+        value /= deviation
+    return value
+
+
 @analyzer
 class Skewness(_ShapeAnalyzer):
     """Skewness of a numeric column: sqrt(n) m3 / m2 ** 1.5, with mk the sum of k-th powers.
@@ -271,7 +280,7 @@ class Skewness(_ShapeAnalyzer):
 
     def value(self, state: HigherMomentsState) -> float:
         """Return the third moment on the scale of the second."""
-        return sqrt(state.count) * state.m3 / state.m2**1.5 if state.m2 else 0.0
+        return _on_scale(state.m3, 3, state) if state.m2 else 0.0
 
 
 @analyzer
@@ -290,7 +299,7 @@ class Kurtosis(_ShapeAnalyzer):
 
     def value(self, state: HigherMomentsState) -> float:
         """Return the fourth moment on the scale of the second, less that of a normal one."""
-        return state.count * state.m4 / state.m2**2 - 3 if state.m2 else 0.0
+        return _on_scale(state.m4, 4, state) - 3 if state.m2 else 0.0
 
 
 @analyzer

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from analyzers.analyzer import OfColumn, analyzer
@@ -26,17 +25,10 @@ if TYPE_CHECKING:
 SMALLEST_K, LARGEST_K = 4, 1024
 
 
-@cache
-def _serde() -> Any:
-    from datasketches import PyDoublesSerDe  # noqa: PLC0415 - heavy, and not needed to describe
-
-    return PyDoublesSerDe()
-
-
 def _read(sketch: bytes) -> req_items_sketch:
-    from datasketches import req_items_sketch  # noqa: PLC0415 - heavy, and not needed to describe
+    from datasketches import PyDoublesSerDe, req_items_sketch  # noqa: PLC0415 - heavy, seldom needed
 
-    return req_items_sketch.deserialize(bytes(sketch), _serde())
+    return req_items_sketch.deserialize(bytes(sketch), PyDoublesSerDe())
 
 
 @register_state("req/1")
@@ -57,16 +49,19 @@ class ReqState(State):
     @classmethod
     def merge(cls, states: Iterable[Self]) -> Self:
         """Merge all into one accumulator."""
+        from datasketches import PyDoublesSerDe  # noqa: PLC0415
+
         filled = [state for state in states if state.sketch]
         if len(filled) < 2:  # noqa: PLR2004
             return filled[0] if filled else cls()
         merged = _read(filled[0].sketch)
         for state in filled[1:]:
             sketch = _read(state.sketch)
-            if (sketch.k, sketch.is_hra) != (merged.k, merged.is_hra):
-                raise mismatch("k and end", (merged.k, merged.is_hra), (sketch.k, sketch.is_hra))
+            ours, theirs = (merged.k, merged.is_hra()), (sketch.k, sketch.is_hra())
+            if ours != theirs:
+                raise mismatch("k and high_ranks", ours, theirs)
             merged.merge(sketch)
-        return cls(merged.serialize(_serde()))
+        return cls(merged.serialize(PyDoublesSerDe()))
 
     @property
     def count(self) -> int:

@@ -133,7 +133,7 @@ def read_state(tag: str, payload: bytes) -> State:
         raise UnknownStateTagError(msg)
     try:
         return reader(payload)
-    except (struct.error, ValueError, RuntimeError, OSError) as error:
+    except (struct.error, ValueError, LookupError, RuntimeError, OSError) as error:
         msg = f"a state tagged {tag!r} of {len(payload)} bytes cannot be read: {error}"
         raise CorruptStateError(msg) from error
 

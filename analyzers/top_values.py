@@ -196,7 +196,11 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Build the sketch of the values as texts of bounded length."""
         field = self.field(schema)
-        text = field.sql if field.kind in TEXT else f"CAST({field.sql} AS STRING)"
+        zeros = (
+            f"CASE WHEN {field.sql} = 0 THEN abs({field.sql}) ELSE {field.sql} END"  # of any sign
+        )
+        value = zeros if field.kind in {"float", "double"} else field.sql
+        text = value if field.kind in TEXT else f"CAST({value} AS STRING)"
         if field.kind in TEXT or field.kind == "binary":
             digest = f"concat(left({text}, {LONGEST_KEY}), '~', left(sha2({text}, 256), 16))"
             text = f"CASE WHEN char_length({text}) > {LONGEST_KEY} THEN {digest} ELSE {text} END"

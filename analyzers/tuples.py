@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -27,33 +26,14 @@ if TYPE_CHECKING:
 
 SMALLEST_LG_K, LARGEST_LG_K = 4, 20
 _HEAD = struct.Struct("<qB")
-_SUMMARY = struct.Struct("<iB")
-"""An entry's summary as Spark writes it: a count, and how Spark adds counts."""
-
-
-@cache
-def _serde() -> Any:
-    """Return what reads and writes summaries; a subclass of a class that is heavy to import."""
-    from datasketches import PyObjectSerDe  # noqa: PLC0415
-
-    class Counts(PyObjectSerDe):  # type: ignore[misc]  # the package has no types
-        def get_size(self, item: int) -> int:  # noqa: ARG002
-            return _SUMMARY.size
-
-        def to_bytes(self, item: int) -> bytes:
-            return _SUMMARY.pack(min(item, 2), 0)  # once, or more often: all that is asked
-
-        def from_bytes(self, data: bytes, offset: int) -> tuple[int, int]:
-            count, _ = _SUMMARY.unpack_from(data, offset)
-            return (1 if count == 1 else 2), _SUMMARY.size
-
-    return Counts()
 
 
 def _read(sketch: bytes) -> compact_tuple_sketch:
     from datasketches import compact_tuple_sketch  # noqa: PLC0415 - heavy, and not needed to describe
 
-    return compact_tuple_sketch.deserialize(bytes(sketch), _serde())
+    from analyzers.sketch_serde import OnceOrMore  # noqa: PLC0415
+
+    return compact_tuple_sketch.deserialize(bytes(sketch), OnceOrMore())
 
 
 @register_state("tuple/1")
@@ -93,10 +73,12 @@ class TupleState(State):
     def _union(cls, sketches: Sequence[compact_tuple_sketch], count: int, lg_k: int) -> Self:
         from datasketches import AccumulatorPolicy, tuple_union  # noqa: PLC0415
 
+        from analyzers.sketch_serde import OnceOrMore  # noqa: PLC0415
+
         union = tuple_union(AccumulatorPolicy(), lg_k)
         for sketch in sketches:
             union.update(sketch)
-        return cls(union.get_result().serialize(_serde()), count, lg_k)
+        return cls(union.get_result().serialize(OnceOrMore()), count, lg_k)
 
     def sample(self) -> tuple[int, int, float]:
         """Return values in the sample, those of them that occur once, and the probability to be in it."""

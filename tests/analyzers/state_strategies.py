@@ -2,20 +2,43 @@
 
 import math
 
-from datasketches import hll_sketch, kll_doubles_sketch
+from datasketches import (
+    AccumulatorPolicy,
+    PyDoublesSerDe,
+    frequent_strings_sketch,
+    hll_sketch,
+    kll_doubles_sketch,
+    req_items_sketch,
+    update_tuple_sketch,
+)
 from hypothesis import strategies as st
 
 from analyzers.cardinality import HllState
 from analyzers.catalogue import ANALYZERS  # noqa: F401 - registers the states
+from analyzers.columns import ColumnCountState, ColumnExistsState
 from analyzers.counts import ComplianceState, NumMatches, NumMatchesAndCount
-from analyzers.extremes import MaxState, MinState
+from analyzers.custom import CustomSqlState
+from analyzers.exact import add, greatest, least
+from analyzers.extremes import MaxState, MinState, RangeState
 from analyzers.frequencies import FrequenciesAndNumRows
-from analyzers.moments import StandardDeviationState, SumAndCount
+from analyzers.moments import CorrelationState, HigherMomentsState, StandardDeviationState
 from analyzers.quantiles import KllState
+from analyzers.req import ReqState
+from analyzers.sums import SumAndCount, TwoSums
+from analyzers.texts import DataTypeState
+from analyzers.times import FreshnessState, TimeRangeState
+from analyzers.top_values import FrequentItemsState
+from analyzers.sketch_serde import OnceOrMore
+from analyzers.tuples import TupleState
 
 counts = st.integers(0, 10**6)
 numbers = st.floats(-1e6, 1e6)
-with_nan = st.one_of(numbers, st.just(math.nan), st.just(math.inf), st.just(-math.inf))
+exact = st.one_of(
+    st.integers(-(2**80), 2**80),
+    st.decimals(-(10**20), 10**20, places=4, allow_nan=False),
+    numbers,
+)
+with_nan = st.one_of(exact, st.just(math.nan), st.just(math.inf), st.just(-math.inf))
 
 
 @st.composite
@@ -31,21 +54,83 @@ def compliances(draw):
     return ComplianceState(draw(st.integers(0, known)), known, count)
 
 
-def extremes(cls, identity):
-    return st.lists(with_nan, max_size=5).map(
-        lambda xs: cls(
-            (max if cls is MaxState else min)(
-                xs, key=lambda x: (math.isnan(x), x), default=identity
-            ),
-            len(xs),
-        )
-    )
+def extremes(cls, choose):
+    return st.lists(with_nan, max_size=5).map(lambda xs: cls(choose(xs), len(xs)))
+
+
+def range_of(xs):
+    return RangeState(least(xs), greatest(xs), len(xs))
+
+
+def sum_of(xs):
+    total = 0
+    for x in xs:
+        total = add(total, x)
+    return SumAndCount(total, len(xs))
+
+
+sums = st.lists(exact, max_size=5).map(sum_of)
 
 
 def moments(xs):
     n = len(xs)
     mean = sum(xs) / n if n else 0.0
     return StandardDeviationState(n, mean, sum((x - mean) ** 2 for x in xs))
+
+
+def higher_moments(xs):
+    n = len(xs)
+    mean = sum(xs) / n if n else 0.0
+    powers = [sum((x - mean) ** k for x in xs) for k in (2, 3, 4)]
+    return HigherMomentsState(n, mean, *powers) if n else HigherMomentsState()
+
+
+def co_moments(pairs):
+    n = len(pairs)
+    if not n:
+        return CorrelationState()
+    a, b = (sum(p[i] for p in pairs) / n for i in (0, 1))
+    sums = [
+        sum((p[i] - m) * (p[j] - k) for p in pairs)
+        for i, j, m, k in ((0, 1, a, b), (0, 0, a, a), (1, 1, b, b))
+    ]
+    return CorrelationState(n, a, b, *sums)
+
+
+def times(xs):
+    return TimeRangeState(min(xs), max(xs), len(xs)) if xs else TimeRangeState()
+
+
+def freshness(xs):
+    return FreshnessState(max(xs), max(xs) + 10, len(xs)) if xs else FreshnessState()
+
+
+@st.composite
+def custom(draw):
+    n = draw(st.integers(0, 1))
+    return CustomSqlState(draw(exact), draw(counts), 1, "sum") if n else CustomSqlState()
+
+
+def req(items):
+    sketch = req_items_sketch(12)
+    for item in items:
+        sketch.update(item)
+    return ReqState(sketch.serialize(PyDoublesSerDe())) if items else ReqState()
+
+
+def tuples(items):
+    sketch = update_tuple_sketch(AccumulatorPolicy(), 8)
+    for item in items:
+        sketch.update(item, 1)
+    raw = sketch.compact().serialize(OnceOrMore())
+    return TupleState.of(raw, len(items), 8)
+
+
+def frequent(items):
+    sketch = frequent_strings_sketch(5)
+    for item in items:
+        sketch.update(item)
+    return FrequentItemsState(sketch.serialize()) if items else FrequentItemsState()
 
 
 def hll(items):
@@ -76,9 +161,24 @@ STATES = {
     NumMatches: st.builds(NumMatches, counts),
     NumMatchesAndCount: ratios(),
     ComplianceState: compliances(),
-    MinState: extremes(MinState, math.inf),
-    MaxState: extremes(MaxState, -math.inf),
-    SumAndCount: st.lists(numbers, max_size=5).map(lambda xs: SumAndCount(float(sum(xs)), len(xs))),
+    MinState: extremes(MinState, least),
+    MaxState: extremes(MaxState, greatest),
+    RangeState: st.lists(with_nan, max_size=5).map(range_of),
+    SumAndCount: sums,
+    TwoSums: st.builds(TwoSums, sums, sums),
+    DataTypeState: st.builds(DataTypeState, *[counts] * 5),
+    ColumnCountState: st.builds(ColumnCountState, counts, counts),
+    ColumnExistsState: st.integers(0, 9).flatmap(
+        lambda n: st.builds(ColumnExistsState, st.integers(0, n), st.just(n))
+    ),
+    CustomSqlState: custom(),
+    TimeRangeState: st.lists(st.integers(-(2**50), 2**50), max_size=5).map(times),
+    FreshnessState: st.lists(st.integers(-(2**50), 2**50), max_size=5).map(freshness),
+    HigherMomentsState: st.lists(numbers, max_size=5).map(higher_moments),
+    CorrelationState: st.lists(st.tuples(numbers, numbers), max_size=5).map(co_moments),
+    ReqState: st.lists(numbers, max_size=300).map(req),
+    TupleState: st.lists(st.integers(0, 400), max_size=600).map(tuples),
+    FrequentItemsState: st.lists(st.text(max_size=3), max_size=100).map(frequent),
     StandardDeviationState: st.lists(numbers, max_size=5).map(moments),
     HllState: st.lists(st.integers(0, 10**9), max_size=300).map(hll),
     KllState: st.lists(numbers, max_size=300).map(kll),

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 import tidegauge as tg
 from analyzers.catalogue import ANALYZERS
 from analyzers.description import key_of
+from analyzers.frequencies import FrequenciesAndNumRows
 from analyzers.providers import InMemoryStateProvider
 from analyzers.schema import Schema
-from tests.analyzers.state_strategies import STATES, kll
+from tests.analyzers.state_strategies import STATES, kll, numbers
 
 text = st.text(min_size=1, max_size=12).filter(str.strip)
 where = st.one_of(st.none(), text)
 columns = st.lists(text, min_size=1, max_size=3)
 ranks = st.floats(0, 1)
 errors = st.floats(0.001, 0.5)
+nulls = st.sampled_from(["ignore", "empty", "fail"])
+sizes = st.integers(4, 20)
 
 EXAMPLES = {
     "Size": st.builds(tg.Size, where=where),
@@ -40,6 +43,62 @@ EXAMPLES = {
     "Distinctness": st.builds(tg.Distinctness, columns, where=where),
     "CountDistinct": st.builds(tg.CountDistinct, columns, where=where),
     "Histogram": st.builds(tg.Histogram, text, st.integers(1, 1000), where=where),
+    "ZerosCount": st.builds(tg.ZerosCount, text, where=where),
+    "PatternMatch": st.builds(tg.PatternMatch, text, text, nulls, where=where),
+    "MinLength": st.builds(tg.MinLength, text, nulls, where=where),
+    "MaxLength": st.builds(tg.MaxLength, text, nulls, where=where),
+    "DataType": st.builds(tg.DataType, text, where=where),
+    "Range": st.builds(tg.Range, text, where=where),
+    "Variance": st.builds(tg.Variance, text, where=where),
+    "Skewness": st.builds(tg.Skewness, text, where=where),
+    "Kurtosis": st.builds(tg.Kurtosis, text, where=where),
+    "Correlation": st.builds(tg.Correlation, text, text, where=where),
+    "RatioOfSums": st.builds(tg.RatioOfSums, text, text, where=where),
+    "ExactQuantile": st.builds(tg.ExactQuantile, text, ranks, where=where),
+    "InterquartileRange": st.builds(tg.InterquartileRange, text, where=where),
+    "HistogramBinned": st.builds(tg.HistogramBinned, text, st.integers(3, 9), where=where)
+    | st.builds(
+        tg.HistogramBinned,
+        text,
+        custom_edges=st.sets(st.floats(-9, 9), min_size=2, max_size=4).map(sorted),
+        include_overflow_bins=st.booleans(),
+        where=where,
+    ),
+    "KLLSketch": st.builds(
+        tg.KLLSketch, text, st.integers(8, 4096), st.integers(1, 100), where=where
+    ),
+    "CustomSql": st.builds(
+        tg.CustomSql,
+        text.map(lambda t: f"max({t})"),
+        text,
+        st.sampled_from(["none", "sum", "min", "max"]),
+        where=where,
+    ),
+    "ColumnCount": st.builds(tg.ColumnCount, where=where),
+    "ColumnExists": st.builds(tg.ColumnExists, text, where=where),
+    "ReferentialIntegrity": st.builds(tg.ReferentialIntegrity, text, text, text, where=where),
+    "DatasetMatch": st.builds(tg.DatasetMatch, columns, text, where=where),
+    "UniqueValueRatio": st.builds(tg.UniqueValueRatio, columns, where=where),
+    "DuplicateRowCount": st.builds(tg.DuplicateRowCount, st.lists(text, max_size=2), where=where),
+    "Entropy": st.builds(tg.Entropy, text, where=where),
+    "MutualInformation": st.builds(
+        tg.MutualInformation, st.lists(text, min_size=2, max_size=2), where=where
+    ),
+    "ApproxUniqueness": st.builds(tg.ApproxUniqueness, columns, sizes, where=where),
+    "ApproxDistinctness": st.builds(tg.ApproxDistinctness, columns, sizes, where=where),
+    "ApproxUniqueValueRatio": st.builds(tg.ApproxUniqueValueRatio, columns, sizes, where=where),
+    "ReqQuantile": st.builds(
+        tg.ReqQuantile,
+        text,
+        ranks,
+        st.integers(2, 99).map(lambda k: 2 * k),
+        st.booleans(),
+        where=where,
+    ),
+    "TopValues": st.builds(tg.TopValues, text, st.integers(1, 9), st.integers(9, 999), where=where),
+    "MinTime": st.builds(tg.MinTime, text, where=where),
+    "MaxTime": st.builds(tg.MaxTime, text, where=where),
+    "Freshness": st.builds(tg.Freshness, text, where, where=where),
 }
 any_analyzer = st.one_of(*EXAMPLES.values())
 
@@ -209,9 +268,10 @@ def test_preconditions_let_pass_what_suits(analyzer):
 def test_every_analyzer_measures_every_state_of_its_kind(name, data):
     analyzer = data.draw(EXAMPLES[name])
     if name == "Histogram":
-        from analyzers.frequencies import FrequenciesAndNumRows
-
         state = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 1)], 3)
+    elif name in {"ExactQuantile", "InterquartileRange", "HistogramBinned"}:
+        groups = st.dictionaries(st.tuples(numbers), st.integers(1, 9), max_size=5)
+        state = FrequenciesAndNumRows.of(data.draw(groups).items(), 3)
     else:
         state = data.draw(STATES[analyzer.state_type])
     metric = analyzer.compute_metric_from(state)
@@ -228,7 +288,7 @@ def test_every_analyzer_measures_every_state_of_its_kind(name, data):
 def test_no_data_is_empty_but_counts_are_zero(name, data):
     """deequ.md 1.6: sizes, counts and histograms of nothing are 0, all else has no value."""
     metric = data.draw(EXAMPLES[name]).compute_metric_from(None)
-    if name in {"Size", "ApproxCountDistinct", "CountDistinct"}:
+    if name in {"Size", "ApproxCountDistinct", "CountDistinct", "DuplicateRowCount"}:
         assert metric.value == 0.0
     elif name == "Histogram":
         assert metric.value.number_of_bins == 0
@@ -241,7 +301,7 @@ def test_no_data_is_empty_but_counts_are_zero(name, data):
 def test_the_seed_verbs_on_stored_states():
     a, b, target = InMemoryStateProvider(), InMemoryStateProvider(), InMemoryStateProvider()
     mean = tg.Mean("x")
-    from analyzers.moments import SumAndCount
+    from analyzers.sums import SumAndCount
 
     assert mean.load_state_and_compute_metric(a).empty  # no data yet, not a crash
     mean.aggregate_state_to(a, b, target)

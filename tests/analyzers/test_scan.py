@@ -3,7 +3,10 @@
 import pytest
 
 import tidegauge as tg
-from analyzers.scan import Aggregation, Grouping, plan, scan
+from analyzers.jobs import Aggregation, Grouping
+from analyzers.plan import plan
+from analyzers.requests import Frequencies
+from analyzers.scan import scan
 from tests.spark_actions import counted, executions
 
 pytestmark = pytest.mark.spark
@@ -25,7 +28,7 @@ def test_equal_aggregations_are_computed_once(table):
         [tg.Size(), tg.Mean("x"), tg.Sum("x"), tg.Completeness("x"), tg.StandardDeviation("x")],
     )
     (job,) = made.jobs
-    assert len(job.results) == len(set(job.results)) == 6  # rows, values, sum, count, avg, var_pop
+    assert len(job.requests) == len(set(job.requests)) == 6  # rows, values, 0, sum, avg, var_pop
 
 
 def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
@@ -42,10 +45,10 @@ def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
     jobs = plan(table, analyzers).jobs
     assert [type(job) for job in jobs] == [Aggregation, Aggregation, Grouping, Grouping]
     plain, sketches, one, two = jobs
-    assert not any("sketch" in text for text in plain.results)
-    assert len(sketches.results) == 2  # both quantile analyzers read one sketch
-    assert one == Grouping(("s",), (None, "x > 1"))
-    assert two == Grouping(("s", "x"), (None,))
+    assert not any("sketch" in request.text for request in plain.requests)
+    assert len(sketches.requests) == 2  # both quantile analyzers read one sketch
+    assert one == Grouping((Frequencies(("`s`",), None), Frequencies(("`s`",), "x > 1")))
+    assert two == Grouping((Frequencies(("`s`", "`x`"), None),))
 
 
 def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
@@ -54,8 +57,9 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
         a(f"c{i}") for i in range(100) for a in (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)
     ]
     jobs = plan(wide, analyzers).jobs
-    assert max(len(job.results) for job in jobs) <= 90
-    assert len(jobs) == 7  # 501 aggregations; a sum has two buffer fields
+    assert max(len(job.requests) for job in jobs) <= 90
+    # 601 aggregations; a sum of longs has two parts of two buffer fields, and columns stay together
+    assert len(jobs) == 8
     states = scan(wide, analyzers).whole.states
     assert states[tg.Maximum("c99")].value.maximum == 108.0
 
