@@ -12,7 +12,7 @@ from analyzers.segments import SegmentSet, Values
 from analyzers.sql import literal, one_of, quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, GroupedData, Row
+    from pyspark.sql import Column, DataFrame, Row
 
 Key = tuple[Values, str]
 """A partition's values as text, and the name of a segment of it; the empty text is all of it."""
@@ -36,16 +36,23 @@ class Groups:
 
     @property
     def names(self) -> list[str]:
-        """The columns that `keyed` adds."""
-        return [f"_k{i}" for i in range(len(self.by))] + [
-            f"_s{i}" for i in range(len(self.segments))
-        ]
+        """The columns that `keyed` adds and `aggregated` begins with."""
+        keys = [f"_k{i}" for i in range(len(self.by))]
+        return keys + [f"_s{i}" for i in range(len(self.segments))]
 
-    def keyed(self, data: DataFrame, *more: str) -> DataFrame:
-        """Return the data with what it is grouped by as columns of text, and more expressions."""
+    def keyed(self, data: DataFrame, *more: str, as_text: bool = False) -> DataFrame:
+        """Return the data with what it is grouped by as columns of their own, and more expressions.
+
+        Grouping by the text of a value costs as much as some aggregations, so it is done only where
+        two values may print alike, as hours do when clocks go back, or where text is asked for.
+        """
         schema = Schema.of(data.schema)
-        # By the text itself: two values that print alike, as hours do when clocks go back, are one.
-        keys = [f"{_as_text(quote(column))} AS `_k{i}`" for i, column in enumerate(self.by)]
+        keys = []
+        for i, column in enumerate(self.by):
+            sql, kind = quote(column), _kind(data, column)
+            plain = f"nullif({sql}, '')" if kind == "string" else sql
+            text = as_text or kind not in _PRINTED_APART
+            keys.append(f"{_as_text(sql) if text else plain} AS `_k{i}`")
         for i, segments in enumerate(self.segments):
             texts = [_segment_text(schema.plain(column).sql) for column in segments.columns]
             kept = [SEPARATOR.join(values) for values in segments.kept]
@@ -53,13 +60,22 @@ class Groups:
             keys.append(f"CASE WHEN {known} THEN {_joined(texts)} ELSE '\\u0002' END AS `_s{i}`")
         return data.selectExpr("*", *keys, *more) if keys or more else data
 
-    def grouped(self, keyed: DataFrame, *more: str) -> GroupedData:
-        """Group by partition, and by partition and each set of segments, and by more columns."""
-        keys = [f"_k{i}" for i in range(len(self.by))] + list(more)
-        if not self.segments:
-            return keyed.groupBy(*keys)
-        sets = [keys, *([*keys, f"_s{i}"] for i in range(len(self.segments)))]
-        return keyed.groupingSets(sets, *keys, *(f"_s{i}" for i in range(len(self.segments))))
+    def aggregated(
+        self, keyed: DataFrame, cells: Sequence[Column], more: Sequence[str] = ()
+    ) -> DataFrame:
+        """Aggregate by partition, by each set of segments of it, and by more columns.
+
+        The result begins with the `names`, as text, then come the further columns and the cells.
+        """
+        keys = [f"_k{i}" for i in range(len(self.by))]
+        by = [*keys, *more]
+        segments = [f"_s{i}" for i in range(len(self.segments))]
+        sets = [by, *([*by, segment] for segment in segments)]
+        grouped = keyed.groupingSets(sets, *by, *segments) if segments else keyed.groupBy(*by)
+        texts = [f"{_as_text(key)} AS {key}" for key in keys]
+        found = grouped.agg(*cells)
+        width = len(by) + len(segments)
+        return found.selectExpr(*texts, *segments, *more, *map(quote, found.columns[width:]))
 
     def key_of(self, row: Row | Sequence[str | None]) -> Key:
         """Return the key that the first values of a row tell; one segment at most is not null."""
@@ -109,14 +125,21 @@ def only_groups(data: DataFrame, keys: Sequence[str], values: Collection[Values]
     range of each key's values, which the metastore prunes by: it is quick with a range, and was
     measured to take minutes over a list of a thousand values.
     """
-    types = {f.name: f.dataType.typeName() for f in data.schema.fields}
     for i, key in enumerate(keys):
-        found = _range({value[i] for value in values}, types[key])
+        found = _range({value[i] for value in values}, _kind(data, key))
         if found is not None:
             low, high = (literal(value) for value in found)
             data = data.where(f"{quote(key)} >= {low} AND {quote(key)} <= {high}")
     together = _joined([_as_text(quote(key)) for key in keys])
     return data.where(one_of(together, sorted(SEPARATOR.join(value) for value in values)))
+
+
+_PRINTED_APART = {"string", "date", "boolean", *INTEGRAL}
+"""Types whose values print differently wherever they differ, but for the empty text and null."""
+
+
+def _kind(data: DataFrame, column: str) -> str:
+    return next(f.dataType.typeName() for f in data.schema.fields if f.name == column)
 
 
 def _joined(texts: Sequence[str]) -> str:

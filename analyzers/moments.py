@@ -171,18 +171,16 @@ class _SpreadAnalyzer(_MomentAnalyzer[StandardDeviationState]):
         return StandardDeviation(self.column, where=self.where).canonical()
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Count, mean and variance of the values."""
+        """Count, sum and variance of the values; the sum of doubles is one that `Mean` asks for, too."""
         values = self.doubles(schema)
-        return (f"count({self.values(schema)})", f"avg({values})", f"var_pop({values})")
+        return (f"count({self.values(schema)})", f"sum({values})", f"var_pop({values})")
 
     def fold(self, cells: Sequence[Any]) -> StandardDeviationState:
         """Turn the variance back into a sum of squares, which adds."""
-        count, mean, variance = cells
-        return (
-            StandardDeviationState(count, mean, variance * count)
-            if count
-            else StandardDeviationState()
-        )
+        count, total, variance = cells
+        if not count:
+            return StandardDeviationState()
+        return StandardDeviationState(count, total / count, variance * count)
 
     def weight(self, state: StandardDeviationState) -> float:
         """Return the number of values."""
@@ -235,20 +233,20 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         )
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Count, mean, variance, skewness and kurtosis of the values."""
+        """Count, sum, variance, skewness and kurtosis of the values."""
         values = self.doubles(schema)
-        functions = ("avg", "var_pop", "skewness", "kurtosis")
+        functions = ("sum", "var_pop", "skewness", "kurtosis")
         return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
 
     def fold(self, cells: Sequence[Any]) -> HigherMomentsState:
         """Turn Spark's ratios back into sums of powers, which add; null is its 0 by 0."""
-        count, mean, variance, skewness, kurtosis = cells
+        count, total, variance, skewness, kurtosis = cells
         if not count:
             return HigherMomentsState()
         m2 = variance * count
         m3 = (skewness or 0.0) * m2 * sqrt(variance)
         m4 = (kurtosis + 3) * variance * m2 if kurtosis is not None else 0.0
-        return HigherMomentsState(count, mean, m2, m3, m4)
+        return HigherMomentsState(count, total / count, m2, m3, m4)
 
     def weight(self, state: HigherMomentsState) -> float:
         """Return the number of values."""

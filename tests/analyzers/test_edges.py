@@ -273,7 +273,9 @@ def test_states_keep_the_types_precision(found):
     assert state(tg.Minimum("c")).minimum == Decimal("-0.01")
     assert state(tg.Maximum("c")).maximum == WIDE
     assert state(tg.Range("n")).maximum == 2**62
-    assert state(tg.RatioOfSums("c", "n")).numerator.total == Decimal("1999999999999999999999999999999999999.98")
+    assert state(tg.RatioOfSums("c", "n")).numerator.total == Decimal(
+        "1999999999999999999999999999999999999.98"
+    )
 
 
 @pytest.mark.parametrize("analyzer", EXPECTED, ids=lambda a: repr(a)[:70])
