@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.errors import MetricError
 from analyzers.frequencies import GroupingAnalyzer
+from analyzers.groups import count_segments
 from analyzers.ledger import (
     AnyAnalyzer,
     Change,
@@ -28,8 +29,9 @@ from analyzers.partitions import (
     select_named,
 )
 from analyzers.progress import Progress, Silent
-from analyzers.scan import metric_of, scan
+from analyzers.scan import Group, metric_of, scan
 from analyzers.schema import Schema
+from analyzers.segments import MAX_SEGMENTS, SegmentSet, joined
 from analyzers.sources import Listed, Source
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 BATCH_PARTITIONS = 1000
 BATCH_BYTES = 256 * 2**20
 """Bounds of one batch: partitions, and bytes of states that the driver holds at once."""
+MEASUREMENT_BYTES = 2000
+"""What Python takes for one measurement beside its state, until it is committed."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,25 @@ class RunReport:
 
 
 @dataclass(frozen=True)
+class Segmentation:
+    """For the values of which columns everything is measured, too.
+
+    Attributes
+    ----------
+    columns : tuple of tuple of str
+        Sets of columns.
+    most : int
+        At most so many values of each set are segments of their own.
+    again : bool
+        Whether to choose the values anew, by what the partitions of this run hold.
+    """
+
+    columns: tuple[tuple[str, ...], ...] = ()
+    most: int = MAX_SEGMENTS
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class _Task:
     """A partition to scan, and for which analyzers."""
 
@@ -103,6 +126,7 @@ def run_incremental(
     time: TimeFormat | None = None,
     progress: Progress | None = None,
     batch_partitions: int = BATCH_PARTITIONS,
+    segmentation: Segmentation = Segmentation(),
 ) -> RunReport:
     """Measure the partitions of a source that are asked for, and commit them batch by batch.
 
@@ -120,6 +144,8 @@ def run_incremental(
     progress : Progress, optional
     batch_partitions : int
         At most so many partitions in one pass.
+    segmentation : Segmentation
+        For the values of which columns everything is measured, too.
 
     Returns
     -------
@@ -136,20 +162,29 @@ def run_incremental(
         ledger = store.ledger(spec.dataset)
         here = {entry.partition.name for entry in listed}
         gone = tuple(sorted(name for name in ledger if name not in here))
-        tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), chooser, time)
+        segments = _segment_sets(store, spec.dataset, segmentation)
+        tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chooser, time)
         report = replace(report, skipped=len(listed) - len(tasks), gone=gone)
         left = [name for name in gone if not ledger[name].gone]
         back = [name for name, known in ledger.items() if known.gone and name in here]
         if left or back:
             store.mark_gone(run, left, back)
         progress.start(spec.dataset, len(tasks))
-        whole = len(tasks) == len(listed)
-        for batch in _batches(tasks, batch_partitions):
-            entire = whole and len(batch) == len(tasks)
-            data = source.read(None if entire else [t.listed.partition for t in batch])
+
+        def read(some: Sequence[_Task]) -> DataFrame:
+            whole = len(some) == len(listed)
+            return source.read(None if whole else [t.listed.partition for t in some])
+
+        if tasks and not all(chosen for _, chosen in segments):
+            new = [s for s, chosen in segments if not chosen]
+            store.keep_segments(run, _choose(read(tasks), new, segmentation.most))
+            segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
+        sets = tuple(s for s, _ in segments)
+        for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
+            data = read(batch)
             with progress.batch(data.sparkSession, len(batch)):
                 schema = Schema.of(data.schema).without(set(source.keys)).canonical()
-                found = list(_measure(source, data, batch, schema, time))
+                found = list(_measure(source, data, batch, schema, time, sets))
                 decisions = store.commit_batch(run, found)
             report = _add(report, found, [d.change for d in decisions])
     except BaseException as error:
@@ -162,6 +197,28 @@ def run_incremental(
     report = replace(report, status=RunStatus.COMPLETE)
     store.close_run(run, report.status, report.counts)
     return report
+
+
+def _segment_sets(
+    store: RunStore, dataset: str, segmentation: Segmentation
+) -> list[tuple[SegmentSet, bool]]:
+    """Return the sets of segments, and whether the values of each have been chosen."""
+    known = store.segment_sets(dataset)
+    found = []
+    for columns in segmentation.columns:
+        before = known.get(columns)
+        if before is not None and not segmentation.again:
+            found.append((before, True))
+        else:
+            generation = before.generation + 1 if before else 1
+            found.append((SegmentSet(columns, (), generation), False))
+    return found
+
+
+def _choose(data: DataFrame, sets: Sequence[SegmentSet], most: int) -> list[SegmentSet]:
+    """Choose the values with the most rows; one more action, once in a dataset's life."""
+    values = count_segments(data, [s.columns for s in sets], most)
+    return [replace(s, kept=values[s.columns]) for s in sets]
 
 
 Chooser = Callable[[Sequence[Listed]], set[str]]
@@ -183,11 +240,13 @@ def _tasks(
     listed: Sequence[Listed],
     ledger: Mapping[str, Known],
     analyzers: tuple[AnyAnalyzer, ...],
+    segments: Sequence[tuple[SegmentSet, bool]],
     chooser: Chooser | None,
     time: TimeFormat | None,
 ) -> list[_Task]:
     chosen = None if chooser is None else chooser(listed)
-    keys = {analyzer: analyzer_key(analyzer) for analyzer in analyzers}
+    sets = (None, *(s for s, _ in segments))
+    keys = {a: frozenset(analyzer_key(a, s) for s in sets) for a in analyzers}
     tasks = []
     for entry in listed:
         name = entry.partition.name
@@ -208,32 +267,31 @@ def _tasks(
 
 
 def _wanted(
-    entry: Listed, known: Known | None, keys: Mapping[AnyAnalyzer, str]
+    entry: Listed, known: Known | None, keys: Mapping[AnyAnalyzer, frozenset[str]]
 ) -> tuple[AnyAnalyzer, ...]:
     """Return what is to be measured of a partition: all, what it lacks, or nothing."""
     if known is None or _changed(entry, known):
         return tuple(keys)
-    return tuple(a for a, key in keys.items() if key not in known.analyzers)
+    return tuple(a for a, made in keys.items() if not made <= known.analyzers)
 
 
 def _changed(entry: Listed, known: Known) -> bool:
     return entry.fingerprint is not None and entry.fingerprint != known.fingerprint
 
 
-def _batches(tasks: Sequence[_Task], most: int) -> Iterator[list[_Task]]:
+def _batches(tasks: Sequence[_Task], most: int, segments: int) -> Iterator[list[_Task]]:
     """Cut tasks into batches that need the same analyzers, in order, within the bounds."""
     by_analyzers: dict[tuple[AnyAnalyzer, ...], list[_Task]] = {}
     for task in tasks:
         by_analyzers.setdefault(task.analyzers, []).append(task)
     for analyzers, same in by_analyzers.items():
-        fixed = sum(a.state_bytes for a in analyzers)
+        fixed = (1 + segments) * sum(a.state_bytes + MEASUREMENT_BYTES for a in analyzers)
         columns = {a.grouping_columns for a in analyzers if isinstance(a, GroupingAnalyzer)}
         batch: list[_Task] = []
         held = 0
         for task in same:
-            need = (
-                fixed + len(columns) * task.listed.size
-            )  # distinct values are no more than the data
+            # Distinct values are no more than the data, in each set of segments once more.
+            need = fixed + len(columns) * task.listed.size * (2 if segments else 1)
             if batch and (len(batch) == most or held + need > BATCH_BYTES):
                 yield batch
                 batch, held = [], 0
@@ -248,15 +306,21 @@ def _measure(
     batch: Sequence[_Task],
     schema: str,
     time: TimeFormat | None,
+    sets: Sequence[SegmentSet],
 ) -> Iterator[Measured]:
     analyzers = batch[0].analyzers
     wanted = {task.listed.partition for task in batch}
-    found = scan(data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted)
+    found = scan(data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted, sets)
     groups = {source.partition_of(key): group for key, group in found.groups.items()}
+    names = {s.name_of(values): s for s in sets for values in (*s.kept, None)}
     for task in batch:
         partition = task.listed.partition
         group = groups.get(partition, found.nothing)
-        segment = time.segment_of(partition) if time else ""
+        own = time.segment_of(partition) if time else ""
+        measurements = list(_measurements(group, analyzers, own, None))
+        for name, segments in names.items():  # one without rows is measured, too: as nothing
+            part = group.segments.get(name, found.nothing)
+            measurements += _measurements(part, analyzers, joined(own, name), segments)
         yield Measured(
             partition=partition,
             time=task.time,
@@ -264,12 +328,17 @@ def _measure(
             arrived_at=task.listed.arrived_at,
             schema=schema,
             rows=group.rows,
-            measurements=tuple(
-                Measurement(a, group.states[a], metric_of(a, group.states[a]), segment)
-                for a in analyzers
-            ),
+            measurements=tuple(measurements),
+            segment=own,
             added_to=task.added_to,
         )
+
+
+def _measurements(
+    group: Group, analyzers: Sequence[AnyAnalyzer], segment: str, segments: SegmentSet | None
+) -> Iterator[Measurement]:
+    for a in analyzers:
+        yield Measurement(a, group.states[a], metric_of(a, group.states[a]), segment, segments)
 
 
 def _add(report: RunReport, found: Sequence[Measured], changes: Sequence[Change]) -> RunReport:

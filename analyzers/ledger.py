@@ -13,9 +13,10 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from analyzers.analyzer import Analyzer
-from analyzers.description import key_of
+from analyzers.description import canonical_json, key_of
 from analyzers.metric import Failure, Metric, Success
 from analyzers.partitions import Partition
+from analyzers.segments import SegmentSet
 from analyzers.state import State
 
 AnyAnalyzer = Analyzer[Any, Any]
@@ -90,12 +91,30 @@ class Known:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one analyzer found in one partition, or in one segment of it."""
+    """What one analyzer found in one partition, or in one segment of it.
+
+    Attributes
+    ----------
+    analyzer : Analyzer
+    outcome : Success or Failure
+        The state.
+    metric : Metric
+    segment : str
+        The name of the segment that the partition keys and the values of columns make; empty for all.
+    segments : SegmentSet or None
+        The set it is one of, where it is of the values of columns.
+    """
 
     analyzer: AnyAnalyzer
     outcome: Success[State] | Failure
     metric: Metric[Any]
     segment: str = ""
+    segments: SegmentSet | None = None
+
+    @property
+    def key(self) -> str:
+        """How the ledger knows that it was made."""
+        return analyzer_key(self.analyzer, self.segments)
 
 
 @dataclass(frozen=True)
@@ -113,6 +132,8 @@ class Measured:
         Names and types of the columns, as canonical JSON.
     rows : int
     measurements : tuple of Measurement
+    segment : str
+        The segment that the partition keys make.
     added_to : int or None
         The version that lacked these analyzers, if only they were measured.
     """
@@ -124,6 +145,7 @@ class Measured:
     schema: str
     rows: int
     measurements: tuple[Measurement, ...]
+    segment: str = ""
     added_to: int | None = None
 
 
@@ -136,9 +158,17 @@ class Decision:
     measurements: tuple[Measurement, ...]
 
 
-def analyzer_key(analyzer: AnyAnalyzer) -> str:
-    """Return the hash by which the ledger knows an analyzer."""
-    return key_of(analyzer.canonical())
+def analyzer_key(analyzer: AnyAnalyzer, segments: SegmentSet | None = None) -> str:
+    """Return the hash by which the ledger knows an analyzer, measured as a whole or by segments."""
+    return ledger_key(analyzer.canonical(), segments)
+
+
+def ledger_key(canonical: str, segments: SegmentSet | None = None) -> str:
+    """Return the same for the canonical JSON of an analyzer."""
+    if segments is None:
+        return key_of(canonical)
+    of = {"analyzer": canonical, "segments": segments.columns, "generation": segments.generation}
+    return key_of(canonical_json(of))
 
 
 def decide(
@@ -165,7 +195,7 @@ def decide(
     if found.added_to is not None and found.added_to != known.version:
         return Decision(Change.UNCHANGED, known.version, ())  # overtaken; the next run sees to it
     if found.added_to is not None or _same_files(found, known):
-        again = [m for m in found.measurements if analyzer_key(m.analyzer) in known.analyzers]
+        again = [m for m in found.measurements if m.key in known.analyzers]
         if all(_agrees(m, stored(m)) for m in again):
             added = tuple(m for m in found.measurements if m not in again)
             return Decision(Change.ADDED if added else Change.UNCHANGED, known.version, added)
@@ -206,6 +236,12 @@ class RunStore(Protocol):
 
     def ledger(self, dataset: str) -> Mapping[str, Known]:
         """Return what is known of each partition, by its name."""
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the last choice of segments for each set of columns that one was made for."""
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Remember a choice of segments; one that another writer made meanwhile stays."""
 
     def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
         """Store a batch, all or nothing, and return what became of each partition."""

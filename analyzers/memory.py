@@ -13,11 +13,11 @@ from analyzers.ledger import (
     Measurement,
     RunSpec,
     RunStatus,
-    analyzer_key,
     decide,
     mismatch_text,
 )
 from analyzers.metric import Success
+from analyzers.segments import SegmentSet
 from analyzers.state import State
 
 
@@ -38,6 +38,7 @@ class MemoryRunStore:
         self.current: dict[tuple[str, str], list[Measurement]] = {}
         self._known: dict[str, dict[str, Known]] = {}
         self._sources: dict[str, str] = {}
+        self._segments: dict[str, dict[tuple[str, ...], SegmentSet]] = {}
 
     def open_run(self, spec: RunSpec) -> int:
         """Begin a run."""
@@ -53,6 +54,18 @@ class MemoryRunStore:
     def ledger(self, dataset: str) -> Mapping[str, Known]:
         """Return what is known of each partition."""
         return dict(self._known.get(dataset, {}))
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the last choice for each set of columns."""
+        return dict(self._segments.get(dataset, {}))
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Remember a choice."""
+        known = self._segments.setdefault(self.runs[run - 1].dataset, {})
+        for segments in chosen:
+            before = known.get(segments.columns)
+            if before is None or before.generation < segments.generation:
+                known[segments.columns] = segments
 
     def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
         """Store a batch."""
@@ -75,7 +88,7 @@ class MemoryRunStore:
         same = known is not None and decision.version == known.version
         kept = [*(before if same else []), *decision.measurements]
         self.current[dataset, name] = kept
-        keys = frozenset(analyzer_key(m.analyzer) for m in kept)
+        keys = frozenset(m.key for m in kept)
         ledger[name] = Known(decision.version, found.fingerprint, keys)
         return decision
 

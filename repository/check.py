@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from analyzers.errors import StateError
+from analyzers.ledger import ledger_key
+from analyzers.segments import SegmentSet
 from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.database import Database, head_revision
@@ -63,10 +66,7 @@ def _indexes(connection: Connection) -> Iterator[str]:
 def _whole_batches(connection: Connection) -> Iterator[str]:
     """Every analyzer that the ledger names has its metrics, and every commit of a fact exists."""
     v, m = s.partition_version.c, s.metric.c
-    sets = dict(
-        connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all()
-    )
-    expected = {key: len(json.loads(text)) for key, text in sets.items()}
+    expected = _expected_analyzers(connection)
     measured = (
         sa.select(
             m.partition_id,
@@ -77,8 +77,9 @@ def _whole_batches(connection: Connection) -> Iterator[str]:
         .group_by(m.partition_id, m.version)
         .subquery()
     )
+    p = s.partition.c
     query = (
-        sa.select(s.partition.c.name, v.version, v.analyzer_set_id, measured.c.analyzers)
+        sa.select(p.dataset_id, p.name, v.version, v.analyzer_set_id, measured.c.analyzers)
         .select_from(s.partition_version)
         .join(s.partition)
         .outerjoin(
@@ -86,16 +87,44 @@ def _whole_batches(connection: Connection) -> Iterator[str]:
             (measured.c.partition_id == v.partition_id) & (measured.c.version == v.version),
         )
     )
-    for name, version, set_id, found in connection.execute(query):
-        if (found or 0) != expected[set_id]:
+    for dataset, name, version, set_id, found in connection.execute(query):
+        wanted = expected(dataset, set_id)
+        if (found or 0) != wanted:
             yield (
                 f"partition {name!r} version {version} has metrics of {found or 0} analyzers,"
-                f" the ledger says {expected[set_id]}"
+                f" the ledger says {wanted}"
             )
     last = connection.execute(sa.select(sa.func.max(s.commit.c.id))).scalar() or 0
     clock = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
     if last > clock:
         yield f"the last commit is {last}, but the clock stands at {clock}"
+
+
+def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
+    """Return what tells how many analyzers a ledger entry of a dataset names, one for each segment."""
+    sets = dict(
+        connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all()
+    )
+    segments: dict[int, list[SegmentSet]] = {}
+    t = s.segment_set.c
+    for dataset, columns, generation, kept in connection.execute(
+        sa.select(t.dataset_id, t["columns"], t.generation, t.kept)
+    ):
+        values = tuple(map(tuple, json.loads(kept)))
+        made = SegmentSet(tuple(json.loads(columns)), values, generation)
+        segments.setdefault(dataset, []).append(made)
+    sizes: dict[int, dict[str, int]] = {}
+    a = s.analyzer.c
+    for dataset, canonical in connection.execute(sa.select(a.dataset_id, a.canonical).distinct()):
+        for chosen in (None, *segments.get(dataset, ())):
+            size = chosen.size if chosen else 1
+            sizes.setdefault(dataset, {})[ledger_key(canonical, chosen)] = size
+
+    @cache
+    def expected(dataset: int, set_id: int) -> int:
+        return sum(sizes.get(dataset, {}).get(key, 1) for key in json.loads(sets[set_id]))
+
+    return expected
 
 
 def _latest(connection: Connection) -> Iterator[str]:
@@ -117,6 +146,13 @@ def _latest(connection: Connection) -> Iterator[str]:
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
+    t = s.named_state.c
+    named = sa.select(t.name, t.canonical, t.tag, t.payload, t.artifact, t.checksum)
+    for name, canonical, *payload in connection.execute(named):
+        try:
+            artifacts.unpack(Payload(*payload))
+        except StateError as error:
+            yield f"the state named {name!r} of {canonical}: {error}"
     c = s.state.c
     query = sa.select(
         c.statistic_id, c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum

@@ -247,6 +247,22 @@ def versions_at(commit: int | None) -> sa.Subquery:
     return query.group_by(v.partition_id).subquery()
 
 
+def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool]:
+    t = s.statistic.c
+    return (t.dataset_id == dataset) & (t.key == key_of(analyzer.statistic()))
+
+
+def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> None:
+    """Raise a `HistoryError` if no state answers for the analyzer, naming those that there are."""
+    of = dataset_id(connection, dataset)
+    own = sa.select(s.statistic.c.id).where(_statistics_of(of, analyzer))
+    if connection.execute(own).first() is None:
+        texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
+        there = ", ".join(sorted(connection.execute(texts).scalars()))
+        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {there}"
+        raise HistoryError(msg)
+
+
 @dataclass(frozen=True)
 class StoredState:
     """Where the state of one partition lies, if it has one."""
@@ -268,36 +284,31 @@ def stored_states(
     Parameters
     ----------
     segment : str, optional
-        Only this segment; all that partition keys make if not given.
-
-    Raises
-    ------
-    HistoryError
-        If the analyzer was never measured on the dataset.
+        Only this segment; all that partition keys make, which together are the whole, if not given.
     """
     of = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
     t, p = s.state.c, s.partition.c
-    own = (s.statistic.c.dataset_id == of) & (s.statistic.c.key == key_of(analyzer.statistic()))
-    known = connection.execute(sa.select(s.statistic.c.id).where(own)).first()
-    if known is None:
-        texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
-        there = ", ".join(sorted(connection.execute(texts).scalars()))
-        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {there}"
-        raise HistoryError(msg)
+    own = _statistics_of(of, analyzer)
     current = versions_at(commit)
     of_state = (t.partition_id == p.id) & (t.version == current.c.version)
     if commit is not None:
         of_state &= t.commit_id <= commit
+    wanted = p.segment if segment is None else sa.literal(segment)
+    of_segment = of_state & (s.statistic.c.segment == wanted)
     query = (
         sa.select(p.name, t.tag, t.payload, t.artifact, t.checksum)
         .select_from(s.partition)
         .join(current, current.c.partition_id == p.id)
-        .outerjoin(s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_state)
+        .outerjoin(
+            s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_segment
+        )
         .where(p.dataset_id == of, window.condition())
         .order_by(p.time, p.name)
     )
     if segment is not None:
-        query = query.where(p.segment == segment)
+        # The values of columns are segments within those that the partition keys make.
+        inside = sa.literal(segment).startswith(p.segment + "/", autoescape=False)
+        query = query.where((p.segment == "") | (p.segment == segment) | inside)
     rows = connection.execute(query).all()
     return [StoredState(r[0], None if r[1] is None else Payload(*r[1:])) for r in rows]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
-from analyzers.errors import DatabaseAccessError, HistoryError
+from analyzers.errors import DatabaseAccessError
 from analyzers.metric import Metric
 from repository import history
 from repository import schema as s
 from repository.artifacts import Artifacts
 from repository.database import Database
 from repository.history import AnyAnalyzer, AsOf, MetricQuery, Moment, Window
+from repository.states import HistoricStates, NamedStates
 from repository.store import SqlRunStore
 
 if TYPE_CHECKING:
@@ -241,19 +242,60 @@ class Repository:
             If the analyzer was never measured, or not on all partitions of the window.
         """
         asked = history.as_analyzer(analyzer)
-        window = Window.of(since, until)
         with self.database.read() as connection:
-            stored = history.stored_states(connection, dataset, asked, window, segment, as_of)
-        missing = [found.partition for found in stored if found.payload is None]
-        if missing and not allow_missing:
-            msg = (
-                f"{asked!r} has no state for {len(missing)} of {len(stored)} partitions,"
-                f" first {missing[0]!r}; measure them, narrow the window, or pass allow_missing=True"
-            )
-            raise HistoryError(msg)
-        payloads = [found.payload for found in stored if found.payload is not None]
-        states = [self.artifacts.unpack(payload) for payload in payloads]
-        return asked.compute_metric_from(asked.state_type.merge(states))
+            history.require_measured(connection, dataset, asked)
+        states = self.window_states(
+            dataset,
+            since=since,
+            until=until,
+            as_of=as_of,
+            segment=segment,
+            allow_missing=allow_missing,
+        )
+        return asked.load_state_and_compute_metric(states)
+
+    def window_states(
+        self,
+        dataset: str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+    ) -> HistoricStates:
+        """Return a `StateLoader` of a dataset's states, added up over a window.
+
+        Parameters
+        ----------
+        dataset, since, until, as_of, segment, allow_missing
+            As for `merge`.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with Repository("sqlite://") as repo:
+        ...     repo.window_states("flights", since="2013-02-01").window.until
+        """
+        window = Window.of(since, until)
+        return HistoricStates(
+            self.database, self.artifacts, dataset, window, segment, as_of, allow_missing
+        )
+
+    def states(self, name: str) -> NamedStates:
+        """Return a `StateLoader` and `StatePersister` of states that are kept under a name.
+
+        They belong to no dataset and no run: a place for the states of single analyzers.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with Repository("sqlite://") as repo:
+        ...     repo.states("nightly").persist(tg.Size(), tg.NumMatches(3))
+        ...     tg.Size().load_state_and_compute_metric(repo.states("nightly")).value
+        3.0
+        """
+        return NamedStates(self.database, self.artifacts, name)
 
     # what stands out
 

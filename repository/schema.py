@@ -229,6 +229,20 @@ commit = Table(
     Column("committed_at", UtcDateTime, nullable=False, index=True),
 )
 
+segment_set = Table(
+    "segment_set",
+    metadata,
+    _id(),
+    _ref("dataset"),
+    _text("columns"),
+    Column("generation", BigInt, nullable=False),
+    _text("kept"),
+    _ref("run", index=True),
+    _time("chosen_at"),
+    UniqueConstraint("dataset_id", "columns", "generation"),
+    comment="Which values of some columns are segments of their own.",
+)
+
 partition = Table(
     "partition",
     metadata,
@@ -306,6 +320,17 @@ state = Table(
     _ref("run"),
     _ref("commit", index=True),
     Index(None, "partition_id"),
+)
+
+named_state = Table(
+    "named_state",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    _text("canonical"),
+    *_payload(),
+    _time("stored_at"),
+    comment="States that users keep under a name of their own, outside of any run.",
 )
 
 rollup = Table(

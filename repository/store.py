@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from math import isinf, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from analyzers.ledger import (
     mismatch_text,
 )
 from analyzers.metric import Failure, Metric, Success, flatten
+from analyzers.segments import SegmentSet
 from analyzers.state import State
 from repository import schema as s
 from repository.artifacts import Artifacts, Payload
@@ -124,6 +126,43 @@ class SqlRunStore:
                 return {}
             return {n: p.known for n, p in _ledger(connection, found).items() if p.known}
 
+    # segments
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the last choice of segments for each set of columns that one was made for."""
+        t = s.segment_set.c
+        query = (
+            sa.select(t["columns"], t.kept, t.generation)
+            .join_from(s.segment_set, s.dataset)
+            .where(s.dataset.c.name == dataset)
+            .order_by(t.generation)
+        )
+        with self.database.read() as connection:
+            rows = connection.execute(query).all()
+        found = (
+            SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(kept))), generation)
+            for columns, kept, generation in rows
+        )
+        return {segments.columns: segments for segments in found}
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Remember a choice of segments; one that another writer made meanwhile stays."""
+        with self.database.write() as connection:
+            _, now = next_commit(connection, run)
+            dataset = _dataset_of(connection, run)
+            rows = [
+                {
+                    "dataset_id": dataset,
+                    "columns": canonical_json(list(segments.columns)),
+                    "generation": segments.generation,
+                    "kept": canonical_json([list(values) for values in segments.kept]),
+                    "run_id": run,
+                    "chosen_at": now,
+                }
+                for segments in sorted(chosen, key=lambda segments: segments.columns)
+            ]
+            _insert_missing(connection, s.segment_set, rows)
+
     # batches
 
     def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
@@ -171,7 +210,7 @@ class _Batch:
                 "name": m.partition.name,
                 "key_values": canonical_json(list(m.partition.values)),
                 "time": m.time,
-                "segment": m.measurements[0].segment if m.measurements else "",
+                "segment": m.segment,
                 "first_seen_at": self.now,
             }
             for m in sorted(found, key=lambda m: m.partition.name)
@@ -179,27 +218,26 @@ class _Batch:
         _insert_missing(self.connection, s.partition, rows)
 
     def _decide(self, found: Measured, stored: _Stored) -> Decision:
-        def state(m: Measurement) -> State | None:
+        @cache
+        def payloads() -> dict[tuple[str, str], Payload]:
             assert stored.known is not None
-            return self._stored_state(m, stored.id, stored.known.version)
+            return self._stored_states(stored.id, stored.known.version)
+
+        def state(m: Measurement) -> State | None:
+            payload = payloads().get((m.segment, key_of(m.analyzer.statistic())))
+            return None if payload is None else self.artifacts.unpack(payload)
 
         return decide(stored.known, found, state)
 
-    def _stored_state(self, m: Measurement, partition: int, version: int) -> State | None:
-        t = s.state.c
+    def _stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
+        """Return all states of a partition's version by segment and the statistic's key."""
+        t, of = s.state.c, s.statistic.c
         query = (
-            sa.select(t.tag, t.payload, t.artifact, t.checksum)
-            .join(s.statistic)
-            .where(
-                s.statistic.c.dataset_id == self.dataset,
-                s.statistic.c.segment == m.segment,
-                s.statistic.c.key == key_of(m.analyzer.statistic()),
-                t.partition_id == partition,
-                t.version == version,
-            )
+            sa.select(of.segment, of.key, t.tag, t.payload, t.artifact, t.checksum)
+            .join_from(s.state, s.statistic)
+            .where(t.partition_id == partition, t.version == version)
         )
-        row = self.connection.execute(query).one_or_none()
-        return None if row is None else self.artifacts.unpack(Payload(*row))
+        return {(row[0], row[1]): Payload(*row[2:]) for row in self.connection.execute(query)}
 
     def _write_ledger(
         self,
@@ -214,7 +252,7 @@ class _Batch:
             if decision.change is Change.UNCHANGED:
                 continue
             entry = stored[m.partition.name]
-            keys = {analyzer_key(x.analyzer) for x in decision.measurements}
+            keys = {x.key for x in decision.measurements}
             if decision.change is Change.ADDED and entry.known is not None:
                 keys |= entry.known.analyzers
             names = canonical_json(sorted(keys))

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import MetricError, SourceError
-from analyzers.incremental import RunReport, run_incremental
+from analyzers.incremental import RunReport, Segmentation, run_incremental
 from analyzers.ledger import Change, RunSpec
 from analyzers.sources import FrameSource, PathSource, Source, open_table
 from tidegauge.progress import progress_bar
@@ -104,6 +104,7 @@ def analyze(
     format: str = "parquet",  # noqa: A002 - Spark's word for it
     options: Mapping[str, str] | None = None,
     rename: bool = False,
+    resegment: bool = False,
     progress: Progress | None = None,
 ) -> Run:
     """Measure what is new in a table, and remember it.
@@ -125,6 +126,9 @@ def analyze(
         How to read a folder.
     rename : bool
         Whether the dataset's history may go on with another table.
+    resegment : bool
+        Whether to choose anew which values are segments, by what the scanned partitions hold now. It
+        measures the segments of all partitions again; the one of all other values begins a new series.
     progress : Progress, optional
         A bar that suits a terminal or notebook if not given.
 
@@ -157,6 +161,7 @@ def analyze(
         partitions,
         suite.time_format,
         progress_bar() if progress is None else progress,
+        segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
     )
     return Run(report, repository)
 

@@ -13,6 +13,7 @@ from analyzers.catalogue import ANALYZERS
 from analyzers.description import canonical_json
 from analyzers.errors import SuiteError
 from analyzers.partitions import TimeFormat
+from analyzers.segments import MAX_SEGMENTS
 from repository.anomalies.monitor import Monitor
 
 AnyAnalyzer = Analyzer[Any, Any]
@@ -35,13 +36,16 @@ class Suite:
         How partitions tell their time: ``{"format": "%Y-%m-%d %H", "keys": ["ds", "hr"]}``;
         recognised from the keys' names if not given.
     segments : sequence of sequence of str
-        Sets of columns for whose values everything is measured, too. Not there yet: must be empty.
+        Sets of columns for whose values everything is measured, too: ``[["origin"], ["carrier"]]``.
+        Which values is decided in the first run, by size; a later one joins ``__other__``.
     monitors : sequence of Monitor
         How to watch it; the seasonal detector on everything if none.
     windows : sequence of str
         Windows to look back over: ``7d``, ``4w``, ``month``, ``total``.
     tags : mapping of str to str
         Tags of every run.
+    max_segments : int
+        At most so many values of each set of columns are segments of their own.
 
     Raises
     ------
@@ -64,6 +68,7 @@ class Suite:
     monitors: Sequence[Monitor] = ()
     windows: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    max_segments: int = MAX_SEGMENTS
 
     def __post_init__(self) -> None:
         if not self.dataset.strip():
@@ -78,8 +83,12 @@ class Suite:
                 msg = f"suite {self.dataset!r}: {analyzer!r} is not an analyzer such as tg.Size()"
                 raise SuiteError(msg)
             analyzer.check_parameters()
-        if self.segments:
-            msg = "segments are not measured yet; use where=\"origin = 'EWR'\" for the values that count"
+        segments = [_columns(columns) for columns in self.segments]
+        if len(set(segments)) < len(segments):
+            msg = f"suite {self.dataset!r}: a set of segments stands there twice"
+            raise SuiteError(msg)
+        if self.max_segments < 1:
+            msg = f"suite {self.dataset!r}: max_segments is at least 1"
             raise SuiteError(msg)
         for window in self.windows:
             if not _WINDOW.fullmatch(window):
@@ -94,7 +103,7 @@ class Suite:
         set_(self, "partition_by", keys)
         set_(self, "time", _time(self.time, keys))
         set_(self, "monitors", tuple(self.monitors))
-        set_(self, "segments", tuple(map(tuple, self.segments)))
+        set_(self, "segments", tuple(segments))
         set_(self, "windows", tuple(self.windows))
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
 
@@ -107,6 +116,7 @@ class Suite:
         """Return canonical JSON, which is stored with each run."""
         time = self.time_format
         keys = None if self.partition_by is None else list(self.partition_by)
+        few = {} if self.max_segments == MAX_SEGMENTS else {"max_segments": self.max_segments}
         return canonical_json(
             {
                 "dataset": self.dataset,
@@ -117,6 +127,7 @@ class Suite:
                 "monitors": [monitor.to_dict() for monitor in self.monitors],
                 "windows": list(self.windows),
                 "tags": dict(self.tags),
+                **few,
             }
         )
 
@@ -126,6 +137,13 @@ class Suite:
         stored = json.loads(text)
         stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]
         return cls(**stored)
+
+
+def _columns(columns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(columns, str) or not columns:
+        msg = f"segments are lists of columns, [['origin'], ['carrier', 'dest']], not {columns!r}"
+        raise SuiteError(msg)
+    return tuple(columns)
 
 
 def _time(

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from analyzers.catalogue import ANALYZERS
 from analyzers.errors import PreconditionError, SuiteError, TidegaugeError, nearest
+from analyzers.segments import MAX_SEGMENTS
 from repository.anomalies.monitor import Monitor
 from tidegauge.suite import AnyAnalyzer, Suite
 
@@ -44,6 +45,7 @@ class _File(BaseModel):
     monitors: list[dict[str, Any]] = []
     windows: list[str] = []
     tags: dict[str, str] = {}
+    max_segments: int = MAX_SEGMENTS
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class _Reader:
                 monitors=monitors,
                 windows=fields.windows,
                 tags=fields.tags,
+                max_segments=fields.max_segments,
             )
         except SuiteError as error:
             raise self._error(self.node, str(error)) from error

@@ -8,7 +8,7 @@ from analyzers.errors import NoSuchColumnError
 from analyzers.frequencies import FrequenciesAndNumRows
 from analyzers.ledger import Measured, Measurement, RunSpec
 from analyzers.metric import Failure, Success
-from analyzers.moments import SumAndCount
+from analyzers.sums import SumAndCount
 from analyzers.partitions import Partition
 
 SIZE, COMPLETE, MEAN, UNIQUE = Size(), Completeness("x"), Mean("x"), Uniqueness("s")

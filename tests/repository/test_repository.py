@@ -164,7 +164,7 @@ def test_merging_windows(repo):
 
 
 def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(repo):
-    from analyzers.moments import SumAndCount
+    from analyzers.sums import SumAndCount
 
     works = measurement(tg.Mean("y"), SumAndCount(4.0, 2))
     fails = measurement(tg.Mean("y"), tg.NoSuchColumnError("y"))

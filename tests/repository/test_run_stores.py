@@ -94,7 +94,7 @@ def test_a_new_version_forgets_the_analyzers_of_the_old(store):
 
 def test_an_analyzer_that_failed_and_now_works_is_other_content(store):
     from analyzers.catalogue import Mean
-    from analyzers.moments import SumAndCount
+    from analyzers.sums import SumAndCount
 
     run = store.open_run(spec())
     changes(store, run, day(1))
