@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isclose
 from typing import Any, ClassVar, Self
 
 from analyzers.analyzer import ScanAnalyzer, analyzer
@@ -54,6 +55,13 @@ class CustomSqlState(State):
         elif self.way == "none":
             number = None
         return type(self)(number, self.count + other.count, self.pieces + other.pieces, self.way)
+
+    def agrees_with(self, other: Self) -> bool:
+        """Whether number, rows and way are equal; of how many pieces it was made is no content."""
+        same = (self.count, self.way) == (other.count, other.way)
+        if self.number is None or other.number is None:
+            return same and self.number is other.number
+        return same and isclose(self.number, other.number, rel_tol=1e-9, abs_tol=1e-12)
 
     def pack(self) -> bytes:
         """Counts and way, then the number."""

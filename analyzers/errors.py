@@ -36,6 +36,7 @@ Errors keep their facts as attributes and say in one sentence what was wrong and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -86,6 +87,9 @@ class MetricError(TidegaugeError):
         return str(self.args[0]) if self.args else type(self).__name__
 
 
+_THROWN = re.compile(r"most recent failure: .*?\): (java(?:\.\w+)+): (.*)")
+
+
 def describe(error: BaseException) -> str:
     """Return one line on a foreign error: Spark's condition where there is one, and its first line.
 
@@ -95,6 +99,9 @@ def describe(error: BaseException) -> str:
     'ZeroDivisionError: division by zero'
     """
     text = str(error).strip()
+    thrown = _THROWN.search(text)  # Java's own, in a text that begins with who called whom
+    if thrown:
+        return f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"
     line = text.splitlines()[0] if text else ""
     condition = getattr(error, "getCondition", None)
     name = condition() if callable(condition) else None

@@ -41,6 +41,14 @@ class Plan:
         """The jobs, each one pass and one Spark action."""
         return jobs_for([ROWS, *(r for asked in self.requests.values() for r in asked)])
 
+    def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
+        """Return the analyzers that ask for each request."""
+        owners: dict[Request, tuple[AnyAnalyzer, ...]] = {}
+        for analyzer, asked in self.requests.items():
+            for request in dict.fromkeys(asked):
+                owners[request] = (*owners.get(request, ()), analyzer)
+        return owners
+
 
 def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
     """Check every analyzer against the data and say what is to be done; reads nothing.

@@ -6,7 +6,7 @@ group into states. What one analyzer does wrong is its own failure and nobody el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,7 +99,7 @@ def scan(
     """
     made = plan(data, analyzers)
     groups = Groups(tuple(by), tuple(segments))
-    results = _run(data, made.jobs, groups)
+    results = _run(data, made, groups)
     rows = results[ROWS]
     if isinstance(rows, Failure):  # counting rows cannot fail by what the rows hold
         raise rows.error
@@ -139,30 +139,43 @@ def _cell(results: Results, what: Request, key: Key | None) -> Any:
     return None if key is None else found.get(key)
 
 
-def _run(data: DataFrame, jobs: Sequence[Job], groups: Groups) -> Results:
+def _run(data: DataFrame, made: Plan, groups: Groups) -> Results:
     """Run the jobs side by side; return each one's results by what they are of, then by group."""
     results: Results = {}
+    jobs, owners = made.jobs, made.owners()
     with ThreadPoolExecutor(min(JOBS_AT_ONCE, len(jobs)), "tidegauge-scan") as pool:
-        for found in pool.map(lambda job: _run_alone(data, job, groups), jobs):
+        for found in pool.map(lambda job: _run_alone(data, job, groups, owners), jobs):
             results.update(found)
     return results
 
 
-def _run_alone(data: DataFrame, job: Job, groups: Groups) -> Results:
+def _run_alone(
+    data: DataFrame, job: Job, groups: Groups, owners: Mapping[Request, Hashable]
+) -> Results:
     """Run one job; if the data makes an expression fail, find it and run all others.
 
-    Under Spark's ANSI mode one bad cast or division fails all that share its job.
+    Under Spark's ANSI mode one bad cast or division fails all that share its job. What the same
+    analyzers ask for stands or falls together.
     """
-
-    def answer(requests: Sequence[Request]) -> Results:
-        return dict(job.only(requests).run(data, groups))
-
     try:
-        return answer(job.requests)
+        return dict(job.run(data, groups))
     except Exception as error:
         if not _is_data_error(error):
             raise
-        return find_failures(job.requests, answer, error)
+        units: dict[Hashable, list[Request]] = {}
+        for request in job.requests:
+            units.setdefault(owners.get(request), []).append(request)
+
+        def answer(some: Sequence[tuple[Request, ...]]) -> dict[tuple[Request, ...], Any]:
+            answers = job.only(request for unit in some for request in unit).run(data, groups)
+            return {unit: {request: answers[request] for request in unit} for unit in some}
+
+        found = find_failures([tuple(unit) for unit in units.values()], answer, error)
+        return {
+            request: result if isinstance(result, Failure) else result[request]
+            for unit, result in found.items()
+            for request in unit
+        }
 
 
 def find_failures(
@@ -247,9 +260,14 @@ class _GaveUpError(Exception):
 
 
 def _is_data_error(error: Exception) -> bool:
-    """Whether Spark says that the data, not the cluster, is at fault: SQLSTATE class 22."""
+    """Whether the data or an expression, not the cluster, is at fault.
+
+    Spark says so by SQLSTATE: class 22 is data, 38 and 39 are functions of users. Regular expressions
+    it leaves to Java.
+    """
     state = getattr(error, "getSqlState", None)
-    return callable(state) and (state() or "").startswith("22")
+    named = (state() or "") if callable(state) else ""
+    return named[:2] in {"22", "38", "39"} or "PatternSyntaxException" in str(error)
 
 
 def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:

@@ -346,8 +346,8 @@ class _Batch:
             for (statistic, partition), (version, p) in sorted(states.items(), key=lambda kv: kv[0])
         ]
         _insert_missing(self.connection, s.state, state_rows)
-        if facts:
-            self.connection.execute(sa.insert(s.metric), facts)
+        # So may a fact: a segment that was chosen again is the series that it was.
+        _insert_missing(self.connection, s.metric, facts)
         replaced = [
             stored[m.partition.name].id
             for m, decision in zip(found, decisions, strict=True)
@@ -356,8 +356,7 @@ class _Batch:
         for some in _chunks(sorted(replaced)):
             old = s.latest_metric.c.partition_id.in_(some)
             self.connection.execute(sa.delete(s.latest_metric).where(old))
-        if facts:
-            self.connection.execute(sa.insert(s.latest_metric), facts)
+        _insert_missing(self.connection, s.latest_metric, facts)
 
     def _statistic_ids(self, measurements: Iterable[Measurement]) -> dict[tuple[str, str], int]:
         wanted = sorted({(m.segment, m.analyzer.statistic()) for m in measurements})
