@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from analyzers.errors import IllegalAnalyzerParameterError, SuiteError, UnknownNameError
+from analyzers.plugins import guard, load_plugins
 
 D = TypeVar("D", bound="Description")
 C = TypeVar("C", bound="type[Description]")
@@ -59,18 +60,22 @@ class Registry(Generic[D]):
     Parameters
     ----------
     kind : str
-        What they are, for error messages.
+        What they are, for error messages. Plug-ins add theirs under ``tidegauge.<kind>s``, and are
+        looked for when a name is not known or all are asked for.
     """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._classes: dict[str, type[D]] = {}
+        self._classes: dict[str, type[D]] = guard({})
 
     def __iter__(self) -> Iterator[str]:
+        load_plugins(f"tidegauge.{self.kind}s")
         return iter(sorted(self._classes))
 
     def __getitem__(self, name: str) -> type[D]:
         """Return a class; raise `UnknownNameError` with the nearest name if there is none."""
+        if name not in self._classes:
+            load_plugins(f"tidegauge.{self.kind}s")
         if name not in self._classes:
             raise UnknownNameError(self.kind, name, self._classes)
         return self._classes[name]

@@ -258,3 +258,7 @@ class DatasetMismatchError(RepositoryError, ValueError):
 
 class HistoryError(RepositoryError, ValueError):
     """The history cannot answer this question."""
+
+
+class PluginWarning(UserWarning):
+    """An extension could not be loaded and was skipped."""

@@ -279,6 +279,14 @@ def _changed(entry: Listed, known: Known) -> bool:
     return entry.fingerprint is not None and entry.fingerprint != known.fingerprint
 
 
+def batch_sizes(
+    listed: Sequence[Listed], analyzers: tuple[AnyAnalyzer, ...], segments: int
+) -> tuple[int, ...]:
+    """Return how many partitions each batch would take if all were to be scanned."""
+    tasks = [_Task(entry, None, analyzers) for entry in listed]
+    return tuple(map(len, _batches(tasks, BATCH_PARTITIONS, segments)))
+
+
 def _batches(tasks: Sequence[_Task], most: int, segments: int) -> Iterator[list[_Task]]:
     """Cut tasks into batches that need the same analyzers, in order, within the bounds."""
     by_analyzers: dict[tuple[AnyAnalyzer, ...], list[_Task]] = {}

@@ -16,10 +16,15 @@ from typing import Any, ClassVar, Self
 
 from analyzers.analyzer import ColumnAnalyzer, S, ScanAnalyzer, analyzer
 from analyzers.description import canonical_json
+from analyzers.errors import MetricRuntimeError
 from analyzers.metric import Entity, Scale
 from analyzers.schema import Schema
 from analyzers.sql import where_holds
 from analyzers.state import DoubleValuedState, State, register_state
+
+
+_SMALLEST, _LARGEST = 1e-30, 1e100
+"""Values nearer to 0 count as 0, and sums of squares may not be greater, for skewness and kurtosis."""
 
 
 @register_state("central-moments-2/1")
@@ -234,7 +239,10 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count, sum, variance, skewness and kurtosis of the values."""
-        values = self.doubles(schema)
+        # Spark divides by powers of the variance; where they vanish, that is an error.
+        value = f"CAST({self.field(schema).sql} AS DOUBLE)"
+        sized = f"CASE WHEN abs({value}) < {_SMALLEST!r}D THEN 0D ELSE {value} END"
+        values = where_holds(self.where, sized)
         functions = ("sum", "var_pop", "skewness", "kurtosis")
         return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
 
@@ -244,6 +252,9 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         if not count:
             return HigherMomentsState()
         m2 = variance * count
+        if m2 > _LARGEST:  # and where they overflow, the answer is wrong
+            msg = f"{self!r}: deviations of {sqrt(variance):.1g} are too large to be raised to a power"
+            raise MetricRuntimeError(msg)
         m3 = (skewness or 0.0) * m2 * sqrt(variance)
         m4 = (kurtosis + 3) * variance * m2 if kurtosis is not None else 0.0
         return HigherMomentsState(count, total / count, m2, m3, m4)
@@ -267,7 +278,8 @@ class Skewness(_ShapeAnalyzer):
     """Skewness of a numeric column: sqrt(n) m3 / m2 ** 1.5, with mk the sum of k-th powers.
 
     The population's, without correction for bias; 0 where all values are equal. Nulls are ignored;
-    empty if there is nothing else.
+    empty if there is nothing else. Values nearer to 0 than 1e-30 count as 0; where values deviate by
+    some 1e50, it fails.
 
     Examples
     --------

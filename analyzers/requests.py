@@ -80,3 +80,15 @@ class Lookup:
 Request = Aggregate | Frequencies | ReqSketch | Lookup
 ROWS = Aggregate("count(1)")
 """The number of rows, which every scan asks for."""
+
+
+def texts_of(request: Request) -> tuple[str, ...]:
+    """Return the Spark SQL over the data that a request holds."""
+    match request:
+        case Aggregate(text, rows):
+            found: tuple[str | None, ...] = (text, rows)
+        case Frequencies(expressions, where) | Lookup(expressions=expressions, where=where):
+            found = (*expressions, where)
+        case ReqSketch(values):
+            found = (values,)
+    return tuple(text for text in found if text)

@@ -89,3 +89,20 @@ def literal(text: str) -> str:
 def one_of(expression: str, values: Sequence[str]) -> str:
     """Return SQL that is true where the expression is one of the values."""
     return f"{expression} IN ({', '.join(map(literal, values))})"
+
+
+_TOKEN = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>[^\W\d]\w*)"
+)
+
+
+def names_in(text: str) -> set[str]:
+    """Return all words in Spark SQL that may be names of columns, in small letters.
+
+    Examples
+    --------
+    >>> sorted(names_in("CASE WHEN `Dep``Time` > 'x y' THEN delay END"))
+    ['case', 'delay', 'dep`time', 'end', 'then', 'when']
+    """
+    found = (m["bare"] or (m["quoted"] or "").replace("``", "`") for m in _TOKEN.finditer(text))
+    return {name.casefold() for name in found if name}

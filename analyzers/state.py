@@ -17,6 +17,7 @@ from math import isclose, isnan
 from typing import Any, ClassVar, Self, TypeVar, final
 
 from analyzers.errors import CorruptStateError, StateMismatchError, UnknownStateTagError
+from analyzers.plugins import guard, load_plugins
 
 S = TypeVar("S", bound="State")
 
@@ -90,7 +91,7 @@ class DoubleValuedState(State):
         """Return the number; NaN where a ratio has no rows."""
 
 
-READERS: dict[str, Callable[[bytes], State]] = {}
+READERS: dict[str, Callable[[bytes], State]] = guard({})
 
 
 def register_state(tag: str) -> Callable[[type[S]], type[S]]:
@@ -127,6 +128,8 @@ def read_state(tag: str, payload: bytes) -> State:
     CorruptStateError
         If the payload cannot be read.
     """
+    if tag not in READERS:
+        load_plugins("tidegauge.analyzers")
     reader = READERS.get(tag)
     if reader is None:
         msg = f"no reader for states tagged {tag!r}; known are {', '.join(sorted(READERS))}"

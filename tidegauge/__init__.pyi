@@ -29,6 +29,7 @@ from analyzers.errors import NotOurDatabaseError as NotOurDatabaseError
 from analyzers.errors import NumberOfSpecifiedColumnsError as NumberOfSpecifiedColumnsError
 from analyzers.errors import PartitionColumnError as PartitionColumnError
 from analyzers.errors import PartitionSelectionError as PartitionSelectionError
+from analyzers.errors import PluginWarning as PluginWarning
 from analyzers.errors import PreconditionError as PreconditionError
 from analyzers.errors import RepositoryError as RepositoryError
 from analyzers.errors import SourceError as SourceError
@@ -64,6 +65,7 @@ from analyzers.moments import Kurtosis as Kurtosis
 from analyzers.moments import Skewness as Skewness
 from analyzers.moments import StandardDeviation as StandardDeviation
 from analyzers.moments import Variance as Variance
+from analyzers.providers import FileSystemStateProvider as FileSystemStateProvider
 from analyzers.providers import InMemoryStateProvider as InMemoryStateProvider
 from analyzers.quantiles import ApproxQuantile as ApproxQuantile
 from analyzers.quantiles import ApproxQuantiles as ApproxQuantiles
@@ -100,6 +102,10 @@ from repository.anomalies.simple import SimpleThreshold as SimpleThreshold
 from repository.repository import Repository as Repository
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
+from tidegauge.explain import Explanation as Explanation
+from tidegauge.explain import explain as explain
+from tidegauge.profile import Profile as Profile
+from tidegauge.profile import profile as profile
 from tidegauge.session import spark_session as spark_session
 from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite

@@ -57,6 +57,10 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.
 Dataset = Annotated[
     str | None, typer.Argument(help="The dataset; may be left out if there is one.")
 ]
+Table = Annotated[str, typer.Argument(help="A table's name, or a folder (with a slash).")]
+Warehouse = Annotated[
+    str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
+]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]
 
@@ -124,9 +128,7 @@ def run(
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
-    warehouse: Annotated[
-        str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
-    ] = None,
+    warehouse: Warehouse = None,
     rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
     fail_on_anomaly: Annotated[
         bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
@@ -150,6 +152,61 @@ def _tags(pairs: list[str]) -> dict[str, str]:
             msg = f"--tag {pair!r}: write key=value"
             raise typer.BadParameter(msg)
     return dict(pair.split("=", 1) for pair in pairs)
+
+
+@app.command()
+def profile(
+    table: Table,
+    output: Annotated[
+        Path | None, typer.Option(help="A file for the suite, not overwritten.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The dataset's name.")] = None,
+    sample_rows: Annotated[
+        int, typer.Option(min=1, help="About how many rows to look at.")
+    ] = 100_000,
+    source_format: Annotated[
+        str, typer.Option("--format", help="How a folder is read.")
+    ] = "parquet",
+    warehouse: Warehouse = None,
+) -> None:
+    """Propose a suite file for a table, with a comment on each choice."""
+    from tidegauge.profile import profile as propose
+    from tidegauge.session import spark_session
+
+    if output is not None and output.exists():
+        msg = f"{output} is there already; name another file"
+        raise typer.BadParameter(msg)
+    spark = spark_session(warehouse)
+    text = propose(
+        table, dataset, sample_rows=sample_rows, spark=spark, format=source_format
+    ).to_yaml()
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text, encoding="utf-8")
+        print(f"{output}: {text.count('# ')} comments, {text.count('  - ')} analyzers")
+
+
+@app.command()
+def explain(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    warehouse: Warehouse = None,
+) -> None:
+    """Say what measuring all of the suites' tables would do: jobs, passes, columns, bytes of states."""
+    from tidegauge.explain import explain as plan_of
+    from tidegauge.runs import tables_of
+    from tidegauge.session import spark_session
+    from tidegauge.suitefile import find_suites, load_suite
+
+    files = [load_suite(path) for path in find_suites(suites)]
+    spark = spark_session(warehouse)
+    for file in files:
+        for one in tables_of(spark, file):
+            print(
+                plan_of(one.table, one.suite, spark=spark, format=one.format, options=one.options)
+            )
 
 
 @app.command()

@@ -88,7 +88,7 @@ def run_suites(
     summary = Summary()
     for file in files:
         try:
-            tables = list(_tables(spark, file))
+            tables = list(tables_of(spark, file))
         except TidegaugeError as error:
             summary.failed.append(f"{file.path}: {error}")
             continue
@@ -123,7 +123,7 @@ def run_suites(
     return summary
 
 
-def _tables(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
+def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
     """Return one suite for each table that the file's name or pattern means."""
     if "/" in file.table or not set("*?[") & set(file.table):
         return [file]
