@@ -17,6 +17,7 @@ from analyzers.analyzer import ColumnAnalyzer, analyzer
 from analyzers.exact import Number, greatest, least, pack_number, subtract, unpack_number
 from analyzers.metric import Scale
 from analyzers.schema import Schema
+from analyzers.sql import where_holds
 from analyzers.state import READERS, DoubleValuedState, State, register_state
 
 _COUNT = struct.Struct("<q")
@@ -145,9 +146,13 @@ class ExtremeAnalyzer(ColumnAnalyzer[Any, float]):
     state_type: ClassVar[type[Any]]
     aggregates: ClassVar[tuple[str, ...]]
 
+    def number(self, schema: Schema) -> str:
+        """Return SQL for the number of each row."""
+        return self.field(schema).sql
+
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Find the extremes and count the values."""
-        values = self.values(schema)
+        values = where_holds(self.where, self.number(schema))
         return (*(f"{name}({values})" for name in self.aggregates), f"count({values})")
 
     def fold(self, cells: Sequence[Any]) -> State:

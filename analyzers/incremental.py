@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from analyzers.errors import MetricError
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import MetricError, SourceError
 from analyzers.frequencies import GroupingAnalyzer
 from analyzers.groups import count_segments
 from analyzers.ledger import (
@@ -20,6 +21,8 @@ from analyzers.ledger import (
     RunStatus,
     RunStore,
     analyzer_key,
+    differ,
+    with_references,
 )
 from analyzers.metric import Failure
 from analyzers.partitions import (
@@ -32,7 +35,7 @@ from analyzers.progress import Progress, Silent
 from analyzers.scan import Group, metric_of, scan
 from analyzers.schema import Schema
 from analyzers.segments import MAX_SEGMENTS, SegmentSet, joined
-from analyzers.sources import Listed, Source
+from analyzers.sources import Listed, Source, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,7 +161,7 @@ def run_incremental(
     run = store.open_run(spec)
     report = RunReport(run, spec.dataset, RunStatus.RUNNING)
     try:
-        listed = source.list_partitions()
+        listed = _with_references(source, source.list_partitions(), analyzers)
         ledger = store.ledger(spec.dataset)
         here = {entry.partition.name for entry in listed}
         gone = tuple(sorted(name for name in ledger if name not in here))
@@ -276,7 +279,25 @@ def _wanted(
 
 
 def _changed(entry: Listed, known: Known) -> bool:
-    return entry.fingerprint is not None and entry.fingerprint != known.fingerprint
+    return entry.fingerprint is not None and differ(entry.fingerprint, known.fingerprint)
+
+
+def _with_references(
+    source: Source, listed: Sequence[Listed], analyzers: Sequence[AnyAnalyzer]
+) -> list[Listed]:
+    """Return the partitions with the other tables that analyzers read in their fingerprints."""
+    tables = sorted({table for a in analyzers for table in a.reads})
+    if not tables:
+        return list(listed)
+    prints: list[str] = []
+    for table in tables:
+        try:
+            entries = open_table(source.read(None).sparkSession, table, None).list_partitions()
+        except SourceError:
+            continue  # the analyzer fails, and says why
+        prints += [e.fingerprint for e in entries if e.fingerprint is not None]  # a view has none
+    references = key_of(canonical_json(prints)) if prints else None
+    return [replace(e, fingerprint=with_references(e.fingerprint, references)) for e in listed]
 
 
 def batch_sizes(

@@ -203,7 +203,34 @@ def decide(
 
 
 def _same_files(found: Measured, known: Known) -> bool:
-    return found.fingerprint is not None and found.fingerprint == known.fingerprint
+    return found.fingerprint is not None and not differ(found.fingerprint, known.fingerprint)
+
+
+def with_references(fingerprint: str | None, references: str | None) -> str | None:
+    """Return the fingerprint of a partition together with that of the other tables that are read."""
+    if fingerprint is None or references is None:
+        return fingerprint
+    return f"{fingerprint}{_AND}{references}"
+
+
+def differ(a: str | None, b: str | None) -> bool:
+    """Whether two fingerprints are of different data; of other tables only where both know them.
+
+    An analyzer that reads another table can so be added to a suite without anything else being
+    measured again.
+
+    Examples
+    --------
+    >>> differ("p+r", "p"), differ("p+r", "p+s"), differ("p", "q"), differ(None, "p")
+    (False, True, True, True)
+    """
+    if a is None or b is None:
+        return a is not b
+    (own, _, other), (own_b, _, other_b) = a.partition(_AND), b.partition(_AND)
+    return own != own_b or bool(other and other_b and other != other_b)
+
+
+_AND = "+"
 
 
 def _agrees(found: Measurement, stored: State | None) -> bool:

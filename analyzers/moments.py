@@ -22,7 +22,6 @@ from analyzers.schema import Schema
 from analyzers.sql import where_holds
 from analyzers.state import DoubleValuedState, State, register_state
 
-
 _SMALLEST, _LARGEST = 1e-30, 1e100
 """Values nearer to 0 count as 0, and sums of squares may not be greater, for skewness and kurtosis."""
 

@@ -101,8 +101,7 @@ class FileSystemStateProvider:
             return None
         head, _, rest = content.removeprefix(_MAGIC).partition(b"\n")
         checksum, _, payload = rest.partition(b"\n")
-        sound = hashlib.sha256(payload).hexdigest().encode() == checksum
-        if not content.startswith(_MAGIC) or not sound:
+        if not content.startswith(_MAGIC) or checksum != _checksum(head, payload):
             msg = f"the state in {file} is damaged: its checksum differs"
             raise CorruptStateError(msg)
         return read_state(head.decode(), payload)
@@ -110,8 +109,8 @@ class FileSystemStateProvider:
     def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
         """Write the analyzer's state in place of an earlier one."""
         payload = state.pack()
-        checksum = hashlib.sha256(payload).hexdigest().encode()
-        content = b"\n".join([_MAGIC + state.tag.encode(), checksum, payload])
+        tag = state.tag.encode()
+        content = b"\n".join([_MAGIC + tag, _checksum(tag, payload), payload])
         self.folder.mkdir(parents=True, exist_ok=True)
         number, partial = tempfile.mkstemp(dir=self.folder, prefix=".state-")
         try:
@@ -123,3 +122,7 @@ class FileSystemStateProvider:
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise
+
+
+def _checksum(tag: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(tag + b"\n" + payload).hexdigest().encode()

@@ -123,15 +123,15 @@ class _LengthAnalyzer(ExtremeAnalyzer):
         """The behaviour is one of three."""
         one_of_these(self, "null_behavior", NULL_BEHAVIORS)
 
-    def values(self, schema: Schema) -> str:
-        """Return SQL for the lengths that count."""
+    def number(self, schema: Schema) -> str:
+        """Return SQL for the length of each row's text."""
         column = self.field(schema).sql
         length = {
             "ignore": f"char_length({column})",
             "empty": f"coalesce(char_length({column}), 0)",
             "fail": f"coalesce(CAST(char_length({column}) AS DOUBLE), {self.worst!r}D)",
         }
-        return where_holds(self.where, length[self.null_behavior])
+        return length[self.null_behavior]
 
 
 @analyzer

@@ -258,7 +258,7 @@ class _Batch:
             names = canonical_json(sorted(keys))
             sets[key_of(names)] = names
             if decision.change is Change.ADDED:
-                changed.append((entry.id, decision.version, key_of(names)))
+                changed.append((entry.id, decision.version, key_of(names), m.fingerprint))
             else:
                 rows.append((m, entry.id, decision.version, key_of(names)))
         set_rows = [{"key": key, "analyzers": names} for key, names in sorted(sets.items())]
@@ -282,11 +282,10 @@ class _Batch:
                     for m, partition, version, key in rows
                 ],
             )
-        for partition, version, key in changed:
+        for partition, version, key, fingerprint in changed:
             where = (v.c.partition_id == partition) & (v.c.version == version)
-            self.connection.execute(
-                sa.update(v).where(where).values(analyzer_set_id=set_ids[(key,)])
-            )
+            values = {"analyzer_set_id": set_ids[(key,)], "fingerprint": fingerprint}
+            self.connection.execute(sa.update(v).where(where).values(values))
 
     def _schema_ids(self, schemas: set[str]) -> dict[str, int]:
         rows = [{"key": key_of(columns), "columns": columns} for columns in sorted(schemas)]

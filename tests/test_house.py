@@ -146,7 +146,9 @@ def test_all_errors_that_users_meet_are_public_and_drawn_in_the_tree():
     from analyzers import errors
 
     classes = {
-        n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, Exception)
+        n: c
+        for n, c in vars(errors).items()
+        if isinstance(c, type) and issubclass(c, Exception) and not issubclass(c, Warning)
     }
     assert set(classes) <= set(tg.__all__)
     drawn = [
@@ -165,13 +167,42 @@ def test_all_errors_that_users_meet_are_public_and_drawn_in_the_tree():
         assert parent in {base.__name__ for base in classes[name].__bases__}, name
 
 
-def test_every_analyzer_and_detector_is_in_the_guide():
-    from analyzers.catalogue import ANALYZERS
+def test_every_detector_is_in_the_guide():
     from repository.anomalies.catalogue import DETECTORS
 
     guide = "\n".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
-    for name in [*ANALYZERS, *DETECTORS]:
+    for name in DETECTORS:
         assert f"`{name}" in guide, f"docs/ does not mention {name}"
+
+
+def test_the_page_of_analyzers_says_what_the_registry_says():
+    """Every analyzer once, with all its options and defaults, its kind of state and its size."""
+    import re
+    from dataclasses import MISSING, fields
+
+    from analyzers.catalogue import ANALYZERS
+
+    rows = {}
+    for line in (ROOT / "docs" / "analyzers.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 6 and cells[0].startswith("`"):
+            name = cells[0].strip("`").partition("(")[0]
+            assert name not in rows, name
+            assert all(cells), f"{name} has an empty cell"
+            rows[name] = cells
+    assert set(rows) == set(ANALYZERS)
+    for name, (signature, _, _, no_rows, state, error) in rows.items():
+        cls = ANALYZERS[name]
+        options = [
+            f.name if f.default is MISSING else f"{f.name}={f.default!r}"
+            for f in fields(cls)
+            if f.name != "where"
+        ]
+        assert signature == f"`{name}({', '.join(options)})`"
+        assert state.startswith(cls.state_type.tag.partition("/")[0]), name
+        assert re.search("empty|0|no bins", no_rows), name
+        approximate = cls.interval is not tg.Analyzer.interval
+        assert approximate != bool(re.match("exact|to rounding", error)), name
 
 
 def test_locks_hold_no_hosts():

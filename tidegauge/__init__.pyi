@@ -72,6 +72,7 @@ from analyzers.quantiles import ApproxQuantiles as ApproxQuantiles
 from analyzers.references import DatasetMatch as DatasetMatch
 from analyzers.references import ReferentialIntegrity as ReferentialIntegrity
 from analyzers.req import ReqQuantile as ReqQuantile
+from analyzers.rows import row_level_results as row_level_results
 from analyzers.scan import calculate as calculate
 from analyzers.state import DoubleValuedState as DoubleValuedState
 from analyzers.state import State as State

@@ -1,0 +1,148 @@
+"""A first suite for a table, and what a run would do."""
+
+import pytest
+
+import tidegauge as tg
+from tidegauge.suitefile import load_suite
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def shop(spark):
+    spark.sql("CREATE DATABASE IF NOT EXISTS shop")
+    spark.range(2000).selectExpr(
+        "id AS order_id",
+        "CONCAT('user', id % 700, '@example.org') AS email",
+        "element_at(array('new', 'paid', 'sent'), CAST(id % 3 AS INT) + 1) AS status",
+        "CASE WHEN id % 10 > 0 THEN id % 97 * 1.25 END AS amount",
+        "id % 13 - 6 AS delta",
+        "CAST(id AS STRING) AS number_as_text",
+        "id % 2 = 0 AS gift",
+        "timestamp_seconds(id) AS at",
+        "named_struct('zip', CAST(10000 + id % 89 AS STRING)) AS address",
+        "array_repeat('x', CAST(id % 4 AS INT)) AS `my tags`",
+        "CONCAT('2013-01-0', id % 4 + 1) AS ds",
+    ).write.partitionBy("ds").saveAsTable("shop.orders", mode="overwrite")
+    return "shop.orders"
+
+
+def test_it_finds_keys_categories_patterns_and_ranges(shop, spark):
+    found = tg.profile(shop, spark=spark)
+    by_column = {}
+    for choice in found.choices:
+        by_column.setdefault(choice.analyzer.instance, []).append(choice.analyzer)
+    kinds = {c: {type(a).__name__ for a in some} for c, some in by_column.items()}
+    assert found.rows == 2000
+    assert "ApproxUniqueness" in kinds["order_id"]
+    assert "ApproxUniqueness" not in kinds["email"]
+    assert tg.PatternMatch("email", "EMAIL", "ignore") in by_column["email"]
+    assert tg.Histogram("status", 50) in by_column["status"]
+    assert "Histogram" not in kinds["email"]
+    assert (
+        tg.Compliance("amount is not negative", "amount >= 0")
+        in by_column["amount is not negative"]
+    )
+    assert "delta is not negative" not in by_column
+    assert "DataType" in kinds["number_as_text"]
+    assert "DataType" not in kinds["email"]
+    assert kinds["at"] >= {"MinTime", "MaxTime"}
+    assert "Compliance" in kinds["gift is true"]
+    assert "MinLength" in kinds["address.zip"]
+    assert kinds["size(`my tags`)"] == {"Mean"}
+    assert "ds" not in by_column
+    reasons = {c.analyzer: c.reason for c in found.choices}
+    assert reasons[tg.Completeness("amount")] == "90 % are not null."
+    assert reasons[tg.Completeness("order_id")] == "Never null in the sample."
+
+
+def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
+    found = tg.profile(shop, spark=spark)
+    text = found.to_yaml()
+    (tmp_path / "orders.yml").write_text(text)
+    file = load_suite(tmp_path / "orders.yml")
+    assert file.suite == found.suite
+    assert file.table == shop
+    comments = [line for line in text.splitlines() if line.startswith("  # ")]
+    assert len(comments) == len(found.suite.analyzers)
+    run = tg.analyze(shop, file.suite, repository=repo, spark=spark)
+    assert run.report.scanned == 4
+    assert run.failed == {}
+
+
+def test_a_sample_is_looked_at_and_small_tables_get_no_rules(shop, spark):
+    some = tg.profile(shop, sample_rows=500, spark=spark)
+    assert 300 < some.rows < 700
+    few = spark.createDataFrame([(1, "a@b.org")], "x int, s string")
+    names = {type(a).__name__ for a in tg.profile(few, "few").suite.analyzers}
+    assert not names & {"Compliance", "PatternMatch", "ApproxUniqueness", "Histogram"}
+    empty = tg.profile(spark.createDataFrame([], "x int, s string"), "none").suite
+    assert tg.Completeness("x") in empty.analyzers
+
+
+def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
+    from tidegauge.cli import run_command
+
+    target = tmp_path / "orders.yml"
+    assert run_command(["profile", shop, "--output", str(target)]) == 0
+    assert load_suite(target).suite.dataset == "orders"
+    assert run_command(["profile", shop, "--output", str(target)]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert run_command(["profile", "shop.ordres"]) == 1
+    assert run_command(["explain", str(target)]) == 0
+    assert "orders: 4 partitions in 1 batches of" in capsys.readouterr().out
+
+
+def test_explain_tells_jobs_passes_columns_and_bytes(shop, spark):
+    suite = tg.Suite(
+        "orders",
+        [
+            tg.Size(),
+            tg.Mean("amount"),
+            tg.ApproxCountDistinct("email"),
+            tg.Uniqueness("order_id"),
+            tg.ReqQuantile("amount", 0.99),
+            tg.Compliance("rule", "delta > 0 -- not 'gift'"),
+            tg.Mean("nope"),
+        ],
+        segments=[["status"]],
+        max_segments=5,
+    )
+    found = tg.explain(shop, suite, spark=spark)
+    assert (found.partitions, found.batches, found.segments) == (4, (4,), 6)
+    assert [(job.kind, job.columns) for job in found.jobs] == [
+        ("aggregate", ("amount", "delta")),
+        ("aggregate", ("email",)),
+        ("frequencies", ("order_id",)),
+        ("Python sketches", ("amount",)),
+    ]
+    assert found.columns == ("order_id", "email", "amount", "delta")
+    assert found.passes == 5 / 4
+    states = [64, 64, 2048, 1 << 15, 1 << 14, 64]
+    assert found.state_bytes == sum(states)
+    text = str(found)
+    assert "4 partitions in 1 batches of 4 jobs" in text
+    assert "fails: Mean('nope'): no column 'nope'" in text
+
+
+def test_explaining_reads_no_row(shop, spark):
+    from tests.spark_actions import counted
+
+    with counted(spark) as actions:
+        tg.explain(shop, tg.Suite("orders", [tg.Size(), tg.Uniqueness("email")]), spark=spark)
+    assert not [a for a in actions if "Scan parquet" in a.get("planDescription", "")]
+
+
+def test_many_partitions_and_columns_are_taken_in_batches():
+    """Bounded by what the driver holds: 10,000 partitions of 2,000 columns."""
+    from analyzers.incremental import BATCH_BYTES, MEASUREMENT_BYTES, batch_sizes
+    from analyzers.partitions import Partition
+    from analyzers.sources import Listed
+
+    listed = [Listed(Partition(("ds",), (str(i),))) for i in range(10_000)]
+    wide = tuple(tg.Mean(f"c{i}") for i in range(2000))
+    sizes = batch_sizes(listed, wide, 0)
+    assert sum(sizes) == 10_000
+    assert max(sizes) * 2000 * (MEASUREMENT_BYTES + 64) <= BATCH_BYTES
+    assert batch_sizes(listed, (tg.Size(),), 0) == (1000,) * 10
+    assert max(batch_sizes(listed, wide[:100], 100)) * 101 * 100 * 2064 <= BATCH_BYTES
