@@ -341,7 +341,7 @@ def _measure(
     wanted = {task.listed.partition for task in batch}
     found = scan(data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted, sets)
     groups = {source.partition_of(key): group for key, group in found.groups.items()}
-    names = {s.name_of(values): s for s in sets for values in (*s.kept, None)}
+    names = {name: s for s in sets for name in s.names()}
     for task in batch:
         partition = task.listed.partition
         group = groups.get(partition, found.nothing)

@@ -249,9 +249,7 @@ def _blame(
     except _GaveUpError:
         return failure
     keys = [(v, "") for v in failures]
-    keys += [
-        (v, s) for v in failures for g in groups.segments for s in map(g.name_of, (*g.kept, None))
-    ]
+    keys += [(v, name) for v in failures for s in groups.segments for name in s.names()]
     return {**answers, **{key: failures[key[0]] for key in keys}}
 
 

@@ -45,6 +45,10 @@ class SegmentSet:
         pairs = zip(self.columns, values, strict=True)
         return "/".join(f"{column}={_written(value)}" for column, value in pairs)
 
+    def names(self) -> list[str]:
+        """Return the names of all segments, the one of all others last."""
+        return [self.name_of(values) for values in (*self.kept, None)]
+
     @property
     def size(self) -> int:
         """How many segments there are at most."""

@@ -111,18 +111,22 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
         sa.select(t.dataset_id, t["columns"], t.generation, t.kept)
     ):
         values = tuple(map(tuple, json.loads(kept)))
-        made = SegmentSet(tuple(json.loads(columns)), values, generation)
-        segments.setdefault(dataset, []).append(made)
-    sizes: dict[int, dict[str, int]] = {}
+        chosen = SegmentSet(tuple(json.loads(columns)), values, generation)
+        segments.setdefault(dataset, []).append(chosen)
+    made: dict[int, dict[str, set[tuple[str, str]]]] = {}
     a = s.analyzer.c
     for dataset, canonical in connection.execute(sa.select(a.dataset_id, a.canonical).distinct()):
-        for chosen in (None, *segments.get(dataset, ())):
-            size = chosen.size if chosen else 1
-            sizes.setdefault(dataset, {})[ledger_key(canonical, chosen)] = size
+        for one in (None, *segments.get(dataset, ())):
+            names = one.names() if one else [""]
+            of = made.setdefault(dataset, {})
+            of[ledger_key(canonical, one)] = {(canonical, name) for name in names}
 
     @cache
     def expected(dataset: int, set_id: int) -> int:
-        return sum(sizes.get(dataset, {}).get(key, 1) for key in json.loads(sets[set_id]))
+        known = made.get(dataset, {})
+        # Of two choices of segments, some are the same; what is not known counts once.
+        found = [known.get(key, {(key, "")}) for key in json.loads(sets[set_id])]
+        return len(set().union(*found))
 
     return expected
 

@@ -252,11 +252,16 @@ def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool
     return (t.dataset_id == dataset) & (t.key == key_of(analyzer.statistic()))
 
 
+def is_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> bool:
+    """Return whether the analyzer, or one that shares its state, was ever measured on a dataset."""
+    own = _statistics_of(dataset_id(connection, dataset), analyzer)
+    return connection.execute(sa.select(s.statistic.c.id).where(own)).first() is not None
+
+
 def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> None:
     """Raise a `HistoryError` if no state answers for the analyzer, naming those that there are."""
-    of = dataset_id(connection, dataset)
-    own = sa.select(s.statistic.c.id).where(_statistics_of(of, analyzer))
-    if connection.execute(own).first() is None:
+    if not is_measured(connection, dataset, analyzer):
+        of = dataset_id(connection, dataset)
         texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
         there = ", ".join(sorted(connection.execute(texts).scalars()))
         msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {there}"

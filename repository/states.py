@@ -15,7 +15,7 @@ from analyzers.state import State
 from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.database import Database
-from repository.history import AsOf, Window, stored_states
+from repository.history import AsOf, Window, is_measured, stored_states
 
 if TYPE_CHECKING:
     from analyzers.analyzer import Analyzer
@@ -84,6 +84,8 @@ class HistoricStates:
             If it was measured on some of the partitions only, and that is not allowed.
         """
         with self.database.read() as connection:
+            if not is_measured(connection, self.dataset, analyzer):
+                return None
             stored = stored_states(
                 connection, self.dataset, analyzer, self.window, self.segment, self.as_of
             )
@@ -95,6 +97,4 @@ class HistoricStates:
             )
             raise HistoryError(msg)
         payloads = [found.payload for found in stored if found.payload is not None]
-        if not payloads:
-            return None
         return analyzer.state_type.merge([self.artifacts.unpack(p) for p in payloads])

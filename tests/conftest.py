@@ -37,6 +37,10 @@ def warehouse(tmp_path_factory):
     return tmp_path_factory.mktemp("warehouse")
 
 
+CONNECT = os.environ.get("TIDEGAUGE_TEST_CONNECT") == "1"
+"""Whether the tests run on Spark Connect; `tests/tidegauge/test_connect.py` runs some so."""
+
+
 @pytest.fixture(scope="session")
 def spark(warehouse):
     """One session for all: Hive, few partitions, UTC, and the pages by which executions are counted."""
@@ -49,18 +53,28 @@ def spark(warehouse):
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
+    builder = (
+        SparkSession.builder.appName("tidegauge tests")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+    )
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    if CONNECT:
+        # A client of a server that runs beside it: no JVM to reach into.
+        session = builder.remote("local[2]").getOrCreate()
+        assert "connect" in type(session).__module__
+        yield session
+        session.stop()
+        return
     metastore = f"jdbc:derby:;databaseName={warehouse / 'metastore'};create=true"
     session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tidegauge tests")
-        .config("spark.ui.enabled", "true")
+        builder.master("local[2]")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.ui.enabled", "true")
         .config("spark.ui.port", "0")
         .config("spark.sql.ui.retainedExecutions", "100000")
-        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.default.parallelism", "2")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
-        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(warehouse / "tables"))
         .config("spark.hadoop.javax.jdo.option.ConnectionURL", metastore)
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
@@ -68,7 +82,6 @@ def spark(warehouse):
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     yield session
     session.stop()
 

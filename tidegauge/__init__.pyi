@@ -103,10 +103,10 @@ from repository.anomalies.simple import SimpleThreshold as SimpleThreshold
 from repository.repository import Repository as Repository
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
-from tidegauge.explain import Explanation as Explanation
-from tidegauge.explain import explain as explain
-from tidegauge.profile import Profile as Profile
-from tidegauge.profile import profile as profile
+from tidegauge.explanation import Explanation as Explanation
+from tidegauge.explanation import explain as explain
+from tidegauge.profiler import Profile as Profile
+from tidegauge.profiler import profile as profile
 from tidegauge.session import spark_session as spark_session
 from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite

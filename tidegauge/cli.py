@@ -170,7 +170,7 @@ def profile(
     warehouse: Warehouse = None,
 ) -> None:
     """Propose a suite file for a table, with a comment on each choice."""
-    from tidegauge.profile import profile as propose
+    from tidegauge.profiler import profile as propose
     from tidegauge.session import spark_session
 
     if output is not None and output.exists():
@@ -195,7 +195,7 @@ def explain(
     warehouse: Warehouse = None,
 ) -> None:
     """Say what measuring all of the suites' tables would do: jobs, passes, columns, bytes of states."""
-    from tidegauge.explain import explain as plan_of
+    from tidegauge.explanation import explain as plan_of
     from tidegauge.runs import tables_of
     from tidegauge.session import spark_session
     from tidegauge.suitefile import find_suites, load_suite

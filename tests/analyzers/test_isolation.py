@@ -62,6 +62,7 @@ def test_what_is_no_data_error_is_raised():
 
 
 @pytest.mark.spark
+@pytest.mark.classic
 def test_one_bad_expression_among_200_costs_few_actions(spark):
     table = spark.range(100).selectExpr("id", "CONCAT('v', id) AS s")
     good = [tg.Compliance(f"r{i}", f"id > {i}") for i in range(200)]

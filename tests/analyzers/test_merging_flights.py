@@ -9,7 +9,7 @@ from analyzers.analyzer import Analyzer
 from analyzers.scan import scan
 from tests.conftest import soak
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.classic]  # the flights are a Hive table
 FILTER = "origin = 'EWR' AND dep_delay > 0"
 
 

@@ -64,6 +64,7 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     assert states[tg.Maximum("c99")].value.maximum == 108.0
 
 
+@pytest.mark.classic
 def test_planning_reads_nothing(spark, table):
     with counted(spark) as found:
         plan(table, [tg.Size(), tg.Compliance("bad", "nope > 1"), tg.Uniqueness("s")])
@@ -72,6 +73,7 @@ def test_planning_reads_nothing(spark, table):
     ] == []  # what does not resolve is told as failed
 
 
+@pytest.mark.classic
 def test_one_action_for_each_job_whatever_the_number_of_groups(spark, table):
     analyzers = [
         tg.Size(),
@@ -143,6 +145,7 @@ def test_a_failure_of_spark_itself_is_not_an_analyzers(spark, table, tmp_path):
         scan(gone, [tg.Mean("x"), tg.Sum("id")])
 
 
+@pytest.mark.classic
 def test_executions_are_counted(spark, table):
     before = len(executions(spark))
     table.count()

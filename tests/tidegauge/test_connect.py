@@ -41,6 +41,28 @@ spark.stop()
 """
 
 
+def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
+    """The same tests that run on the classic session, in a process of their own."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [
+            sys.executable,
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-m", "spark and not classic and not soak"),
+            str(root / "tests" / "analyzers"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+        cwd=root,
+        env={**os.environ, "TIDEGAUGE_TEST_CONNECT": "1"},
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout.splitlines()[-1]
+    assert "skipped" not in done.stdout.splitlines()[-1]
+
+
 def test_a_table_is_measured_over_spark_connect(tmp_path):
     import json
 

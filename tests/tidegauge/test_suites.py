@@ -91,7 +91,7 @@ def test_a_suite_file_says_everything(write):
         (("dataset: flights\n", ""), "dataset: Field required"),
         (("dataset: flights\n", "dataset: flights\ndataset: other\n"), ":3: 'dataset' stands here a second time"),
         (("analyzers:\n", "analyzers: [\n"), "not YAML"),
-        (("windows: [7d, month]", "segments: [[origin]]"), "segments are not measured yet"),
+        (("windows: [7d, month]", "segments: [[origin], [origin]]"), "stands there twice"),
     ],
 )  # fmt: skip
 def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
