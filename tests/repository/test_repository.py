@@ -435,24 +435,24 @@ def test_two_processes_make_one_database(tmp_path):
         assert sound(repo)
 
 
-def test_a_database_of_the_first_revision_is_backed_up_and_upgraded_with_its_data(
-    measured_copy,
-):
+def test_a_database_of_the_first_revision_is_backed_up_and_upgraded_with_its_data(tmp_path):
     """Down to 0001 and opened again: nothing of the history is lost, a copy of the old file stays."""
     from alembic import command
 
     from repository.database import alembic_config, head_revision
 
-    file = measured_copy.database.file
-    before = measured_copy.metrics("flights", name="Completeness")
-    with measured_copy.database.write() as connection:
-        command.downgrade(alembic_config(connection), "0001")
-    measured_copy.close()
+    file = tmp_path / "r.db"
+    with tg.Repository(f"sqlite:///{file}") as repo:
+        filled(repo, [day(1), day(2)])
+        before = repo.metrics("d")
+        assert len(before) > 0
+        with repo.database.write() as connection:
+            command.downgrade(alembic_config(connection), "0001")
     with tg.Repository(f"sqlite:///{file}") as repo:
         assert repo.database.revision() == head_revision() == "0002"
-        pd.testing.assert_frame_equal(repo.metrics("flights", name="Completeness"), before)
+        pd.testing.assert_frame_equal(repo.metrics("d"), before)
         repo.states("x").persist(tg.Size(), tg.NumMatches(1))
-        assert repo.store.segment_sets("flights") == {}
+        assert repo.store.segment_sets("d") == {}
     (backup,) = file.parent.glob("*.backup.db")
     with sqlite3.connect(backup) as old:
         assert old.execute("SELECT count(*) FROM metric").fetchone()[0] >= len(before)
