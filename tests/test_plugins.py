@@ -103,3 +103,16 @@ def test_importing_looks_for_none(tmp_path):
     install(tmp_path, "broken-plugin", "broken_plugin", "import no_such_module")
     done = run(tmp_path, "import tidegauge as tg; tg.Size()")
     assert done.stderr == ""
+
+
+def test_the_doctor_names_them(tmp_path):
+    install(tmp_path, "good-plugin", "good_plugin", GOOD)
+    install(tmp_path, "broken-plugin", "broken_plugin", "import no_such_module")
+    done = run(
+        tmp_path,
+        "from tidegauge.doctor import examine\n"
+        "found = {f.what: f for f in examine('sqlite://')}\n"
+        "print(found['plug-in good_plugin'].status, found['plug-in broken_plugin'].status)\n"
+        "print(found['plug-in broken_plugin'].cure)",
+    )
+    assert done.stdout == "ok missing\nmend or remove broken-plugin\n"

@@ -130,6 +130,9 @@ def run(
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
     warehouse: Warehouse = None,
     rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
+    resegment: Annotated[
+        bool, typer.Option("--resegment", help="Choose anew which values are segments.")
+    ] = False,
     fail_on_anomaly: Annotated[
         bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
     ] = False,
@@ -139,7 +142,13 @@ def run(
 
     with _open(db, artifacts) as repository:
         summary = run_suites(
-            suites, repository, partitions, _tags(tag or []), warehouse, rename=rename
+            suites,
+            repository,
+            partitions,
+            _tags(tag or []),
+            warehouse,
+            rename=rename,
+            resegment=resegment,
         )
         for line in summary.lines():
             print(line)
@@ -204,9 +213,7 @@ def explain(
     spark = spark_session(warehouse)
     for file in files:
         for one in tables_of(spark, file):
-            print(
-                plan_of(one.table, one.suite, spark=spark, format=one.format, options=one.options)
-            )
+            print(plan_of(one, spark=spark))
 
 
 @app.command()

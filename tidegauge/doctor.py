@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from analyzers.errors import TidegaugeError
+from analyzers.errors import PluginWarning, TidegaugeError
+from analyzers.plugins import load_plugins
 from tidegauge.java import bundled_java, find_java, java_version
 
 OK, MISSING, WRONG = "ok", "missing", "wrong"
@@ -42,6 +44,7 @@ def examine(url: str) -> Iterator[Finding]:
     yield _python()
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)
+    yield from _plugins()
     yield _java()
     yield _layout()
     yield _repository(url)
@@ -70,6 +73,17 @@ def _package(package: str, use: str, extra: str) -> Finding:
     except PackageNotFoundError:
         wanted = f"'tidegauge[{extra}]'" if extra else "tidegauge"
         return Finding(what, MISSING if extra else WRONG, "not installed", f"pip install {wanted}")
+
+
+def _plugins() -> Iterator[Finding]:
+    for group in ("tidegauge.analyzers", "tidegauge.detectors"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PluginWarning)  # told below
+            found = load_plugins(group)
+        for plugin in found:
+            what, status = f"plug-in {plugin.name}", MISSING if plugin.problem else OK
+            cure = f"mend or remove {plugin.package}" if plugin.problem else ""
+            yield Finding(what, status, plugin.problem or f"of {plugin.package}", cure)
 
 
 def _java() -> Finding:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer
+from analyzers.errors import SuiteError
 from analyzers.incremental import batch_sizes
 from analyzers.jobs import Job
 from analyzers.metric import Failure
@@ -15,6 +16,7 @@ from analyzers.requests import texts_of
 from analyzers.schema import Schema
 from analyzers.sql import names_in
 from tidegauge.analysis import open_source
+from tidegauge.suitefile import SuiteFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,8 +95,8 @@ class Explanation:
 
 
 def explain(
-    table: str | DataFrame,
-    suite: Suite,
+    table: str | DataFrame | SuiteFile,
+    suite: Suite | None = None,
     *,
     spark: SparkSession | None = None,
     format: str = "parquet",  # noqa: A002 - Spark's word for it
@@ -105,7 +107,7 @@ def explain(
     Parameters
     ----------
     table, suite, spark, format, options
-        As for `analyze`.
+        As for `analyze`; or what `load_suite` returns, which says all of it.
 
     Returns
     -------
@@ -116,7 +118,17 @@ def explain(
     ------
     SourceError
         If the table cannot be read.
+    SuiteError
+        If there is a table but no suite.
     """
+    if isinstance(table, SuiteFile):
+        file = table
+        return explain(
+            file.table, file.suite, spark=spark, format=file.format, options=file.options
+        )
+    if suite is None:
+        msg = "explain takes a table and a suite, or what load_suite returns"
+        raise SuiteError(msg)
     source = open_source(table, suite, spark, format, options)
     listed = source.list_partitions()
     data = source.read(None)

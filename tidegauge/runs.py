@@ -72,6 +72,7 @@ def run_suites(
     warehouse: str | None = None,
     *,
     rename: bool = False,
+    resegment: bool = False,
 ) -> Summary:
     """Measure the tables of all suites that paths, folders and globs name, then detect.
 
@@ -104,6 +105,7 @@ def run_suites(
                     format=one.format,
                     options=one.options,
                     rename=rename,
+                    resegment=resegment,
                 )
             except Exception as error:  # noqa: BLE001 - the other tables go on
                 text = str(error) if isinstance(error, TidegaugeError) else describe(error)

@@ -125,6 +125,14 @@ def test_explain_tells_jobs_passes_columns_and_bytes(shop, spark):
     assert "fails: Mean('nope'): no column 'nope'" in text
 
 
+def test_explain_takes_a_suite_file(shop, spark, tmp_path):
+    (tmp_path / "s.yml").write_text(f"dataset: orders\ntable: {shop}\nanalyzers: [Size]\n")
+    found = tg.explain(load_suite(tmp_path / "s.yml"), spark=spark)
+    assert (found.partitions, len(found.jobs)) == (4, 1)
+    with pytest.raises(tg.SuiteError, match="a table and a suite"):
+        tg.explain(shop, spark=spark)
+
+
 def test_explaining_reads_no_row(shop, spark):
     from tests.spark_actions import counted
 
