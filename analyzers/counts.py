@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, ClassVar, Self
 
-from analyzers.analyzer import ColumnAnalyzer, DatasetAnalyzer, ScanAnalyzer, analyzer
+from analyzers.analyzer import (
+    Analyzer,
+    ColumnAnalyzer,
+    DatasetAnalyzer,
+    Filterable,
+    ScanAnalyzer,
+    analyzer,
+)
 from analyzers.metric import Entity, Scale
 from analyzers.schema import Schema
 from analyzers.sql import count_rows, where_holds
@@ -113,29 +120,19 @@ class Size(DatasetAnalyzer[NumMatches, float]):
         return state.num_matches
 
 
-@analyzer
-class Completeness(ColumnAnalyzer[NumMatchesAndCount, float]):
-    """Share of rows where the column is not null; NaN is not null. Empty at zero rows.
-
-    Examples
-    --------
-    >>> Completeness("email").compute_metric_from(NumMatchesAndCount(3, 4)).value
-    0.75
-    """
+@dataclass(frozen=True, repr=False)
+class RatioAnalyzer(Filterable, Analyzer[NumMatchesAndCount, float]):
+    """Share of rows that match. Empty at zero rows."""
 
     scale: ClassVar[Scale] = Scale.RATIO
     state_type: ClassVar[type[State]] = NumMatchesAndCount
-
-    def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Count the values and the rows."""
-        return (f"count({self.values(schema)})", count_rows(self.where))
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Take both counts."""
         return NumMatchesAndCount(*cells)
 
     def measure(self, state: NumMatchesAndCount) -> float:
-        """Return values by rows."""
+        """Return matches by rows."""
         if not state.count:
             raise self.no_data()
         return state.metric_value()
@@ -146,7 +143,22 @@ class Completeness(ColumnAnalyzer[NumMatchesAndCount, float]):
 
 
 @analyzer
-class ZerosCount(ColumnAnalyzer[NumMatchesAndCount, float]):
+class Completeness(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
+    """Share of rows where the column is not null; NaN is not null. Empty at zero rows.
+
+    Examples
+    --------
+    >>> Completeness("email").compute_metric_from(NumMatchesAndCount(3, 4)).value
+    0.75
+    """
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count the values and the rows."""
+        return (f"count({self.values(schema)})", count_rows(self.where))
+
+
+@analyzer
+class ZerosCount(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     """Number of zeros in a numeric column; nulls and NaN are none. Empty at zero rows.
 
     Examples
@@ -156,7 +168,6 @@ class ZerosCount(ColumnAnalyzer[NumMatchesAndCount, float]):
     """
 
     scale: ClassVar[Scale] = Scale.COUNT
-    state_type: ClassVar[type[State]] = NumMatchesAndCount
     accepts: ClassVar[str] = "numeric"
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
@@ -164,19 +175,11 @@ class ZerosCount(ColumnAnalyzer[NumMatchesAndCount, float]):
         zeros = where_holds(self.where, f"{self.field(schema).sql} = 0")
         return (f"count_if({zeros})", count_rows(self.where))
 
-    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
-        """Take both counts."""
-        return NumMatchesAndCount(*cells)
-
     def measure(self, state: NumMatchesAndCount) -> float:
         """Return the zeros."""
         if not state.count:
             raise self.no_data()
         return float(state.num_matches)
-
-    def weight(self, state: NumMatchesAndCount) -> float:
-        """Return the rows."""
-        return state.count
 
 
 @analyzer

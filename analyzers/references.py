@@ -6,20 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from analyzers.analyzer import Analyzer, Filterable, analyzer
-from analyzers.counts import NumMatchesAndCount
+from analyzers.analyzer import analyzer
+from analyzers.counts import NumMatchesAndCount, RatioAnalyzer
 from analyzers.errors import NoColumnsSpecifiedError, NumberOfSpecifiedColumnsError
-from analyzers.metric import Entity, Scale
+from analyzers.metric import Entity
 from analyzers.requests import Lookup, Request
 from analyzers.schema import Schema
 from analyzers.sql import quote
-from analyzers.state import State
 
 
 @dataclass(frozen=True, repr=False)
-class _LookupAnalyzer(Filterable, Analyzer[NumMatchesAndCount, float]):
-    scale: ClassVar[Scale] = Scale.RATIO
-    state_type: ClassVar[type[State]] = NumMatchesAndCount
+class _LookupAnalyzer(RatioAnalyzer):
     nulls: ClassVar[bool]
 
     columns: tuple[str, ...]
@@ -63,17 +60,7 @@ class _LookupAnalyzer(Filterable, Analyzer[NumMatchesAndCount, float]):
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Take both counts."""
-        return NumMatchesAndCount(*(cells[0] or ()))
-
-    def measure(self, state: NumMatchesAndCount) -> float:
-        """Return rows that were found by rows."""
-        if not state.count:
-            raise self.no_data()
-        return state.metric_value()
-
-    def weight(self, state: NumMatchesAndCount) -> float:
-        """Return the rows."""
-        return state.count
+        return super().fold(cells[0] or ())
 
 
 @analyzer

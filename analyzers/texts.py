@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from analyzers.analyzer import ColumnAnalyzer, analyzer
-from analyzers.counts import NumMatchesAndCount
+from analyzers.counts import NumMatchesAndCount, RatioAnalyzer
 from analyzers.description import canonical_json, one_of_these
 from analyzers.extremes import ExtremeAnalyzer, MaxState, MinState
 from analyzers.histogram import Distribution, DistributionValue
@@ -48,7 +48,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 
 
 @analyzer
-class PatternMatch(ColumnAnalyzer[NumMatchesAndCount, float]):
+class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     """Share of rows where a text holds a match of a regular expression.
 
     A null does not match but counts as a row, unless ``null_behavior`` says otherwise. Empty at zero
@@ -71,8 +71,6 @@ class PatternMatch(ColumnAnalyzer[NumMatchesAndCount, float]):
     0.75
     """
 
-    scale: ClassVar[Scale] = Scale.RATIO
-    state_type: ClassVar[type[State]] = NumMatchesAndCount
     accepts: ClassVar[str] = "text"
 
     pattern: str
@@ -92,20 +90,6 @@ class PatternMatch(ColumnAnalyzer[NumMatchesAndCount, float]):
             f"count_if({where_holds(self.where, found)})",
             rows if self.null_behavior == "ignore" else count_rows(self.where),
         )
-
-    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
-        """Take both counts."""
-        return NumMatchesAndCount(*cells)
-
-    def measure(self, state: NumMatchesAndCount) -> float:
-        """Return matches by rows."""
-        if not state.count:
-            raise self.no_data()
-        return state.metric_value()
-
-    def weight(self, state: NumMatchesAndCount) -> float:
-        """Return the rows."""
-        return state.count
 
 
 NULL_BEHAVIORS = ("ignore", "empty", "fail")
