@@ -309,3 +309,42 @@ def test_sales_by_marketplace(spark):
     whole = deviation.state_type.merge(g.states[deviation].value for g in groups.values())
     assert whole.metric_value() == pytest.approx(315.720579587394, rel=1e-12)
     assert (whole.count, whole.mean, whole.m2) == pytest.approx((8, 206.625, 797435.875))
+
+
+PATTERN_CASES = {
+    "EMAIL": (
+        ["someone@example.org", "first.last+tag@sub.example.co.uk", "a@[127.0.0.1]", "x <me@a.io>"],
+        ["someone", "someone@", "@example.org", "a b", "someone@localhost", ""],
+    ),
+    "URL": (
+        [
+            "http://foo.com/blah_blah",
+            "https://www.example.com/foo/?bar=baz&q=1",
+            "ftp://foo.bar/baz",
+        ]
+        + ["http://142.42.1.1:8080/", "see http://a.b-c.de now", "HTTP://EXAMPLE.ORG"],
+        ["http://", "http://.", "//a.b", "foo.com", "http:// shouldfail.com", "rdar://1234.5"]
+        + ["http://localhost"],
+    ),
+    "SOCIAL_SECURITY_NUMBER_US": (
+        ["111-05-1130", "111 05 1130", "111051130", "no 123-45-6789 here"],
+        ["000-05-1130", "666-05-1130", "900-05-1130", "111-00-1130", "111-05-0000"]
+        + ["078-05-1120", "219-09-9999", "111-05 1130", "1111-05-1130", "something"],
+    ),
+    "CREDITCARD": (
+        ["4111111111111111", "4111 1111 1111 1111", "4222222222222", "5555-5555-5555-4444"]
+        + ["2223003122003222", "378282246310005", "3782 822463 10005", "30569309025904"]
+        + ["6011111111111117", "3530111333300000", "paid with 4111111111111111."],
+        ["411111111111111", "1234567890123456", "41111111111111111", "2220003122003222", "text"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PATTERN_CASES)
+def test_built_in_patterns(spark, name):
+    good, bad = PATTERN_CASES[name]
+    table = spark.createDataFrame([(text,) for text in good + bad], "s string")
+    found = tg.row_level_results(table, {"matches": tg.PatternMatch("s", name)}).collect()
+    assert {row.s for row in found if row.matches} == set(good)
+    share = tg.PatternMatch("s", name).calculate(table).value
+    assert share == len(good) / len(good + bad)
