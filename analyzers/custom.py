@@ -78,6 +78,9 @@ class CustomSqlState(State):
 
 
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM)\b", re.IGNORECASE)
+_NO_AGGREGATE = re.compile(
+    r"\bOVER\s*[(\w]|\b(pos)?explode(_outer)?\s*\(|\binline\s*\(|\bstack\s*\(", re.IGNORECASE
+)
 
 
 @analyzer
@@ -135,6 +138,9 @@ class CustomSql(ScanAnalyzer[CustomSqlState, float]):
                 f"{self!r}: give the expression alone, as in 'sum(x) / count(1)': it is computed"
                 " for each partition of the data measured, which a query cannot be"
             )
+            raise IllegalAnalyzerParameterError(msg)
+        if _NO_AGGREGATE.search(self.expression):
+            msg = f"{self!r}: windows and generators look beyond a partition; aggregate its rows"
             raise IllegalAnalyzerParameterError(msg)
 
     def aggregations(self, schema: Schema) -> Sequence[str]:  # noqa: ARG002

@@ -33,10 +33,17 @@ def subtract(a: Number, b: Number) -> float:
 
     Examples
     --------
-    >>> subtract(2**60 + 1, 2**60)
-    1.0
+    >>> subtract(2**60 + 1, 2**60), subtract(Decimal("9" * 38), Decimal("9" * 38))
+    (1.0, 0.0)
     """
-    return float(add(a, -b))
+    if isinstance(a, float) or isinstance(b, float):
+        return float(a) - float(b)
+    return float(_EXACT.subtract(Decimal(a), Decimal(b)))
+
+
+def shifted(number: Decimal, digits: int) -> Decimal:
+    """Return a decimal times a power of ten, exactly."""
+    return _EXACT.scaleb(number, digits)
 
 
 def least(values: Iterable[Number]) -> Number | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from analyzers.analyzer import Analyzer, Filterable, T
 from analyzers.description import canonical_json
-from analyzers.errors import NoColumnsSpecifiedError
+from analyzers.errors import NoColumnsSpecifiedError, WrongColumnTypeError
 from analyzers.metric import Entity
 from analyzers.requests import Frequencies, Request
 from analyzers.schema import Schema
@@ -215,7 +215,11 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
         if not self.grouping_columns:
             msg = f"{type(self).__name__} needs at least one column"
             raise NoColumnsSpecifiedError(msg)
-        return tuple(schema.plain(column).sql for column in self.grouping_columns)
+        fields = [schema.plain(column) for column in self.grouping_columns]
+        for field in fields:
+            if field.kind == "interval":  # Arrow has no such type
+                raise WrongColumnTypeError(field.path, field.kind, "a type other than an interval")
+        return tuple(field.sql for field in fields)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Ask for the frequencies."""

@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analyzers.errors import WrongColumnTypeError
 from analyzers.partitions import NULL
 from analyzers.schema import INTEGRAL, Schema
 from analyzers.segments import SegmentSet, Values
-from analyzers.sql import literal, one_of, quote
+from analyzers.sql import literal, one_of, one_zero, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -18,7 +19,8 @@ Key = tuple[Values, str]
 """A partition's values as text, and the name of a segment of it; the empty text is all of it."""
 
 SEPARATOR = "\x01"
-_OTHER, _ALL = "\x02", "\x03"
+KEY, SEGMENT = "__tidegauge_k", "__tidegauge_s"
+"""What the columns that are grouped by are called; no table has such."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Groups:
     @property
     def names(self) -> list[str]:
         """The columns that `keyed` adds and `aggregated` begins with."""
-        keys = [f"_k{i}" for i in range(len(self.by))]
-        return keys + [f"_s{i}" for i in range(len(self.segments))]
+        keys = [f"{KEY}{i}" for i in range(len(self.by))]
+        return keys + [f"{SEGMENT}{i}" for i in range(len(self.segments))]
 
     def keyed(self, data: DataFrame, *more: str, as_text: bool = False) -> DataFrame:
         """Return the data with what it is grouped by as columns of their own, and more expressions.
@@ -46,18 +48,19 @@ class Groups:
         Grouping by the text of a value costs as much as some aggregations, so it is done only where
         two values may print alike, as hours do when clocks go back, or where text is asked for.
         """
-        schema = Schema.of(data.schema)
+        schema = Schema.of_frame(data)
         keys = []
         for i, column in enumerate(self.by):
             sql, kind = quote(column), _kind(data, column)
             plain = f"nullif({sql}, '')" if kind == "string" else sql
             text = as_text or kind not in _PRINTED_APART
-            keys.append(f"{_as_text(sql) if text else plain} AS `_k{i}`")
+            keys.append(f"{_as_text(sql) if text else plain} AS {KEY}{i}")
         for i, segments in enumerate(self.segments):
-            texts = [_segment_text(schema.plain(column).sql) for column in segments.columns]
+            value = _segment_text(schema, segments.columns)
             kept = [SEPARATOR.join(values) for values in segments.kept]
-            known = one_of(_joined(texts), kept) if kept else "false"
-            keys.append(f"CASE WHEN {known} THEN {_joined(texts)} ELSE '\\u0002' END AS `_s{i}`")
+            known = one_of(value, kept) if kept else "false"
+            # A mark before the values, so that none reads as that of all others.
+            keys.append(f"CASE WHEN {known} THEN concat('=', {value}) ELSE '' END AS {SEGMENT}{i}")
         return data.selectExpr("*", *keys, *more) if keys or more else data
 
     def aggregated(
@@ -67,9 +70,9 @@ class Groups:
 
         The result begins with the `names`, as text, then come the further columns and the cells.
         """
-        keys = [f"_k{i}" for i in range(len(self.by))]
+        keys = [f"{KEY}{i}" for i in range(len(self.by))]
         by = [*keys, *more]
-        segments = [f"_s{i}" for i in range(len(self.segments))]
+        segments = [f"{SEGMENT}{i}" for i in range(len(self.segments))]
         sets = [by, *([*by, segment] for segment in segments)]
         grouped = keyed.groupingSets(sets, *by, *segments) if segments else keyed.groupBy(*by)
         texts = [f"{_as_text(key)} AS {key}" for key in keys]
@@ -82,13 +85,13 @@ class Groups:
         width = len(self.by)
         values = tuple(str(value) for value in row[:width])
         for segments, text in zip(self.segments, row[width:], strict=False):
-            if text is not None and text != _ALL:
+            if text is not None:
                 return values, self.segment_name(segments, text)
         return values, ""
 
     def segment_name(self, segments: SegmentSet, text: str) -> str:
         """Return the name of the segment that a text of `keyed` stands for."""
-        return segments.name_of(None if text == _OTHER else _split(segments.columns, text))
+        return segments.name_of(_split(segments.columns, text[1:]) if text else None)
 
 
 def count_segments(
@@ -97,9 +100,9 @@ def count_segments(
     """Return the values of each set of columns that have the most rows, largest first; one action."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
-    schema = Schema.of(data.schema)
-    texts = [_joined([_segment_text(schema.plain(c).sql) for c in some]) for some in columns]
-    names = [f"_s{i}" for i in range(len(columns))]
+    schema = Schema.of_frame(data)
+    texts = [_segment_text(schema, some) for some in columns]
+    names = [f"{SEGMENT}{i}" for i in range(len(columns))]
     keyed = data.selectExpr(*(f"{t} AS {n}" for t, n in zip(texts, names, strict=True)))
     counts = keyed.groupingSets([[name] for name in names], *names).agg(
         F.expr("count(1)").alias("_n"), F.expr("grouping_id()").alias("_set")
@@ -151,8 +154,24 @@ def _as_text(sql: str) -> str:
     return f"coalesce(nullif(CAST({sql} AS STRING), ''), {literal(NULL)})"
 
 
-def _segment_text(sql: str) -> str:
-    return f"coalesce(CAST({sql} AS STRING), {literal(NULL)})"
+def _segment_text(schema: Schema, columns: Sequence[str]) -> str:
+    """Return SQL for the values of some columns as one text; null as Hive names it.
+
+    Raises
+    ------
+    NoSuchColumnError
+    WrongColumnTypeError
+        If the values of a column have no text.
+    """
+    texts = []
+    for column in columns:
+        field = schema.plain(column)
+        if field.kind == "binary":
+            raise WrongColumnTypeError(column, field.kind, "a type whose values print as text")
+        text = f"coalesce(CAST({one_zero(field)} AS STRING), {literal(NULL)})"
+        single = len(columns) == 1
+        texts.append(text if single else f"replace({text}, '\\u0001', '\\ufffd')")
+    return _joined(texts)
 
 
 def _range(values: set[str], kind: str) -> tuple[str, str] | None:

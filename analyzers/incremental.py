@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from analyzers.description import canonical_json, key_of
-from analyzers.errors import MetricError, SourceError
+from analyzers.errors import MetricError, SourceError, SuiteError
 from analyzers.frequencies import GroupingAnalyzer
 from analyzers.groups import count_segments
 from analyzers.ledger import (
@@ -157,6 +157,7 @@ def run_incremental(
     """
     time = time.among(source.keys) if time else recognise_time(source.keys)
     progress = progress or Silent()
+    _refuse_keys(segmentation, source.keys)
     chooser = _chooser(partitions, source.keys)
     run = store.open_run(spec)
     report = RunReport(run, spec.dataset, RunStatus.RUNNING)
@@ -182,7 +183,8 @@ def run_incremental(
             new = [s for s, chosen in segments if not chosen]
             store.keep_segments(run, _choose(read(tasks), new, segmentation.most))
             segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
-        sets = tuple(s for s, _ in segments)
+        # Where there was no row to choose by, the next run chooses, and measures them here, too.
+        sets = tuple(s for s, chosen in segments if chosen)
         for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
             data = read(batch)
             with progress.batch(data.sparkSession, len(batch)):
@@ -200,6 +202,17 @@ def run_incremental(
     report = replace(report, status=RunStatus.COMPLETE)
     store.close_run(run, report.status, report.counts)
     return report
+
+
+def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
+    by_name = {key.casefold() for key in keys}
+    for column in (c for columns in segmentation.columns for c in columns):
+        if column.casefold() in by_name:
+            msg = (
+                f"{column!r} is a partition key: its values are series of their own already, and need"
+                " no segments"
+            )
+            raise SuiteError(msg)
 
 
 def _segment_sets(
@@ -221,7 +234,7 @@ def _segment_sets(
 def _choose(data: DataFrame, sets: Sequence[SegmentSet], most: int) -> list[SegmentSet]:
     """Choose the values with the most rows; one more action, once in a dataset's life."""
     values = count_segments(data, [s.columns for s in sets], most)
-    return [replace(s, kept=values[s.columns]) for s in sets]
+    return [replace(s, kept=values[s.columns]) for s in sets if values[s.columns]]
 
 
 Chooser = Callable[[Sequence[Listed]], set[str]]
@@ -289,15 +302,16 @@ def _with_references(
     tables = sorted({table for a in analyzers for table in a.reads})
     if not tables:
         return list(listed)
-    prints: list[str] = []
+    prints: dict[str, str] = {}
     for table in tables:
         try:
             entries = open_table(source.read(None).sparkSession, table, None).list_partitions()
         except SourceError:
             continue  # the analyzer fails, and says why
-        prints += [e.fingerprint for e in entries if e.fingerprint is not None]  # a view has none
-    references = key_of(canonical_json(prints)) if prints else None
-    return [replace(e, fingerprint=with_references(e.fingerprint, references)) for e in listed]
+        files = [e.fingerprint for e in entries if e.fingerprint is not None]  # a view has none
+        if files:
+            prints[table] = key_of(canonical_json(files))
+    return [replace(e, fingerprint=with_references(e.fingerprint, prints)) for e in listed]
 
 
 def batch_sizes(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Answers = dict[Request, dict[Key, Any]]
 
+OWN, _ALL = "__tidegauge_", "\x03"
 PLAIN_BUFFERS = 60
 """Buffer fields of one job of plain aggregations. Above about a hundred Spark stops generating code
 for the aggregate, which was measured to cost 1.6 to 2 times the CPU; below, Java compiles smaller
@@ -73,7 +74,9 @@ class Aggregation(Job):
 
         rows = self.requests[0].rows
         data = data if rows is None else data.where(rows)
-        cells = [F.expr(request.text).alias(f"_c{i}") for i, request in enumerate(self.requests)]
+        cells = [
+            F.expr(request.text).alias(f"{OWN}c{i}") for i, request in enumerate(self.requests)
+        ]
         found = groups.aggregated(groups.keyed(data), cells).collect()
         keys = [groups.key_of(row) for row in found]
         width = len(groups.names)
@@ -95,18 +98,18 @@ class Grouping(Job):
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
         expressions = self.requests[0].expressions
-        columns = [f"_g{i}" for i in range(len(expressions))]
+        columns = [f"{OWN}g{i}" for i in range(len(expressions))]
         keyed = groups.keyed(
             data, *(f"{e} AS {n}" for e, n in zip(expressions, columns, strict=True))
         )
         counts = [
-            F.expr(count_rows(request.where)).alias(f"_c{i}")
+            F.expr(count_rows(request.where)).alias(f"{OWN}c{i}")
             for i, request in enumerate(self.requests)
         ]
         table = groups.aggregated(keyed, counts, columns).toArrow()
         slices = [(groups.key_of(key), rows) for key, rows in _slices(table, groups.names)]
         return {
-            request: {key: _frequencies(rows, len(columns), f"_c{i}") for key, rows in slices}
+            request: {key: _frequencies(rows, len(columns), f"{OWN}c{i}") for key, rows in slices}
             for i, request in enumerate(self.requests)
         }
 
@@ -120,9 +123,9 @@ class Sketching(Job):
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Build the sketches, one for each task and group."""
         names = groups.names
-        values = [f"{request.values} AS _v{i}" for i, request in enumerate(self.requests)]
+        values = [f"{request.values} AS {OWN}v{i}" for i, request in enumerate(self.requests)]
         keyed = groups.keyed(data, *values, as_text=True)
-        keyed = keyed.select(*names, *(f"_v{i}" for i in range(len(values))))
+        keyed = keyed.select(*names, *(f"{OWN}v{i}" for i in range(len(values))))
         parameters = [(request.k, request.high_ranks) for request in self.requests]
         build = sketch_builder(len(groups.by), len(groups.segments), parameters)
         made = keyed.mapInArrow(build, "key array<string>, request int, sketch binary")
@@ -144,21 +147,33 @@ class Joining(Job):
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
         (request,) = self.requests
-        n = len(request.expressions)
-        other = [f"{column} AS _r{i}" for i, column in enumerate(request.columns)]
-        reference = data.sparkSession.table(request.table).selectExpr(*other).distinct()
-        keyed = groups.keyed(data, *(f"{e} AS _x{i}" for i, e in enumerate(request.expressions)))
-        same = "<=>" if request.nulls else "="
-        condition = " AND ".join(f"_x{i} {same} _r{i}" for i in range(n))
-        known = "true" if request.nulls else " AND ".join(f"_x{i} IS NOT NULL" for i in range(n))
-        joined = keyed.join(reference.selectExpr("*", "true AS _found"), F.expr(condition), "left")
+        joined = self.joined(data, groups)
+        known = f"{OWN}known"
         counts = [
-            f"count_if({where_holds(request.where, f'_found AND {known}')})",
+            f"count_if({where_holds(request.where, f'{OWN}found AND {known}')})",
             f"count_if({where_holds(request.where, known)})",
         ]
-        cells = [F.expr(count).alias(f"_c{i}") for i, count in enumerate(counts)]
+        cells = [F.expr(count).alias(f"{OWN}c{i}") for i, count in enumerate(counts)]
         found = groups.aggregated(joined, cells).collect()
         return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+
+    def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
+        """Return the data with whether each row has a key, and whether it was found."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        (request,) = self.requests
+        n = len(request.expressions)
+        other = [f"{column} AS {OWN}r{i}" for i, column in enumerate(request.columns)]
+        reference = data.sparkSession.table(request.table).selectExpr(*other).distinct()
+        own = [f"{e} AS {OWN}x{i}" for i, e in enumerate(request.expressions)]
+        there = " AND ".join(f"{e} IS NOT NULL" for e in request.expressions)
+        known = "true" if request.nulls else there
+        keyed = groups.keyed(data, *own, f"({known}) AS {OWN}known")
+        same = "<=>" if request.nulls else "="
+        condition = " AND ".join(f"{OWN}x{i} {same} {OWN}r{i}" for i in range(n))
+        return keyed.join(
+            reference.selectExpr("*", f"true AS {OWN}found"), F.expr(condition), "left"
+        )
 
 
 def jobs_for(requests: Iterable[Request]) -> list[Job]:
@@ -253,7 +268,7 @@ def _slices(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[list[str | 
     table = table.sort_by([(name, "ascending") for name in names]) if names else table
     changes = np.zeros(max(table.num_rows - 1, 0), dtype=bool)
     for name in names:
-        column = pc.fill_null(table[name].combine_chunks(), "\x03")
+        column = pc.fill_null(table[name].combine_chunks(), _ALL)
         changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
     for start, end in pairwise(starts):
@@ -267,11 +282,11 @@ def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRow
     import pyarrow.compute as pc  # noqa: PLC0415
 
     rows = rows.filter(pc.greater(rows[count], 0))
-    nulls = pc.is_null(rows["_g0"])
+    nulls = pc.is_null(rows[f"{OWN}g0"])
     for i in range(1, width):
-        nulls = pc.and_(nulls, pc.is_null(rows[f"_g{i}"]))
+        nulls = pc.and_(nulls, pc.is_null(rows[f"{OWN}g{i}"]))
     groups = rows.filter(pc.invert(nulls))
-    columns = {str(i): groups[f"_g{i}"].combine_chunks() for i in range(width)}
+    columns = {str(i): groups[f"{OWN}g{i}"].combine_chunks() for i in range(width)}
     counts = groups[count].combine_chunks().cast(pa.int64())
     num_rows = pc.sum(counts).as_py() or 0
     num_nulls = pc.sum(rows.filter(nulls)[count]).as_py() or 0

@@ -6,6 +6,7 @@ it. What becomes of a measured partition is decided here, in `decide`, for all o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -206,28 +207,42 @@ def _same_files(found: Measured, known: Known) -> bool:
     return found.fingerprint is not None and not differ(found.fingerprint, known.fingerprint)
 
 
-def with_references(fingerprint: str | None, references: str | None) -> str | None:
-    """Return the fingerprint of a partition together with that of the other tables that are read."""
-    if fingerprint is None or references is None:
+def with_references(fingerprint: str | None, tables: Mapping[str, str]) -> str | None:
+    """Return the fingerprint of a partition together with those of the other tables that are read."""
+    if fingerprint is None or not tables:
         return fingerprint
-    return f"{fingerprint}{_AND}{references}"
+    return f"{fingerprint}{_AND}{canonical_json(dict(tables))}"
+
+
+def references_of(fingerprint: str | None) -> dict[str, str]:
+    """Return the fingerprints of the other tables."""
+    _, _, tables = (fingerprint or "").partition(_AND)
+    return dict(json.loads(tables)) if tables else {}
 
 
 def differ(a: str | None, b: str | None) -> bool:
-    """Whether two fingerprints are of different data; of other tables only where both know them.
+    """Whether two fingerprints are of different data; of another table only where both know it.
 
-    An analyzer that reads another table can so be added to a suite without anything else being
-    measured again.
+    An analyzer that reads another table can so be added without anything else being measured again.
 
     Examples
     --------
-    >>> differ("p+r", "p"), differ("p+r", "p+s"), differ("p", "q"), differ(None, "p")
-    (False, True, True, True)
+    >>> one, other = with_references("p", {"r": "1"}), with_references("p", {"r": "2", "s": "1"})
+    >>> differ(one, other), differ(one, "p"), differ("p", "q"), differ(None, "p")
+    (True, False, True, True)
     """
     if a is None or b is None:
         return a is not b
-    (own, _, other), (own_b, _, other_b) = a.partition(_AND), b.partition(_AND)
-    return own != own_b or bool(other and other_b and other != other_b)
+    ours, theirs = references_of(a), references_of(b)
+    own = a.partition(_AND)[0] != b.partition(_AND)[0]
+    return own or any(ours[table] != theirs[table] for table in ours.keys() & theirs.keys())
+
+
+def united(known: str | None, found: str | None) -> str | None:
+    """Return the fingerprint of a version that was measured again: it knows what either knows."""
+    if found is None or known is None:
+        return found
+    return with_references(found.partition(_AND)[0], references_of(known) | references_of(found))
 
 
 _AND = "+"

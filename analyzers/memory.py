@@ -15,6 +15,7 @@ from analyzers.ledger import (
     RunStatus,
     decide,
     mismatch_text,
+    united,
 )
 from analyzers.metric import Success
 from analyzers.segments import SegmentSet
@@ -89,7 +90,9 @@ class MemoryRunStore:
         kept = [*(before if same else []), *decision.measurements]
         self.current[dataset, name] = kept
         keys = frozenset(m.key for m in kept)
-        ledger[name] = Known(decision.version, found.fingerprint, keys)
+        before_it = known.fingerprint if known is not None and same else None
+        seen = united(before_it, found.fingerprint)
+        ledger[name] = Known(decision.version, seen, keys)
         return decision
 
     def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:

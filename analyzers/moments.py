@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan, nan, sqrt
 from struct import Struct
+from sys import float_info
 from typing import Any, ClassVar, Self
 
 from analyzers.analyzer import ColumnAnalyzer, S, ScanAnalyzer, analyzer
@@ -24,6 +25,11 @@ from analyzers.state import DoubleValuedState, State, register_state
 
 _SMALLEST, _LARGEST = 1e-30, 1e100
 """Values nearer to 0 count as 0, and sums of squares may not be greater, for skewness and kurtosis."""
+
+
+def negligible(squares: float, count: int, mean: float) -> bool:
+    """Whether a sum of squared deviations is no more than the rounding of the means that were merged."""
+    return squares <= count * (16 * float_info.epsilon * abs(mean)) ** 2
 
 
 @register_state("central-moments-2/1")
@@ -145,9 +151,13 @@ class CorrelationState(DoubleValuedState):
 
     def metric_value(self) -> float:
         """Return Pearson's coefficient; NaN where a column is constant or there are no pairs."""
+        constant = negligible(self.xx, self.count, self.x_mean) or negligible(
+            self.yy, self.count, self.y_mean
+        )
+        if constant or isnan(self.xx + self.yy):
+            return nan
         # One root for each: the product of the two sums may overflow, or vanish.
-        scale = sqrt(self.xx) * sqrt(self.yy) if not isnan(self.xx + self.yy) else nan
-        return self.xy / scale if scale else nan
+        return self.xy / (sqrt(self.xx) * sqrt(self.yy))
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,7 +299,8 @@ class Skewness(_ShapeAnalyzer):
 
     def value(self, state: HigherMomentsState) -> float:
         """Return the third moment on the scale of the second."""
-        return _on_scale(state.m3, 3, state) if state.m2 else 0.0
+        constant = negligible(state.m2, state.count, state.mean)
+        return 0.0 if constant else _on_scale(state.m3, 3, state)
 
 
 @analyzer
@@ -308,7 +319,8 @@ class Kurtosis(_ShapeAnalyzer):
 
     def value(self, state: HigherMomentsState) -> float:
         """Return the fourth moment on the scale of the second, less that of a normal one."""
-        return _on_scale(state.m4, 4, state) - 3 if state.m2 else 0.0
+        constant = negligible(state.m2, state.count, state.mean)
+        return 0.0 if constant else _on_scale(state.m4, 4, state) - 3
 
 
 @analyzer

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer
 from analyzers.errors import UnresolvedExpressionError, describe
-from analyzers.jobs import Job, jobs_for
+from analyzers.groups import Groups
+from analyzers.jobs import Job, Joining, jobs_for
 from analyzers.metric import Failure, attempt
 from analyzers.requests import ROWS, Aggregate, Frequencies, Lookup, ReqSketch, Request
 from analyzers.schema import Schema
@@ -56,8 +57,7 @@ def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
     Analyzers whose expressions Spark cannot resolve are found by resolving all together, and each
     for itself only if that fails.
     """
-    sensitive = data.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    schema = Schema.of(data.schema, case_sensitive=sensitive)
+    schema = Schema.of_frame(data)
     made = Plan()
     for analyzer in dict.fromkeys(analyzers):
         checked = attempt(partial(_requests, analyzer, schema))
@@ -118,7 +118,7 @@ def _unreadable(data: DataFrame, request: Lookup) -> Exception | None:
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     try:
-        data.sparkSession.table(request.table).selectExpr(*request.columns).schema  # noqa: B018
+        Joining((request,)).joined(data, Groups()).schema  # noqa: B018
     except AnalysisException as error:
         return error
     return None

@@ -83,12 +83,12 @@ ROWS = Aggregate("count(1)")
 
 
 def texts_of(request: Request) -> tuple[str, ...]:
-    """Return the Spark SQL over the data that a request holds."""
+    """Return the Spark SQL over the data that a request holds, users' own on lines of its own."""
     match request:
         case Aggregate(text, rows):
-            found: tuple[str | None, ...] = (text, rows)
+            found: tuple[str | None, ...] = (text, rows and f"(\n{rows}\n)")
         case Frequencies(expressions, where) | Lookup(expressions=expressions, where=where):
-            found = (*expressions, where)
+            found = (*expressions, where and f"(\n{where}\n)")
         case ReqSketch(values):
             found = (values,)
     return tuple(text for text in found if text)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer
 from analyzers.counts import Completeness, Compliance
-from analyzers.errors import IllegalAnalyzerParameterError, SuiteError
+from analyzers.errors import (
+    IllegalAnalyzerParameterError,
+    SuiteError,
+    UnresolvedExpressionError,
+    describe,
+)
 from analyzers.extremes import ExtremeAnalyzer, Range
 from analyzers.schema import Schema
 from analyzers.sql import literal, quote
@@ -53,23 +58,31 @@ def row_level_results(
     >>> rules = {"has_email": tg.Completeness("email"), "alone": tg.Uniqueness("id")}
     >>> judged = row_level_results(users, rules)  # doctest: +SKIP
     """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - analyzers import no Spark
+
     if filtered_row not in FILTERED_ROWS:
         msg = f"filtered_row must be 'true' or 'null', not {filtered_row!r}"
         raise IllegalAnalyzerParameterError(msg)
-    schema = Schema.of(data.schema)
+    schema = Schema.of_frame(data)
     taken = {name.casefold() for name in schema.names}
     columns = []
     for name, analyzer in analyzers.items():
         if name.casefold() in taken:
-            msg = f"the data has a column {name!r} already; choose another name"
+            msg = f"there is a column {name!r} already; choose another name"
             raise SuiteError(msg)
+        taken.add(name.casefold())
         analyzer.preconditions(schema)
         outcome, is_flag = row_outcome(analyzer, schema), not isinstance(analyzer, ExtremeAnalyzer)
         if analyzer.where is not None:
             other = "true" if filtered_row == "true" and is_flag else "NULL"
             outcome = f"CASE WHEN (\n{analyzer.where}\n) THEN {outcome} ELSE {other} END"
         columns.append(f"{outcome} AS {quote(name)}")
-    return data.selectExpr("*", *columns)
+    try:
+        found = data.selectExpr("*", *columns)
+        found.schema  # noqa: B018 - on Spark Connect, asking is what resolves it
+    except AnalysisException as error:
+        raise UnresolvedExpressionError(describe(error)) from error
+    return found
 
 
 @singledispatch

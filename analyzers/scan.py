@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,8 +32,8 @@ Results = dict[Request, dict[Key, Any] | Failure]
 T = TypeVar("T")
 
 JOBS_AT_ONCE = 4
-ISOLATING_JOBS = 64
-"""How many more jobs may look for the groups in which one expression fails."""
+ISOLATING_JOBS = 24
+"""How many more jobs may look for the groups in which one analyzer's expressions fail."""
 
 
 @dataclass(frozen=True)
@@ -221,18 +222,28 @@ def find_failures(
 def _isolate(
     data: DataFrame, made: Plan, results: Results, groups: Groups, values: Sequence[Values]
 ) -> None:
-    """Leave each expression that failed on the data only where it does: one dirty row is one group's."""
-    jobs = {request: job.only((request,)) for job in made.jobs for request in job.requests}
-    for request, found in results.items():
-        if isinstance(found, Failure) and len(values) > 1:
-            results[request] = _blame(data, jobs[request], groups, values, found)
+    """Leave each expression that failed on the data only where it does: one dirty row is one group's.
+
+    What the same analyzers ask for is looked for together.
+    """
+    if len(values) < 2:  # noqa: PLR2004
+        return
+    owners = made.owners()
+    for job in made.jobs:
+        units: dict[Hashable, list[Request]] = {}
+        for request in job.requests:
+            if isinstance(results[request], Failure):
+                units.setdefault(owners.get(request), []).append(request)
+        for unit in units.values():
+            results.update(_blame(data, job.only(unit), groups, values, results[unit[0]]))
 
 
 def _blame(
-    data: DataFrame, job: Job, groups: Groups, values: Sequence[Values], failure: Failure
-) -> dict[Key, Any] | Failure:
-    """Find the groups in which a request fails."""
-    answers: dict[Key, Any] = {}
+    data: DataFrame, job: Job, groups: Groups, values: Sequence[Values], failure: Any
+) -> Results:
+    """Find the groups in which requests fail; those that were not reached fail with the others."""
+    answers: dict[Request, dict[Key, Any]] = {request: {} for request in job.requests}
+    failures: dict[Values, Failure] = dict.fromkeys(values, failure)
     tries = ISOLATING_JOBS
 
     def run(some: Sequence[Values]) -> dict[Values, Any]:
@@ -240,32 +251,36 @@ def _blame(
         tries -= 1
         if tries < 0:
             raise _GaveUpError
-        (answer,) = job.run(only_groups(data, groups.by, some), groups).values()
-        answers.update(answer)
+        for request, answer in job.run(only_groups(data, groups.by, some), groups).items():
+            answers[request].update(answer)
+        for value in some:
+            failures.pop(value, None)
         return {}
 
-    try:
-        failures = find_failures(values, run, failure.error)
-    except _GaveUpError:
-        return failure
-    keys = [(v, "") for v in failures]
-    keys += [(v, name) for v in failures for s in groups.segments for name in s.names()]
-    return {**answers, **{key: failures[key[0]] for key in keys}}
+    with suppress(_GaveUpError):
+        failures.update(find_failures(values, run, failure.error))
+    names = ["", *(name for s in groups.segments for name in s.names())]
+    bad = {(value, name): reason for value, reason in failures.items() for name in names}
+    return {request: {**answer, **bad} for request, answer in answers.items()}
 
 
 class _GaveUpError(Exception):
     """Too many groups fail for each to be found."""
 
 
+_OF_EXPRESSIONS = {"0A", "21", "22", "38", "39", "42", "P0"}
+"""Classes of SQLSTATE that blame data or expressions: features, cardinality, data, functions of users,
+resolution, errors raised on purpose. Others are the cluster's."""
+
+
 def _is_data_error(error: Exception) -> bool:
     """Whether the data or an expression, not the cluster, is at fault.
 
-    Spark says so by SQLSTATE: class 22 is data, 38 and 39 are functions of users. Regular expressions
-    it leaves to Java.
+    Spark says so by SQLSTATE; regular expressions it leaves to Java.
     """
     state = getattr(error, "getSqlState", None)
     named = (state() or "") if callable(state) else ""
-    return named[:2] in {"22", "38", "39"} or "PatternSyntaxException" in str(error)
+    return named[:2] in _OF_EXPRESSIONS or "PatternSyntaxException" in str(error)
 
 
 def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:

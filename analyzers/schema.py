@@ -82,6 +82,12 @@ class Schema:
         return cls(schema.jsonValue(), case_sensitive)
 
     @classmethod
+    def of_frame(cls, data: Any) -> Schema:
+        """Make one of a DataFrame, with its session's word on letter case."""
+        sensitive = data.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        return cls.of(data.schema, case_sensitive=sensitive)
+
+    @classmethod
     def from_types(cls, types: Mapping[str, Any]) -> Schema:
         """Make one of names and type names as Spark's JSON spells them (``long``, ``decimal(9,2)``)."""
         columns = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from analyzers.description import key_of
 
 OTHER = "__other__"
+_SPECIAL = re.compile(r"[%/=\x00-\x1f\x7f]")  # what structures a name, and what no database takes
 MAX_SEGMENTS = 100
 LONGEST = 200
 
@@ -57,7 +59,7 @@ class SegmentSet:
 
 def _written(value: str) -> str:
     """Return a value as it stands in a name; what would read as something else is escaped as Hive does."""
-    text = value.replace("%", "%25").replace("/", "%2F").replace("=", "%3D")
+    text = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", value)
     if text.startswith(OTHER):
         text = "%5F" + text[1:]
     if len(text) > LONGEST:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyzers.schema import Field
 
 _STEP = re.compile(r"`(?P<quoted>(?:[^`]|``)*)`|\[(?P<index>\d+)\]|(?P<plain>[^.`\[]+)")
 
@@ -47,6 +51,13 @@ def parts(column: str) -> tuple[str | int, ...]:
         elif position < len(column) and column[position] != "[":
             return (column,)
     return tuple(found) or (column,)
+
+
+def one_zero(field: Field) -> str:
+    """Return SQL for a value, with 0.0 in the place of -0.0 in a column of floats."""
+    if field.kind not in {"float", "double"}:
+        return field.sql
+    return f"CASE WHEN {field.sql} = 0 THEN abs({field.sql}) ELSE {field.sql} END"
 
 
 def where_holds(where: str | None, expression: str) -> str:
@@ -94,15 +105,21 @@ def one_of(expression: str, values: Sequence[str]) -> str:
 _TOKEN = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>[^\W\d]\w*)"
 )
+_FOREIGN = re.compile(r"\(\n(.*?)\n\)", re.DOTALL)
 
 
 def names_in(text: str) -> set[str]:
-    """Return all words in Spark SQL that may be names of columns, in small letters.
+    r"""Return all words in Spark SQL that may be names of columns, in small letters.
+
+    What we write quotes them; what users write stands on lines of its own in brackets.
 
     Examples
     --------
-    >>> sorted(names_in("CASE WHEN `Dep``Time` > 'x y' THEN delay END"))
-    ['case', 'delay', 'dep`time', 'end', 'then', 'when']
+    >>> sorted(names_in("count_if(CASE WHEN (\nDelay > 'x y'\n) THEN `Dep``Time` END)"))
+    ['delay', 'dep`time']
     """
-    found = (m["bare"] or (m["quoted"] or "").replace("``", "`") for m in _TOKEN.finditer(text))
+    quoted = (m["quoted"] or "" for m in _TOKEN.finditer(text))
+    found = {name.replace("``", "`") for name in quoted}
+    for part in _FOREIGN.findall(text):
+        found |= {m["bare"] or "" for m in _TOKEN.finditer(part)}
     return {name.casefold() for name in found if name}

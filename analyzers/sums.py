@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 from analyzers.analyzer import ColumnAnalyzer, ScanAnalyzer, analyzer
 from analyzers.description import canonical_json
 from analyzers.errors import MetricRuntimeError
-from analyzers.exact import Number, add, pack_number, unpack_number
+from analyzers.exact import Number, add, pack_number, shifted, unpack_number
 from analyzers.metric import Entity, Scale
 from analyzers.schema import Field, Schema
 from analyzers.sql import where_holds
@@ -140,7 +140,7 @@ def sum_from(cells: Sequence[Any]) -> SumAndCount:
         return SumAndCount(low, count)
     if isinstance(high, int):
         return SumAndCount((high << _WORD) + low, count)
-    return SumAndCount(add(high.scaleb(_DIGITS + low.as_tuple().exponent), low), count)
+    return SumAndCount(add(shifted(high, _DIGITS + low.as_tuple().exponent), low), count)
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,7 @@ from analyzers.errors import IllegalAnalyzerParameterError
 from analyzers.histogram import LONGEST_KEY, bin_key
 from analyzers.metric import Interval, Metric, Scale
 from analyzers.schema import TEXT, Schema
-from analyzers.sql import where_holds
+from analyzers.sql import one_zero, where_holds
 from analyzers.state import State, register_state
 
 if TYPE_CHECKING:
@@ -196,10 +196,7 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Build the sketch of the values as texts of bounded length."""
         field = self.field(schema)
-        zeros = (
-            f"CASE WHEN {field.sql} = 0 THEN abs({field.sql}) ELSE {field.sql} END"  # of any sign
-        )
-        value = zeros if field.kind in {"float", "double"} else field.sql
+        value = one_zero(field)
         text = value if field.kind in TEXT else f"CAST({value} AS STRING)"
         if field.kind in TEXT or field.kind == "binary":
             digest = f"concat(left({text}, {LONGEST_KEY}), '~', left(sha2({text}, 256), 16))"

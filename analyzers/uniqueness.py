@@ -12,7 +12,13 @@ from analyzers.analyzer import analyzer
 from analyzers.frequencies import FrequenciesAndNumRows, GroupingAnalyzer
 from analyzers.metric import Entity, Scale
 from analyzers.schema import Schema
-from analyzers.sql import quote
+from analyzers.sql import one_zero, quote
+
+_MICROSECONDS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
+_JSON = (
+    "'ignoreNullFields', 'false', 'timeZone', 'UTC',"
+    f" 'timestampFormat', '{_MICROSECONDS}', 'timestampNTZFormat', '{_MICROSECONDS}'"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,7 +125,7 @@ class DuplicateRowCount(_ColumnsAnalyzer):
     ----------
     columns : str or sequence of str, optional
         All columns of the table if not given; rows are then compared by a digest, and only digests
-        are kept.
+        are kept. Inside arrays and structs 0.0 and -0.0 differ there.
 
     Examples
     --------
@@ -146,8 +152,9 @@ class DuplicateRowCount(_ColumnsAnalyzer):
         """Return the columns, or one digest of all."""
         if self.columns:
             return super().grouping_expressions(schema)
-        names = [quote(name) for name in schema.names]
-        row = f"to_json(struct({', '.join(names)}), map('ignoreNullFields', 'false'))"
+        fields = [schema.field(quote(name)) for name in schema.names]
+        names = [field.sql for field in fields]
+        row = f"to_json(struct({', '.join(map(one_zero, fields))}), map({_JSON}))"
         nulls = " AND ".join(f"{name} IS NULL" for name in names)
         return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
 

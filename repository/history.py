@@ -313,7 +313,8 @@ def stored_states(
     )
     if segment is not None:
         # The values of columns are segments within those that the partition keys make.
-        inside = sa.literal(segment).startswith(p.segment + "/", autoescape=False)
+        start = sa.func.substr(sa.literal(segment), 1, sa.func.length(p.segment) + 1)
+        inside = start == p.segment + "/"
         query = query.where((p.segment == "") | (p.segment == segment) | inside)
     rows = connection.execute(query).all()
     return [StoredState(r[0], None if r[1] is None else Payload(*r[1:])) for r in rows]

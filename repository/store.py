@@ -28,6 +28,7 @@ from analyzers.ledger import (
     analyzer_key,
     decide,
     mismatch_text,
+    united,
 )
 from analyzers.metric import Failure, Metric, Success, flatten
 from analyzers.segments import SegmentSet
@@ -258,7 +259,8 @@ class _Batch:
             names = canonical_json(sorted(keys))
             sets[key_of(names)] = names
             if decision.change is Change.ADDED:
-                changed.append((entry.id, decision.version, key_of(names), m.fingerprint))
+                seen = united(entry.known.fingerprint if entry.known else None, m.fingerprint)
+                changed.append((entry.id, decision.version, key_of(names), seen))
             else:
                 rows.append((m, entry.id, decision.version, key_of(names)))
         set_rows = [{"key": key, "analyzers": names} for key, names in sorted(sets.items())]

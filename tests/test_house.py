@@ -13,7 +13,8 @@ import tidegauge as tg
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("analyzers", "repository", "migrations", "tidegauge")
 SPARK_SIDE = {
-    f"analyzers.{name}" for name in ("groups", "incremental", "jobs", "plan", "scan", "sources")
+    f"analyzers.{name}"
+    for name in ("groups", "incremental", "jobs", "plan", "rows", "scan", "sources")
 }
 # An analyzer can measure a DataFrame by itself; everything else runs one way.
 ALLOWED = {("analyzers.analyzer", "analyzers.scan")}

@@ -14,7 +14,7 @@ from analyzers.metric import Failure
 from analyzers.plan import plan
 from analyzers.requests import texts_of
 from analyzers.schema import Schema
-from analyzers.sql import names_in
+from analyzers.sql import names_in, parts
 from tidegauge.analysis import open_source
 from tidegauge.suitefile import SuiteFile
 
@@ -134,7 +134,8 @@ def explain(
     data = source.read(None)
     made = plan(data, suite.analyzers)
     names = [n for n in Schema.of(data.schema).names if n not in source.keys]
-    jobs = tuple(_planned(job, names) for job in made.jobs)
+    by = {parts(column)[0] for columns in suite.segments for column in columns}
+    jobs = tuple(_planned(job, names, {str(name).casefold() for name in by}) for job in made.jobs)
     columns = tuple(n for n in names if any(n in job.columns for job in jobs))
     reads = sum(len(job.columns) for job in jobs)
     segments = len(suite.segments) * (suite.max_segments + 1)
@@ -152,7 +153,8 @@ def explain(
     )
 
 
-def _planned(job: Job, names: Sequence[str]) -> PlannedJob:
+def _planned(job: Job, names: Sequence[str], by: set[str]) -> PlannedJob:
     words = {word for request in job.requests for t in texts_of(request) for word in names_in(t)}
+    words |= by
     columns = tuple(name for name in names if name.casefold() in words)
     return PlannedJob(job.kind, len(job.requests), columns)

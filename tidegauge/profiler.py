@@ -157,7 +157,12 @@ def profile(
     schema = Schema.of(data.schema).without(set(source.keys))
     columns = list(_columns(schema))
     looks = {column: _looks(column, kind) for column, kind in columns}
-    states = scan(data, [Size(), *(a for some in looks.values() for a in some)]).whole.states
+    sample = data.persist()  # each job of the scan looks at the same rows, and reads them once
+    try:
+        asked_of = [Size(), *(a for some in looks.values() for a in some)]
+        states = scan(sample, asked_of).whole.states
+    finally:
+        sample.unpersist()
     rows = int(metric_of(Size(), states[Size()]).value)
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
     for column, kind in columns:

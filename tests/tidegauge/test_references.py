@@ -76,3 +76,21 @@ def test_rows_of_two_frames_are_compared(spark, tables):
     # deequ.md 5: [1, 1, 1, 2] against [2] is a quarter, however often a key repeats
     four = spark.createDataFrame([(1,), (1,), (1,), (2,)], "id int")
     assert tg.ReferentialIntegrity("id", "refs.keys", "key").calculate(four).value == 0.25
+
+
+def test_suites_that_read_different_tables_leave_each_other_alone(spark, tables, repo):
+    spark.createDataFrame([(1,)], "key int").write.saveAsTable("refs.other", mode="overwrite")
+    one = tg.Suite("facts", [tg.ReferentialIntegrity("id", "refs.keys", "key")])
+    two = tg.Suite("facts", [tg.ReferentialIntegrity("id", "refs.other", "key")])
+    plain = tg.Suite("facts", [tg.Size()])
+
+    def changes(suite):
+        run = tg.analyze("refs.facts", suite, repository=repo, spark=spark)
+        return set(map(str, run.changes.values()))
+
+    assert [changes(s) for s in (one, two, plain)] == [{"new"}, {"added"}, {"added"}]
+    assert [changes(s) for s in (one, two, plain)] == [set(), set(), set()]
+    spark.sql("INSERT INTO refs.keys VALUES (1)")
+    assert [changes(s) for s in (plain, two)] == [set(), set()]
+    assert changes(one) == {"restated"}
+    spark.sql("DROP TABLE refs.other")

@@ -180,3 +180,47 @@ def test_segments_that_are_no_sets_of_columns_are_refused(segments):
 def test_a_segment_column_that_is_not_there_is_named(rows, repo):
     with pytest.raises(tg.NoSuchColumnError, match="did you mean 'origin'"):
         tg.analyze(rows, suite(segments=[["orign"]]), repository=repo)
+
+
+def test_odd_values_are_segments_like_others(spark, repo):
+    rows = [("\x02", "a\x01b"), ("", "x"), ("\n", "x"), (None, "y")]
+    data = spark.createDataFrame(rows, "p string, q string")
+    tg.analyze(data, tg.Suite("odd", [tg.Size()], segments=[["p"], ["p", "q"]]), repository=repo)
+    sizes = repo.metrics("odd")
+    found = dict(zip(sizes.segment, sizes.value, strict=True))
+    assert found["p=%02"] == found["p="] == found["p=%0A"] == 1
+    assert found["p=__other__"] == 0
+    assert found["p=%0A/q=x"] == 1
+    zeros = spark.createDataFrame([(0.0,), (-0.0,)], "x double")
+    tg.analyze(zeros, tg.Suite("zeros", [tg.Size()], segments=[["x"]]), repository=repo)
+    assert repo.merge("zeros", tg.Size(), segment="x=0.0").value == 2
+
+
+def test_a_first_run_without_rows_leaves_the_choice_to_the_next(spark, rows, repo):
+    few = suite(segments=[["origin"]])
+    tg.analyze(rows.where("false"), few, repository=repo)
+    tg.analyze(rows, few, repository=repo)
+    assert "origin=EWR" in set(repo.metrics("seg").segment)
+    assert check(repo.database, repo.artifacts) == []
+
+
+def test_what_cannot_be_a_segment_is_told(spark, rows, repo):
+    with pytest.raises(tg.SuiteError, match="'ds' is a partition key"):
+        tg.analyze(rows, suite(segments=[["origin", "ds"]]), repository=repo)
+    binary = spark.createDataFrame([(bytearray(b"\xff"),)], "b binary")
+    with pytest.raises(tg.WrongColumnTypeError, match="print as text"):
+        tg.analyze(binary, tg.Suite("b", [tg.Size()], segments=[["b"]]), repository=repo)
+
+
+def test_partition_segments_that_look_alike_stay_apart(spark, repo):
+    rows = [("a_1", "E"), ("ab1", "E"), ("us", "E"), ("US", "E")]
+    data = spark.createDataFrame(
+        [(*r, "2013-01-01") for r in rows], "c string, o string, ds string"
+    )
+    tg.analyze(
+        data,
+        tg.Suite("like", [tg.Size()], partition_by=["ds", "c"], segments=[["o"]]),
+        repository=repo,
+    )
+    for country in ("a_1", "ab1", "us", "US"):
+        assert repo.merge("like", tg.Size(), segment=f"c={country}/o=E").value == 1
