@@ -79,7 +79,8 @@ class CustomSqlState(State):
 
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM)\b", re.IGNORECASE)
 _NO_AGGREGATE = re.compile(
-    r"\bOVER\s*[(\w]|\b(pos)?explode(_outer)?\s*\(|\binline\s*\(|\bstack\s*\(", re.IGNORECASE
+    r"\bOVER\s*\(|\bOVER\s+\w|\b(pos)?explode(_outer)?\s*\(|\binline\s*\(|\bstack\s*\(",
+    re.IGNORECASE,
 )
 
 

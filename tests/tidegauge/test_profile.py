@@ -111,13 +111,13 @@ def test_explain_tells_jobs_passes_columns_and_bytes(shop, spark):
     found = tg.explain(shop, suite, spark=spark)
     assert (found.partitions, found.batches, found.segments) == (4, (4,), 6)
     assert [(job.kind, job.columns) for job in found.jobs] == [
-        ("aggregate", ("email", "amount", "delta")),
-        ("aggregate", ("email",)),
-        ("frequencies", ("order_id",)),
-        ("Python sketches", ("amount",)),
+        ("aggregate", ("email", "status", "amount", "delta")),
+        ("aggregate", ("email", "status")),
+        ("frequencies", ("order_id", "status")),
+        ("Python sketches", ("status", "amount")),
     ]
-    assert found.columns == ("order_id", "email", "amount", "delta")
-    assert found.passes == 6 / 4
+    assert found.columns == ("order_id", "email", "status", "amount", "delta")
+    assert found.passes == 10 / 5
     states = [64, 64, 2048, 1 << 15, 1 << 14, 64]
     assert found.state_bytes == sum(states)
     text = str(found)
