@@ -13,7 +13,7 @@ from analyzers.frequencies import COUNT, FrequenciesAndNumRows
 from analyzers.groups import Groups, Key
 from analyzers.requests import Aggregate, Frequencies, Lookup, ReqSketch, Request
 from analyzers.sketch_worker import sketch_builder
-from analyzers.sql import count_rows, where_holds
+from analyzers.sql import count_rows, names_in, where_holds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,6 @@ _BUFFERS = {
 }  # fmt: skip
 _MOST_BUFFERS = 6
 _SKETCH = re.compile(r"\w+_sketch_agg|approx_top_k")
-_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
 
 @dataclass(frozen=True)
@@ -212,21 +211,10 @@ def jobs_for(requests: Iterable[Request]) -> list[Job]:
 
 def by_column(requests: Iterable[Aggregate]) -> list[list[Aggregate]]:
     """Sort aggregations by the columns that they read."""
-    found: dict[tuple[str, ...], list[Aggregate]] = {}
+    found: dict[frozenset[str], list[Aggregate]] = {}
     for request in requests:
-        found.setdefault(tuple(columns_in(request.text)), []).append(request)
+        found.setdefault(frozenset(names_in(request.text)), []).append(request)
     return list(found.values())
-
-
-def columns_in(text: str) -> dict[str, None]:
-    """Return the quoted names in Spark SQL, each once.
-
-    Examples
-    --------
-    >>> list(columns_in("CASE WHEN `a` > 1 THEN `b``c` + `a` END"))
-    ['a', 'b`c']
-    """
-    return dict.fromkeys(name.replace("``", "`") for name in _QUOTED.findall(text))
 
 
 def buffers(request: Aggregate) -> int:

@@ -152,17 +152,18 @@ def profile(
     source = open_source(table, asked, spark, format, options)
     data = source.read(None)
     total = data.count()
-    if total > sample_rows:
-        data = data.sample(fraction=sample_rows / total, seed=1)
+    sampled = total > sample_rows
+    if sampled:  # each job of the scan must look at the same rows, and draw them once
+        data = data.sample(fraction=sample_rows / total, seed=1).persist()
     schema = Schema.of(data.schema).without(set(source.keys))
     columns = list(_columns(schema))
     looks = {column: _looks(column, kind) for column, kind in columns}
-    sample = data.persist()  # each job of the scan looks at the same rows, and reads them once
     try:
         asked_of = [Size(), *(a for some in looks.values() for a in some)]
-        states = scan(sample, asked_of).whole.states
+        states = scan(data, asked_of).whole.states
     finally:
-        sample.unpersist()
+        if sampled:  # else it is the caller's frame, and so is its cache
+            data.unpersist()
     rows = int(metric_of(Size(), states[Size()]).value)
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
     for column, kind in columns:

@@ -211,7 +211,14 @@ EXPECTED = {
         lambda m: m.value.number_of_bins == 0,
         lambda m: m.value.number_of_bins == 0,
     ),
-    tg.TopValues("d", k=1): (top(**{"0.0": 2}), lambda m: m, top(**{"2.5": 1}), E, E, E),
+    tg.TopValues("d", k=1): (
+        top(**{"0.0": 2}),
+        top(**{"-Infinity": 1}),
+        top(**{"2.5": 1}),
+        E,
+        E,
+        E,
+    ),
     tg.TopValues("s", k=1): (top(a=2), top(x=3), top(**{"7": 1}), E, E, E),
     tg.DataType("d"): (kinds(Unknown=1, Fractional=5), kinds(Fractional=3), kinds(Fractional=1))
     + (kinds(Unknown=3), E, E),

@@ -136,9 +136,22 @@ def test_explain_takes_a_suite_file(shop, spark, tmp_path):
 def test_explaining_reads_no_row(shop, spark):
     from tests.spark_actions import counted
 
+    def scans(actions):
+        return [a for a in actions if "scan parquet" in a["planDescription"].casefold()]
+
     with counted(spark) as actions:
         tg.explain(shop, tg.Suite("orders", [tg.Size(), tg.Uniqueness("email")]), spark=spark)
-    assert not [a for a in actions if "Scan parquet" in a.get("planDescription", "")]
+    assert scans(actions) == []
+    with counted(spark) as actions:  # which this would tell
+        tg.calculate(spark.table(shop), [tg.Uniqueness("email")])
+    assert scans(actions)
+
+
+def test_the_callers_cache_stays(spark):
+    frame = spark.range(50).cache()
+    tg.profile(frame, "small")
+    assert frame.is_cached and frame.storageLevel.useMemory
+    frame.unpersist()
 
 
 def test_many_partitions_and_columns_are_taken_in_batches():
