@@ -27,6 +27,8 @@
         NotOurDatabaseError
         DatabaseVersionError           older or newer than this tidegauge
         DatabaseAccessError            cannot be opened or written
+        ReadOnlyError                  opened to be read, and asked to write
+        LeaseError                     another run measures the dataset, or took it over
         UnknownDatasetError
         DatasetMismatchError           another table under a name that is taken
         HistoryError                   a question that the repository cannot answer
@@ -239,6 +241,14 @@ class DatabaseAccessError(RepositoryError, OSError):
     """The database cannot be opened or written."""
 
 
+class ReadOnlyError(RepositoryError):
+    """The repository was opened to be read, and asked to write."""
+
+
+class LeaseError(RepositoryError):
+    """Another run measures the dataset, or has taken it over."""
+
+
 class UnknownDatasetError(RepositoryError, LookupError):
     """The repository holds no dataset of this name."""
 
@@ -262,3 +272,7 @@ class HistoryError(RepositoryError, ValueError):
 
 class PluginWarning(UserWarning):
     """An extension could not be loaded and was skipped."""
+
+
+class RepositoryWarning(UserWarning):
+    """Something in the repository is damaged and was skipped."""

@@ -38,6 +38,29 @@ def _nothing() -> pa.Table:
     return pa.table({COUNT: pa.array([], pa.int64())})
 
 
+_HELD_ROWS = 1_000_000
+"""How many groups of different states are held before they are added up."""
+
+
+def _united(tables: Sequence[pa.Table]) -> pa.Table:
+    """Add the counts of equal groups of some tables."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if len(tables) == 1:
+        return tables[0]
+    keys = tables[0].column_names[:-1]
+    for other in tables[1:]:
+        if other.column_names[:-1] != keys:
+            n, m = len(keys), other.num_columns - 1
+            raise mismatch("numbers of grouping columns", n, m)
+    try:
+        union = pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise mismatch("column types", tables[0].schema.types, error) from error
+    sums = union.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
+    return sums.select([*keys, f"{COUNT}_sum"]).rename_columns([*keys, COUNT])
+
+
 @register_state("frequencies/1")
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class FrequenciesAndNumRows(State):
@@ -94,25 +117,19 @@ class FrequenciesAndNumRows(State):
 
     @classmethod
     def merge(cls, states: Iterable[Self]) -> Self:
-        """Add up all by one union and one group-by."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        states = list(states)
-        tables = [s.frequencies for s in states if s.frequencies.num_rows]
-        table = tables[0] if tables else None
-        if len(tables) > 1:
-            keys = tables[0].column_names[:-1]
-            for other in tables[1:]:
-                if other.column_names[:-1] != keys:
-                    n, m = len(keys), other.num_columns - 1
-                    raise mismatch("numbers of grouping columns", n, m)
-            try:
-                union = pa.concat_tables(tables, promote_options="permissive")
-            except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-                raise mismatch("column types", tables[0].schema.types, error) from error
-            sums = union.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
-            table = sums.select([*keys, f"{COUNT}_sum"]).rename_columns([*keys, COUNT])
-        return cls(table, sum(s.num_rows for s in states), sum(s.num_nulls for s in states))
+        """Add up all by unions and group-bys of many at once, reading no more than these at a time."""
+        held: list[pa.Table] = []
+        rows = num_rows = num_nulls = 0
+        for state in states:
+            num_rows += state.num_rows
+            num_nulls += state.num_nulls
+            if state.frequencies.num_rows:
+                held.append(state.frequencies)
+                rows += state.frequencies.num_rows
+            if rows > max(_HELD_ROWS, 2 * held[0].num_rows if held else 0) and len(held) > 1:
+                held = [_united(held)]
+                rows = held[0].num_rows
+        return cls(_united(held) if held else None, num_rows, num_nulls)
 
     @property
     def num_groups(self) -> int:

@@ -47,6 +47,10 @@ MEASUREMENT_BYTES = 2000
 """What Python takes for one measurement beside its state, until it is committed."""
 
 
+WAIT_SECONDS = 3600.0
+"""How long a run waits for another one of the same dataset."""
+
+
 @dataclass(frozen=True)
 class RunReport:
     """What a run did.
@@ -130,6 +134,7 @@ def run_incremental(
     progress: Progress | None = None,
     batch_partitions: int = BATCH_PARTITIONS,
     segmentation: Segmentation = Segmentation(),
+    wait: float = WAIT_SECONDS,
 ) -> RunReport:
     """Measure the partitions of a source that are asked for, and commit them batch by batch.
 
@@ -149,6 +154,8 @@ def run_incremental(
         At most so many partitions in one pass.
     segmentation : Segmentation
         For the values of which columns everything is measured, too.
+    wait : float
+        For how many seconds to wait while another run measures the dataset.
 
     Returns
     -------
@@ -159,49 +166,50 @@ def run_incremental(
     progress = progress or Silent()
     _refuse_keys(segmentation, source.keys)
     chooser = _chooser(partitions, source.keys)
-    run = store.open_run(spec)
-    report = RunReport(run, spec.dataset, RunStatus.RUNNING)
-    try:
-        listed = _with_references(source, source.list_partitions(), analyzers)
-        ledger = store.ledger(spec.dataset)
-        here = {entry.partition.name for entry in listed}
-        gone = tuple(sorted(name for name in ledger if name not in here))
-        segments = _segment_sets(store, spec.dataset, segmentation)
-        tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chooser, time)
-        report = replace(report, skipped=len(listed) - len(tasks), gone=gone)
-        left = [name for name in gone if not ledger[name].gone]
-        back = [name for name, known in ledger.items() if known.gone and name in here]
-        if left or back:
-            store.mark_gone(run, left, back)
-        progress.start(spec.dataset, len(tasks))
+    with store.hold(spec.dataset, wait) as fence:
+        run = store.open_run(spec, fence)
+        report = RunReport(run, spec.dataset, RunStatus.RUNNING)
+        try:
+            listed = _with_references(source, source.list_partitions(), analyzers)
+            ledger = store.ledger(spec.dataset)
+            here = {entry.partition.name for entry in listed}
+            gone = tuple(sorted(name for name in ledger if name not in here))
+            segments = _segment_sets(store, spec.dataset, segmentation)
+            tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chooser, time)
+            report = replace(report, skipped=len(listed) - len(tasks), gone=gone)
+            left = [name for name in gone if not ledger[name].gone]
+            back = [name for name, known in ledger.items() if known.gone and name in here]
+            if left or back:
+                store.mark_gone(run, left, back)
+            progress.start(spec.dataset, len(tasks))
 
-        def read(some: Sequence[_Task]) -> DataFrame:
-            whole = len(some) == len(listed)
-            return source.read(None if whole else [t.listed.partition for t in some])
+            def read(some: Sequence[_Task]) -> DataFrame:
+                whole = len(some) == len(listed)
+                return source.read(None if whole else [t.listed.partition for t in some])
 
-        if tasks and not all(chosen for _, chosen in segments):
-            new = [s for s, chosen in segments if not chosen]
-            store.keep_segments(run, _choose(read(tasks), new, segmentation.most))
-            segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
-        # Where there was no row to choose by, the next run chooses, and measures them here, too.
-        sets = tuple(s for s, chosen in segments if chosen)
-        for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
-            data = read(batch)
-            with progress.batch(data.sparkSession, len(batch)):
-                schema = Schema.of(data.schema).without(set(source.keys)).canonical()
-                found = list(_measure(source, data, batch, schema, time, sets))
-                decisions = store.commit_batch(run, found)
-            report = _add(report, found, [d.change for d in decisions])
-    except BaseException as error:
-        cut = isinstance(error, KeyboardInterrupt | SystemExit)
-        status = RunStatus.INTERRUPTED if cut else RunStatus.FAILED
-        store.close_run(run, status, report.counts, f"{type(error).__name__}: {error}")
-        raise
-    finally:
-        progress.close()
-    report = replace(report, status=RunStatus.COMPLETE)
-    store.close_run(run, report.status, report.counts)
-    return report
+            if tasks and not all(chosen for _, chosen in segments):
+                new = [s for s, chosen in segments if not chosen]
+                store.keep_segments(run, _choose(read(tasks), new, segmentation.most))
+                segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
+            # Where there was no row to choose by, the next run chooses, and measures them here, too.
+            sets = tuple(s for s, chosen in segments if chosen)
+            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
+                data = read(batch)
+                with progress.batch(data.sparkSession, len(batch)):
+                    schema = Schema.of(data.schema).without(set(source.keys)).canonical()
+                    found = list(_measure(source, data, batch, schema, time, sets))
+                    decisions = store.commit_batch(run, found)
+                report = _add(report, found, [d.change for d in decisions])
+        except BaseException as error:
+            cut = isinstance(error, KeyboardInterrupt | SystemExit)
+            status = RunStatus.INTERRUPTED if cut else RunStatus.FAILED
+            store.close_run(run, status, report.counts, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            progress.close()
+        report = replace(report, status=RunStatus.COMPLETE)
+        store.close_run(run, report.status, report.counts)
+        return report
 
 
 def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -267,8 +268,19 @@ def mismatch_text(spec: RunSpec, source: str) -> str:
 class RunStore(Protocol):
     """Where runs leave what they measured."""
 
-    def open_run(self, spec: RunSpec) -> int:
-        """Begin a run and return its id.
+    def hold(self, dataset: str, wait: float) -> AbstractContextManager[int]:
+        """Let no other run measure the dataset meanwhile.
+
+        The context is a number, higher than that of any holder before, for `open_run`.
+
+        Raises
+        ------
+        LeaseError
+            If another run still measures it after ``wait`` seconds.
+        """
+
+    def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
+        """Begin a run and return its id; with the ``fence`` of a lease it commits only while it holds it.
 
         Raises
         ------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from analyzers.errors import CorruptStateError, DatabaseAccessError
@@ -78,6 +80,18 @@ class Artifacts:
             return set()
         return {p.relative_to(self.root).as_posix() for p in self.root.rglob("*.parquet")}
 
+    def modified(self, relative: str) -> datetime:
+        """Return when a file was last written."""
+        return datetime.fromtimestamp(self._at(relative).stat().st_mtime, UTC)
+
+    def remove(self, relative: str) -> None:
+        """Remove a file; nothing if it is gone already."""
+        self._at(relative).unlink(missing_ok=True)
+
+    def _at(self, relative: str) -> Path:
+        assert self.root is not None
+        return self.root / relative
+
     def _write(self, relative: str, payload: bytes) -> None:
         if self.root is None:
             msg = (
@@ -87,7 +101,9 @@ class Artifacts:
             raise DatabaseAccessError(msg)
         target = self.root / relative
         if target.exists():
-            return
+            with suppress(OSError):
+                os.utime(target)  # so that it is not taken for one that nothing will refer to
+                return
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

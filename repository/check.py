@@ -15,7 +15,6 @@ from analyzers.segments import SegmentSet
 from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.database import Database, head_revision
-from repository.history import versions_at
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -33,7 +32,9 @@ def check(database: Database, artifacts: Artifacts) -> list[str]:
             *_integrity(connection),
             *_indexes(connection),
             *_whole_batches(connection),
-            *_latest(connection),
+            *_newest(connection),
+            *_lifetimes(connection),
+            *_orphans(connection),
             *_states(connection, artifacts),
         ]
 
@@ -73,7 +74,9 @@ def _whole_batches(connection: Connection) -> Iterator[str]:
             m.version,
             sa.func.count(sa.distinct(s.series.c.analyzer_id)).label("analyzers"),
         )
-        .join_from(s.metric, s.series)
+        .join_from(s.metric, s.series, s.series.c.id == m.series_id)
+        .join(s.analyzer)
+        .where(s.analyzer.c.statistic_id.is_not(None))
         .group_by(m.partition_id, m.version)
         .subquery()
     )
@@ -115,7 +118,8 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
         segments.setdefault(dataset, []).append(chosen)
     made: dict[int, dict[str, set[tuple[str, str]]]] = {}
     a = s.analyzer.c
-    for dataset, canonical in connection.execute(sa.select(a.dataset_id, a.canonical).distinct()):
+    measured = sa.select(a.dataset_id, a.canonical).where(a.statistic_id.is_not(None)).distinct()
+    for dataset, canonical in connection.execute(measured):
         for one in (None, *segments.get(dataset, ())):
             names = one.names() if one else [""]
             of = made.setdefault(dataset, {})
@@ -131,22 +135,62 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
     return expected
 
 
-def _latest(connection: Connection) -> Iterator[str]:
-    """The table of latest metrics holds exactly the facts of the current versions."""
-    current = versions_at(None)
-    facts = [s.metric.c[c] for c in ("series_id", "partition_id", "version", "value", "status")]
-    latest = [s.latest_metric.c[c.name] for c in facts]
-    of_current = (
-        sa.select(*facts)
-        .join(current, current.c.partition_id == s.metric.c.partition_id)
-        .where(current.c.version == s.metric.c.version)
+def _newest(connection: Connection) -> Iterator[str]:
+    """The copy of newest metrics holds exactly that: the fact of each series' newest partition."""
+    m, n, p = s.metric.c, s.newest_metric.c, s.partition.c
+    order = (p.time.is_(None).desc(), p.time.desc(), p.name.desc())
+    names = ("series_id", "partition_id", "version", "value", "status")
+    place = sa.func.row_number().over(partition_by=m.series_id, order_by=order)
+    ranked = (
+        sa.select(*(m[c] for c in names), place.label("place"))
+        .join_from(s.metric, s.partition, p.id == m.partition_id)
+        .where(s.holds(s.metric))
+        .subquery()
     )
+    facts = sa.select(*(ranked.c[c] for c in names)).where(ranked.c.place == 1)
+    copies = sa.select(*(n[c] for c in names))
     for query, problem in (
-        (sa.except_(of_current, sa.select(*latest)), "is not among the latest metrics"),
-        (sa.except_(sa.select(*latest), of_current), "is among the latest metrics without a fact"),
+        (sa.except_(facts, copies), "is not among the newest metrics"),
+        (sa.except_(copies, facts), "is among the newest metrics without a fact"),
     ):
         for row in connection.execute(query):
             yield f"series {row[0]} of partition {row[1]} version {row[2]} {problem}"
+
+
+def _lifetimes(connection: Connection) -> Iterator[str]:
+    """Facts hold as long as their version of the partition; what users record, as long as it is last."""
+    m, v, a = s.metric.c, s.partition_version.c, s.analyzer.c
+    query = (
+        sa.select(m.series_id, m.partition_id, m.version)
+        .join_from(s.metric, s.series, s.series.c.id == m.series_id)
+        .join(s.analyzer)
+        .outerjoin(
+            s.partition_version, (v.partition_id == m.partition_id) & (v.version == m.version)
+        )
+        .where(
+            a.statistic_id.is_not(None),
+            v.superseded_commit_id.is_distinct_from(m.superseded_commit_id),
+        )
+    )
+    for row in connection.execute(query):
+        yield f"series {row[0]} of partition {row[1]} version {row[2]} holds longer or shorter than it"
+
+
+def _orphans(connection: Connection) -> Iterator[str]:
+    """Facts refer to dimensions without foreign keys."""
+    for table in (s.metric, s.newest_metric, s.score, s.rollup):
+        for dimension in (s.series, s.partition, s.commit):
+            column = table.c.get(f"{dimension.name}_id")
+            if column is not None:
+                query = (
+                    sa.select(column)
+                    .select_from(table)
+                    .outerjoin(dimension, dimension.c.id == column)
+                    .where(dimension.c.id.is_(None))
+                    .distinct()
+                )
+                for (of,) in connection.execute(query):
+                    yield f"{table.name} refers to {dimension.name} {of}, which is not there"
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:

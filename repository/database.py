@@ -1,18 +1,22 @@
 """Opening a database: making, checking and upgrading it, and transactions.
 
 One writer at a time: on SQLite every writing transaction begins with ``BEGIN IMMEDIATE``, on both it
-locks the one row of ``clock`` before it takes its commit number.
+locks the one row of ``clock`` before it takes its commit number. What fails because others write, or
+because the server went away, is tried again.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -24,6 +28,7 @@ from analyzers.errors import (
     DatabaseAccessError,
     DatabaseVersionError,
     NotOurDatabaseError,
+    ReadOnlyError,
     RepositoryError,
     describe,
 )
@@ -33,8 +38,14 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy.engine import URL, Connection, Engine
 
+T = TypeVar("T")
+
 VERSION_TABLE = "tidegauge_revision"
 _BUSY_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
+_ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
+"""PostgreSQL: serialization failure, deadlock, lock not available."""
+_SECRETS = ("password", "sslpassword", "passfile")
 _EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
 
 
@@ -48,16 +59,22 @@ class Database:
     upgrade : bool
         Whether an older SQLite database is backed up and upgraded; otherwise, and always for
         PostgreSQL, an older one is refused.
+    read_only : bool
+        Whether writing is impossible: the database itself refuses it.
 
     Raises
     ------
     NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
     """
 
-    def __init__(self, url: str, *, upgrade: bool = True) -> None:
-        self._connect(url)
-        with self._translated():
-            self._bring_up(upgrade=upgrade)
+    def __init__(self, url: str, *, upgrade: bool = True, read_only: bool = False) -> None:
+        self._connect(url, read_only=read_only)
+        try:
+            with self._translated():
+                self._bring_up(upgrade=upgrade)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def unchecked(cls, url: str) -> Database:
@@ -66,13 +83,14 @@ class Database:
         database._connect(url)  # noqa: SLF001 - our own
         return database
 
-    def _connect(self, url: str) -> None:
+    def _connect(self, url: str, *, read_only: bool = False) -> None:
         self._newer: str | None = None
+        self.read_only = read_only
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
         if self.file is not None:
-            _inspect_file(self.file)
-        self.engine = _engine(self.url, in_memory=self.is_sqlite and self.file is None)
+            _inspect_file(self.file, must_exist=read_only)
+        self.engine = _engine(self.url, self.file, read_only=read_only)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -84,28 +102,84 @@ class Database:
 
     @property
     def name(self) -> str:
-        """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        """The URL without its secrets."""
+        hidden = {key: "***" for key in self.url.query if key in _SECRETS}
+        return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
 
     @property
     def is_sqlite(self) -> bool:
         """Whether it is SQLite."""
         return self.url.get_backend_name() == "sqlite"
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others can use it at the same time; nobody else sees a database in memory."""
+        return not self.is_sqlite or self.file is not None
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that sees one moment."""
-        with self.engine.connect() as connection:
+        engine = self.engine
+        if not self.is_sqlite:
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with self._translated(), engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Open a transaction that becomes visible as a whole, or not at all."""
-        engine = self.engine.execution_options(tidegauge_write=True)
+    def transaction(self) -> Iterator[Connection]:
+        """Open a transaction that becomes visible as a whole, or not at all. It is not retried."""
+        self._require_writable()
+        with self._translated(), self._writer().begin() as connection:
+            yield connection
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do some work in a transaction that becomes visible as a whole, or not at all.
+
+        Work that others stood in the way of, or whose connection broke, is done again for a minute. If
+        the connection broke while it committed, its commit is looked for before that.
+
+        Parameters
+        ----------
+        work : callable
+            Takes the connection. It may be called more than once, and sees to it that it can be.
+
+        Raises
+        ------
+        DatabaseAccessError, DatabaseVersionError, ReadOnlyError
+        """
+        self._require_writable()
+        with self._translated():
+            deadline, pause = time.monotonic() + _RETRY_SECONDS, 0.01
+            while True:
+                attempt = _Attempt()
+                try:
+                    return attempt.run(self._writer(), work)
+                except DBAPIError as error:
+                    if not _may_pass(error) or time.monotonic() > deadline:
+                        raise
+                # Others that failed at the same moment try at another one.
+                time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+                pause = min(2 * pause, 2.0)
+                if attempt.commit is not None and self._has(attempt.commit):
+                    return cast("T", attempt.result)
+
+    def _writer(self) -> Engine:
+        return self.engine.execution_options(tidegauge_write=True)
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            msg = f"{self.name} was opened read-only; open it without read_only=True to write to it"
+            raise ReadOnlyError(msg)
         if self._newer is not None:
             raise DatabaseVersionError(self._newer)
-        with self._translated(), engine.begin() as connection:
-            yield connection
+
+    def _has(self, commit: tuple[int, datetime]) -> bool:
+        """Whether a commit took effect whose answer was lost; its time tells it from another's."""
+        c = s.commit.c
+        with suppress(DBAPIError), self.engine.connect() as connection:
+            query = sa.select(c.committed_at).where(c.id == commit[0])
+            return bool(connection.execute(query).scalar() == commit[1])
+        return False
 
     def close(self) -> None:
         """Give back all connections."""
@@ -137,7 +211,7 @@ class Database:
                 " written by a newer one and can only be read; upgrade tidegauge to write to it"
             )
             return
-        elif not (upgrade and self.is_sqlite):
+        elif not (upgrade and self.is_sqlite) or self.read_only:
             msg = (
                 f"{self.name} is at revision {current!r}, older than {head!r};"
                 " back it up and run: tidegauge db upgrade"
@@ -166,10 +240,11 @@ class Database:
             connection.execute("VACUUM INTO ?", (str(target),))
         return target
 
-    def migrate(self) -> None:
-        """Upgrade to the newest revision, all or nothing, while others wait."""
+    def migrate(self, target: str = "head") -> None:
+        """Bring the database to a revision, up or down, all or nothing, while others wait."""
         from alembic import command  # noqa: PLC0415 - slow to import, rarely needed
 
+        goal = head_revision() if target == "head" else target
         with self.engine.connect().execution_options(tidegauge_write=True) as connection:
             if self.is_sqlite:
                 # Rebuilding a table would delete what refers to it; off only works outside a transaction.
@@ -178,17 +253,55 @@ class Database:
                 with connection.begin():
                     if not self.is_sqlite:
                         connection.execute(sa.text("SELECT pg_advisory_xact_lock(827163)"))
-                    if _revision(connection) != head_revision():
-                        command.upgrade(alembic_config(connection), "head")
+                    current = _revision(connection)
+                    down = goal == "base" or (current is not None and goal < current)
+                    if current != goal:
+                        move = command.downgrade if down else command.upgrade
+                        move(alembic_config(connection), goal)
                     if (
                         self.is_sqlite
                         and connection.exec_driver_sql("PRAGMA foreign_key_check").first()
                     ):
-                        msg = f"upgrading {self.name} would break references; nothing was changed"
+                        way = "taking down" if down else "upgrading"
+                        msg = f"{way} {self.name} would break references; nothing was changed"
                         raise RepositoryError(msg)
             finally:
                 if self.is_sqlite:
                     _pragma(connection, "foreign_keys=ON")
+
+
+class _Attempt:
+    """One attempt at a transaction, and what is known of it afterwards."""
+
+    def __init__(self) -> None:
+        self.commit: tuple[int, datetime] | None = None
+        self.result: Any = None
+
+    def run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        with engine.connect() as connection, connection.begin() as transaction:
+            connection.info.pop(_COMMIT, None)
+            self.result = work(connection)
+            self.commit = connection.info.pop(
+                _COMMIT, None
+            )  # from here on it may have taken effect
+            transaction.commit()
+            return cast("T", self.result)
+
+
+_COMMIT = "tidegauge_commit"
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    """Whether the same may succeed a little later."""
+    cause = error.orig
+    if isinstance(cause, sqlite3.OperationalError):
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    state = getattr(cause, "sqlstate", None)
+    if state is None:  # the server could not be reached, or went away
+        return error.connection_invalidated or isinstance(error, OperationalError)
+    gone = state.startswith(("08", "57P"))
+    return gone or state in _ROLLED_BACK
 
 
 def alembic_config(connection: Connection) -> Config:
@@ -242,8 +355,11 @@ def _sqlite_file(url: URL) -> Path | None:
     return Path(str(url.database))
 
 
-def _inspect_file(file: Path) -> None:
+def _inspect_file(file: Path, *, must_exist: bool) -> None:
     """Make sure that a file is ours or empty before anything could change it."""
+    if must_exist and not file.exists():
+        msg = f"there is no database {file} to read"
+        raise DatabaseAccessError(msg)
     if not file.parent.is_dir():
         msg = f"cannot make the database {file}: there is no folder {file.parent}"
         raise DatabaseAccessError(msg)
@@ -266,24 +382,46 @@ def _inspect_file(file: Path) -> None:
         raise NotOurDatabaseError(msg)
 
 
-def _engine(url: URL, *, in_memory: bool) -> Engine:
+def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
     if url.get_backend_name() != "sqlite":
+        # Compiling a query takes longer than any of ours runs.
+        settings = "-c jit=off" + (" -c default_transaction_read_only=on" if read_only else "")
+        given = url.query.get("options")
+        if isinstance(given, str):
+            settings = f"{given} {settings}"
         try:
-            return sa.create_engine(url, pool_pre_ping=True, pool_size=3)
+            return sa.create_engine(
+                url, pool_pre_ping=True, pool_size=3, connect_args={"options": settings}
+            )
         except ModuleNotFoundError as error:
             msg = f"{url.drivername} needs a driver: pip install 'tidegauge[postgres]'"
             raise DatabaseAccessError(msg) from error
     options: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
-    if in_memory:
+    if file is None:
         options = {"connect_args": {"check_same_thread": False}, "poolclass": StaticPool}
+    elif read_only:
+        uri = _read_only_uri(file)
+        options = {"creator": lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)}
     engine = sa.create_engine(url, **options)
-    sa.event.listen(engine, "connect", _on_connect)
+    sa.event.listen(engine, "connect", _on_connect_reading if read_only else _on_connect)
     sa.event.listen(engine, "begin", _on_begin)
     return engine
 
 
-def _on_connect(raw: Any, _record: object) -> None:
+def _read_only_uri(file: Path) -> str:
+    # The log of writers needs files beside the database; where nobody can write, there are none.
+    wal = file.with_name(file.name + "-wal")
+    frozen = not os.access(file.parent, os.W_OK) and not wal.exists()
+    return f"file:{quote(str(file.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
+
+
+def _on_connect_reading(raw: Any, _record: object) -> None:
     raw.isolation_level = None  # transactions begin where SQLAlchemy says, with `_on_begin`
+    raw.execute("PRAGMA cache_size=-65536").close()
+
+
+def _on_connect(raw: Any, record: object) -> None:
+    _on_connect_reading(raw, record)
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         raw.execute(f"PRAGMA {pragma}").close()
 
@@ -317,6 +455,7 @@ def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]
     moment = max(now, last) if last is not None else now
     values = {"id": row.commits, "run_id": run, "committed_at": moment}
     connection.execute(sa.insert(s.commit), values)
+    connection.info[_COMMIT] = (row.commits, moment)
     return row.commits, moment
 
 

@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from analyzers.analyzer import Analyzer
 from analyzers.catalogue import ANALYZERS
 from analyzers.description import key_of
-from analyzers.errors import HistoryError, UnknownDatasetError
+from analyzers.errors import HistoryError, UnknownDatasetError, nearest
 from repository import schema as s
 from repository.artifacts import Payload
+from repository.recorded import RECORDED, Recorded
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -86,34 +87,72 @@ def dataset_id(connection: Connection, name: str) -> int:
     return int(found)
 
 
+def partition_id(connection: Connection, dataset: str, name: str) -> int:
+    """Return a partition's id.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such partition, with the nearest that there is.
+    """
+    p = s.partition.c
+    of = p.dataset_id == dataset_id(connection, dataset)
+    query = sa.select(p.id).where(of, p.key == key_of(name))
+    found = connection.execute(query).scalar_one_or_none()
+    if found is None:
+        there = connection.execute(sa.select(p.name).where(of)).scalars()
+        close = nearest(name, there)
+        hint = f"; did you mean {close!r}?" if close else ""
+        msg = f"{dataset!r} has no partition {name!r}{hint}"
+        raise HistoryError(msg)
+    return int(found)
+
+
 def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
     """Return the last commit that belongs to a view; None for the view of now.
 
     Raises
     ------
     HistoryError
-        If there is no such run, or what was given is neither a time nor a run.
+        If there is no such run, what was given is neither a time nor a run, or the view is of a past
+        that was cleaned away.
     """
     if as_of is None:
         return None
-    c = s.commit.c
     if isinstance(as_of, datetime):
         moment = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
-        query = sa.select(sa.func.max(c.id)).where(c.committed_at <= moment)
-        return connection.execute(query).scalar() or 0
-    if isinstance(as_of, bool) or not isinstance(as_of, int):
+        found = _last_commit(connection, s.commit.c.committed_at <= moment)
+    elif isinstance(as_of, bool) or not isinstance(as_of, int):
         msg = f"as_of={as_of!r} is neither a datetime nor the id of a run"
         raise HistoryError(msg)
-    if connection.execute(sa.select(s.run.c.id).where(s.run.c.id == as_of)).first() is None:
-        msg = f"as_of={as_of}: there is no such run"
+    else:
+        found = _last_of_run(connection, as_of)
+    horizon = connection.execute(sa.select(s.clock.c.horizon)).scalar() or 0
+    if found < horizon:
+        query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == horizon)
+        since = connection.execute(query).scalar()
+        msg = (
+            f"as_of={as_of!s} lies before the horizon {since:%Y-%m-%dT%H:%M:%S.%fZ}: what was known"
+            " then was cleaned away; ask for that time or later"
+        )
+        raise HistoryError(msg)
+    return found
+
+
+def _last_commit(connection: Connection, condition: sa.ColumnElement[bool]) -> int:
+    query = sa.select(sa.func.max(s.commit.c.id)).where(condition)
+    return connection.execute(query).scalar() or 0
+
+
+def _last_of_run(connection: Connection, run: int) -> int:
+    r = s.run.c
+    started = connection.execute(sa.select(r.started_at).where(r.id == run)).scalar()
+    if started is None:
+        msg = f"as_of={run}: there is no such run"
         raise HistoryError(msg)
     # A run that committed nothing is known by what was there when it began.
-    own = connection.execute(sa.select(sa.func.max(c.id)).where(c.run_id == as_of)).scalar()
-    if own is not None:
-        return int(own)
-    started = sa.select(s.run.c.started_at).where(s.run.c.id == as_of).scalar_subquery()
-    query = sa.select(sa.func.max(c.id)).where(c.committed_at <= started)
-    return connection.execute(query).scalar() or 0
+    own = _last_commit(connection, s.commit.c.run_id == run)
+    return own or _last_commit(connection, s.commit.c.committed_at <= started)
 
 
 @dataclass(frozen=True)
@@ -140,10 +179,16 @@ class MetricQuery:
     window: Window = Window()
     tags: Mapping[str, str] | None = None
 
-    def condition(self) -> sa.ColumnElement[bool]:
-        """Return the condition on series, analyzer and partition."""
+    @property
+    def selects_series(self) -> bool:
+        """Whether some series are asked for, and not all."""
+        asked = (self.name, self.instance, self.segment, self.where, self.analyzer)
+        return any(value is not None for value in asked)
+
+    def series_condition(self) -> sa.ColumnElement[bool]:
+        """Return the condition on series and analyzer."""
         a, e = s.analyzer.c, s.series.c
-        tests = [self.window.condition()]
+        tests: list[sa.ColumnElement[bool]] = [sa.true()]
         if self.name is not None:
             names = [self.name] if isinstance(self.name, str) else list(self.name)
             tests.append(e.name.in_(names) | a.kind.in_(names))
@@ -156,13 +201,21 @@ class MetricQuery:
                 a.filter == self.where.strip() if self.where.strip() else a.filter.is_(None)
             )
         if self.analyzer is not None:
-            tests.append(a.key == key_of(as_analyzer(self.analyzer).canonical()))
+            tests.append(a.key == key_of(canonical_of(self.analyzer)))
         return sa.and_(*tests)
 
 
 def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
     """Return an analyzer, read from its text if need be."""
     return ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
+
+
+def canonical_of(analyzer: AnyAnalyzer | Recorded | str) -> str:
+    """Return the canonical text of an analyzer, or of what was recorded in the place of one."""
+    if isinstance(analyzer, str):
+        recorded = analyzer.strip().startswith(f"{Recorded.__name__}(")
+        analyzer = RECORDED.parse(analyzer) if recorded else ANALYZERS.parse(analyzer)
+    return analyzer.canonical()
 
 
 METRIC_COLUMNS = (
@@ -184,67 +237,11 @@ METRIC_COLUMNS = (
 )
 
 
-def metric_rows(
-    connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
-) -> list[Mapping[str, Any]]:
-    """Return metrics of current versions, ordered by time, partition, name and instance.
-
-    Besides `METRIC_COLUMNS` each row has ``series_id``, ``partition_id``, ``scale``, and the analyzer's
-    ``key``, ``kind`` and ``filter``.
-    """
-    of = dataset_id(connection, dataset)
-    commit = commit_as_of(connection, as_of)
-    m = s.latest_metric if commit is None else s.metric
-    a, e, p = s.analyzer.c, s.series.c, s.partition.c
-    joined = m.join(s.series).join(s.analyzer).join(s.partition)
-    tests = [a.dataset_id == of, query.condition()]
-    if commit is not None:
-        current = versions_at(commit)
-        joined = joined.join(
-            current,
-            (current.c.partition_id == m.c.partition_id) & (current.c.version == m.c.version),
-        )
-        tests.append(m.c.commit_id <= commit)
-    for key, value in sorted((query.tags or {}).items()):
-        t = s.run_tag.alias()
-        tests.append(
-            sa.exists().where(t.c.run_id == m.c.run_id, t.c.key == key, t.c.value == str(value))
-        )
-    columns = (
-        sa.literal(dataset).label("dataset"),
-        a.segment,
-        p.name.label("partition"),
-        p.time,
-        e.entity,
-        e.name,
-        e.instance,
-        m.c.value,
-        m.c.weight,
-        m.c.status,
-        m.c.error,
-        m.c.version,
-        m.c.run_id,
-        m.c.analyzed_at,
-        a.text.label("analyzer"),
-        m.c.series_id,
-        m.c.partition_id,
-        e.scale,
-        a.key,
-        a.kind,
-        a.filter,
-    )
-    order = (p.time.is_(None), p.time, p.name, e.name, e.instance, m.c.series_id)
-    select = sa.select(*columns).select_from(joined).where(*tests).order_by(*order)
-    return [row._asdict() for row in connection.execute(select)]
-
-
-def versions_at(commit: int | None) -> sa.Subquery:
+def current_versions(commit: int | None) -> sa.Subquery:
     """Return each partition's version as of a commit, or now."""
-    v = s.partition_version.c
-    query = sa.select(v.partition_id, sa.func.max(v.version).label("version"))
-    if commit is not None:
-        query = query.where(v.commit_id <= commit)
-    return query.group_by(v.partition_id).subquery()
+    v = s.partition_version
+    query = sa.select(v.c.partition_id, v.c.version).where(s.holds(v, commit))
+    return query.subquery()
 
 
 def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool]:
@@ -273,6 +270,7 @@ class StoredState:
     """Where the state of one partition lies, if it has one."""
 
     partition: str
+    time: datetime | None
     payload: Payload | None
 
 
@@ -295,21 +293,21 @@ def stored_states(
     commit = commit_as_of(connection, as_of)
     t, p = s.state.c, s.partition.c
     own = _statistics_of(of, analyzer)
-    current = versions_at(commit)
+    current = current_versions(commit)
     of_state = (t.partition_id == p.id) & (t.version == current.c.version)
     if commit is not None:
         of_state &= t.commit_id <= commit
     wanted = p.segment if segment is None else sa.literal(segment)
     of_segment = of_state & (s.statistic.c.segment == wanted)
     query = (
-        sa.select(p.name, t.tag, t.payload, t.artifact, t.checksum)
+        sa.select(p.name, p.time, t.tag, t.payload, t.artifact, t.checksum)
         .select_from(s.partition)
         .join(current, current.c.partition_id == p.id)
         .outerjoin(
             s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_segment
         )
         .where(p.dataset_id == of, window.condition())
-        .order_by(p.time, p.name)
+        .order_by(p.time.is_(None), p.time, p.name)
     )
     if segment is not None:
         # The values of columns are segments within those that the partition keys make.
@@ -317,4 +315,4 @@ def stored_states(
         inside = start == p.segment + "/"
         query = query.where((p.segment == "") | (p.segment == segment) | inside)
     rows = connection.execute(query).all()
-    return [StoredState(r[0], None if r[1] is None else Payload(*r[1:])) for r in rows]
+    return [StoredState(r[0], r[1], None if r[2] is None else Payload(*r[2:])) for r in rows]

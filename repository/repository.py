@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from math import nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import sqlalchemy as sa
 
-from analyzers.errors import DatabaseAccessError
+from analyzers.errors import DatabaseAccessError, HistoryError
 from analyzers.metric import Metric
 from repository import history
 from repository import schema as s
 from repository.artifacts import Artifacts
+from repository.charts import CHART_COLUMNS, chart_rows, fact_pages
+from repository.clean import Age, Cleaned, clean
+from repository.config import settings
 from repository.database import Database
+from repository.facts import read_facts, read_newest
 from repository.history import AnyAnalyzer, AsOf, MetricQuery, Moment, Window
-from repository.states import HistoricStates, NamedStates
+from repository.labels import LABEL_COLUMNS, add_label, label_rows
+from repository.record import Record, write_record
+from repository.recorded import Recorded
+from repository.restatements import (
+    RESTATEMENT_COLUMNS,
+    VERSION_COLUMNS,
+    restatement_rows,
+    version_rows,
+)
+from repository.rollups import roll_up, rolled_windows, rollup_rows
+from repository.states import WINDOW_COLUMNS, HistoricStates, NamedStates, window_rows
 from repository.store import SqlRunStore
+from repository.windows import Windows
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from repository.anomalies.monitor import Monitor
-
-_STATUS_VALUES = {"NaN": float("nan"), "+inf": float("inf"), "-inf": float("-inf")}
 
 
 class Repository:
@@ -32,12 +47,17 @@ class Repository:
 
     Parameters
     ----------
-    url : str
+    url : str, optional
         ``sqlite:///file.db``, made if it is not there; ``sqlite://``, in memory; or
-        ``postgresql+psycopg://user@host/database``.
+        ``postgresql+psycopg://user@host/database``. If not given: the environment's ``TIDEGAUGE_DB``,
+        else ``db`` in ``tidegauge.toml``, here or in the user's configuration, else
+        ``sqlite:///tidegauge.db``.
     artifacts : str or Path, optional
         The folder for states too large for the database. For a SQLite file it is ``file.db.artifacts``
         beside it; for PostgreSQL it must be given.
+
+    read_only : bool
+        Whether nothing may be written: for dashboards. The database itself refuses it.
 
     Raises
     ------
@@ -50,8 +70,15 @@ class Repository:
     []
     """
 
-    def __init__(self, url: str, *, artifacts: str | Path | None = None) -> None:
-        self.database = Database(url)
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        artifacts: str | Path | None = None,
+        read_only: bool = False,
+    ) -> None:
+        url, artifacts = settings(url, artifacts)
+        self.database = Database(url, read_only=read_only)
         self.artifacts = Artifacts(self._folder(artifacts))
         self.store = SqlRunStore(self.database, self.artifacts)
 
@@ -93,14 +120,26 @@ class Repository:
             query = sa.select(s.dataset.c.name).order_by(s.dataset.c.name)
             return list(connection.execute(query).scalars())
 
-    def partitions(self, dataset: str) -> pd.DataFrame:
-        """Return the ledger: what is known of each partition's current version.
+    def partitions(
+        self, dataset: str, *, versions: str = "current", as_of: AsOf = None
+    ) -> pd.DataFrame:
+        """Return the ledger: what is known of each partition.
 
-        Columns: partition, time, segment, version, rows, fingerprint, first_seen_at, arrived_at,
-        measured_at, gone_at, run_id.
+        Parameters
+        ----------
+        dataset : str
+        versions : str
+            ``current``, or ``all`` for every content that a partition ever had.
+        as_of : datetime or int, optional
+            As for `metrics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns partition, time, segment, version, rows, fingerprint, first_seen_at,
+            arrived_at, measured_at, gone_at, run_id.
         """
         p, v = s.partition.c, s.partition_version.c
-        current = history.versions_at(None)
         columns = (
             p.name.label("partition"),
             p.time,
@@ -111,20 +150,25 @@ class Repository:
             p.first_seen_at,
             v.arrived_at,
             v.measured_at,
-            p.gone_at,
+            s.commit.c.committed_at.label("gone_at"),
             v.run_id,
         )
         with self.database.read() as connection:
             of = history.dataset_id(connection, dataset)
+            commit = history.commit_as_of(connection, as_of)
+            holds = s.holds(s.partition_version, commit)
+            if versions == "all":
+                holds = sa.true() if commit is None else v.commit_id <= commit
             query = (
                 sa.select(*columns)
                 .join_from(s.partition, s.partition_version)
-                .join(
-                    current,
-                    (current.c.partition_id == p.id) & (current.c.version == v.version),
+                .outerjoin(
+                    s.absence,
+                    (s.absence.c.partition_id == p.id) & s.holds(s.absence, commit),
                 )
-                .where(p.dataset_id == of)
-                .order_by(p.time.is_(None), p.time, p.name)
+                .outerjoin(s.commit, s.commit.c.id == s.absence.c.commit_id)
+                .where(p.dataset_id == of, holds)
+                .order_by(p.time.is_(None), p.time, p.name, v.version)
             )
             rows = [row._asdict() for row in connection.execute(query)]
         return _frame(rows, [c.key for c in columns])
@@ -176,6 +220,7 @@ class Repository:
         where: str | None = None,
         segment: str | None = None,
         tags: Mapping[str, str] | None = None,
+        window: str | None = None,
     ) -> pd.DataFrame:
         """Return the metrics of all partitions, as they are or as they were known.
 
@@ -197,6 +242,10 @@ class Repository:
         segment : str, optional
         tags : mapping, optional
             Only of runs that have at least these tags.
+        window : str, optional
+            Roll-ups instead of partitions: ``7d``, ``month``, ``total``, ..., of those that the suite
+            names. Their ``partition`` is the window's start and end, their ``time`` the newest
+            partition's in it, and they have no version.
 
         Returns
         -------
@@ -207,8 +256,316 @@ class Repository:
         """
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until), tags)
         with self.database.read() as connection:
-            rows = history.metric_rows(connection, dataset, query, as_of)
-        return metric_frame(rows)
+            if window is not None:
+                rows = rollup_rows(connection, dataset, window, query, as_of)
+                return _frame(rows, history.METRIC_COLUMNS)
+            return read_facts(connection, dataset, query, as_of).frame()
+
+    def latest(
+        self,
+        dataset: str,
+        *,
+        name: str | Sequence[str] | None = None,
+        instance: str | None = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        where: str | None = None,
+        segment: str | None = None,
+    ) -> pd.DataFrame:
+        """Return each series at its newest partition, as `metrics` does, from a copy kept for that.
+
+        Parameters
+        ----------
+        dataset, name, instance, analyzer, where, segment
+            As for `metrics`.
+        """
+        query = MetricQuery(name, instance, segment, where, analyzer)
+        with self.database.read() as connection:
+            return read_newest(connection, dataset, query).frame()
+
+    def pages(
+        self,
+        dataset: str,
+        *,
+        rows: int = 100_000,
+        name: str | Sequence[str] | None = None,
+        instance: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        where: str | None = None,
+        segment: str | None = None,
+    ) -> Iterator[pd.DataFrame]:
+        """Yield what `metrics` returns in pieces of about so many rows, whole partitions each.
+
+        A view as of a moment stays the same over all pages; without ``as_of`` it is the one of now.
+
+        Parameters
+        ----------
+        dataset, name, instance, since, until, as_of, analyzer, where, segment
+            As for `metrics`.
+        rows : int
+            How many rows to hold at a time.
+        """
+        query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
+        with self.database.read() as connection:
+            for facts in fact_pages(connection, dataset, query, as_of, rows):
+                yield facts.frame()
+
+    def chart(
+        self,
+        dataset: str,
+        *,
+        points: int = 500,
+        name: str | Sequence[str] | None = None,
+        instance: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        where: str | None = None,
+        segment: str | None = None,
+    ) -> pd.DataFrame:
+        """Return series thinned out by the database for drawing, extremes kept.
+
+        Parameters
+        ----------
+        dataset, name, instance, since, until, as_of, analyzer, where, segment
+            As for `metrics`.
+        points : int
+            At most so many intervals of equal length of time for each series.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series and interval that has a finite value, with the columns segment, name,
+            instance, analyzer, start and end (the first and last partition's time in it), low, high,
+            mean, count. Partitions without a time are left out.
+        """
+        query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
+        with self.database.read() as connection:
+            rows = chart_rows(connection, dataset, query, points, as_of)
+        return _frame(rows, CHART_COLUMNS)
+
+    def versions(
+        self,
+        dataset: str,
+        partition: str,
+        *,
+        name: str | Sequence[str] | None = None,
+        instance: str | None = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        where: str | None = None,
+        segment: str | None = None,
+    ) -> pd.DataFrame:
+        """Return the versions of a partition side by side.
+
+        Parameters
+        ----------
+        dataset, name, instance, analyzer, where, segment
+            As for `metrics`.
+        partition : str
+            Its name, as in ``ds=2013-02-08``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series, with the columns segment, name, instance, analyzer, and one for
+            each version, under its number; NaN where a version has no value.
+
+        Raises
+        ------
+        HistoryError
+            If there is no such partition.
+        """
+        query = MetricQuery(name, instance, segment, where, analyzer)
+        with self.database.read() as connection:
+            of = history.partition_id(connection, dataset, partition)
+            rows = version_rows(connection, dataset, of, query)
+        numbers = sorted({row["version"] for row in rows})
+        wide: dict[tuple[Any, ...], dict[Any, Any]] = {}
+        for row in rows:
+            series: dict[Any, Any] = {column: row[column] for column in VERSION_COLUMNS}
+            unknown = dict.fromkeys(numbers, nan)
+            entry = wide.setdefault(tuple(series.values()), {**series, **unknown})
+            entry[row["version"]] = row["value"]
+        return _frame(list(wide.values()), [*VERSION_COLUMNS, *numbers])
+
+    def restatements(
+        self,
+        dataset: str,
+        *,
+        name: str | Sequence[str] | None = None,
+        instance: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        where: str | None = None,
+        segment: str | None = None,
+    ) -> pd.DataFrame:
+        """Return what changed when partitions were measured again with other content.
+
+        Parameters
+        ----------
+        dataset, name, instance, since, until, as_of, analyzer, where, segment
+            As for `metrics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series that a new version of a partition changed, the latest first, with the
+            columns dataset, segment, partition, time, name, instance, analyzer, old, new, change,
+            old_status, new_status, old_version, new_version, old_run, new_run, restated_at.
+        """
+        query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
+        with self.database.read() as connection:
+            rows = restatement_rows(connection, dataset, query, as_of)
+        return _frame(rows, RESTATEMENT_COLUMNS)
+
+    def record(
+        self,
+        dataset: str,
+        name: str,
+        value: float | Mapping[str, float],
+        *,
+        partition: str | None = None,
+        time: datetime | None = None,
+        instance: str = "*",
+        segment: str = "",
+        entity: str = "Dataset",
+        scale: str = "signed",
+        weight: float | None = None,
+    ) -> int:
+        """Remember a number of one's own; it is a metric like the rest, and is watched like them.
+
+        Parameters
+        ----------
+        dataset : str
+            Made if there is none.
+        name : str
+        value : float or mapping of str to float
+            The value, or values by partition. NaN and infinities are kept as such.
+        partition : str, optional
+            For a single value: ``ds=2013-02-08``; the whole dataset if not given.
+        time : datetime, optional
+            The partition's, where its name does not tell it.
+        instance : str
+            The column or rule that it is about.
+        segment, entity : str
+        scale : str
+            How values behave: ``count``, ``ratio``, ``positive``, ``signed``, ``distance``, ``time`` or
+            ``flag``.
+        weight : float, optional
+            The number of rows behind it.
+
+        Returns
+        -------
+        int
+            How many values were new. What is stored already is not written again; another value is a new
+            version of the metric, and the old one stays.
+
+        Examples
+        --------
+        >>> with Repository("sqlite://") as repo:
+        ...     repo.record("orders", "revenue", 1250.5, partition="ds=2013-02-08")
+        ...     repo.metrics("orders")["value"].tolist()
+        1
+        [1250.5]
+        """
+        many = isinstance(value, Mapping)
+        if many and (partition is not None or time is not None):
+            msg = "values by partition take no partition= and no time="
+            raise HistoryError(msg)
+        values = value if isinstance(value, Mapping) else {partition or "": value}
+        what = Recorded(name, instance=instance, entity=entity, scale=scale)
+        times = {} if many else {partition or "": time}
+        record = Record(dataset, what, segment, values, times, weight)
+        return write_record(self.database, record)
+
+    def roll_up(
+        self, dataset: str, windows: Sequence[str] | None = None, *, run: int | None = None
+    ) -> int:
+        """Bring the total and the roll-ups of a dataset up to date; every run does so itself.
+
+        Parameters
+        ----------
+        dataset : str
+        windows : sequence of str, optional
+            ``7d``, ``24h`` (rolling); ``day``, ``week``, ``month``, ``quarter``, ``year``. Those that
+            were made before if not given.
+        run : int, optional
+            The run for which it is done.
+
+        Returns
+        -------
+        int
+            How many metrics were written.
+        """
+        with self.database.read() as connection:
+            names = windows if windows is not None else rolled_windows(connection, dataset)
+        return roll_up(self.database, self.artifacts, dataset, names, run)
+
+    def clean(
+        self,
+        *,
+        versions: Age = None,
+        states: Age = None,
+        runs: Age = None,
+        dry_run: bool = False,
+    ) -> Cleaned:
+        """Remove what is too old, and files to which nothing refers.
+
+        Parameters
+        ----------
+        versions : str, timedelta or datetime, optional
+            Versions that were superseded so long ago (``90d``, ``12w``, ``6mo``, ``2y``) or before then,
+            with all that belongs to them. Views as of earlier moments are refused from then on. What
+            unsettled anomalies are about stays.
+        states : str, timedelta or datetime, optional
+            States of partitions of so long ago. They are added up before, so the total goes on; what
+            windows still need stays. Metrics stay.
+        runs : str, timedelta or datetime, optional
+            Runs that ended so long ago and left nothing behind.
+        dry_run : bool
+            Only count.
+        """
+        return clean(
+            self.database,
+            self.artifacts,
+            versions=versions,
+            states=states,
+            runs=runs,
+            dry_run=dry_run,
+        )
+
+    @overload
+    def merge(
+        self,
+        dataset: str,
+        analyzer: AnyAnalyzer | str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+        every: None = None,
+    ) -> Metric[Any]: ...
+
+    @overload
+    def merge(
+        self,
+        dataset: str,
+        analyzer: AnyAnalyzer | str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+        every: str,
+    ) -> pd.DataFrame: ...
 
     def merge(
         self,
@@ -220,7 +577,8 @@ class Repository:
         as_of: AsOf = None,
         segment: str | None = None,
         allow_missing: bool = False,
-    ) -> Metric[Any]:
+        every: str | None = None,
+    ) -> Metric[Any] | pd.DataFrame:
         """Return an analyzer's metric over many partitions at once, from their stored states.
 
         Any analyzer can be asked for whose state was stored: another quantile of a sketch, the
@@ -234,7 +592,17 @@ class Repository:
             As for `metrics`.
         allow_missing : bool
             Whether partitions without a state, because the analyzer failed there or was never
-            measured, may be left out.
+            measured, may be left out; also damaged ones, each with a `RepositoryWarning`.
+        every : str, optional
+            Cut the time into windows of this length instead: ``1w`` (from Monday), ``7d``, ``12h``,
+            ``1mo``, ``1q``, ``1y``. Partitions without a time are left out.
+
+        Returns
+        -------
+        Metric or pandas.DataFrame
+            With ``every`` a frame, one row for each window that holds a partition and number of the
+            flattened metric, with the columns start, end (excluded), partitions, entity, name, instance,
+            value, weight, status, error.
 
         Raises
         ------
@@ -252,7 +620,9 @@ class Repository:
             segment=segment,
             allow_missing=allow_missing,
         )
-        return asked.load_state_and_compute_metric(states)
+        if every is None:
+            return asked.load_state_and_compute_metric(states)
+        return _frame(window_rows(states, asked, Windows.every(every)), WINDOW_COLUMNS)
 
     def window_states(
         self,
@@ -335,6 +705,7 @@ class Repository:
         status: str | None = None,
         since: Moment = None,
         until: Moment = None,
+        as_of: AsOf = None,
     ) -> pd.DataFrame:
         """Return what was found, the worst first.
 
@@ -346,6 +717,8 @@ class Repository:
             ``open`` for what nobody has settled.
         since, until
             Bounds on the partition's time, both included.
+        as_of : datetime or int, optional
+            What was known then, and what people had said of it.
 
         Returns
         -------
@@ -357,8 +730,54 @@ class Repository:
         from repository.anomalies.listing import ANOMALY_COLUMNS, anomaly_rows  # noqa: PLC0415
 
         with self.database.read() as connection:
-            rows = anomaly_rows(connection, dataset, status, Window.of(since, until))
+            rows = anomaly_rows(connection, dataset, status, Window.of(since, until), as_of)
         return _frame(rows, ANOMALY_COLUMNS)
+
+    def label(
+        self,
+        id: int,  # noqa: A002 - as users say it
+        label: str,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Say something of an anomaly or incident. Labels add up, and the last one tells the status.
+
+        Parameters
+        ----------
+        id : int
+            Of an anomaly or an incident; they share one sequence.
+        label : str
+            ``acknowledged``, ``expected``, ``bad``, ``ignore``, ``resolved``, ``reopened`` or
+            ``rebaseline``.
+        note, by : str, optional
+            Why, and who says so.
+
+        Raises
+        ------
+        UnknownNameError, HistoryError
+        """
+        add_label(self.database, id, label, note, by)
+
+    def labels(self, dataset: str | None = None, *, as_of: AsOf = None) -> pd.DataFrame:
+        """Return everything that was said, in order.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            All if not given.
+        as_of : datetime or int, optional
+            As for `metrics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns dataset, anomaly_id, incident_id, partition, name, instance, label, note, by,
+            created_at.
+        """
+        with self.database.read() as connection:
+            rows = label_rows(connection, dataset, as_of)
+        return _frame(rows, LABEL_COLUMNS)
 
     def scores(
         self,
@@ -371,12 +790,13 @@ class Repository:
         analyzer: AnyAnalyzer | str | None = None,
         where: str | None = None,
         segment: str | None = None,
+        as_of: AsOf = None,
     ) -> pd.DataFrame:
         """Return what detectors said of every point that they scored, anomaly or not.
 
         Parameters
         ----------
-        dataset, name, instance, since, until, analyzer, where, segment
+        dataset, name, instance, since, until, analyzer, where, segment, as_of
             As for `metrics`.
 
         Returns
@@ -390,33 +810,26 @@ class Repository:
 
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
         with self.database.read() as connection:
-            rows = score_rows(connection, dataset, query)
+            rows = score_rows(connection, dataset, query, as_of)
         return _frame(rows, SCORE_COLUMNS)
 
 
-def metric_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return metric rows as a tidy frame."""
-    shown = [{**{c: row[c] for c in history.METRIC_COLUMNS}, "value": _value(row)} for row in rows]
-    return _frame(shown, history.METRIC_COLUMNS)
-
-
-def _value(row: Mapping[str, Any]) -> float:
-    value = row["value"]
-    return _STATUS_VALUES.get(row["status"], float("nan")) if value is None else float(value)
-
-
-def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def _frame(rows: Sequence[Mapping[Any, Any]], columns: Sequence[Any]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - heavy, and not needed to write
 
     frame = pd.DataFrame([[row[c] for c in columns] for row in rows], columns=list(columns))
     for column in columns:
-        if column == "time" or column.endswith("_at"):
+        if column in {"time", "start", "end"} or str(column).endswith("_at"):
             # Microseconds, because nanoseconds end in 2262 and 9999-12-31 is a day of many tables.
             moments = [row[column] for row in rows]
             frame[column] = pd.Series(moments, dtype="datetime64[us, UTC]", index=frame.index)
         elif column in _NUMBERS:
             frame[column] = frame[column].astype("float64")
+        elif column in _WHOLE and any(row[column] is None for row in rows):
+            frame[column] = frame[column].astype("Int64")
     return frame
 
 
 _NUMBERS = {"value", "weight", "expected", "lower", "upper", "score", "p_value"}
+_WHOLE = {"version", "run_id", "old_run", "new_run", "anomaly_id", "incident_id"}
+_NUMBERS |= {"old", "new", "change", "low", "high", "mean"}

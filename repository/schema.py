@@ -1,19 +1,23 @@
 """The tables. Alembic makes them (`migrations`); nothing else ever does.
 
-Facts are keyed by small integers of the dimensions. Everything that a writing transaction adds
-carries its ``commit_id``, and commits are numbered in the order in which they became visible, so any
-past view can be had again: facts up to a commit, of the versions known then.
+Facts are keyed by small integers of the dimensions. What can change is never overwritten: a row holds
+from its ``commit_id`` on, until its ``superseded_commit_id``. Commits are numbered in the order in which
+they became visible, so one condition, `holds`, gives the view of now and any past one.
+
+Facts refer to dimensions without foreign keys, whose checks would cost more than the writing itself;
+`repository.check` looks for what refers to nothing.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    ColumnElement,
     DateTime,
     Dialect,
     Double,
@@ -42,6 +46,8 @@ STATUSES = ("finite", "NaN", "+inf", "-inf", "failed", "empty")
 """What a metric's value is; only a finite one is a number in SQL."""
 
 BigInt = BigInteger().with_variant(Integer, "sqlite")
+Name = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that is put in order, the same one in every database."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -98,6 +104,26 @@ def _count(name: str) -> Column[int]:
     return Column(name, BigInt, nullable=False, default=0)
 
 
+def _bare(target: str, *, key: bool = False) -> Column[int]:
+    """Refer to a dimension from a fact, without a foreign key."""
+    name = f"{target}_id"
+    return Column(name, BigInt, primary_key=key, nullable=False, autoincrement=False)
+
+
+def _lifetime() -> list[Column[Any]]:
+    """From which commit on a row holds, and until which."""
+    return [_bare("commit"), Column("superseded_commit_id", BigInt, nullable=True)]
+
+
+def holds(table: Any, commit: int | None = None) -> ColumnElement[bool]:
+    """Return the condition that a row of a table holds now, or held after a commit."""
+    c = table.c
+    if commit is None:
+        return cast("ColumnElement[bool]", c.superseded_commit_id.is_(None))
+    still = c.superseded_commit_id.is_(None) | (c.superseded_commit_id > commit)
+    return cast("ColumnElement[bool]", (c.commit_id <= commit) & still)
+
+
 def _outcome() -> list[Any]:
     states = ", ".join(f"'{status}'" for status in STATUSES)
     return [
@@ -139,9 +165,10 @@ statistic = Table(
     _id(),
     _ref("dataset"),
     _text("segment"),
+    _text("segment_key"),
     _text("key"),
     _text("canonical"),
-    UniqueConstraint("dataset_id", "segment", "key"),
+    UniqueConstraint("dataset_id", "key", "segment_key"),
     comment="What a state is of. Analyzers that read one state share it.",
 )
 
@@ -151,13 +178,15 @@ analyzer = Table(
     _id(),
     _ref("dataset"),
     _text("segment"),
+    _text("segment_key"),
     _text("key"),
     _text("canonical"),
     _text("kind"),
     _text("text"),
     _text("filter", null=True),
-    _ref("statistic", index=True),
-    UniqueConstraint("dataset_id", "segment", "key"),
+    _ref("statistic", null=True, index=True),
+    UniqueConstraint("dataset_id", "key", "segment_key"),
+    comment="What was measured; one without a statistic has no states.",
 )
 
 series = Table(
@@ -165,11 +194,13 @@ series = Table(
     metadata,
     _id(),
     _ref("analyzer"),
+    _text("key"),
     _text("entity"),
     _text("instance"),
     _text("name"),
     _text("scale"),
-    UniqueConstraint("analyzer_id", "name", "instance"),
+    UniqueConstraint("analyzer_id", "key"),
+    comment="Names are unbounded, so hashes of them are what is unique.",
 )
 
 table_schema = Table(
@@ -193,6 +224,7 @@ run = Table(
     _text("status"),
     _text("host"),
     _count("pid"),
+    Column("fence", BigInt, nullable=True),
     _time("started_at"),
     _time("finished_at", null=True),
     _count("measured"),
@@ -209,7 +241,6 @@ run_tag = Table(
     _ref("run", key=True),
     Column("key", Text, primary_key=True),
     _text("value"),
-    Index(None, "key", "value"),
 )
 
 clock = Table(
@@ -218,7 +249,9 @@ clock = Table(
     Column("id", BigInt, primary_key=True, autoincrement=False),
     _count("commits"),
     _count("findings"),
-    comment="One row: the last commit and the last id of an anomaly or incident. Writers lock it.",
+    Column("horizon", BigInt, nullable=False, server_default="0"),
+    comment="One row: the last commit, the last id of an anomaly or incident, and the first commit as"
+    " of which the past is whole. Writers lock it.",
 )
 
 commit = Table(
@@ -227,6 +260,18 @@ commit = Table(
     Column("id", BigInt, primary_key=True, autoincrement=False),
     _ref("run", null=True, index=True),
     Column("committed_at", UtcDateTime, nullable=False, index=True),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("fence", BigInt, nullable=False),
+    _text("holder"),
+    _text("host"),
+    _count("pid"),
+    _time("expires_at"),
+    comment="Who measures a dataset. The fence grows whenever a lease is taken.",
 )
 
 segment_set = Table(
@@ -248,14 +293,23 @@ partition = Table(
     metadata,
     _id(),
     _ref("dataset"),
-    _text("name"),
+    _text("key"),
+    Column("name", Name, nullable=False),
     _text("key_values"),
     _time("time", null=True),
     _text("segment"),
     _time("first_seen_at"),
-    _time("gone_at", null=True),
-    UniqueConstraint("dataset_id", "name"),
+    UniqueConstraint("dataset_id", "key"),
     Index(None, "dataset_id", "time"),
+)
+
+absence = Table(
+    "absence",
+    metadata,
+    _ref("partition", key=True),
+    Column("commit_id", BigInt, primary_key=True, autoincrement=False),
+    Column("superseded_commit_id", BigInt, nullable=True),
+    comment="When a partition was missing from its table.",
 )
 
 partition_version = Table(
@@ -271,42 +325,38 @@ partition_version = Table(
     _time("measured_at"),
     _ref("run", index=True),
     _ref("commit", index=True),
+    Column("superseded_commit_id", BigInt, nullable=True),
 )
 
 # --- facts
 
 
-def _fact_key() -> list[Any]:
-    return [
-        _ref("series", key=True),
-        _ref("partition", key=True),
-        Column("version", BigInt, primary_key=True, autoincrement=False),
-    ]
+def _version(*, key: bool = True) -> Column[int]:
+    return Column("version", BigInt, primary_key=key, nullable=False, autoincrement=False)
 
 
 metric = Table(
     "metric",
     metadata,
-    *_fact_key(),
+    # In this order new facts are appended, a partition's lie together, and those of one series are
+    # found by one look for each partition.
+    _bare("partition", key=True),
+    _bare("series", key=True),
+    _version(),
     *_outcome(),
-    _ref("run"),
-    _ref("commit", index=True),
-    _time("analyzed_at"),
-    Index(None, "partition_id", "series_id"),
+    *_lifetime(),
     sqlite_with_rowid=False,
 )
 
-latest_metric = Table(
-    "latest_metric",
+newest_metric = Table(
+    "newest_metric",
     metadata,
-    _ref("series", key=True),
-    _ref("partition", key=True),
-    Column("version", BigInt, nullable=False),
+    _bare("series", key=True),
+    _bare("partition"),
+    _version(key=False),
     *_outcome(),
-    _ref("run"),
-    _ref("commit"),
-    _time("analyzed_at"),
-    Index(None, "partition_id", "series_id"),
+    _bare("commit"),
+    comment="The metric of each series in its newest partition: a copy that is kept with the facts.",
     sqlite_with_rowid=False,
 )
 
@@ -315,11 +365,11 @@ state = Table(
     metadata,
     _ref("statistic", key=True),
     _ref("partition", key=True),
-    Column("version", BigInt, primary_key=True, autoincrement=False),
+    _version(),
     *_payload(),
-    _ref("run"),
-    _ref("commit", index=True),
+    _bare("commit"),
     Index(None, "partition_id"),
+    Index(None, "commit_id"),
 )
 
 named_state = Table(
@@ -333,31 +383,65 @@ named_state = Table(
     comment="States that users keep under a name of their own, outside of any run.",
 )
 
+input_set = Table(
+    "input_set",
+    metadata,
+    _id(),
+    _text("key"),
+    _text("inputs"),
+    UniqueConstraint("key"),
+    comment="Partitions and versions that went into a roll-up, as canonical JSON of pairs.",
+)
+
 rollup = Table(
     "rollup",
     metadata,
-    _ref("series", key=True),
+    _bare("series", key=True),
     Column("window_name", Text, primary_key=True),
     Column("window_end", UtcDateTime, primary_key=True),
-    _ref("commit", key=True),
+    Column("commit_id", BigInt, primary_key=True, autoincrement=False),
+    Column("superseded_commit_id", BigInt, nullable=True),
+    _time("window_start", null=True),
+    _time("newest_at", null=True),
     *_outcome(),
+    _ref("input_set", index=True),
+    comment="Metrics of windows of partitions, and of all; the total's end is the end of time.",
+    sqlite_with_rowid=False,
+)
+
+rolled = Table(
+    "rolled",
+    metadata,
+    _ref("dataset", key=True),
+    Column("window_name", Text, primary_key=True),
+    _bare("commit"),
+    comment="Up to which commit the roll-ups of a dataset are made.",
+)
+
+folded_state = Table(
+    "folded_state",
+    metadata,
+    _ref("statistic", key=True),
+    Column("fold", Text, primary_key=True),
     *_payload(),
-    _text("inputs"),
-    comment="Windows and totals; inputs names the partition versions that went in.",
+    _ref("input_set"),
+    _bare("commit"),
+    comment="States added up over many partitions: the total, and what was removed.",
 )
 
 score = Table(
     "score",
     metadata,
-    *_fact_key(),
+    _bare("partition", key=True),
+    _bare("series", key=True),
+    _version(),
     Column("detector", Text, primary_key=True),
-    _ref("commit", key=True),
+    Column("commit_id", BigInt, primary_key=True, autoincrement=False),
     _number("score"),
     _number("p_value"),
     _number("expected"),
     _number("lower"),
     _number("upper"),
-    Index(None, "partition_id"),
     sqlite_with_rowid=False,
 )
 
@@ -383,8 +467,21 @@ anomaly = Table(
     Column("id", BigInt, primary_key=True, autoincrement=False),
     _ref("series"),
     _ref("partition"),
-    Column("version", BigInt, nullable=False),
+    _version(key=False),
     _text("detector"),
+    _time("detected_at"),
+    _ref("incident", null=True, index=True),
+    UniqueConstraint("series_id", "partition_id", "version", "detector"),
+    Index(None, "partition_id"),
+    comment="A point that stood out, for ever under one id; what was found of it is in finding.",
+)
+
+finding = Table(
+    "finding",
+    metadata,
+    _ref("anomaly", key=True),
+    Column("commit_id", BigInt, primary_key=True, autoincrement=False),
+    Column("superseded_commit_id", BigInt, nullable=True),
     _number("value"),
     _number("expected"),
     _number("lower"),
@@ -394,12 +491,7 @@ anomaly = Table(
     _text("direction"),
     _text("severity"),
     _text("explanation"),
-    _time("detected_at"),
-    _ref("incident", null=True, index=True),
-    _ref("commit"),
-    Column("withdrawn_commit_id", BigInt, ForeignKey("commit.id"), nullable=True),
-    UniqueConstraint("series_id", "partition_id", "version", "detector"),
-    Index(None, "partition_id"),
+    comment="What a detection found of an anomaly, until the next; one without any is withdrawn.",
 )
 
 label = Table(

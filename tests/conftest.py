@@ -122,6 +122,25 @@ def measured_copy(measured, tmp_path):
         yield repository
 
 
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server of our own."""
+    from tests.servers import postgres
+
+    with postgres() as server:
+        if server is None:
+            pytest.skip("PostgreSQL is not installed")
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def url(request, tmp_path):
+    """The URL of an empty database, once of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'r.db'}"
+    return request.getfixturevalue("postgres").database()
+
+
 @pytest.fixture
 def repo(tmp_path):
     from repository.repository import Repository

@@ -20,6 +20,7 @@ from analyzers.errors import DatasetMismatchError as DatasetMismatchError
 from analyzers.errors import EmptyStateError as EmptyStateError
 from analyzers.errors import HistoryError as HistoryError
 from analyzers.errors import IllegalAnalyzerParameterError as IllegalAnalyzerParameterError
+from analyzers.errors import LeaseError as LeaseError
 from analyzers.errors import MetricError as MetricError
 from analyzers.errors import MetricRuntimeError as MetricRuntimeError
 from analyzers.errors import NoColumnsSpecifiedError as NoColumnsSpecifiedError
@@ -31,7 +32,9 @@ from analyzers.errors import PartitionColumnError as PartitionColumnError
 from analyzers.errors import PartitionSelectionError as PartitionSelectionError
 from analyzers.errors import PluginWarning as PluginWarning
 from analyzers.errors import PreconditionError as PreconditionError
+from analyzers.errors import ReadOnlyError as ReadOnlyError
 from analyzers.errors import RepositoryError as RepositoryError
+from analyzers.errors import RepositoryWarning as RepositoryWarning
 from analyzers.errors import SourceError as SourceError
 from analyzers.errors import StateError as StateError
 from analyzers.errors import StateMismatchError as StateMismatchError
@@ -100,6 +103,8 @@ from repository.anomalies.monitor import Monitor as Monitor
 from repository.anomalies.seasonal import Seasonal as Seasonal
 from repository.anomalies.simple import OnlineNormal as OnlineNormal
 from repository.anomalies.simple import SimpleThreshold as SimpleThreshold
+from repository.clean import Cleaned as Cleaned
+from repository.recorded import Recorded as Recorded
 from repository.repository import Repository as Repository
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze

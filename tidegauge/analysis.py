@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import MetricError, SourceError
-from analyzers.incremental import RunReport, Segmentation, run_incremental
+from analyzers.incremental import WAIT_SECONDS, RunReport, Segmentation, run_incremental
 from analyzers.ledger import Change, RunSpec
 from analyzers.sources import FrameSource, PathSource, Source, open_table
 from tidegauge.progress import progress_bar
@@ -106,6 +106,7 @@ def analyze(
     rename: bool = False,
     resegment: bool = False,
     progress: Progress | None = None,
+    wait: float = WAIT_SECONDS,
 ) -> Run:
     """Measure what is new in a table, and remember it.
 
@@ -131,6 +132,9 @@ def analyze(
         measures the segments of all partitions again; the one of all other values begins a new series.
     progress : Progress, optional
         A bar that suits a terminal or notebook if not given.
+    wait : float
+        For how many seconds to wait while another run measures the dataset. A run that was killed is
+        waited for a minute at most, and on its own machine not at all.
 
     Returns
     -------
@@ -142,6 +146,8 @@ def analyze(
         If the table cannot be read, or not by the suite's partitions.
     DatasetMismatchError
         If the dataset's history is of another table.
+    LeaseError
+        If another run still measures the dataset after the wait.
     """
     source = open_source(table, suite, spark, format, options)
     spec = RunSpec(
@@ -162,7 +168,10 @@ def analyze(
         suite.time_format,
         progress_bar() if progress is None else progress,
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
+        wait=wait,
     )
+    if report.changes:
+        repository.roll_up(suite.dataset, suite.windows, run=report.run)
     return Run(report, repository)
 
 

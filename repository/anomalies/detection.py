@@ -17,8 +17,10 @@ from repository import schema as s
 from repository.anomalies.detector import History, Scores
 from repository.anomalies.explain import direction, explain
 from repository.anomalies.monitor import Monitor, Severity
+from repository.bulk import chunks, insert_rows
 from repository.database import Database, next_commit, next_findings
-from repository.history import MetricQuery, Window, dataset_id, metric_rows
+from repository.facts import read_facts
+from repository.history import MetricQuery, Window, dataset_id
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -51,16 +53,15 @@ def detect(
     with database.read() as connection:
         of = dataset_id(connection, dataset)
         watched = monitors if monitors is not None else stored_monitors(connection, of)
-        rows = metric_rows(connection, dataset, MetricQuery())
+        rows = list(read_facts(connection, dataset, MetricQuery()).rows())
     findings = {
         finding.key: finding
         for monitor in sorted(watched, key=lambda m: list(Severity).index(Severity(m.severity)))
         for matrix in _matrices((r for r in rows if monitor.watches(r)), monitor.detector.least)
         for finding in _score(monitor, matrix, window)
     }
-    with database.write() as connection:
-        detectors = None if monitors is None else {repr(m.detector) for m in watched}
-        _Writer(connection, of, detectors, window).write(findings)
+    detectors = None if monitors is None else {repr(m.detector) for m in watched}
+    database.write(lambda connection: _Writer(connection, of, detectors, window).write(findings))
 
 
 def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
@@ -182,36 +183,34 @@ class _Writer:
         again = [
             found[key]
             for key in sorted(found.keys() & stored.keys())
-            if key in rescored or stored[key].withdrawn_commit_id
+            if key in rescored or not stored[key].found
         ]
         left = sorted(
-            key
+            row.id
             for key, row in stored.items()
             if key not in found
             and (self.detectors is None or key in findings)
-            and not row.withdrawn_commit_id
+            and row.found
             and _inside(row.time, self.window)
         )
         if not (scores or fresh or again or left):
             return
         commit, now = next_commit(connection, None)
-        if scores:
-            connection.execute(sa.insert(s.score), [_score_row(f, commit) for f in scores])
-        if fresh:
-            ids = next_findings(connection, len(fresh))
-            rows = [
-                {"id": i, "detected_at": now, **_anomaly_row(f, commit)}
-                for i, f in zip(ids, fresh, strict=True)
-            ]
-            connection.execute(sa.insert(s.anomaly), rows)
-        for f in again:
-            values = {**_anomaly_row(f, commit), "withdrawn_commit_id": None}
-            self._update(stored[f.key].id, values)
-        for key in left:
-            self._update(stored[key].id, {"withdrawn_commit_id": commit})
+        insert_rows(connection, s.score, _SCORE_COLUMNS, [_score_row(f, commit) for f in scores])
+        ids = next_findings(connection, len(fresh)) if fresh else ()
+        self._end([*left, *(stored[f.key].id for f in again)], commit)
+        columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
+        new = [(i, *f.key, now) for i, f in zip(ids, fresh, strict=True)]
+        insert_rows(connection, s.anomaly, columns, new)
+        rows = [_finding_row(i, f, commit) for i, f in zip(ids, fresh, strict=True)]
+        rows += [_finding_row(stored[f.key].id, f, commit) for f in again]
+        insert_rows(connection, s.finding, _FINDING_COLUMNS, rows)
 
-    def _update(self, number: int, values: dict[str, Any]) -> None:
-        self.connection.execute(sa.update(s.anomaly).where(s.anomaly.c.id == number).values(values))
+    def _end(self, anomalies: Sequence[int], commit: int) -> None:
+        f = s.finding
+        for some in chunks(anomalies):
+            change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+            self.connection.execute(change.values(superseded_commit_id=commit))
 
     def _among(self, detector: sa.Column[Any]) -> sa.ColumnElement[bool]:
         return sa.true() if self.detectors is None else detector.in_(self.detectors)
@@ -220,14 +219,14 @@ class _Writer:
         c = s.score.c
         query = (
             sa.select(c.series_id, c.partition_id, c.version, c.detector, *(c[n] for n in _SCORES))
-            .join_from(s.score, s.partition)
+            .join_from(s.score, s.partition, s.partition.c.id == c.partition_id)
             .where(s.partition.c.dataset_id == self.dataset, self._among(c.detector))
             .order_by(c.commit_id)
         )
         return {tuple(row[:4]): tuple(row[4:]) for row in self.connection.execute(query)}
 
     def _stored_anomalies(self) -> dict[_Key, Any]:
-        a, p = s.anomaly.c, s.partition.c
+        a, p, f = s.anomaly.c, s.partition.c, s.finding.c
         query = (
             sa.select(
                 a.series_id,
@@ -235,10 +234,11 @@ class _Writer:
                 a.version,
                 a.detector,
                 a.id,
-                a.withdrawn_commit_id,
                 p.time,
+                f.commit_id.is_not(None).label("found"),
             )
             .join_from(s.anomaly, s.partition)
+            .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
             .where(p.dataset_id == self.dataset, self._among(a.detector))
         )
         return {tuple(row[:4]): row for row in self.connection.execute(query)}
@@ -254,20 +254,21 @@ def _same(a: tuple[float | None, ...] | None, b: tuple[float | None, ...]) -> bo
     )
 
 
-def _score_row(f: _Finding, commit: int) -> dict[str, Any]:
-    return {**_key_columns(f), **dict(zip(_SCORES, f.scores, strict=True)), "commit_id": commit}
+_SCORE_COLUMNS = ("series_id", "partition_id", "version", "detector", *_SCORES, "commit_id")
+_FINDING_COLUMNS = (
+    "anomaly_id",
+    "commit_id",
+    *_SCORES,
+    "value",
+    "direction",
+    "severity",
+    "explanation",
+)
 
 
-def _anomaly_row(f: _Finding, commit: int) -> dict[str, Any]:
-    return {
-        **_score_row(f, commit),
-        "value": f.row["value"],
-        "direction": f.direction,
-        "severity": f.severity,
-        "explanation": f.explanation,
-    }
+def _score_row(f: _Finding, commit: int) -> tuple[Any, ...]:
+    return (*f.key, *f.scores, commit)
 
 
-def _key_columns(f: _Finding) -> dict[str, Any]:
-    names = ("series_id", "partition_id", "version", "detector")
-    return dict(zip(names, f.key, strict=True))
+def _finding_row(anomaly: int, f: _Finding, commit: int) -> tuple[Any, ...]:
+    return anomaly, commit, *f.scores, f.row["value"], f.direction, f.severity, f.explanation

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from repository import schema as s
-from repository.history import MetricQuery, Window, dataset_id, versions_at
+from repository.history import AsOf, MetricQuery, Window, commit_as_of, dataset_id
+from repository.labels import statuses
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -40,14 +41,18 @@ ANOMALY_COLUMNS = (
 
 
 def anomaly_rows(
-    connection: Connection, dataset: str | None, status: str | None, window: Window
+    connection: Connection,
+    dataset: str | None,
+    status: str | None,
+    window: Window,
+    as_of: AsOf = None,
 ) -> list[Mapping[str, Any]]:
     """Return anomalies of current versions, the highest score first.
 
-    An anomaly has the status of its incident; without one it is open.
+    An anomaly has the status of its incident; without one, what its last label says.
     """
-    f, a, p = s.anomaly.c, s.analyzer.c, s.partition.c
-    state = sa.func.coalesce(s.incident.c.status, "open").label("status")
+    commit = commit_as_of(connection, as_of)
+    n, f, a, p = s.anomaly.c, s.finding.c, s.analyzer.c, s.partition.c
     named = {
         "dataset": s.dataset.c.name,
         "segment": a.segment,
@@ -56,31 +61,43 @@ def anomaly_rows(
         "name": s.series.c.name,
         "instance": s.series.c.instance,
         "analyzer": a.text,
+        "status": sa.func.coalesce(s.incident.c.status, "open"),
     }
     columns = [
-        state if c == "status" else (named[c] if c in named else f[c]).label(c)
+        named.get(c, f.get(c, n.get(c))).label(c)  # type: ignore[union-attr]  # one of them has it
         for c in ANOMALY_COLUMNS
     ]
-    current = versions_at(None)
     query = (
         sa.select(*columns)
         .select_from(s.anomaly)
+        .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
         .join(s.series)
         .join(s.analyzer)
         .join(s.dataset)
-        .join(s.partition, p.id == f.partition_id)
-        .join(
-            current, (current.c.partition_id == f.partition_id) & (current.c.version == f.version)
-        )
-        .outerjoin(s.incident, s.incident.c.id == f.incident_id)
-        .where(f.withdrawn_commit_id.is_(None), window.condition())
-        .order_by(f.score.desc(), p.time, f.id)
+        .join(s.partition, p.id == n.partition_id)
+        .join(s.metric, _same_point(n) & s.holds(s.metric, commit))
+        .outerjoin(s.incident, s.incident.c.id == n.incident_id)
+        .where(window.condition())
+        .order_by(f.score.desc(), p.time, n.id)
     )
     if dataset is not None:
         query = query.where(a.dataset_id == dataset_id(connection, dataset))
-    if status is not None:
-        query = query.where(state == status)
-    return [row._asdict() for row in connection.execute(query)]
+    rows = [row._asdict() for row in connection.execute(query)]
+    said = statuses(connection, commit)
+    for row in rows:
+        of = row["id"] if row["incident_id"] is None else row["incident_id"]
+        row["status"] = said.get(of, row["status"])
+    return [row for row in rows if status is None or row["status"] == status]
+
+
+def _same_point(of: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that a metric is the point that something is of."""
+    m = s.metric.c
+    return sa.and_(
+        m.partition_id == of.partition_id,
+        m.series_id == of.series_id,
+        m.version == of.version,
+    )
 
 
 SCORE_COLUMNS = (
@@ -101,12 +118,17 @@ SCORE_COLUMNS = (
 )
 
 
-def score_rows(connection: Connection, dataset: str, query: MetricQuery) -> list[Mapping[str, Any]]:
+def score_rows(
+    connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
     """Return the last score of each point of current versions by each detector, in time's order."""
+    commit = commit_as_of(connection, as_of)
     f, a, p = s.score.c, s.analyzer.c, s.partition.c
-    key = (f.series_id, f.partition_id, f.version, f.detector)
-    last = sa.select(*key, sa.func.max(f.commit_id).label("commit_id")).group_by(*key).subquery()
-    current = versions_at(None)
+    key = (f.partition_id, f.series_id, f.version, f.detector)
+    last = sa.select(*key, sa.func.max(f.commit_id).label("commit_id")).group_by(*key)
+    if commit is not None:
+        last = last.where(f.commit_id <= commit)
+    newest = last.subquery()
     columns = (
         s.dataset.c.name.label("dataset"),
         a.segment,
@@ -120,15 +142,17 @@ def score_rows(connection: Connection, dataset: str, query: MetricQuery) -> list
     select = (
         sa.select(*columns)
         .select_from(s.score)
-        .join(last, sa.and_(*(last.c[c.name] == c for c in (*key, f.commit_id))))
+        .join(newest, sa.and_(*(newest.c[c.name] == c for c in (*key, f.commit_id))))
         .join(s.series, s.series.c.id == f.series_id)
         .join(s.analyzer)
         .join(s.dataset)
         .join(s.partition, p.id == f.partition_id)
-        .join(
-            current, (current.c.partition_id == f.partition_id) & (current.c.version == f.version)
+        .join(s.metric, _same_point(f) & s.holds(s.metric, commit))
+        .where(
+            a.dataset_id == dataset_id(connection, dataset),
+            query.series_condition(),
+            query.window.condition(),
         )
-        .where(a.dataset_id == dataset_id(connection, dataset), query.condition())
         .order_by(
             p.time.is_(None), p.time, p.name, s.series.c.name, s.series.c.instance, f.detector
         )

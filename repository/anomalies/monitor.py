@@ -13,7 +13,7 @@ from repository.anomalies.catalogue import DETECTORS
 from repository.anomalies.detector import Detector
 from repository.anomalies.rules import FalseDiscoveryRate, OutsideBand, Rule
 from repository.anomalies.seasonal import Seasonal
-from repository.history import as_analyzer
+from repository.history import canonical_of
 
 SELECTORS = ("name", "instance", "segment", "where", "analyzer")
 
@@ -57,7 +57,7 @@ class Monitor:
                 msg = f"series: {selector} is one text, not {wanted!r}"
                 raise SuiteError(msg)
             if selector == "analyzer":
-                as_analyzer(wanted)
+                canonical_of(wanted)
         if isinstance(self.detector, str):
             object.__setattr__(self, "detector", DETECTORS.parse(self.detector))
         if self.severity not in list(Severity):
@@ -74,7 +74,7 @@ class Monitor:
             if selector == "name":
                 matches = wanted in {row["name"], row["kind"]}
             elif selector == "analyzer":
-                matches = key_of(as_analyzer(wanted).canonical()) == row["key"]
+                matches = key_of(canonical_of(wanted)) == row["key"]
             elif selector == "where":
                 matches = (wanted.strip() or None) == row["filter"]
             else:

@@ -242,7 +242,8 @@ class _Walk:
                 effects[:, place] = np.nan_to_num(_median(some))
         # Shrunk as far as chance could have made them: k medians of noise against the effect.
         noise = 1.4826 * np.nan_to_num(_median(np.abs(deviation - effects[:, slot])))
-        ratio = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
+        with np.errstate(over="ignore"):  # an effect next to none is all chance
+            ratio = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
         effects = np.nan_to_num(effects * count / (count + ratio))
         before = np.nanmean(np.abs(np.where(np.isnan(deviation), 0, deviation)), axis=1)
         after_each = np.abs(deviation - effects[:, slot])

@@ -66,7 +66,7 @@ def test_every_scored_point_is_stored(spiky):
 def test_a_point_has_one_score_of_each_detector_however_often_it_was_scored(spiky):
     watch = [tg.Monitor({"name": "Size"})]
     spiky.detect("d", watch)
-    with spiky.database.write() as connection:
+    with spiky.database.transaction() as connection:
         connection.execute(
             sa.update(s.score).values(lower=-1.0)
         )  # as if an older release had scored
@@ -77,9 +77,9 @@ def test_a_point_has_one_score_of_each_detector_however_often_it_was_scored(spik
 
 def test_an_anomaly_that_is_scored_anew_is_told_anew_under_its_id(spiky):
     first = spiky.detect("d")
-    with spiky.database.write() as connection:
+    with spiky.database.transaction() as connection:
         connection.execute(sa.update(s.score).values(lower=-1.0))
-        connection.execute(sa.update(s.anomaly).values(explanation="as an older release said it"))
+        connection.execute(sa.update(s.finding).values(explanation="as an older release said it"))
     assert spiky.detect("d").equals(first)
 
 

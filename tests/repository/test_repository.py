@@ -204,7 +204,7 @@ def test_large_frequencies_lie_beside_the_database(repo, tmp_path):
 
 def test_a_damaged_state_is_found(repo):
     filled(repo, [day(1)])
-    with repo.database.write() as connection:
+    with repo.database.transaction() as connection:
         connection.execute(
             sa.update(s.state).where(s.state.c.tag == "num-matches/1").values(payload=b"x" * 8)
         )
@@ -218,16 +218,22 @@ def test_a_damaged_state_is_found(repo):
     ("damage", "says"),
     [
         ("DELETE FROM metric WHERE series_id = 1", "the ledger says"),
-        ("DELETE FROM latest_metric WHERE series_id = 1", "not among the latest"),
-        ("UPDATE latest_metric SET value = value + 7 WHERE value IS NOT NULL", "latest metrics"),
-        ("DROP INDEX ix_metric_partition_id_series_id", "index"),
+        ("DELETE FROM newest_metric WHERE series_id = 1", "not among the newest"),
+        ("UPDATE newest_metric SET value = value + 7 WHERE value IS NOT NULL", "newest metrics"),
+        (
+            "UPDATE metric SET superseded_commit_id = 1 WHERE series_id = 1",
+            "holds longer or shorter",
+        ),
+        ("UPDATE metric SET commit_id = 99 WHERE series_id = 1", "refers to commit 99"),
+        ("INSERT INTO score VALUES (99, 1, 1, 'x', 1, 0, 0, 0, 0, 0)", "refers to partition 99"),
+        ("DROP INDEX ix_state_partition_id", "index"),
         ("UPDATE clock SET commits = 0", "the clock stands at 0"),
     ],
 )
 def test_check_finds_what_a_hand_in_the_database_did(repo, damage, says):
     filled(repo, [day(1), day(2)])
     assert sound(repo)
-    with repo.database.write() as connection:
+    with repo.database.transaction() as connection:
         connection.exec_driver_sql(damage)
     assert says in "\n".join(check(repo.database, repo.artifacts))
 
@@ -235,12 +241,12 @@ def test_check_finds_what_a_hand_in_the_database_did(repo, damage, says):
 def test_a_batch_that_cannot_be_written_leaves_nothing(repo, monkeypatch):
     filled(repo, [day(1)])
     before = repo.metrics("d")
-    import repository.store as store
+    from repository.batch import Batch
 
     def fail(*_):
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(store._Batch, "_series_ids", fail)
+    monkeypatch.setattr(Batch, "_series_ids", fail)
     run = repo.store.open_run(spec())
     with pytest.raises(RuntimeError):
         repo.store.commit_batch(run, [day(2), day(3)])
@@ -277,7 +283,7 @@ def test_runs_and_ledger_as_frames(repo):
 
 def test_a_dead_run_is_marked_as_interrupted(repo):
     run = repo.store.open_run(spec())
-    with repo.database.write() as connection:
+    with repo.database.transaction() as connection:
         connection.execute(sa.update(s.run).values(pid=2**22 + 1))  # above any process id
     filled(repo, [day(1)])
     assert repo.runs().set_index("run_id").loc[run, "status"] == "interrupted"
@@ -314,47 +320,6 @@ def test_the_views_can_be_read_by_anything(repo):
         assert rows.fetchall() == [("d", 20.0, "Size()")]
         assert plain.execute("SELECT count(*) FROM v_anomaly").fetchone() == (0,)
     plain.close()
-
-
-def test_tables_are_those_that_migrations_make(repo):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    from repository.database import VERSION_TABLE
-
-    with repo.database.read() as connection:
-        options = {
-            "compare_type": True,
-            "compare_server_default": True,
-            "version_table": VERSION_TABLE,
-        }
-        assert (
-            compare_metadata(MigrationContext.configure(connection, opts=options), s.metadata) == []
-        )
-    names = {table.name for table in s.metadata.sorted_tables}
-    assert names >= {
-        "dataset", "series", "run", "partition", "metric", "latest_metric", "state", "score", "rollup",
-        "commit", "anomaly", "incident", "label",
-    }  # fmt: skip
-
-
-def test_migrations_go_up_down_and_up(tmp_path):
-    from alembic import command
-
-    from repository.database import alembic_config
-
-    database = Database(f"sqlite:///{tmp_path / 'r.db'}")
-    with database.write() as connection:
-        command.downgrade(alembic_config(connection), "base")
-        assert sa.inspect(connection).get_view_names() == []
-    with database.read() as connection:
-        assert set(sa.inspect(connection).get_table_names()) <= {"tidegauge_revision"}
-    with database.write() as connection:
-        command.upgrade(alembic_config(connection), "head")
-    with tg.Repository(str(database.url)) as repo:
-        filled(repo, [day(1)])
-        assert sound(repo)
-    database.close()
 
 
 def test_a_database_of_others_is_refused_and_left_alone(tmp_path):
@@ -433,26 +398,3 @@ def test_two_processes_make_one_database(tmp_path):
         assert process.returncode == 0, err.decode()
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
         assert sound(repo)
-
-
-def test_a_database_of_the_first_revision_is_backed_up_and_upgraded_with_its_data(tmp_path):
-    """Down to 0001 and opened again: nothing of the history is lost, a copy of the old file stays."""
-    from alembic import command
-
-    from repository.database import alembic_config, head_revision
-
-    file = tmp_path / "r.db"
-    with tg.Repository(f"sqlite:///{file}") as repo:
-        filled(repo, [day(1), day(2)])
-        before = repo.metrics("d")
-        assert len(before) > 0
-        with repo.database.write() as connection:
-            command.downgrade(alembic_config(connection), "0001")
-    with tg.Repository(f"sqlite:///{file}") as repo:
-        assert repo.database.revision() == head_revision() == "0002"
-        pd.testing.assert_frame_equal(repo.metrics("d"), before)
-        repo.states("x").persist(tg.Size(), tg.NumMatches(1))
-        assert repo.store.segment_sets("d") == {}
-    (backup,) = file.parent.glob("*.backup.db")
-    with sqlite3.connect(backup) as old:
-        assert old.execute("SELECT count(*) FROM metric").fetchone()[0] >= len(before)

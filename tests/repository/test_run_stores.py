@@ -4,12 +4,12 @@ import pytest
 
 from analyzers.errors import DatasetMismatchError
 from analyzers.ledger import Change, RunStatus, analyzer_key
-from analyzers.memory import MemoryRunStore
+
 from repository.repository import Repository
 from tests.repository.builders import COMPLETE, HIST, MEAN, SIZE, UNIQUE, day, measurement, spec
 
 
-@pytest.fixture(params=["memory", "sqlite file", "sqlite memory"])
+@pytest.fixture(params=["sqlite file", "sqlite memory"])
 def store(request, tmp_path):
     if request.param == "memory":
         yield MemoryRunStore()

@@ -118,7 +118,7 @@ def test_a_damaged_state_in_the_repository_is_found_by_a_check(repo):
 
     repo.states("nightly").persist(tg.Size(), tg.NumMatches(3))
     assert check(repo.database, repo.artifacts) == []
-    with repo.database.write() as connection:
+    with repo.database.transaction() as connection:
         connection.exec_driver_sql("UPDATE named_state SET payload = x'00'")
     (problem,) = check(repo.database, repo.artifacts)
     assert "the state named 'nightly'" in problem

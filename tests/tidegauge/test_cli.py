@@ -96,7 +96,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
 
 
 def test_db_check_reports_damage(url, repo, capsys):
-    with repo.database.write() as connection:
+    with repo.database.transaction() as connection:
         connection.exec_driver_sql("DELETE FROM latest_metric WHERE value = 300")
     assert run_command(["db", "check", "--db", url]) == 1
     assert "not among the latest" in capsys.readouterr().out

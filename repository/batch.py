@@ -1,0 +1,442 @@
+"""One batch of measured partitions on its way into the database, inside one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache, cached_property
+from math import isinf, isnan
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from analyzers.description import canonical_json, key_of
+from analyzers.ledger import (
+    AnyAnalyzer,
+    Change,
+    Decision,
+    Known,
+    Measured,
+    Measurement,
+    decide,
+    united,
+)
+from analyzers.metric import Failure, Metric, Success, flatten
+from analyzers.state import State
+from repository import schema as s
+from repository.artifacts import Artifacts, Payload
+from repository.bulk import Row, chunks, insert_missing, insert_rows
+from repository.dimensions import Dimensions, visible
+from repository.newest import keep_newest
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Packed = Mapping[tuple[str, str], Payload]
+"""The states of a partition by segment and canonical statistic."""
+
+OUTCOME = ("value", "status", "weight", "error")
+METRIC = ("partition_id", "series_id", "version", *OUTCOME, "commit_id")
+_STATE = ("statistic_id", "partition_id", "version", "tag", "payload", "artifact", "checksum")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A partition in the database: its id, and its current version."""
+
+    id: int
+    known: Known | None
+
+
+@dataclass
+class _Point:
+    """A series of the batch, and its rows so far by partition."""
+
+    measurement: Measurement
+    metric: Metric[float]
+    rows: dict[int, tuple[int, Metric[float]]] = field(default_factory=dict)
+
+
+class Texts:
+    """The texts of analyzers, made once for each object: a batch asks for them again and again."""
+
+    def __init__(self) -> None:
+        self._statistics: dict[int, str] = {}
+        self._keys: dict[tuple[int, int], str] = {}
+        self._alive: list[AnyAnalyzer] = []  # as long as they are, no other has their identity
+
+    def statistic(self, analyzer: AnyAnalyzer) -> str:
+        """Return the canonical statistic."""
+        found = self._statistics.get(id(analyzer))
+        if found is None:
+            found = self._statistics[id(analyzer)] = analyzer.statistic()
+            self._alive.append(analyzer)
+        return found
+
+    def key(self, m: Measurement) -> str:
+        """Return how the ledger knows the measurement."""
+        of = (id(m.analyzer), id(m.segments))
+        found = self._keys.get(of)
+        if found is None:
+            found = self._keys[of] = m.key
+            self._alive.append(m.analyzer)
+        return found
+
+
+def packed_states(found: Measured, artifacts: Artifacts, texts: Texts) -> Packed:
+    """Pack what was measured of a partition; large states are written out."""
+    packed: dict[tuple[str, str], Payload] = {}
+    for m in found.measurements:
+        if isinstance(m.outcome, Success):
+            key = (m.segment, texts.statistic(m.analyzer))
+            if key not in packed:
+                packed[key] = artifacts.pack(m.outcome.value)
+    return packed
+
+
+class Batch:
+    """Writes measured partitions: what the ledger decides to keep of them.
+
+    Parameters
+    ----------
+    connection : Connection
+        In a transaction that holds the clock.
+    artifacts : Artifacts
+    dataset, run, commit : int
+    now : datetime
+    texts : Texts
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        artifacts: Artifacts,
+        dataset: int,
+        run: int,
+        commit: int,
+        now: datetime,
+        texts: Texts,
+    ) -> None:
+        self.connection, self.artifacts, self.dataset = connection, artifacts, dataset
+        self.run, self.commit, self.now, self.texts = run, commit, now, texts
+        self.dimensions = Dimensions(connection, dataset)
+
+    def store(self, found: Sequence[Measured], packed: Sequence[Packed]) -> list[Decision]:
+        """Write all, and return what became of each partition."""
+        add_partitions(self.connection, self.dataset, found, self.now)
+        stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in found])
+        decisions = [self._decide(m, stored[m.partition.name]) for m in found]
+        restated = [
+            stored[m.partition.name].id
+            for m, decision in zip(found, decisions, strict=True)
+            if decision.change is Change.RESTATED
+        ]
+        supersede(self.connection, self.dataset, restated, self.commit)
+        self._write_ledger(found, decisions, stored)
+        kept = [
+            (stored[m.partition.name].id, decision, states)
+            for m, decision, states in zip(found, decisions, packed, strict=True)
+            if decision.measurements
+        ]
+        self._write_states(kept)
+        self._write_metrics(kept, restated)
+        return decisions
+
+    def _decide(self, found: Measured, stored: Stored) -> Decision:
+        @cache
+        def payloads() -> dict[tuple[str, str], Payload]:
+            assert stored.known is not None
+            return self._stored_states(stored.id, stored.known.version)
+
+        def state(m: Measurement) -> State | None:
+            key = (visible(m.segment), key_of(self.texts.statistic(m.analyzer)))
+            payload = payloads().get(key)
+            if payload is not None:
+                return self.artifacts.unpack(payload)
+            # What was cleaned away cannot be compared: equal files are taken for equal content.
+            kept = isinstance(m.outcome, Success) and stored.id in self._removed.get(key, ())
+            return m.outcome.value if kept and isinstance(m.outcome, Success) else None
+
+        return decide(stored.known, found, state)
+
+    @cached_property
+    def _removed(self) -> dict[tuple[str, str], set[int]]:
+        """The partitions whose states were cleaned away, by segment and the statistic's key."""
+        of, f = s.statistic.c, s.folded_state.c
+        query = (
+            sa.select(of.segment, of.key, s.input_set.c.inputs)
+            .join_from(s.folded_state, s.statistic)
+            .join(s.input_set, s.input_set.c.id == f.input_set_id)
+            .where(of.dataset_id == self.dataset, f.fold == "removed")
+        )
+        return {
+            (row[0], row[1]): {partition for partition, _ in json.loads(row[2])}
+            for row in self.connection.execute(query)
+        }
+
+    def _stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
+        """Return all states of a partition's version by segment and the statistic's key."""
+        t, of = s.state.c, s.statistic.c
+        query = (
+            sa.select(of.segment, of.key, t.tag, t.payload, t.artifact, t.checksum)
+            .join_from(s.state, s.statistic)
+            .where(t.partition_id == partition, t.version == version)
+        )
+        return {(row[0], row[1]): Payload(*row[2:]) for row in self.connection.execute(query)}
+
+    def _write_ledger(
+        self,
+        found: Sequence[Measured],
+        decisions: Sequence[Decision],
+        stored: Mapping[str, Stored],
+    ) -> None:
+        schemas = self._schema_ids({m.schema for m in found})
+        sets: dict[str, str] = {}
+        rows, changed = [], []
+        for m, decision in zip(found, decisions, strict=True):
+            if decision.change is Change.UNCHANGED:
+                continue
+            entry = stored[m.partition.name]
+            keys = {self.texts.key(x) for x in decision.measurements}
+            if decision.change is Change.ADDED and entry.known is not None:
+                keys |= entry.known.analyzers
+            names = canonical_json(sorted(keys))
+            key = key_of(names)
+            sets[key] = names
+            if decision.change is Change.ADDED:
+                seen = united(entry.known.fingerprint if entry.known else None, m.fingerprint)
+                changed.append((entry.id, decision.version, key, seen))
+            else:
+                rows.append((m, entry.id, decision.version, key))
+        set_ids = hashed_ids(self.connection, s.analyzer_set, "analyzers", sets)
+        v = s.partition_version
+        columns = (
+            "partition_id",
+            "version",
+            "fingerprint",
+            "rows",
+            "table_schema_id",
+            "analyzer_set_id",
+            "arrived_at",
+            "measured_at",
+            "run_id",
+            "commit_id",
+        )
+        new = [
+            (
+                *(partition, version, m.fingerprint, m.rows, schemas[m.schema], set_ids[key]),
+                *(m.arrived_at, self.now, self.run, self.commit),
+            )
+            for m, partition, version, key in rows
+        ]
+        insert_rows(self.connection, v, columns, new)
+        for partition, version, key, fingerprint in changed:
+            where = (v.c.partition_id == partition) & (v.c.version == version)
+            values = {"analyzer_set_id": set_ids[key], "fingerprint": fingerprint}
+            self.connection.execute(sa.update(v).where(where).values(values))
+
+    def _schema_ids(self, schemas: set[str]) -> dict[str, int]:
+        ids = hashed_ids(
+            self.connection, s.table_schema, "columns", {key_of(x): x for x in schemas}
+        )
+        return {columns: ids[key_of(columns)] for columns in schemas}
+
+    def _write_states(self, kept: Sequence[tuple[int, Decision, Packed]]) -> None:
+        wanted = {
+            (m.segment, self.texts.statistic(m.analyzer))
+            for _, decision, _ in kept
+            for m in decision.measurements
+        }
+        self.statistics = self.dimensions.statistics(wanted)
+        for joins in (False, True):
+            rows: dict[tuple[int, int], Row] = {}
+            for partition, decision, packed in kept:
+                if (decision.change is Change.ADDED) is not joins:
+                    continue
+                for m in decision.measurements:
+                    of = (m.segment, self.texts.statistic(m.analyzer))
+                    if isinstance(m.outcome, Success):
+                        statistic, p = self.statistics[of], packed[of]
+                        content = (p.tag, p.payload, p.artifact, p.checksum)
+                        key = (statistic, partition)
+                        rows[key] = (*key, decision.version, *content, self.commit)
+            # An added analyzer can share the state of an older one, which is there already.
+            write = insert_missing if joins else insert_rows
+            write(
+                self.connection,
+                s.state,
+                (*_STATE, "commit_id"),
+                [rows[key] for key in sorted(rows)],
+            )
+
+    def _write_metrics(
+        self, kept: Sequence[tuple[int, Decision, Packed]], restated: Sequence[int]
+    ) -> None:
+        points: dict[tuple[int, str, str, str], _Point] = {}
+        joining = set()
+        for partition, decision, _ in kept:
+            if decision.change is Change.ADDED:
+                joining.add(partition)
+            version = decision.version
+            for m in decision.measurements:
+                of, segment = id(m.analyzer), m.segment
+                for metric in flatten(m.metric):
+                    key = (of, segment, metric.name, metric.instance)
+                    point = points.get(key)
+                    if point is None:
+                        point = points[key] = _Point(m, metric)
+                    point.rows[partition] = (version, metric)
+        ids = self._series_ids(points)
+        rows: dict[bool, list[Row]] = {False: [], True: []}
+        for key, point in points.items():
+            series = ids[key]
+            for partition, (version, metric) in point.rows.items():
+                row = (partition, series, version, *outcome(metric), self.commit)
+                rows[partition in joining].append(row)
+        for some in rows.values():
+            some.sort(key=_place)
+        insert_rows(self.connection, s.metric, METRIC, rows[False])
+        # A segment that was chosen again is the series that it was, and may have its facts.
+        insert_missing(self.connection, s.metric, METRIC, rows[True])
+        keep_newest(self.connection, self.dataset, [*rows[False], *rows[True]], restated)
+
+    def _series_ids(
+        self, points: Mapping[tuple[int, str, str, str], _Point]
+    ) -> dict[tuple[int, str, str, str], int]:
+        analyzers: dict[tuple[int, str], tuple[str, str]] = {}
+        wanted: dict[tuple[str, str], AnyAnalyzer] = {}
+        statistics: dict[tuple[str, str], int | None] = {}
+        for (of, segment, _, _), point in points.items():
+            if (of, segment) not in analyzers:
+                analyzer = point.measurement.analyzer
+                key = (segment, key_of(analyzer.canonical()))
+                analyzers[of, segment], wanted[key] = key, analyzer
+                statistics[key] = self.statistics[segment, self.texts.statistic(analyzer)]
+        ids = self.dimensions.analyzers(wanted, statistics)
+        by_key = {key: (ids[analyzers[key[:2]]], key[2], key[3]) for key in points}
+        series = self.dimensions.series(
+            {by_key[key]: (p.measurement.analyzer, p.metric) for key, p in points.items()}
+        )
+        return {key: series[by_key[key]] for key in points}
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row[0], row[1]
+
+
+def outcome(metric: Metric[float]) -> tuple[float | None, str, float | None, str | None]:
+    """Return value, status, weight and error as the tables hold them.
+
+    Examples
+    --------
+    >>> from analyzers.metric import Entity
+    >>> outcome(Metric(Entity.COLUMN, "x", "Maximum", Success(float("inf")), weight=2))
+    (None, '+inf', 2.0, None)
+    """
+    weight = None if metric.weight is None else float(metric.weight)
+    found = metric.outcome
+    if isinstance(found, Failure):
+        status = "empty" if metric.empty else "failed"
+        return None, status, weight, visible(f"{type(found.error).__name__}: {found.error}")
+    value, status = stored_value(found.value)
+    return value, status, weight, None
+
+
+def stored_value(number: float) -> tuple[float | None, str]:
+    """Return a number as the tables hold it: only a finite one is a number in SQL."""
+    if isnan(number):
+        return None, "NaN"
+    if isinf(number):
+        return None, "+inf" if number > 0 else "-inf"
+    return number, "finite"
+
+
+def hashed_ids(
+    connection: Connection, table: sa.Table, column: str, texts: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the ids of texts by their hashes, adding those that are missing."""
+    insert_missing(connection, table, ("key", column), sorted(texts.items()))
+    ids: dict[str, int] = {}
+    for some in chunks(sorted(texts)):
+        query = sa.select(table.c.key, table.c.id).where(table.c.key.in_(some))
+        ids.update((row[0], row[1]) for row in connection.execute(query))
+    return ids
+
+
+def add_partitions(
+    connection: Connection, dataset: int, found: Iterable[Measured], now: datetime
+) -> None:
+    """Make the partitions that are not known yet."""
+    columns = ("dataset_id", "key", "name", "key_values", "time", "segment", "first_seen_at")
+    rows = sorted(
+        (
+            (
+                *(dataset, key_of(m.partition.name), visible(m.partition.name)),
+                *(visible(canonical_json(list(m.partition.values))), m.time),
+                *(visible(m.segment), now),
+            )
+            for m in found
+        ),
+        key=lambda row: row[1],
+    )
+    insert_missing(connection, s.partition, columns, rows)
+
+
+def supersede(connection: Connection, dataset: int, partitions: Sequence[int], commit: int) -> None:
+    """End the current versions of partitions; what users recorded of them goes on."""
+    for some in chunks(sorted(partitions)):
+        for table in (s.partition_version, s.metric):
+            change = sa.update(table).values(superseded_commit_id=commit)
+            where = table.c.partition_id.in_(some) & s.holds(table)
+            if table is s.metric:
+                where &= table.c.series_id.not_in(recorded_series(dataset))
+            connection.execute(change.where(where))
+
+
+def recorded_series(dataset: int | None = None) -> sa.Select[tuple[int]]:
+    """Return the series that users recorded; they are not of a partition's versions."""
+    a = s.analyzer.c
+    query = sa.select(s.series.c.id).join_from(s.series, s.analyzer).where(a.statistic_id.is_(None))
+    return query if dataset is None else query.where(a.dataset_id == dataset)
+
+
+def ledger_of(
+    connection: Connection, dataset: int, names: Sequence[str] | None = None
+) -> dict[str, Stored]:
+    """Return the partitions of a dataset, or some of them, by name."""
+    p, v = s.partition.c, s.partition_version.c
+    joined = s.partition.outerjoin(
+        s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version)
+    ).outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence))
+    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id)
+    query = (
+        sa.select(*columns, s.absence.c.commit_id)
+        .select_from(joined)
+        .where(p.dataset_id == dataset)
+    )
+    queries = [query]
+    by_key: dict[str, str] = {}
+    if names is not None:
+        by_key = {key_of(name): name for name in names}
+        queries = [query.where(p.key.in_(some)) for some in chunks(sorted(by_key))]
+    rows = [row for q in queries for row in connection.execute(q)]
+    sets = _analyzer_sets(connection, {row.analyzer_set_id for row in rows} - {None})
+    found = {}
+    for row in rows:
+        known = None
+        if row.version is not None:
+            gone = row.commit_id is not None
+            known = Known(row.version, row.fingerprint, sets[row.analyzer_set_id], gone)
+        found[by_key.get(row.key, row.name)] = Stored(row.id, known)
+    return found
+
+
+def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, frozenset[str]]:
+    c = s.analyzer_set.c
+    found: dict[int, frozenset[str]] = {}
+    for some in chunks(sorted(ids)):
+        for of, text in connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(some))):
+            found[of] = frozenset(json.loads(text))
+    return found

@@ -1,0 +1,99 @@
+"""Writing many rows: the quickest way that each database has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_VARIABLES = 500
+"""How many values one statement names; SQLite once took no more than 999."""
+
+Row = tuple[Any, ...]
+
+
+def chunks(values: Sequence[Any], most: int = _VARIABLES) -> Iterator[Sequence[Any]]:
+    """Cut values into as many as one statement may name, or fewer."""
+    size = min(most, _VARIABLES)
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def insert_rows(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert rows of which none is there: by COPY on PostgreSQL, by one prepared statement on SQLite.
+
+    Parameters
+    ----------
+    connection : Connection
+        In a transaction.
+    table : Table
+    columns : sequence of str
+        What the values of a row are; all others are null or have a default.
+    rows : sequence of tuple
+    """
+    if not rows:
+        return
+    quoted = connection.dialect.identifier_preparer.quote
+    names = ", ".join(map(quoted, columns))
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {quoted(table.name)} ({names}) VALUES ({marks})"  # noqa: S608 - our names
+        connection.exec_driver_sql(statement, list(_bound(connection, table, columns, rows)))
+        return
+    raw: Any = connection.connection.driver_connection
+    copy_in = f"COPY {quoted(table.name)} ({names}) FROM STDIN"
+    with raw.cursor() as cursor, cursor.copy(copy_in) as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _bound(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> Iterable[Row]:
+    """Return the rows as the driver takes them, where it takes some types otherwise than Python has them."""
+    dialect = connection.dialect
+    processors = [
+        table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns
+    ]
+    special = [i for i, process in enumerate(processors) if process is not None]
+    if not special:
+        return rows
+
+    def bound(row: Row) -> Row:
+        values = list(row)
+        for i in special:
+            values[i] = processors[i](values[i])  # type: ignore[misc]  # not None
+        return tuple(values)
+
+    return map(bound, rows)
+
+
+def insert_missing(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert the rows that are not there yet, by any unique key."""
+    if rows:
+        insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        connection.execute(insert(table).on_conflict_do_nothing(), named)
+
+
+def upsert(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert rows, in place of those that have the same primary key."""
+    if not rows:
+        return
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    statement: Any = insert(table)
+    keys = [column.name for column in table.primary_key]
+    change = {name: statement.excluded[name] for name in columns if name not in keys}
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=change), named)

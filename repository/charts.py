@@ -1,0 +1,132 @@
+"""Reading long histories: piece by piece, or thinned out by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from analyzers.errors import HistoryError
+from repository import schema as s
+from repository.bulk import chunks
+from repository.facts import Facts, read_facts
+from repository.history import AsOf, MetricQuery, commit_as_of, dataset_id
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+CHART_COLUMNS = (
+    "segment",
+    "name",
+    "instance",
+    "analyzer",
+    "start",
+    "end",
+    "low",
+    "high",
+    "mean",
+    "count",
+)
+
+
+class _Epoch(FunctionElement[float]):
+    """Seconds since 1970 of a time."""
+
+    type = sa.Double()
+    inherit_cache = True
+    name = "epoch"
+
+
+@compiles(_Epoch, "sqlite")
+def _epoch_of_sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    inner = compiler.process(element.clauses, **options)
+    return f"(julianday({inner}) - 2440587.5) * 86400.0"
+
+
+@compiles(_Epoch, "postgresql")
+def _epoch_of_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    return f"EXTRACT(EPOCH FROM {compiler.process(element.clauses, **options)})"
+
+
+def chart_rows(
+    connection: Connection, dataset: str, query: MetricQuery, points: int, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return lowest, highest and mean value of each series in intervals of equal length."""
+    if points < 1:
+        msg = f"points={points}: a chart has at least one point"
+        raise HistoryError(msg)
+    of, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
+    a, e, p, m = s.analyzer.c, s.series.c, s.partition.c, s.metric.c
+    inside = [p.dataset_id == of, p.time.is_not(None), query.window.condition()]
+    bounds = sa.select(sa.func.min(p.time), sa.func.max(p.time)).where(*inside)
+    first, last = connection.execute(bounds).one()
+    if first is None:
+        return []
+    width = max((last - first).total_seconds() / points, 1e-6)
+    place = (_Epoch(p.time) - sa.literal(first.timestamp(), sa.Double())) / width
+    # The last moment belongs to the last interval.
+    interval = sa.func.floor(sa.case((place >= points, points - 0.5), else_=place))
+    thinned = (
+        sa.select(
+            m.series_id,
+            interval.label("interval"),
+            sa.func.min(p.time).label("start"),
+            sa.func.max(p.time).label("end"),
+            sa.func.min(m.value).label("low"),
+            sa.func.max(m.value).label("high"),
+            sa.func.avg(m.value).label("mean"),
+            sa.func.count(m.value).label("count"),
+        )
+        .join_from(s.partition, s.metric, m.partition_id == p.id)
+        .where(*inside, s.holds(s.metric, commit), m.status == "finite")
+        .group_by(m.series_id, interval)
+    )
+    if query.selects_series:
+        wanted = (
+            sa.select(e.id)
+            .join_from(s.series, s.analyzer)
+            .where(a.dataset_id == of, query.series_condition())
+        )
+        thinned = thinned.where(m.series_id.in_(wanted))
+    inner = thinned.subquery("thinned")
+    told = (a.segment, e.name, e.instance, a.text.label("analyzer"))
+    outer = (
+        sa.select(*told, *(inner.c[c] for c in CHART_COLUMNS[len(told) :]))
+        .join_from(inner, s.series, e.id == inner.c.series_id)
+        .join(s.analyzer)
+        .order_by(e.name, e.instance, a.segment, e.id, inner.c.start)
+    )
+    return [row._asdict() for row in connection.execute(outer)]
+
+
+def fact_pages(
+    connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf, rows: int
+) -> Iterator[Facts]:
+    """Yield metrics in pieces of about so many, whole partitions each, in order.
+
+    Pages are cut by the partitions' keys, not by counting rows, so a late page costs what an early one
+    does.
+    """
+    if rows < 1:
+        msg = f"rows={rows}: a page has at least one row"
+        raise HistoryError(msg)
+    of = dataset_id(connection, dataset)
+    p, a = s.partition.c, s.analyzer.c
+    series = (
+        sa.select(sa.func.count())
+        .select_from(s.series)
+        .join(s.analyzer)
+        .where(a.dataset_id == of, query.series_condition())
+    )
+    at_once = max(1, rows // max(1, connection.execute(series).scalar_one()))
+    partitions = (
+        sa.select(p.id)
+        .where(p.dataset_id == of, query.window.condition())
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    ids = list(connection.execute(partitions).scalars())
+    for some in chunks(ids, at_once):
+        yield read_facts(connection, dataset, query, as_of, some)

@@ -1,0 +1,329 @@
+"""Retention: what may go after a while, and what must stay.
+
+Versions that were superseded before some time can go, because no view since then shows them; the
+commit of that time becomes the horizon, before which there are no views any more. States of old
+partitions can go, too: they are added up first, so that the total goes on. What windows and unsettled
+anomalies still need stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from analyzers.errors import CorruptStateError, HistoryError
+from analyzers.state import State
+from repository import schema as s
+from repository.artifacts import Artifacts, Payload
+from repository.batch import recorded_series
+from repository.bulk import chunks
+from repository.database import Database, next_commit
+from repository.folding import merged
+from repository.labels import statuses
+from repository.lease import live_since
+from repository.rollups import REMOVED, TOTAL, inputs_of, inputs_text, keep_folds
+from repository.windows import Windows
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Age = str | timedelta | datetime | None
+"""How old is too old: ``90d``, ``12w``, ``6mo``, ``2y``, or since when to keep."""
+
+_ORPHAN_AGE = timedelta(days=1)
+_UNSETTLED = frozenset({"open", "acknowledged"})
+_UNITS = {"d": 1, "w": 7, "mo": 30, "y": 365}
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was removed, or would be.
+
+    Attributes
+    ----------
+    versions, metrics, scores, states, rollups, runs, files : int
+        How many of each.
+    kept_for_anomalies, kept_for_windows : int
+        Versions and states that were old enough and stayed.
+    dry_run : bool
+        Whether nothing was removed in truth.
+    """
+
+    versions: int = 0
+    metrics: int = 0
+    scores: int = 0
+    states: int = 0
+    rollups: int = 0
+    runs: int = 0
+    files: int = 0
+    kept_for_anomalies: int = 0
+    kept_for_windows: int = 0
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        """Return one line for a log."""
+        words = [
+            f"{getattr(self, f.name)} {f.name.replace('_', ' ')}"
+            for f in fields(self)
+            if f.name != "dry_run"
+        ]
+        return ("would remove " if self.dry_run else "removed ") + ", ".join(words)
+
+
+def since(age: Age) -> datetime | None:
+    """Return the moment before which things are too old.
+
+    Raises
+    ------
+    HistoryError
+        If it cannot be read as an age.
+    """
+    if age is None:
+        return None
+    if isinstance(age, datetime):
+        return age.replace(tzinfo=UTC) if age.tzinfo is None else age
+    if isinstance(age, str):
+        match = re.fullmatch(r"(\d{1,5})\s*(d|w|mo|y)", age.strip())
+        if match is None:
+            msg = f"{age!r} is no age; write 90d, 12w, 6mo or 2y"
+            raise HistoryError(msg)
+        age = timedelta(days=int(match[1]) * _UNITS[match[2]])
+    return datetime.now(UTC) - age
+
+
+class _DryRunError(Exception):
+    """Takes back what was only tried."""
+
+
+def clean(
+    database: Database,
+    artifacts: Artifacts,
+    *,
+    versions: Age = None,
+    states: Age = None,
+    runs: Age = None,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Remove what is too old; without any age, only files to which nothing refers.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    versions : age, optional
+        Versions of partitions that were superseded before then, with their metrics, scores and states.
+    states : age, optional
+        States of partitions of before then.
+    runs : age, optional
+        Runs that ended before then and of which nothing is left.
+    dry_run : bool
+        Only count.
+    """
+    counts: dict[str, Any] = {}
+
+    def work(connection: Connection) -> None:
+        counts.clear()
+        cleaner = _Cleaner(connection, artifacts, counts)
+        cleaner.versions(since(versions))
+        cleaner.states(since(states))
+        cleaner.runs(since(runs))
+        counts["files"] = len(cleaner.orphans())
+        if dry_run:
+            raise _DryRunError
+
+    try:
+        database.write(work)
+    except _DryRunError:
+        return replace(Cleaned(dry_run=True), **counts)
+    database.write(lambda connection: _remove_files(connection, artifacts))
+    return replace(Cleaned(), **counts)
+
+
+def _remove_files(connection: Connection, artifacts: Artifacts) -> None:
+    # Under the clock's lock no batch commits that could refer to one of them meanwhile.
+    connection.execute(sa.select(s.clock).with_for_update())
+    for name in _Cleaner(connection, artifacts, {}).orphans():
+        artifacts.remove(name)
+
+
+class _Cleaner:
+    """Removes inside one transaction, and counts."""
+
+    def __init__(
+        self, connection: Connection, artifacts: Artifacts, counts: dict[str, int]
+    ) -> None:
+        self.connection, self.artifacts, self.counts = connection, artifacts, counts
+
+    def versions(self, cutoff: datetime | None) -> None:
+        if cutoff is None:
+            return
+        c = s.commit.c
+        query = sa.select(sa.func.max(c.id)).where(c.committed_at < cutoff)
+        horizon = self.connection.execute(query).scalar() or 0
+        v = s.partition_version.c
+        ended = sa.select(v.partition_id, v.version).where(v.superseded_commit_id <= horizon)
+        old = {(row[0], row[1]) for row in self.connection.execute(ended)}
+        kept = old & set(self._unsettled())
+        self.counts["versions"] = len(old) - len(kept)
+        self.counts["kept_for_anomalies"] = len(kept)
+        for partition, version in sorted(old - kept):
+            self._remove_version(partition, version)
+        # Values that users recorded have versions of their own.
+        m = s.metric.c
+        ended_records = m.series_id.in_(recorded_series()) & (m.superseded_commit_id <= horizon)
+        self._delete(s.metric, ended_records, "metrics")
+        self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
+        self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)
+        used = sa.union(
+            sa.select(s.rollup.c.input_set_id), sa.select(s.folded_state.c.input_set_id)
+        )
+        self._delete(s.input_set, s.input_set.c.id.not_in(used), None)
+        later = sa.case((s.clock.c.horizon > horizon, s.clock.c.horizon), else_=horizon)
+        self.connection.execute(sa.update(s.clock).values(horizon=later))
+
+    def _unsettled(self) -> Iterator[tuple[int, int]]:
+        """Yield the partitions and versions with anomalies that nobody has settled."""
+        n = s.anomaly.c
+        query = sa.select(
+            n.id, n.partition_id, n.version, n.incident_id, s.incident.c.status
+        ).outerjoin_from(s.anomaly, s.incident, s.incident.c.id == n.incident_id)
+        said = statuses(self.connection)
+        holding = sa.select(s.finding.c.anomaly_id).where(s.holds(s.finding))
+        for row in self.connection.execute(query.where(n.id.in_(holding))):
+            of = row.id if row.incident_id is None else row.incident_id
+            if said.get(of, row.status or "open") in _UNSETTLED:
+                yield row.partition_id, row.version
+
+    def _remove_version(self, partition: int, version: int) -> None:
+        for table, counted in (
+            (s.metric, "metrics"),
+            (s.score, "scores"),
+            (s.state, "states"),
+            (s.partition_version, None),
+        ):
+            of = (table.c.partition_id == partition) & (table.c.version == version)
+            if table is s.metric:
+                of &= table.c.superseded_commit_id.is_not(None)
+                of &= table.c.series_id.not_in(recorded_series())
+            self._delete(table, of, counted)
+
+    def states(self, cutoff: datetime | None) -> None:
+        if cutoff is None:
+            return
+        for dataset in self.connection.execute(sa.select(s.dataset.c.id)).scalars().all():
+            start = min([cutoff, *self._windows_around(dataset, cutoff)])
+            old = self._partitions(dataset, cutoff)
+            going = [(i, version) for i, version, moment in old if moment < start]
+            self.counts["kept_for_windows"] = (
+                self.counts.get("kept_for_windows", 0) + len(old) - len(going)
+            )
+            if going:
+                self._fold(dataset, going)
+
+    def _windows_around(self, dataset: int, cutoff: datetime) -> Iterator[datetime]:
+        """Yield where the windows begin that are not over at a time."""
+        r = s.rolled.c
+        names = self.connection.execute(sa.select(r.window_name).where(r.dataset_id == dataset))
+        for name in names.scalars():
+            if name != TOTAL:
+                (span,) = Windows.named(name).spans([cutoff])
+                if span.start is not None:
+                    yield span.start
+
+    def _partitions(self, dataset: int, cutoff: datetime) -> list[tuple[int, int, datetime]]:
+        """Return the partitions of before a time: by their own time, else by when they were measured."""
+        p, v = s.partition.c, s.partition_version.c
+        moment = sa.func.coalesce(p.time, v.measured_at, type_=s.UtcDateTime())
+        query = (
+            sa.select(p.id, v.version, moment)
+            .join_from(s.partition, s.partition_version)
+            .where(p.dataset_id == dataset, s.holds(s.partition_version), moment < cutoff)
+        )
+        return [(row[0], row[1], row[2]) for row in self.connection.execute(query)]
+
+    def _fold(self, dataset: int, going: Sequence[tuple[int, int]]) -> None:
+        """Add up the states of some partitions with what was removed before, and remove them."""
+        versions = dict(going)
+        t = s.statistic.c
+        statistics = sa.select(t.id).where(t.dataset_id == dataset).order_by(t.id)
+        folds = []
+        for statistic in self.connection.execute(statistics).scalars().all():
+            found = dict(self._states(statistic, versions))
+            if not found:
+                continue
+            before, inputs = self._removed(statistic)
+            inputs.update({partition: versions[partition] for partition in found})
+            total = merged([*before, *found.values()])
+            assert total is not None
+            folds.append((statistic, total, inputs_text(inputs)))
+            for some in chunks(sorted(found)):
+                c = s.state.c
+                of = (c.statistic_id == statistic) & c.partition_id.in_(some)
+                self._delete(s.state, of, "states")
+        if folds:
+            commit, _ = next_commit(self.connection, None)
+            keep_folds(self.connection, self.artifacts, REMOVED, folds, commit)
+
+    def _states(self, statistic: int, versions: dict[int, int]) -> Iterator[tuple[int, State]]:
+        c = s.state.c
+        for some in chunks(sorted(versions)):
+            query = sa.select(
+                c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum
+            ).where(c.statistic_id == statistic, c.partition_id.in_(some))
+            for partition, version, *payload in self.connection.execute(query):
+                if versions[partition] == version:
+                    try:
+                        yield partition, self.artifacts.unpack(Payload(*payload))
+                    except CorruptStateError:
+                        continue  # it stays, for `db check` to name
+
+    def _removed(self, statistic: int) -> tuple[list[State], dict[int, int]]:
+        f = s.folded_state.c
+        query = (
+            sa.select(f.tag, f.payload, f.artifact, f.checksum, s.input_set.c.inputs)
+            .join_from(s.folded_state, s.input_set)
+            .where(f.statistic_id == statistic, f.fold == REMOVED)
+        )
+        row = self.connection.execute(query).one_or_none()
+        if row is None:
+            return [], {}
+        return [self.artifacts.unpack(Payload(*row[:4]))], inputs_of(row[4])
+
+    def runs(self, cutoff: datetime | None) -> None:
+        if cutoff is None:
+            return
+        r = s.run.c
+        used = sa.union(
+            sa.select(s.commit.c.run_id).where(s.commit.c.run_id.is_not(None)),
+            sa.select(s.partition_version.c.run_id),
+            sa.select(s.segment_set.c.run_id),
+        )
+        going = (r.finished_at < cutoff) & r.id.not_in(used)
+        gone = sa.select(r.id).where(going)
+        self._delete(s.run_tag, s.run_tag.c.run_id.in_(gone), None)
+        self._delete(s.run, going, "runs")
+
+    def orphans(self) -> list[str]:
+        """Return the files to which nothing refers, and that nobody can be about to refer to."""
+        there = self.artifacts.files()
+        if not there:
+            return []
+        for table in (s.state, s.named_state, s.folded_state):
+            c = table.c.artifact
+            there -= set(self.connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+        before = datetime.now(UTC) - _ORPHAN_AGE
+        live = live_since(self.connection)
+        before = before if live is None else min(before, live)
+        return sorted(name for name in there if self.artifacts.modified(name) < before)
+
+    def _delete(
+        self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None
+    ) -> None:
+        found = self.connection.execute(sa.delete(table).where(condition)).rowcount
+        if counted is not None:
+            self.counts[counted] = self.counts.get(counted, 0) + max(found, 0)

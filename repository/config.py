@@ -1,0 +1,62 @@
+"""Where the repository is: by argument, environment or configuration file, in this order."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from analyzers.errors import DatabaseAccessError, UnknownNameError
+
+DEFAULT_URL = "sqlite:///tidegauge.db"
+FILE = "tidegauge.toml"
+_KEYS = ("db", "artifacts")
+
+
+def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | Path | None]:
+    """Return the database's URL and the artifacts' folder.
+
+    What is not given comes from ``TIDEGAUGE_DB`` and ``TIDEGAUGE_ARTIFACTS``, else from ``db`` and
+    ``artifacts`` in the file that ``TIDEGAUGE_CONFIG`` names, in ``tidegauge.toml`` here, or in
+    ``tidegauge/tidegauge.toml`` below the user's folder of configurations. A folder that was set for
+    another database than the one that is asked for does not count.
+
+    Raises
+    ------
+    DatabaseAccessError, UnknownNameError
+        If the file cannot be read, or says something else.
+    """
+    if url is not None:
+        return url, artifacts
+    stored = _stored()
+    url = os.environ.get("TIDEGAUGE_DB") or stored.get("db")
+    folder = artifacts or os.environ.get("TIDEGAUGE_ARTIFACTS") or stored.get("artifacts")
+    return url or DEFAULT_URL, folder
+
+
+def _stored() -> dict[str, str]:
+    file = _file()
+    if file is None:
+        return {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"cannot read the configuration {file}: {error}"
+        raise DatabaseAccessError(msg) from error
+    for key, value in found.items():
+        if key not in _KEYS:
+            kind = f"setting in {file}"
+            raise UnknownNameError(kind, key, _KEYS)
+        if not isinstance(value, str):
+            msg = f"{file}: {key} is text, not {value!r}"
+            raise DatabaseAccessError(msg)
+    return found
+
+
+def _file() -> Path | None:
+    named = os.environ.get("TIDEGAUGE_CONFIG")
+    if named:
+        return Path(named)
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = (Path(FILE), home / "tidegauge" / FILE)
+    return next((place for place in places if place.is_file()), None)

@@ -1,0 +1,181 @@
+"""The small integers by which facts are keyed: finding those of a dataset, and making new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sqlalchemy as sa
+
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import DatasetMismatchError, SuiteError
+from analyzers.ledger import RunSpec, mismatch_text
+from repository import schema as s
+from repository.bulk import insert_missing
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from analyzers.metric import Metric, Scale
+
+LONGEST_NAME = 1000
+"""Of a dataset, in characters; partitions, segments and metrics may have longer ones."""
+
+SeriesKey = tuple[int, str, str]
+"""The analyzer's id, the metric's name and instance."""
+
+
+def visible(text: str) -> str:
+    """Return text that every database takes: PostgreSQL knows no zero character.
+
+    Examples
+    --------
+    >>> visible("a" + chr(0))
+    'a␀'
+    """
+    return text.replace("\0", "␀")
+
+
+class Measure(Protocol):
+    """What a series is of: an analyzer, or what was recorded in the place of one."""
+
+    @property
+    def where(self) -> str | None:
+        """The filter."""
+
+    def canonical(self) -> str:
+        """Return canonical JSON of it with all options."""
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return how the values of one flattened metric behave."""
+
+
+class Dimensions:
+    """The dimensions of one dataset, read when first asked for, and added to in a transaction."""
+
+    def __init__(self, connection: Connection, dataset: int) -> None:
+        self.connection, self.dataset = connection, dataset
+
+    def statistics(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+        """Return the id for each segment and canonical statistic."""
+        keyed = {(visible(seg), key_of(text)): (seg, text) for seg, text in wanted}
+        rows = [
+            (self.dataset, segment, key_of(segment), key, keyed[segment, key][1])
+            for segment, key in sorted(keyed.keys() - self._statistics.keys())
+        ]
+        columns = ("dataset_id", "segment", "segment_key", "key", "canonical")
+        self._add(s.statistic, columns, rows, "_statistics")
+        return {pair: self._statistics[key] for key, pair in keyed.items()}
+
+    def analyzers(
+        self,
+        wanted: Mapping[tuple[str, str], Measure],
+        statistics: Mapping[tuple[str, str], int | None],
+    ) -> Mapping[tuple[str, str], int]:
+        """Return the id for each segment and analyzer's key; ``statistics`` are by the same."""
+        keyed = {(visible(segment), key): (segment, key) for segment, key in wanted}
+        rows = []
+        for segment, key in sorted(keyed.keys() - self._analyzers.keys()):
+            analyzer = wanted[keyed[segment, key]]
+            about = (type(analyzer).__name__, repr(analyzer), analyzer.where)
+            of = statistics[keyed[segment, key]]
+            rows.append(
+                (self.dataset, segment, key_of(segment), key, analyzer.canonical(), *about, of)
+            )
+        columns = (
+            "dataset_id",
+            "segment",
+            "segment_key",
+            "key",
+            "canonical",
+            "kind",
+            "text",
+            "filter",
+            "statistic_id",
+        )
+        self._add(s.analyzer, columns, rows, "_analyzers")
+        return {pair: self._analyzers[key] for key, pair in keyed.items()}
+
+    def series(
+        self, wanted: Mapping[SeriesKey, tuple[Measure, Metric[float]]]
+    ) -> Mapping[SeriesKey, int]:
+        """Return the id for each analyzer's id, metric name and instance."""
+        keyed = {(a, visible(n), visible(i)): (a, n, i) for a, n, i in wanted}
+        rows = []
+        for key in sorted(keyed.keys() - self._series.keys()):
+            analyzer, metric = wanted[keyed[key]]
+            of, name, instance = key
+            unique = key_of(canonical_json([name, instance]))
+            scale = analyzer.scale_of(metric.name).value
+            rows.append((of, unique, metric.entity.value, instance, name, scale))
+        columns = ("analyzer_id", "key", "entity", "instance", "name", "scale")
+        self._add(s.series, columns, rows, "_series")
+        return {pair: self._series[key] for key, pair in keyed.items()}
+
+    def _add(self, table: sa.Table, columns: tuple[str, ...], rows: list[Any], known: str) -> None:
+        if rows:
+            insert_missing(self.connection, table, columns, rows)
+            self.__dict__.pop(known)  # to be read again
+
+    @cached_property
+    def _statistics(self) -> dict[tuple[str, str], int]:
+        c = s.statistic.c
+        query = sa.select(c.segment, c.key, c.id).where(c.dataset_id == self.dataset)
+        return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
+
+    @cached_property
+    def _analyzers(self) -> dict[tuple[str, str], int]:
+        c = s.analyzer.c
+        query = sa.select(c.segment, c.key, c.id).where(c.dataset_id == self.dataset)
+        return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
+
+    @cached_property
+    def _series(self) -> dict[SeriesKey, int]:
+        c = s.series.c
+        query = (
+            sa.select(c.analyzer_id, c.name, c.instance, c.id)
+            .join_from(s.series, s.analyzer)
+            .where(s.analyzer.c.dataset_id == self.dataset)
+        )
+        return {(row[0], row[1], row[2]): row[3] for row in self.connection.execute(query)}
+
+
+def dataset_for(connection: Connection, spec: RunSpec) -> int:
+    """Return the id of a run's dataset; make it if it is new, and see that it still is of the same table."""
+    if len(spec.dataset) > LONGEST_NAME:
+        msg = f"a dataset's name has at most {LONGEST_NAME} characters, not {len(spec.dataset)}"
+        raise SuiteError(msg)
+    d = s.dataset.c
+    row = connection.execute(
+        sa.select(d.id, d.source, d["keys"]).where(d.name == spec.dataset)
+    ).one_or_none()
+    keys = canonical_json(list(spec.keys))
+    if row is None:
+        values = {
+            "name": spec.dataset,
+            "source": spec.source,
+            "keys": keys,
+            "created_at": datetime.now(UTC),
+        }
+        insert = sa.insert(s.dataset).values(values).returning(d.id)
+        return int(connection.execute(insert).scalar_one())
+    if row.source and spec.source and row.source != spec.source and not spec.rename:
+        raise DatasetMismatchError(mismatch_text(spec, row.source))
+    if row[2] != keys:
+        msg = (
+            f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
+            " not be comparable; choose another name"
+        )
+        raise DatasetMismatchError(msg)
+    if spec.source and row.source != spec.source:
+        change = sa.update(s.dataset).where(d.id == row.id).values(source=spec.source)
+        connection.execute(change)
+    return int(row.id)
+
+
+def dataset_of(connection: Connection, run: int) -> int:
+    """Return the id of a run's dataset."""
+    query = sa.select(s.run.c.dataset_id).where(s.run.c.id == run)
+    return int(connection.execute(query).scalar_one())

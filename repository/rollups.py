@@ -1,0 +1,608 @@
+"""Roll-ups: the metrics of windows and of the total, kept up to date from stored states.
+
+Only windows that hold a partition whose states changed since the last time are made anew. The total
+goes on from its own stored state, so it reads nothing but what is new, unless a partition was
+restated. What is computed is compared with what is stored, and only differences are written; so it
+can be cut off anywhere and begun again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from analyzers.catalogue import ANALYZERS
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import HistoryError, MetricError, MetricRuntimeError, StateError
+from analyzers.ledger import AnyAnalyzer
+from analyzers.metric import Metric, flatten
+from analyzers.state import State
+from repository import schema as s
+from repository.artifacts import Artifacts, Payload
+from repository.batch import OUTCOME, hashed_ids, outcome
+from repository.bulk import Row, chunks, insert_rows, upsert
+from repository.database import Database, next_commit
+from repository.dimensions import Dimensions
+from repository.facts import number_of
+from repository.folding import fold, merged
+from repository.history import AsOf, MetricQuery, commit_as_of, dataset_id
+from repository.windows import END_OF_TIME, Span, Windows
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+TOTAL = "total"
+REMOVED = "removed"
+"""Names of the folds of all partitions, and of those whose states were cleaned away."""
+
+_AT_ONCE = 200
+"""Statistics whose states are held at one time, and written in one transaction."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A partition at its current version."""
+
+    id: int
+    version: int
+    time: datetime | None
+    segment: str
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What one window gives for one analyzer."""
+
+    analyzer_id: int
+    analyzer: AnyAnalyzer
+    metric: Metric[Any]
+    window: str
+    span: Span
+    newest: datetime | None
+    inputs: str
+
+
+@dataclass
+class _Work:
+    """The windows to be made anew, by name, and the partitions that were superseded since."""
+
+    parts: list[_Part]
+    windows: dict[str, tuple[Windows, list[_Part], list[Span]]] = field(default_factory=dict)
+    since: int = 0
+    restated: frozenset[int] = frozenset()
+
+
+class _OvertakenError(Exception):
+    """Another writer changed the dataset after its states were read."""
+
+
+def roll_up(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    names: Sequence[str],
+    run: int | None = None,
+) -> int:
+    """Bring the total and some windows of a dataset up to date; return how many metrics were written.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset : str
+    names : sequence of str
+        Windows, as in ``7d`` or ``month``; the total always is one.
+    run : int, optional
+        The run for which it is done.
+    """
+    wanted = {window.name: window for window in map(Windows.named, dict.fromkeys((TOTAL, *names)))}
+    while (written := _attempt(database, artifacts, dataset, wanted, run)) is None:
+        pass
+    return written
+
+
+def _attempt(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    wanted: Mapping[str, Windows],
+    run: int | None,
+) -> int | None:
+    """Make what is to be made; return None if another writer changed it meanwhile."""
+    with database.read() as connection:
+        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        of = dataset_id(connection, dataset)
+        work = _work(connection, of, wanted)
+        statistics = _statistics(connection, of)
+    written = 0
+    try:
+        for start in range(0, len(statistics), _AT_ONCE):
+            some = statistics[start : start + _AT_ONCE]
+            with database.read() as connection:
+                maker = _Maker(connection, artifacts, work, some)
+                results = list(maker.results())
+            written += database.write(_Writer(of, seen, run, work, some, results, maker).write)
+    except _OvertakenError:
+        return None
+    database.write(lambda connection: _mark(connection, of, list(wanted), seen))
+    return written
+
+
+def _work(connection: Connection, dataset: int, wanted: Mapping[str, Windows]) -> _Work:
+    p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
+    query = (
+        sa.select(p.id, v.version, p.time, p.segment)
+        .join_from(s.partition, s.partition_version)
+        .where(p.dataset_id == dataset, s.holds(s.partition_version))
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    work = _Work([_Part(*row) for row in connection.execute(query)])
+    marks = sa.select(r.window_name, r.commit_id).where(r.dataset_id == dataset)
+    since = {row[0]: row[1] for row in connection.execute(marks)}
+    for name, windows in wanted.items():
+        changed, restated = _changed(connection, dataset, since.get(name, 0))
+        if name == TOTAL:
+            work.since, work.restated = since.get(name, 0), restated
+            spans = windows.spans([END_OF_TIME] * len(work.parts)) if changed else []
+            work.windows[name] = (windows, work.parts, spans)
+            continue
+        timed = [part for part in work.parts if part.time is not None]
+        touched = [part.id in changed for part in timed]
+        spans = [
+            span
+            for span in windows.spans([part.time for part in timed if part.time is not None])
+            if any(touched[span.first : span.last])
+        ]
+        work.windows[name] = (windows, timed, spans)
+    return work
+
+
+def _changed(connection: Connection, dataset: int, since: int) -> tuple[set[int], frozenset[int]]:
+    """Return the partitions with new states or versions, and those of which a version ended."""
+    p, v, t = s.partition.c, s.partition_version.c, s.state.c
+    states = (
+        sa.select(t.partition_id)
+        .join_from(s.state, s.partition, p.id == t.partition_id)
+        .where(p.dataset_id == dataset, t.commit_id > since)
+        .distinct()
+    )
+    versions = (
+        sa.select(v.partition_id, v.superseded_commit_id)
+        .join_from(s.partition_version, s.partition)
+        .where(p.dataset_id == dataset)
+        .where((v.commit_id > since) | (v.superseded_commit_id > since))
+    )
+    changed = set(connection.execute(states).scalars())
+    restated = set()
+    for partition, ended in connection.execute(versions):
+        changed.add(partition)
+        if ended is not None:
+            restated.add(partition)
+    return changed, frozenset(restated)
+
+
+def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
+    t = s.statistic.c
+    query = sa.select(t.id, t.segment).where(t.dataset_id == dataset).order_by(t.id)
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def within(segment: str, of: str) -> bool:
+    """Whether a segment is one that partition keys make, or within it.
+
+    Examples
+    --------
+    >>> within("country=US/origin=EWR", "country=US"), within("country=USA", "country=US")
+    (True, False)
+    """
+    return of in {"", segment} or segment.startswith(f"{of}/")
+
+
+class _Maker:
+    """Computes the metrics of windows for some statistics."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        artifacts: Artifacts,
+        work: _Work,
+        statistics: Sequence[tuple[int, str]],
+    ) -> None:
+        self.connection, self.artifacts, self.work = connection, artifacts, work
+        self.statistics = statistics
+        self.folds: list[tuple[int, State, str]] = []
+
+    def results(self) -> Iterator[_Result]:
+        for statistic, segment in self.statistics:
+            analyzers = self.analyzers.get(statistic, ())
+            for name, (windows, parts, spans) in self.work.windows.items():
+                if not spans:
+                    continue
+                of = [part for part in parts if within(segment, part.segment)]
+                if name == TOTAL:
+                    yield from self._total(statistic, analyzers, of, spans[0])
+                else:
+                    own = _respanned(parts, of, spans)
+                    yield from self._windows(statistic, analyzers, windows, of, own)
+
+    def _windows(
+        self,
+        statistic: int,
+        analyzers: Sequence[tuple[int, AnyAnalyzer]],
+        windows: Windows,
+        parts: Sequence[_Part],
+        spans: Sequence[Span],
+    ) -> Iterator[_Result]:
+        bounds = (min(x.first for x in spans), max(x.last for x in spans)) if spans else (0, 0)
+        needed = {part.id: part.version for part in parts[slice(*bounds)]}
+        states, errors = self._states(statistic, needed)
+        if not states and not errors:
+            return
+        sums = fold([states.get(part.id) for part in parts], spans, rolling=windows.rolling)
+        for span, total in zip(spans, sums, strict=True):
+            members = parts[span.first : span.last]
+            have = [part for part in members if part.id in states]
+            damaged = [errors[part.id] for part in members if part.id in errors]
+            if have or damaged:
+                problem = (
+                    damaged[0] if damaged else _missing(len(members) - len(have), len(members))
+                )
+                newest = max((p.time for p in members if p.time is not None), default=None)
+                inputs = inputs_text({part.id: part.version for part in have})
+                yield from _results(analyzers, total, problem, (windows.name, span, newest, inputs))
+
+    def _total(
+        self,
+        statistic: int,
+        analyzers: Sequence[tuple[int, AnyAnalyzer]],
+        parts: Sequence[_Part],
+        span: Span,
+    ) -> Iterator[_Result]:
+        versions = {part.id: part.version for part in parts}
+        problem: MetricError | None = None
+        base = None
+        try:
+            base = self._folded(statistic, TOTAL)
+        except StateError:
+            base = None  # all states are there to make it again
+        if base is not None and base[1].keys() & self.work.restated:
+            base = None
+        try:
+            base = base or self._folded(statistic, REMOVED)
+        except StateError as error:
+            problem = MetricError.of(error)
+        known = base[1] if base else {}
+        wanted = sorted(versions.keys() - known.keys())
+        states, errors = self._states(statistic, {i: versions[i] for i in wanted})
+        have = known | {partition: versions[partition] for partition in states}
+        if not have and not errors:
+            return
+        if any(versions.get(i) != version for i, version in known.items()):
+            text = "a partition was restated after the states around it had been cleaned away"
+            problem = MetricRuntimeError(text)
+        problem = problem or next(iter(errors.values()), None)
+        total = merged([*([base[0]] if base else []), *states.values()])
+        inputs = inputs_text(have)
+        if total is not None and problem is None:
+            self.folds.append((statistic, total, inputs))
+        problem = problem or _missing(len(versions.keys() - have.keys()), len(versions))
+        newest = max((part.time for part in parts if part.time is not None), default=None)
+        yield from _results(analyzers, total, problem, (TOTAL, span, newest, inputs))
+
+    def _states(
+        self, statistic: int, wanted: Mapping[int, int]
+    ) -> tuple[dict[int, State], dict[int, MetricError]]:
+        """Return the states of a statistic by partition, in the order of ids, and what is damaged."""
+        t = s.state.c
+        states: dict[int, State] = {}
+        errors: dict[int, MetricError] = {}
+        for some in chunks(sorted(wanted)):
+            query = (
+                sa.select(t.partition_id, t.version, t.tag, t.payload, t.artifact, t.checksum)
+                .where(t.statistic_id == statistic, t.partition_id.in_(some))
+                .order_by(t.partition_id)
+            )
+            for partition, version, *payload in self.connection.execute(query):
+                if wanted[partition] == version:
+                    try:
+                        states[partition] = self.artifacts.unpack(Payload(*payload))
+                    except StateError as error:
+                        errors[partition] = MetricError.of(error)
+        return states, errors
+
+    def _folded(self, statistic: int, name: str) -> tuple[State, dict[int, int]] | None:
+        row = self._folds.get((statistic, name))
+        if row is None:
+            return None
+        state = self.artifacts.unpack(Payload(*row[1:5]))
+        return state, inputs_of(row[5])
+
+    @cached_property
+    def _folds(self) -> dict[tuple[int, str], Any]:
+        f, found = s.folded_state.c, {}
+        payload = (f.tag, f.payload, f.artifact, f.checksum)
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            query = (
+                sa.select(f.statistic_id, f.fold, *payload, s.input_set.c.inputs)
+                .join_from(s.folded_state, s.input_set)
+                .where(f.statistic_id.in_(some))
+            )
+            for row in self.connection.execute(query):
+                found[row[0], row[1]] = tuple(row[1:])
+        return found
+
+    @cached_property
+    def analyzers(self) -> dict[int, list[tuple[int, AnyAnalyzer]]]:
+        """The analyzers that read each statistic."""
+        a = s.analyzer.c
+        found: dict[int, list[tuple[int, AnyAnalyzer]]] = {}
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            query = sa.select(a.statistic_id, a.id, a.text).where(a.statistic_id.in_(some))
+            for statistic, number, text in self.connection.execute(query):
+                found.setdefault(statistic, []).append((number, ANALYZERS.parse(text)))
+        return found
+
+
+def _respanned(parts: Sequence[_Part], of: Sequence[_Part], spans: Sequence[Span]) -> list[Span]:
+    """Return the spans with places among some of the partitions."""
+    if len(parts) == len(of):
+        return list(spans)
+    ours = {part.id for part in of}
+    before = [0]  # how many of them come before each place
+    for part in parts:
+        before.append(before[-1] + (part.id in ours))
+    placed = (Span(x.start, x.end, before[x.first], before[x.last]) for x in spans)
+    return [span for span in placed if span.first < span.last]
+
+
+def _missing(missing: int, of: int) -> MetricError | None:
+    if not missing:
+        return None
+    return MetricRuntimeError(f"no state for {missing} of {of} partitions")
+
+
+def inputs_text(versions: Mapping[int, int]) -> str:
+    """Return partitions and their versions as they are stored."""
+    return canonical_json(sorted(versions.items()))
+
+
+def inputs_of(text: str) -> dict[int, int]:
+    """Read what `inputs_text` wrote."""
+    return dict(json.loads(text))
+
+
+def _results(
+    analyzers: Sequence[tuple[int, AnyAnalyzer]],
+    total: State | None,
+    problem: MetricError | None,
+    where: tuple[str, Span, datetime | None, str],
+) -> Iterator[_Result]:
+    for number, analyzer in analyzers:
+        if problem is None:
+            metric = analyzer.compute_metric_from(total)
+        else:
+            metric = analyzer.to_failure_metric(problem)
+        yield _Result(number, analyzer, metric, *where)
+
+
+_ROLLUP = (
+    "series_id",
+    "window_name",
+    "window_end",
+    "commit_id",
+    "window_start",
+    "newest_at",
+    *OUTCOME,
+    "input_set_id",
+)
+
+
+class _Writer:
+    """Writes what differs from what is stored, in one transaction."""
+
+    def __init__(
+        self,
+        dataset: int,
+        seen: int,
+        run: int | None,
+        work: _Work,
+        statistics: Sequence[tuple[int, str]],
+        results: Sequence[_Result],
+        maker: _Maker,
+    ) -> None:
+        self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
+        self.statistics, self.results, self.maker = statistics, results, maker
+
+    def write(self, connection: Connection) -> int:
+        connection.execute(sa.select(s.clock).with_for_update())
+        _require_unchanged(connection, self.dataset, self.seen)
+        made = self._rows(connection)
+        stored = self._stored(connection)
+        changed = [key for key, row in made.items() if stored.get(key) != row]
+        ended = [key for key in stored if key not in made or key in set(changed)]
+        if not changed and not ended and not self.maker.folds:
+            return 0
+        commit, _ = next_commit(connection, self.run)
+        self._end(connection, ended, commit)
+        rows = [(*key, commit, *made[key]) for key in sorted(changed)]
+        insert_rows(connection, s.rollup, _ROLLUP, rows)
+        self._keep_folds(connection, commit)
+        return len(rows)
+
+    def _rows(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
+        flat = [(r, metric) for r in self.results for metric in flatten(r.metric)]
+        series = Dimensions(connection, self.dataset).series(
+            {(r.analyzer_id, m.name, m.instance): (r.analyzer, m) for r, m in flat}
+        )
+        sets = _input_sets(connection, {r.inputs for r in self.results})
+        return {
+            (series[r.analyzer_id, m.name, m.instance], r.window, r.span.end): (
+                r.span.start,
+                r.newest,
+                *outcome(m),
+                sets[r.inputs],
+            )
+            for r, m in flat
+        }
+
+    def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
+        """Return what holds now for these statistics and the windows that were made anew."""
+        u, a, e = s.rollup, s.analyzer.c, s.series.c
+        found = {}
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            for name, (_, _, spans) in self.work.windows.items():
+                ends = {span.end for span in spans}
+                query = (
+                    sa.select(*(u.c[c] for c in _ROLLUP))
+                    .join_from(u, s.series, e.id == u.c.series_id)
+                    .join(s.analyzer)
+                    .where(a.statistic_id.in_(some), u.c.window_name == name, s.holds(u))
+                )
+                for row in connection.execute(query) if ends else ():
+                    if row.window_end in ends:
+                        found[row[0], row[1], row[2]] = tuple(row[4:])
+        return found
+
+    def _end(
+        self, connection: Connection, keys: Sequence[tuple[int, str, datetime]], commit: int
+    ) -> None:
+        if keys:
+            u = s.rollup
+            change = (
+                sa.update(u)
+                .where(
+                    u.c.series_id == sa.bindparam("of_series"),
+                    u.c.window_name == sa.bindparam("of_window"),
+                    u.c.window_end == sa.bindparam("of_end"),
+                    s.holds(u),
+                )
+                .values(superseded_commit_id=commit)
+            )
+            named = [dict(zip(("of_series", "of_window", "of_end"), k, strict=True)) for k in keys]
+            connection.execute(change, named)
+
+    def _keep_folds(self, connection: Connection, commit: int) -> None:
+        keep_folds(connection, self.maker.artifacts, TOTAL, self.maker.folds, commit)
+
+
+def keep_folds(
+    connection: Connection,
+    artifacts: Artifacts,
+    name: str,
+    folds: Sequence[tuple[int, State, str]],
+    commit: int,
+) -> None:
+    """Store states that were added up, in place of earlier ones: statistic, state, inputs."""
+    sets = _input_sets(connection, {inputs for _, _, inputs in folds})
+    rows = []
+    for statistic, state, inputs in sorted(folds, key=lambda of: of[0]):
+        p = artifacts.pack(state)
+        content = (p.tag, p.payload, p.artifact, p.checksum)
+        rows.append((statistic, name, *content, sets[inputs], commit))
+    columns = (
+        "statistic_id",
+        "fold",
+        "tag",
+        "payload",
+        "artifact",
+        "checksum",
+        "input_set_id",
+        "commit_id",
+    )
+    upsert(connection, s.folded_state, columns, rows)
+
+
+def _input_sets(connection: Connection, inputs: set[str]) -> dict[str, int]:
+    ids = hashed_ids(connection, s.input_set, "inputs", {key_of(text): text for text in inputs})
+    return {text: ids[key_of(text)] for text in inputs}
+
+
+def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
+    """See that nobody changed what was read, while it was computed with."""
+    changed, _ = _changed(connection, dataset, seen)
+    if changed:
+        raise _OvertakenError
+
+
+def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int) -> None:
+    rows = [(dataset, name, seen) for name in sorted(names)]
+    upsert(connection, s.rolled, ("dataset_id", "window_name", "commit_id"), rows)
+
+
+def rolled_windows(connection: Connection, dataset: str) -> list[str]:
+    """Return the names of the windows that were made of a dataset."""
+    r = s.rolled.c
+    query = sa.select(r.window_name).where(r.dataset_id == dataset_id(connection, dataset))
+    return sorted(connection.execute(query).scalars())
+
+
+def rollup_rows(
+    connection: Connection, dataset: str, window: str, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return roll-ups as `Repository.metrics` shows metrics.
+
+    Raises
+    ------
+    HistoryError
+        If the window is not among those that are kept.
+    """
+    name = Windows.named(window).name
+    of, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
+    there = rolled_windows(connection, dataset)
+    if name not in there:
+        msg = (
+            f"no roll-ups {window!r} are kept of {dataset!r} (there are: {', '.join(there) or 'none'});"
+            f" name it in the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
+        )
+        raise HistoryError(msg)
+    a, e, u = s.analyzer.c, s.series.c, s.rollup
+    moment = sa.func.coalesce(u.c.newest_at, u.c.window_end, type_=s.UtcDateTime())
+    span = [moment >= t for t in (query.window.since,) if t is not None]
+    span += [moment <= t for t in (query.window.until,) if t is not None]
+    select = (
+        sa.select(
+            a.segment,
+            e.entity,
+            e.name,
+            e.instance,
+            a.text.label("analyzer"),
+            u.c.window_start,
+            u.c.window_end,
+            u.c.newest_at,
+            *(u.c[c] for c in OUTCOME),
+            s.commit.c.run_id,
+            s.commit.c.committed_at,
+        )
+        .join_from(u, s.series, e.id == u.c.series_id)
+        .join(s.analyzer)
+        .join(s.commit, s.commit.c.id == u.c.commit_id)
+        .where(a.dataset_id == of, u.c.window_name == name, s.holds(u, commit), *span)
+        .where(query.series_condition())
+        .order_by(u.c.window_end, e.name, e.instance, e.id)
+    )
+    return [
+        {
+            **row._asdict(),
+            "dataset": dataset,
+            "partition": _label(row.window_start, row.window_end),
+            "time": row.newest_at,
+            "value": number_of(row.value, row.status),
+            "version": None,
+            "analyzed_at": row.committed_at,
+        }
+        for row in connection.execute(select)
+    ]
+
+
+def _label(start: datetime | None, end: datetime) -> str:
+    if start is None:
+        return TOTAL
+    days = start.time() == end.time() == datetime.min.time()
+    shown = [t.strftime("%Y-%m-%d" if days else "%Y-%m-%dT%H:%M") for t in (start, end)]
+    return "/".join(shown)
