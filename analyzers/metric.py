@@ -172,7 +172,7 @@ def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
     [('ApproxQuantiles-0.5', 7.0, 9)]
     """
     match metric.outcome:
-        case Failure():
+        case Failure() | Success(float()):  # what most are, so it comes first
             yield metric
         case Success(Mapping() as keyed):
             yield from (_part(metric, "-", key, value) for key, value in keyed.items())

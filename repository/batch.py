@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
@@ -51,46 +51,69 @@ class Stored:
 
 
 @dataclass
-class _Point:
-    """A series of the batch, and its rows so far by partition."""
+class Subject:
+    """One analyzer on one segment, which a batch meets in partition after partition.
 
-    measurement: Measurement
-    metric: Metric[float]
-    rows: dict[int, tuple[int, Metric[float]]] = field(default_factory=dict)
+    Attributes
+    ----------
+    analyzer : Analyzer
+    segment : str
+    key : str
+        How the ledger knows it.
+    of : tuple of str
+        The segment and the analyzer's own key.
+    state : tuple of str
+        The segment and the canonical statistic.
+    """
+
+    analyzer: AnyAnalyzer
+    segment: str
+    key: str
+    of: tuple[str, str]
+    state: tuple[str, str]
 
 
-class Texts:
-    """The texts of analyzers, made once for each object: a batch asks for them again and again."""
+class Subjects:
+    """The subjects of measurements, made once for each analyzer: its texts are dear."""
 
     def __init__(self) -> None:
-        self._statistics: dict[int, str] = {}
-        self._keys: dict[tuple[int, int], str] = {}
-        self._alive: list[AnyAnalyzer] = []  # as long as they are, no other has their identity
+        self._known: dict[tuple[int, int, str], Subject] = {}
+        self._alive: list[object] = []  # as long as they are, no other has their identity
 
-    def statistic(self, analyzer: AnyAnalyzer) -> str:
-        """Return the canonical statistic."""
-        found = self._statistics.get(id(analyzer))
+    def of(self, m: Measurement) -> Subject:
+        """Return the subject of a measurement."""
+        identity = (id(m.analyzer), id(m.segments), m.segment)
+        found = self._known.get(identity)
         if found is None:
-            found = self._statistics[id(analyzer)] = analyzer.statistic()
-            self._alive.append(analyzer)
-        return found
-
-    def key(self, m: Measurement) -> str:
-        """Return how the ledger knows the measurement."""
-        of = (id(m.analyzer), id(m.segments))
-        found = self._keys.get(of)
-        if found is None:
-            found = self._keys[of] = m.key
-            self._alive.append(m.analyzer)
+            if len(self._known) >= _SUBJECTS:
+                self._known.clear()
+                self._alive.clear()
+            key = key_of(m.analyzer.canonical())
+            state = (m.segment, m.analyzer.statistic())
+            found = Subject(m.analyzer, m.segment, m.key, (m.segment, key), state)
+            self._known[identity] = found
+            self._alive += (m.analyzer, m.segments)
         return found
 
 
-def packed_states(found: Measured, artifacts: Artifacts, texts: Texts) -> Packed:
+_SUBJECTS = 200_000
+
+
+@dataclass
+class _Point:
+    """A series of the batch, and its metrics so far by partition, with their versions."""
+
+    subject: Subject
+    metric: Metric[float]
+    found: dict[int, tuple[int, Metric[float]]] = field(default_factory=dict)
+
+
+def packed_states(found: Measured, artifacts: Artifacts, subjects: Subjects) -> Packed:
     """Pack what was measured of a partition; large states are written out."""
     packed: dict[tuple[str, str], Payload] = {}
     for m in found.measurements:
         if isinstance(m.outcome, Success):
-            key = (m.segment, texts.statistic(m.analyzer))
+            key = subjects.of(m).state
             if key not in packed:
                 packed[key] = artifacts.pack(m.outcome.value)
     return packed
@@ -106,7 +129,7 @@ class Batch:
     artifacts : Artifacts
     dataset, run, commit : int
     now : datetime
-    texts : Texts
+    subjects : Subjects
     """
 
     def __init__(
@@ -117,10 +140,10 @@ class Batch:
         run: int,
         commit: int,
         now: datetime,
-        texts: Texts,
+        subjects: Subjects,
     ) -> None:
         self.connection, self.artifacts, self.dataset = connection, artifacts, dataset
-        self.run, self.commit, self.now, self.texts = run, commit, now, texts
+        self.run, self.commit, self.now, self.subjects = run, commit, now, subjects
         self.dimensions = Dimensions(connection, dataset)
 
     def store(self, found: Sequence[Measured], packed: Sequence[Packed]) -> list[Decision]:
@@ -151,7 +174,8 @@ class Batch:
             return self._stored_states(stored.id, stored.known.version)
 
         def state(m: Measurement) -> State | None:
-            key = (visible(m.segment), key_of(self.texts.statistic(m.analyzer)))
+            segment, statistic = self.subjects.of(m).state
+            key = (visible(segment), key_of(statistic))
             payload = payloads().get(key)
             if payload is not None:
                 return self.artifacts.unpack(payload)
@@ -195,21 +219,22 @@ class Batch:
         schemas = self._schema_ids({m.schema for m in found})
         sets: dict[str, str] = {}
         rows, changed = [], []
-        for m, decision in zip(found, decisions, strict=True):
+        for measured, decision in zip(found, decisions, strict=True):
             if decision.change is Change.UNCHANGED:
                 continue
-            entry = stored[m.partition.name]
-            keys = {self.texts.key(x) for x in decision.measurements}
+            entry = stored[measured.partition.name]
+            keys = {self.subjects.of(m).key for m in decision.measurements}
             if decision.change is Change.ADDED and entry.known is not None:
                 keys |= entry.known.analyzers
             names = canonical_json(sorted(keys))
             key = key_of(names)
             sets[key] = names
             if decision.change is Change.ADDED:
-                seen = united(entry.known.fingerprint if entry.known else None, m.fingerprint)
+                before = entry.known.fingerprint if entry.known else None
+                seen = united(before, measured.fingerprint)
                 changed.append((entry.id, decision.version, key, seen))
             else:
-                rows.append((m, entry.id, decision.version, key))
+                rows.append((measured, entry.id, decision.version, key))
         set_ids = hashed_ids(self.connection, s.analyzer_set, "analyzers", sets)
         v = s.partition_version
         columns = (
@@ -243,56 +268,46 @@ class Batch:
         )
         return {columns: ids[key_of(columns)] for columns in schemas}
 
-    def _write_states(self, kept: Sequence[tuple[int, Decision, Packed]]) -> None:
-        wanted = {
-            (m.segment, self.texts.statistic(m.analyzer))
-            for _, decision, _ in kept
-            for m in decision.measurements
-        }
+    def _write_states(self, kept: Sequence[_Kept]) -> None:
+        found: dict[bool, list[tuple[tuple[str, str], int, int, Payload]]] = {False: [], True: []}
+        self.statistics: Mapping[tuple[str, str], int] = {}
+        wanted = set()
+        for partition, decision, packed in kept:
+            rows = found[decision.change is Change.ADDED]
+            for m in decision.measurements:
+                of = self.subjects.of(m).state
+                wanted.add(of)
+                if isinstance(m.outcome, Success):
+                    rows.append((of, partition, decision.version, packed[of]))
         self.statistics = self.dimensions.statistics(wanted)
-        for joins in (False, True):
-            rows: dict[tuple[int, int], Row] = {}
-            for partition, decision, packed in kept:
-                if (decision.change is Change.ADDED) is not joins:
-                    continue
-                for m in decision.measurements:
-                    of = (m.segment, self.texts.statistic(m.analyzer))
-                    if isinstance(m.outcome, Success):
-                        statistic, p = self.statistics[of], packed[of]
-                        content = (p.tag, p.payload, p.artifact, p.checksum)
-                        key = (statistic, partition)
-                        rows[key] = (*key, decision.version, *content, self.commit)
-            # An added analyzer can share the state of an older one, which is there already.
-            write = insert_missing if joins else insert_rows
-            write(
-                self.connection,
-                s.state,
-                (*_STATE, "commit_id"),
-                [rows[key] for key in sorted(rows)],
-            )
+        # An added analyzer can share the state of an older one, which is there already.
+        for added, write in ((False, insert_rows), (True, insert_missing)):
+            rows_by_key: dict[tuple[int, int], Row] = {}
+            for of, partition, version, p in found[added]:
+                key = (self.statistics[of], partition)
+                content = (p.tag, p.payload, p.artifact, p.checksum)
+                rows_by_key[key] = (*key, version, *content, self.commit)
+            columns = (*_STATE, "commit_id")
+            write(self.connection, s.state, columns, [rows_by_key[k] for k in sorted(rows_by_key)])
 
-    def _write_metrics(
-        self, kept: Sequence[tuple[int, Decision, Packed]], restated: Sequence[int]
-    ) -> None:
-        points: dict[tuple[int, str, str, str], _Point] = {}
+    def _write_metrics(self, kept: Sequence[_Kept], restated: Sequence[int]) -> None:
+        points: dict[tuple[tuple[str, str], str, str], _Point] = {}
         joining = set()
         for partition, decision, _ in kept:
             if decision.change is Change.ADDED:
                 joining.add(partition)
             version = decision.version
             for m in decision.measurements:
-                of, segment = id(m.analyzer), m.segment
+                subject = self.subjects.of(m)
                 for metric in flatten(m.metric):
-                    key = (of, segment, metric.name, metric.instance)
+                    key = (subject.of, metric.name, metric.instance)
                     point = points.get(key)
                     if point is None:
-                        point = points[key] = _Point(m, metric)
-                    point.rows[partition] = (version, metric)
-        ids = self._series_ids(points)
+                        point = points[key] = _Point(subject, metric)
+                    point.found[partition] = (version, metric)
         rows: dict[bool, list[Row]] = {False: [], True: []}
-        for key, point in points.items():
-            series = ids[key]
-            for partition, (version, metric) in point.rows.items():
+        for series, point in zip(self._series_ids(points), points.values(), strict=True):
+            for partition, (version, metric) in point.found.items():
                 row = (partition, series, version, *outcome(metric), self.commit)
                 rows[partition in joining].append(row)
         for some in rows.values():
@@ -303,23 +318,21 @@ class Batch:
         keep_newest(self.connection, self.dataset, [*rows[False], *rows[True]], restated)
 
     def _series_ids(
-        self, points: Mapping[tuple[int, str, str, str], _Point]
-    ) -> dict[tuple[int, str, str, str], int]:
-        analyzers: dict[tuple[int, str], tuple[str, str]] = {}
-        wanted: dict[tuple[str, str], AnyAnalyzer] = {}
-        statistics: dict[tuple[str, str], int | None] = {}
-        for (of, segment, _, _), point in points.items():
-            if (of, segment) not in analyzers:
-                analyzer = point.measurement.analyzer
-                key = (segment, key_of(analyzer.canonical()))
-                analyzers[of, segment], wanted[key] = key, analyzer
-                statistics[key] = self.statistics[segment, self.texts.statistic(analyzer)]
-        ids = self.dimensions.analyzers(wanted, statistics)
-        by_key = {key: (ids[analyzers[key[:2]]], key[2], key[3]) for key in points}
-        series = self.dimensions.series(
-            {by_key[key]: (p.measurement.analyzer, p.metric) for key, p in points.items()}
-        )
-        return {key: series[by_key[key]] for key in points}
+        self, points: Mapping[tuple[tuple[str, str], str, str], _Point]
+    ) -> Iterator[int]:
+        """Yield the id of each point's series."""
+        subjects = {of: point.subject for (of, _, _), point in points.items()}
+        statistics = {of: self.statistics[subject.state] for of, subject in subjects.items()}
+        analyzers = {of: subject.analyzer for of, subject in subjects.items()}
+        ids = self.dimensions.analyzers(analyzers, statistics)
+        keys = [(ids[of], name, instance) for of, name, instance in points]
+        about = ((point.subject.analyzer, point.metric) for point in points.values())
+        series = self.dimensions.series(dict(zip(keys, about, strict=True)))
+        return (series[key] for key in keys)
+
+
+_Kept = tuple[int, Decision, Packed]
+"""A partition's id, what becomes of it, and its states."""
 
 
 def _place(row: Row) -> tuple[int, int]:

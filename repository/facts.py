@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from repository import schema as s
-from repository.bulk import chunks
+from repository.bulk import chunks, fetch_columns
 from repository.history import METRIC_COLUMNS, AsOf, MetricQuery, commit_as_of, dataset_id
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def read_facts(
         .join_from(s.partition, s.metric, m.partition_id == p.id)
         .where(*tests, *_of_series(m, of, query), *_of_runs(m, query))
     )
-    return _found(connection, dataset, of, query, connection.execute(select).all())
+    return _found(connection, dataset, of, query, fetch_columns(connection, select))
 
 
 def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Facts:
@@ -178,7 +179,7 @@ def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Fac
         .where(p.dataset_id == of, query.window.condition())
         .where(*_of_series(n, of, query), *_of_runs(n, query))
     )
-    return _found(connection, dataset, of, query, connection.execute(select).all())
+    return _found(connection, dataset, of, query, fetch_columns(connection, select))
 
 
 def _of_series(fact: Any, dataset: int, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
@@ -208,11 +209,10 @@ def _of_runs(fact: Any, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
 
 
 def _found(
-    connection: Connection, dataset: str, of: int, query: MetricQuery, rows: Sequence[Any]
+    connection: Connection, dataset: str, of: int, query: MetricQuery, columns: Sequence[Any]
 ) -> Facts:
     series = _series(connection, of, query)
     partitions = _partitions(connection, of, query)
-    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * len(_FACT)
     raw = dict(zip(_FACT, columns, strict=True))
     commits = _commits(connection, sorted(set(raw["commit_id"])))
     of_partition = _places(partitions, raw["partition_id"])
@@ -264,8 +264,7 @@ def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[Ro
         .join_from(s.series, s.analyzer)
         .where(a.dataset_id == dataset, query.series_condition())
     )
-    found: list[Row] = [row._asdict() for row in connection.execute(select)]
-    return sorted(found, key=lambda row: (row["name"], row["instance"], row["id"]))
+    return sorted(_rows(connection, select), key=itemgetter("name", "instance", "id"))
 
 
 def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> list[Row]:
@@ -275,7 +274,12 @@ def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> lis
         .where(p.dataset_id == dataset, query.window.condition())
         .order_by(p.time.is_(None), p.time, p.name)
     )
-    return [row._asdict() for row in connection.execute(select)]
+    return _rows(connection, select)
+
+
+def _rows(connection: Connection, select: sa.Select[Any]) -> list[Row]:
+    names = [column.name for column in select.selected_columns]
+    return [dict(zip(names, row, strict=True)) for row in connection.execute(select).all()]
 
 
 def _commits(connection: Connection, ids: Sequence[int]) -> list[Row]:
@@ -285,5 +289,5 @@ def _commits(connection: Connection, ids: Sequence[int]) -> list[Row]:
         select = sa.select(c.id, c.run_id, c.committed_at.label("analyzed_at")).where(
             c.id.in_(some)
         )
-        found += [row._asdict() for row in connection.execute(select)]
+        found += _rows(connection, select)
     return found

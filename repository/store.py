@@ -17,8 +17,8 @@ from analyzers.ledger import Decision, Known, Measured, RunSpec, RunStatus
 from analyzers.segments import SegmentSet
 from repository import schema as s
 from repository.artifacts import Artifacts
-from repository.batch import Batch, Texts, ledger_of, packed_states
-from repository.bulk import chunks, insert_missing
+from repository.batch import Batch, Subjects, ledger_of, packed_states
+from repository.bulk import chunks, insert_missing, uncollected
 from repository.database import Database, next_commit
 from repository.dimensions import dataset_for, dataset_of
 from repository.lease import alive, leased, require_fence
@@ -38,6 +38,7 @@ class SqlRunStore:
     def __init__(self, database: Database, artifacts: Artifacts) -> None:
         self.database = database
         self.artifacts = artifacts
+        self._subjects = Subjects()
 
     # runs
 
@@ -167,17 +168,17 @@ class SqlRunStore:
 
     def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
         """Store a batch, all or nothing."""
-        texts = Texts()
         # Before the lock is taken: it may be slow.
-        packed = [packed_states(measured, self.artifacts, texts) for measured in found]
+        packed = [packed_states(measured, self.artifacts, self._subjects) for measured in found]
 
         def work(connection: Connection) -> list[Decision]:
             commit, now = self._commit(connection, run)
             dataset = dataset_of(connection, run)
-            batch = Batch(connection, self.artifacts, dataset, run, commit, now, texts)
+            batch = Batch(connection, self.artifacts, dataset, run, commit, now, self._subjects)
             return batch.store(found, packed)
 
-        return self.database.write(work)
+        with uncollected():
+            return self.database.write(work)
 
 
 def _partition_ids(dataset: int, keys: Sequence[str]) -> sa.Select[tuple[int]]:

@@ -20,7 +20,8 @@ depends_on = None
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 TIME = sa.DateTime(timezone=True)
-_STATUSES = "status IN ('finite', 'NaN', '+inf', '-inf', 'failed', 'empty')"
+_STATUSES = "status = 'finite' OR status IN ('NaN', '+inf', '-inf', 'failed', 'empty')"
+_OLD_STATUSES = "status IN ('finite', 'NaN', '+inf', '-inf', 'failed', 'empty')"
 
 _SERIES = """
     d.name AS dataset, s.segment AS segment, p.name AS "partition", p.time AS "time",
@@ -173,13 +174,13 @@ def _aside(table: str) -> None:
     op.drop_table(table)
 
 
-def _outcome(table: str) -> list[sa.schema.SchemaItem]:
+def _outcome(table: str, statuses: str = _STATUSES) -> list[sa.schema.SchemaItem]:
     return [
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("weight", sa.Double(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
-        sa.CheckConstraint(_STATUSES, name=op.f(f"ck_{table}_status")),
+        sa.CheckConstraint(statuses, name=op.f(f"ck_{table}_status")),
         sa.CheckConstraint("(value IS NOT NULL) = (status = 'finite')", name=op.f(f"ck_{table}_value")),
     ]
 
@@ -447,7 +448,7 @@ def _restore_facts() -> None:
         op.create_table(
             table,
             *map(_number, ("series_id", "partition_id", "version")),
-            *_outcome(table),
+            *_outcome(table, _OLD_STATUSES),
             *map(_number, ("run_id", "commit_id")),
             sa.Column("analyzed_at", TIME, nullable=False),
             *_references(table, "series", "partition", "run", "commit"),
@@ -504,7 +505,7 @@ def _restore_facts() -> None:
         sa.Column("window_name", sa.Text(), nullable=False),
         sa.Column("window_end", TIME, nullable=False),
         _number("commit_id"),
-        *_outcome("rollup"),
+        *_outcome("rollup", _OLD_STATUSES),
         *_payload(),
         sa.Column("inputs", sa.Text(), nullable=False),
         *_references("rollup", "series", "commit"),
