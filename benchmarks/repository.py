@@ -7,7 +7,7 @@ as the front end does: one series, the newest point of all, the last 30 partitio
 that again when the history holds ``--points`` points. Beside it, what a repository in one JSON file
 costs, as Deequ's is: each save reads, extends and writes the whole file.
 
-Times are the best of five, in this process. The databases lie in temporary folders; the PostgreSQL
+Times are the best of twenty reads, or of three where they are long, in this process. The databases lie in temporary folders; the PostgreSQL
 database must be empty and is left full.
 """
 
@@ -63,7 +63,7 @@ def save(repo, dataset: str, analyzers: list, days: range, *, states: bool) -> f
     return seconds
 
 
-def best(read, expected: int, times: int = 5) -> float:
+def best(read, expected: int, times: int = 20) -> float:
     """Return the best time of some reads in milliseconds, each of which returns so many rows."""
     seconds = []
     for _ in range(times):
@@ -76,6 +76,7 @@ def best(read, expected: int, times: int = 5) -> float:
 
 def reads(repo, dataset: str, series: int, days: int) -> dict[str, float]:
     """Return the milliseconds of the reads of the front end."""
+
     def moment(back: int) -> str:
         return (DAY + dt.timedelta(days=days - back)).strftime("%Y-%m-%d")
 

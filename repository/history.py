@@ -46,6 +46,13 @@ class Window:
         """
         return cls(_moment(since, "since", end=False), _moment(until, "until", end=True))
 
+    def holds(self, time: datetime | None) -> bool:
+        """Whether a time lies in it."""
+        if time is None:
+            return self == Window()
+        after = self.since is None or time >= self.since
+        return after and (self.until is None or time <= self.until)
+
     def condition(self) -> sa.ColumnElement[bool]:
         """Return the condition on ``partition.time``."""
         tests: list[sa.ColumnElement[bool]] = [sa.true()]
@@ -80,11 +87,19 @@ def dataset_id(connection: Connection, name: str) -> int:
     ------
     UnknownDatasetError
     """
-    d = s.dataset.c
-    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
-    if found is None:
-        raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
-    return int(found)
+    known = connection.info.setdefault(
+        _DATASETS, {}
+    )  # an id never changes, and is asked for each time
+    if name not in known:
+        d = s.dataset.c
+        found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+        if found is None:
+            raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
+        known[name] = int(found)
+    return int(known[name])
+
+
+_DATASETS = "tidegauge_datasets"
 
 
 def partition_id(connection: Connection, dataset: str, name: str) -> int:

@@ -35,7 +35,7 @@ class Record:
     dataset : str
     what : Recorded
     segment : str
-    values : mapping of str to float
+    numbers : mapping of str to float
         By the partition's name.
     times : mapping of str to datetime
         Of partitions whose names do not tell them.
@@ -45,7 +45,7 @@ class Record:
     dataset: str
     what: Recorded
     segment: str
-    values: Mapping[str, float]
+    numbers: Mapping[str, float]
     times: Mapping[str, datetime | None]
     weight: float | None = None
 
@@ -57,12 +57,12 @@ class Record:
         HistoryError
             If they are not all of one kind.
         """
-        found = [Partition.from_path(name) for name in self.values]
+        found = [Partition.from_path(name) for name in self.numbers]
         keys = {partition.keys for partition in found}
-        if len(keys) > 1 or any(p.name != n for p, n in zip(found, self.values, strict=True)):
+        if len(keys) > 1 or any(p.name != n for p, n in zip(found, self.numbers, strict=True)):
             msg = (
                 "partitions are written ds=2013-02-08 or ds=2013-02-08/hr=07, all with the same"
-                f" keys; not {', '.join(map(repr, self.values))}"
+                f" keys; not {', '.join(map(repr, self.numbers))}"
             )
             raise HistoryError(msg)
         time = recognise_time(found[0].keys) if found else None
@@ -97,7 +97,7 @@ def write_record(database: Database, record: Record) -> int:
         series = _series(connection, dataset, record)
         stored = _stored(connection, series, sorted(ids.values()))
         rows, ended = [], []
-        for name, number in record.values.items():
+        for name, number in record.numbers.items():
             value, status = stored_value(float(number))
             version, *known = stored.get(ids[name], (0, None, None, None))
             if known == [value, status, record.weight]:

@@ -21,6 +21,7 @@ from repository.clean import Age, Cleaned, clean
 from repository.config import settings
 from repository.database import Database
 from repository.facts import read_facts, read_newest
+from repository.frames import frame_of
 from repository.history import AnyAnalyzer, AsOf, MetricQuery, Moment, Window
 from repository.labels import LABEL_COLUMNS, add_label, label_rows
 from repository.record import Record, write_record
@@ -171,7 +172,7 @@ class Repository:
                 .order_by(p.time.is_(None), p.time, p.name, v.version)
             )
             rows = [row._asdict() for row in connection.execute(query)]
-        return _frame(rows, [c.key for c in columns])
+        return frame_of(rows, [c.key for c in columns])
 
     def runs(self, dataset: str | None = None) -> pd.DataFrame:
         """Return all runs, newest first.
@@ -203,7 +204,7 @@ class Repository:
                 tags.setdefault(run, {})[key] = value
         for row in rows:
             row["tags"] = tags.get(row["run_id"], {})
-        return _frame(rows, [*(c.key for c in columns), "tags"])
+        return frame_of(rows, [*(c.key for c in columns), "tags"])
 
     # what was measured
 
@@ -258,7 +259,7 @@ class Repository:
         with self.database.read() as connection:
             if window is not None:
                 rows = rollup_rows(connection, dataset, window, query, as_of)
-                return _frame(rows, history.METRIC_COLUMNS)
+                return frame_of(rows, history.METRIC_COLUMNS)
             return read_facts(connection, dataset, query, as_of).frame()
 
     def latest(
@@ -345,7 +346,7 @@ class Repository:
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
         with self.database.read() as connection:
             rows = chart_rows(connection, dataset, query, points, as_of)
-        return _frame(rows, CHART_COLUMNS)
+        return frame_of(rows, CHART_COLUMNS)
 
     def versions(
         self,
@@ -389,7 +390,7 @@ class Repository:
             unknown = dict.fromkeys(numbers, nan)
             entry = wide.setdefault(tuple(series.values()), {**series, **unknown})
             entry[row["version"]] = row["value"]
-        return _frame(list(wide.values()), [*VERSION_COLUMNS, *numbers])
+        return frame_of(list(wide.values()), [*VERSION_COLUMNS, *numbers])
 
     def restatements(
         self,
@@ -421,7 +422,7 @@ class Repository:
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
         with self.database.read() as connection:
             rows = restatement_rows(connection, dataset, query, as_of)
-        return _frame(rows, RESTATEMENT_COLUMNS)
+        return frame_of(rows, RESTATEMENT_COLUMNS)
 
     def record(
         self,
@@ -622,7 +623,7 @@ class Repository:
         )
         if every is None:
             return asked.load_state_and_compute_metric(states)
-        return _frame(window_rows(states, asked, Windows.every(every)), WINDOW_COLUMNS)
+        return frame_of(window_rows(states, asked, Windows.every(every)), WINDOW_COLUMNS)
 
     def window_states(
         self,
@@ -731,7 +732,7 @@ class Repository:
 
         with self.database.read() as connection:
             rows = anomaly_rows(connection, dataset, status, Window.of(since, until), as_of)
-        return _frame(rows, ANOMALY_COLUMNS)
+        return frame_of(rows, ANOMALY_COLUMNS)
 
     def label(
         self,
@@ -777,7 +778,7 @@ class Repository:
         """
         with self.database.read() as connection:
             rows = label_rows(connection, dataset, as_of)
-        return _frame(rows, LABEL_COLUMNS)
+        return frame_of(rows, LABEL_COLUMNS)
 
     def scores(
         self,
@@ -811,25 +812,4 @@ class Repository:
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
         with self.database.read() as connection:
             rows = score_rows(connection, dataset, query, as_of)
-        return _frame(rows, SCORE_COLUMNS)
-
-
-def _frame(rows: Sequence[Mapping[Any, Any]], columns: Sequence[Any]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - heavy, and not needed to write
-
-    frame = pd.DataFrame([[row[c] for c in columns] for row in rows], columns=list(columns))
-    for column in columns:
-        if column in {"time", "start", "end"} or str(column).endswith("_at"):
-            # Microseconds, because nanoseconds end in 2262 and 9999-12-31 is a day of many tables.
-            moments = [row[column] for row in rows]
-            frame[column] = pd.Series(moments, dtype="datetime64[us, UTC]", index=frame.index)
-        elif column in _NUMBERS:
-            frame[column] = frame[column].astype("float64")
-        elif column in _WHOLE and any(row[column] is None for row in rows):
-            frame[column] = frame[column].astype("Int64")
-    return frame
-
-
-_NUMBERS = {"value", "weight", "expected", "lower", "upper", "score", "p_value"}
-_WHOLE = {"version", "run_id", "old_run", "new_run", "anomaly_id", "incident_id"}
-_NUMBERS |= {"old", "new", "change", "low", "high", "mean"}
+        return frame_of(rows, SCORE_COLUMNS)

@@ -20,7 +20,7 @@ BATCH, DAYS = 5, 35
 WRITER = """
 import sys
 from repository.repository import Repository
-from tests.repository.builders import day, measurement, spec
+from repository.testing import day, measurement, spec
 from analyzers.catalogue import CountDistinct
 from analyzers.frequencies import FrequenciesAndNumRows
 import hashlib

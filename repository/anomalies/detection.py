@@ -127,18 +127,11 @@ def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[_Findi
     for (i, t), row in matrix.cells.items():
         if np.isnan(scores.score[i, t]):
             continue
-        anomaly = bool(flags[i, t]) and _inside(row["time"], window)
+        anomaly = bool(flags[i, t]) and window.holds(row["time"])
         numbers = tuple(float(getattr(scores, column)[i, t]) for column in _SCORES)
         text, side = _explained(row, history, scores, i, t) if anomaly else ("", "")
         stored = tuple(None if np.isnan(n) or np.isinf(n) else n for n in numbers)
         yield _Finding(row, name, str(monitor.severity), stored, anomaly, text, side)
-
-
-def _inside(time: datetime | None, window: Window) -> bool:
-    if time is None:
-        return window == Window()
-    after = window.since is None or time >= window.since
-    return after and (window.until is None or time <= window.until)
 
 
 def _explained(row: Row, history: History, scores: Scores, i: int, t: int) -> tuple[str, str]:
@@ -191,7 +184,7 @@ class _Writer:
             if key not in found
             and (self.detectors is None or key in findings)
             and row.found
-            and _inside(row.time, self.window)
+            and self.window.holds(row.time)
         )
         if not (scores or fresh or again or left):
             return

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import tidegauge as tg
 from analyzers.ledger import RunStatus
 from repository import schema as s
-from tests.repository.builders import day, measurement, spec
+from repository.testing import day, measurement, spec
 
 SPIKE = 30
 

@@ -16,7 +16,7 @@ from analyzers.ledger import RunStatus
 from repository import schema as s
 from repository.check import check
 from repository.database import VERSION_TABLE, Database, all_revisions, head_revision
-from tests.repository.builders import day, spec
+from repository.testing import day, spec
 
 KEPT = Path(__file__).parents[1] / "data" / "kept"
 RELEASED = sorted(file.name.removesuffix(".db.gz") for file in KEPT.glob("*.db.gz"))

@@ -16,7 +16,7 @@ from analyzers.ledger import RunStatus
 from repository import schema as s
 from repository.check import check
 from repository.database import Database
-from tests.repository.builders import COMPLETE, HIST, MEAN, SIZE, UNIQUE, day, measurement, spec
+from repository.testing import COMPLETE, HIST, MEAN, SIZE, UNIQUE, day, measurement, spec
 
 
 def filled(repo, *batches, **kwargs):

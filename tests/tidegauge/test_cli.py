@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.repository.builders import day, spec
+from repository.testing import day, spec
 from tidegauge.cli import run_command
 
 

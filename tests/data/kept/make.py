@@ -89,7 +89,7 @@ except ImportError:
     from analyzers.moments import SumAndCount
 else:  # from 1181a25 until 53cee3d the builders looked for it where it was no more
     analyzers.moments.SumAndCount = SumAndCount
-from tests.repository.builders import (
+from repository.testing import (
     COMPLETE,
     HIST,
     MEAN,

@@ -1,0 +1,606 @@
+"""A repository in dictionaries: for tests, and for histories that nobody needs to keep.
+
+It does what `repository.repository.Repository` does with runs, metrics, states, records and retention,
+by the most direct way, without SQL: every question looks at everything. So it is also what the SQL
+stores are compared with. It detects nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import DatasetMismatchError, HistoryError, LeaseError, UnknownDatasetError
+from analyzers.ledger import (
+    AnyAnalyzer,
+    Change,
+    Decision,
+    Known,
+    Measured,
+    Measurement,
+    RunSpec,
+    RunStatus,
+    decide,
+    mismatch_text,
+    united,
+)
+from analyzers.metric import Entity, Metric, Success, flatten
+from analyzers.segments import SegmentSet
+from analyzers.state import State
+from repository.batch import outcome, stored_value
+from repository.clean import Age, Cleaned, since
+from repository.facts import number_of
+from repository.folding import merged
+from repository.frames import frame_of
+from repository.history import (
+    METRIC_COLUMNS,
+    AsOf,
+    MetricQuery,
+    Moment,
+    Window,
+    as_analyzer,
+    canonical_of,
+)
+from repository.record import Record
+from repository.recorded import Recorded
+from repository.rollups import TOTAL, within
+from repository.windows import END_OF_TIME, Windows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass
+class _Lifetime:
+    """What holds from one commit until another."""
+
+    commit: int
+    superseded: int | None = field(default=None, kw_only=True)
+
+    def holds(self, commit: int | None) -> bool:
+        if commit is None:
+            return self.superseded is None
+        return self.commit <= commit and (self.superseded is None or self.superseded > commit)
+
+
+@dataclass
+class _Fact(_Lifetime):
+    measure: Any
+    segment: str
+    partition: str
+    version: int
+    metric: Metric[float]
+    outcome: tuple[float | None, str, float | None, str | None]
+
+    @property
+    def series(self) -> tuple[str, str, str, str]:
+        return self.segment, self.measure.canonical(), self.metric.name, self.metric.instance
+
+
+@dataclass
+class _Version(_Lifetime):
+    measured: Measured
+    version: int
+    fingerprint: str | None
+    keys: frozenset[str]
+    states: dict[tuple[str, str], State] = field(default_factory=dict)
+    removed: bool = False
+
+
+@dataclass
+class _Dataset:
+    keys: tuple[str, ...]
+    source: str | None
+    partitions: dict[str, list[_Version]] = field(default_factory=dict)
+    times: dict[str, datetime | None] = field(default_factory=dict)
+    facts: list[_Fact] = field(default_factory=list)
+    absent: dict[str, list[_Lifetime]] = field(default_factory=dict)
+    segments: dict[tuple[str, ...], SegmentSet] = field(default_factory=dict)
+
+
+class MemoryRepository:
+    """A repository that lasts as long as its process.
+
+    Examples
+    --------
+    >>> repo = MemoryRepository()
+    >>> repo.record("orders", "revenue", 1250.5, partition="ds=2013-02-08")
+    1
+    >>> repo.metrics("orders")["value"].tolist()
+    [1250.5]
+    """
+
+    def __init__(self) -> None:
+        self.store = MemoryRunStore()
+
+    def _dataset(self, name: str) -> _Dataset:
+        if name not in self.store.datasets:
+            raise UnknownDatasetError(name, self.store.datasets)
+        return self.store.datasets[name]
+
+    def datasets(self) -> list[str]:
+        """Return the names of all datasets."""
+        return sorted(self.store.datasets)
+
+    def metrics(
+        self, dataset: str, *, as_of: AsOf = None, window: str | None = None, **asked: Any
+    ) -> pd.DataFrame:
+        """Return metrics as `Repository.metrics` does."""
+        data, commit = self._dataset(dataset), self._commit(as_of)
+        bounds = Window.of(asked.pop("since", None), asked.pop("until", None))
+        query = MetricQuery(window=bounds, **asked)
+        if window is not None:
+            rows = self._rollups(dataset, data, window, query, commit)
+        else:
+            found = [
+                f
+                for f in data.facts
+                if f.holds(commit)
+                and _asked(f.measure, f.segment, f.metric, query)
+                and query.window.holds(data.times[f.partition])
+            ]
+            found.sort(key=lambda f: _order(data, f))
+            rows = [self._row(dataset, data, f) for f in found]
+            if query.tags:
+                rows = [r for r in rows if self._tagged(r["run_id"], query.tags)]
+        return frame_of(rows, METRIC_COLUMNS)
+
+    def latest(self, dataset: str, **asked: Any) -> pd.DataFrame:
+        """Return each series at its newest partition."""
+        frame = self.metrics(dataset, **asked)
+        return frame.groupby(["segment", "analyzer", "name", "instance"]).tail(1)
+
+    def merge(
+        self,
+        dataset: str,
+        analyzer: AnyAnalyzer | str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+    ) -> Metric[Any]:
+        """Return an analyzer's metric over many partitions at once."""
+        data, commit = self._dataset(dataset), self._commit(as_of)
+        asked, bounds = as_analyzer(analyzer), Window.of(since, until)
+        every = [v for versions in data.partitions.values() for v in versions]
+        if not any(asked.statistic() == of for v in every for _, of in v.states):
+            msg = f"{asked!r} was never measured on {dataset!r}"
+            raise HistoryError(msg)
+        states = []
+        for version in self._versions(data, commit):
+            own = version.measured.segment
+            wanted = own if segment is None else segment
+            if bounds.holds(version.measured.time) and within(wanted, own):
+                states.append(
+                    None if version.removed else version.states.get((wanted, asked.statistic()))
+                )
+        there = [state for state in states if state is not None]
+        if len(there) < len(states) and not allow_missing:
+            msg = (
+                f"{asked!r} has no state for {len(states) - len(there)} of {len(states)} partitions"
+            )
+            raise HistoryError(msg)
+        return asked.compute_metric_from(merged(there))
+
+    def record(
+        self,
+        dataset: str,
+        name: str,
+        value: float | Mapping[str, float],
+        *,
+        partition: str | None = None,
+        time: datetime | None = None,
+        segment: str = "",
+        weight: float | None = None,
+        **options: str,
+    ) -> int:
+        """Remember a number of one's own, as `Repository.record` does."""
+        values = value if isinstance(value, Mapping) else {partition or "": value}
+        what = Recorded(name, **options)
+        times = {} if isinstance(value, Mapping) else {partition or "": time}
+        return self.store.write_record(Record(dataset, what, segment, values, times, weight))
+
+    def roll_up(self, dataset: str, windows: Sequence[str] | None = None) -> int:
+        """Do nothing: roll-ups are computed when they are asked for."""
+        del windows
+        self._dataset(dataset)
+        return 0
+
+    def restatements(self, dataset: str, *, as_of: AsOf = None) -> pd.DataFrame:
+        """Return what restatements changed, with the columns partition, name, instance, old, new."""
+        data, commit = self._dataset(dataset), self._commit(as_of)
+        known: dict[Any, dict[int, dict[Any, _Fact]]] = {}
+        for fact in data.facts:
+            if commit is None or fact.commit <= commit:
+                of = (fact.partition, fact.segment, fact.measure.canonical())
+                known.setdefault(of, {}).setdefault(fact.version, {})[fact.series] = fact
+        rows = []
+        for (partition, _, _), versions in known.items():
+            order = sorted(versions)
+            for old, new in pairwise(order):
+                for series in versions[old].keys() | versions[new].keys():
+                    a, b = versions[old].get(series), versions[new].get(series)
+                    before, after = (_number(x) for x in (a, b))
+                    if not _same(a, b):
+                        told = {"partition": partition, "name": series[2], "instance": series[3]}
+                        rows.append({**told, "old": before, "new": after})
+        return frame_of(rows, ("partition", "name", "instance", "old", "new"))
+
+    def partitions(self, dataset: str, *, as_of: AsOf = None) -> pd.DataFrame:
+        """Return the ledger, with the columns partition, time, version, rows, fingerprint."""
+        data = self._dataset(dataset)
+        rows = [
+            {
+                "partition": v.measured.partition.name,
+                "time": data.times[v.measured.partition.name],
+                "version": v.version,
+                "rows": v.measured.rows,
+                "fingerprint": v.fingerprint,
+            }
+            for v in self._versions(data, self._commit(as_of))
+        ]
+        return frame_of(rows, ("partition", "time", "version", "rows", "fingerprint"))
+
+    def clean(self, *, versions: Age = None, states: Age = None) -> Cleaned:
+        """Remove what is too old, as `Repository.clean` does."""
+        before = since(versions)
+        if before is not None:
+            old = [n for n, (_, at) in enumerate(self.store.commits, 1) if at < before]
+            horizon = max(old, default=0)
+            self.store.horizon = max(self.store.horizon, horizon)
+            for data in self.store.datasets.values():
+                data.facts = [f for f in data.facts if not _ended(f, horizon)]
+                for name, every in data.partitions.items():
+                    data.partitions[name] = [v for v in every if not _ended(v, horizon)]
+        cutoff = since(states)
+        for data in self.store.datasets.values():
+            for version in self._versions(data, None):
+                at = version.measured.time or self.store.commits[version.commit - 1][1]
+                version.removed |= cutoff is not None and at < cutoff
+        return Cleaned()
+
+    # how it is done
+
+    def _commit(self, as_of: AsOf) -> int | None:
+        if as_of is None:
+            return None
+        if isinstance(as_of, datetime):
+            found = sum(at <= as_of for _, at in self.store.commits)
+        else:
+            if not 1 <= as_of <= len(self.store.runs):
+                msg = f"as_of={as_of}: there is no such run"
+                raise HistoryError(msg)
+            own = [n for n, (run, _) in enumerate(self.store.commits, 1) if run == as_of]
+            found = own[-1] if own else self.store.begun[as_of - 1]
+        if found < self.store.horizon:
+            msg = f"as_of={as_of!s} lies before the horizon: what was known then was cleaned away"
+            raise HistoryError(msg)
+        return found
+
+    def _tagged(self, run: int | None, tags: Mapping[str, str]) -> bool:
+        own = {} if run is None else self.store.runs[run - 1].tags
+        return all(own.get(key) == str(value) for key, value in tags.items())
+
+    @staticmethod
+    def _versions(data: _Dataset, commit: int | None) -> list[_Version]:
+        found = [v for versions in data.partitions.values() for v in versions if v.holds(commit)]
+        return sorted(found, key=lambda v: _place(data, v.measured.partition.name))
+
+    def _row(self, dataset: str, data: _Dataset, fact: _Fact) -> dict[str, Any]:
+        value, status, weight, error = fact.outcome
+        run, at = self.store.commits[fact.commit - 1]
+        return {
+            "dataset": dataset,
+            "segment": fact.segment,
+            "partition": fact.partition,
+            "time": data.times[fact.partition],
+            "entity": fact.metric.entity.value,
+            "name": fact.metric.name,
+            "instance": fact.metric.instance,
+            "value": number_of(value, status),
+            "weight": weight,
+            "status": status,
+            "error": error,
+            "version": fact.version,
+            "run_id": run,
+            "analyzed_at": at,
+            "analyzer": repr(fact.measure),
+        }
+
+    def _rollups(
+        self, dataset: str, data: _Dataset, window: str, query: MetricQuery, commit: int | None
+    ) -> list[dict[str, Any]]:
+        windows = Windows.named(window)
+        rows: list[dict[str, Any]] = []
+        versions = self._versions(data, commit)
+        if windows.name != TOTAL:
+            versions = [v for v in versions if v.measured.time is not None]
+        # The total counts every partition, also those that have no time.
+        times = [v.measured.time or END_OF_TIME for v in versions]
+        if windows.name == TOTAL:
+            times = [END_OF_TIME] * len(versions)
+        facts = {(f.segment, f.measure.canonical()): f.measure for f in data.facts}
+        for (segment, _), measure in facts.items():
+            if isinstance(measure, Recorded):
+                continue
+            own = [within(segment, v.measured.segment) for v in versions]
+            for span in windows.spans(times):
+                some = zip(versions, own, strict=True)
+                members = [v for v, of in list(some)[span.first : span.last] if of]
+                found = [v.states.get((segment, measure.statistic())) for v in members]
+                there = [state for state in found if state is not None]
+                if not there:
+                    continue
+                if len(there) == len(found):
+                    metric = measure.compute_metric_from(merged(there))
+                else:
+                    text = f"no state for {len(found) - len(there)} of {len(found)} partitions"
+                    metric = measure.to_failure_metric(HistoryError(text))
+                for flat in flatten(metric):
+                    if not _asked(measure, segment, flat, query):
+                        continue
+                    value, status, weight, error = outcome(flat)
+                    newest = max(
+                        (v.measured.time for v in members if v.measured.time), default=None
+                    )
+                    rows.append(
+                        {
+                            **dict.fromkeys(METRIC_COLUMNS),
+                            "dataset": dataset,
+                            "segment": segment,
+                            "time": newest,
+                            "partition": (span.start, span.end),
+                            "entity": flat.entity.value,
+                            "name": flat.name,
+                            "instance": flat.instance,
+                            "value": number_of(value, status),
+                            "weight": weight,
+                            "status": status,
+                            "error": error,
+                            "analyzer": repr(measure),
+                        }
+                    )
+        return [row for row in rows if query.window.holds(row["time"])]
+
+
+def _ended(of: _Lifetime, horizon: int) -> bool:
+    return of.superseded is not None and of.superseded <= horizon
+
+
+def _number(fact: _Fact | None) -> float:
+    return float("nan") if fact is None else number_of(fact.outcome[0], fact.outcome[1])
+
+
+def _same(a: _Fact | None, b: _Fact | None) -> bool:
+    if a is None or b is None or a.outcome[1] != b.outcome[1]:
+        return False
+    x, y = _number(a), _number(b)
+    return a.outcome[1] != "finite" or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
+
+
+def _place(data: _Dataset, partition: str) -> tuple[bool, float, str]:
+    time = data.times[partition]
+    return time is None, time.timestamp() if time else 0.0, partition
+
+
+def _order(data: _Dataset, fact: _Fact) -> tuple[Any, ...]:
+    return (*_place(data, fact.partition), fact.metric.name, fact.metric.instance)
+
+
+def _asked(measure: Any, segment: str, metric: Metric[float], query: MetricQuery) -> bool:
+    """Whether a series is asked for."""
+    names = [query.name] if isinstance(query.name, str) else query.name
+    where = None if query.where is None else query.where.strip() or None
+    return (
+        (names is None or metric.name in names or type(measure).__name__ in names)
+        and query.instance in {None, metric.instance}
+        and query.segment in {None, segment}
+        and (query.where is None or measure.where == where)
+        and (query.analyzer is None or canonical_of(query.analyzer) == measure.canonical())
+    )
+
+
+class MemoryRunStore:
+    """Keeps what runs measure in dictionaries. Implements `analyzers.ledger.RunStore`.
+
+    Attributes
+    ----------
+    datasets : dict
+    runs : list of RunSpec
+    statuses : dict of int to RunStatus
+    commits : list of tuple
+        The run, if any, and the moment of each commit, in order.
+    """
+
+    def __init__(self) -> None:
+        self.datasets: dict[str, _Dataset] = {}
+        self.runs: list[RunSpec] = []
+        self.begun: list[int] = []
+        self.statuses: dict[int, RunStatus] = {}
+        self.commits: list[tuple[int | None, datetime]] = []
+        self.horizon = 0
+        self._leases: dict[str, threading.Lock] = {}
+        self._fences = 0
+
+    @contextmanager
+    def hold(self, dataset: str, wait: float) -> Iterator[int]:
+        """Let no other run measure the dataset meanwhile."""
+        lock = self._leases.setdefault(dataset, threading.Lock())
+        if not lock.acquire(timeout=max(wait, 0)):
+            msg = f"{dataset!r} is being measured by another thread"
+            raise LeaseError(msg)
+        try:
+            self._fences += 1
+            yield self._fences
+        finally:
+            lock.release()
+
+    def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
+        """Begin a run."""
+        del fence  # nobody can take a lease from a thread
+        data = self.datasets.setdefault(spec.dataset, _Dataset(spec.keys, spec.source))
+        if data.source and spec.source and data.source != spec.source and not spec.rename:
+            raise DatasetMismatchError(mismatch_text(spec, data.source))
+        if data.keys != spec.keys:
+            msg = f"dataset {spec.dataset!r} was measured by {data.keys}, not by {spec.keys}"
+            raise DatasetMismatchError(msg)
+        data.source = spec.source or data.source
+        self.runs.append(spec)
+        self.begun.append(len(self.commits))
+        self.statuses[len(self.runs)] = RunStatus.RUNNING
+        return len(self.runs)
+
+    def close_run(
+        self,
+        run: int,
+        status: RunStatus,
+        counts: Mapping[str, int],
+        error: str | None = None,
+    ) -> None:
+        """End a run."""
+        del counts, error  # nobody asks for them here
+        self.statuses[run] = status
+
+    def ledger(self, dataset: str) -> Mapping[str, Known]:
+        """Return what is known of each partition."""
+        data = self.datasets.get(dataset)
+        found = {}
+        for name, versions in data.partitions.items() if data else ():
+            current = self._current(versions)
+            if data is not None and current is not None:
+                gone = any(a.holds(None) for a in data.absent.get(name, ()))
+                found[name] = Known(current.version, current.fingerprint, current.keys, gone)
+        return found
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the last choice for each set of columns."""
+        data = self.datasets.get(dataset)
+        return dict(data.segments) if data else {}
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Remember a choice."""
+        self._commit(run)
+        known = self._of(run).segments
+        for segments in chosen:
+            before = known.get(segments.columns)
+            if before is None or before.generation < segments.generation:
+                known[segments.columns] = segments
+
+    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+        """Mark partitions as gone, or as there again."""
+        commit, data = self._commit(run), self._of(run)
+        for name in back:
+            for absence in data.absent.get(name, ()):
+                absence.superseded = absence.superseded or commit
+        for name in gone:
+            absences = data.absent.setdefault(name, [])
+            if not any(a.holds(None) for a in absences):
+                absences.append(_Lifetime(commit))
+
+    def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
+        """Store a batch."""
+        commit = self._commit(run)
+        return [self._store(self._of(run), measured, commit) for measured in found]
+
+    def _of(self, run: int) -> _Dataset:
+        return self.datasets[self.runs[run - 1].dataset]
+
+    def _commit(self, run: int | None) -> int:
+        last = self.commits[-1][1] if self.commits else datetime.min.replace(tzinfo=UTC)
+        self.commits.append((run, max(last, datetime.now(UTC))))
+        return len(self.commits)
+
+    @staticmethod
+    def _current(versions: Sequence[_Version]) -> _Version | None:
+        return next((v for v in versions if v.holds(None)), None)
+
+    def _store(self, data: _Dataset, found: Measured, commit: int) -> Decision:
+        name = found.partition.name
+        data.times.setdefault(name, found.time)
+        versions = data.partitions.setdefault(name, [])
+        current = self._current(versions)
+        known = None
+        if current is not None:
+            known = Known(current.version, current.fingerprint, current.keys)
+        decision = decide(known, found, _stored(current))
+        if decision.change is Change.UNCHANGED:
+            return decision
+        keys = frozenset(m.key for m in decision.measurements)
+        if decision.change is Change.ADDED and current is not None:
+            current.keys |= keys
+            current.fingerprint = united(current.fingerprint, found.fingerprint)
+            version = current
+        else:
+            self._supersede(data, name, current, commit)
+            measured = replace(found, time=data.times[name])
+            version = _Version(commit, measured, decision.version, found.fingerprint, keys)
+            versions.append(version)
+        self._add(data, version, decision.measurements, commit)
+        return decision
+
+    @staticmethod
+    def _supersede(data: _Dataset, name: str, current: _Version | None, commit: int) -> None:
+        if current is not None:
+            current.superseded = commit
+        for fact in data.facts:
+            own = fact.partition == name and not isinstance(fact.measure, Recorded)
+            if own and fact.holds(None):
+                fact.superseded = commit
+
+    @staticmethod
+    def _add(
+        data: _Dataset, version: _Version, measurements: Sequence[Measurement], commit: int
+    ) -> None:
+        name = version.measured.partition.name
+        there = {(f.series, f.version) for f in data.facts if f.partition == name}
+        for m in measurements:
+            if isinstance(m.outcome, Success):
+                version.states.setdefault((m.segment, m.analyzer.statistic()), m.outcome.value)
+            for flat in flatten(m.metric):
+                told = outcome(flat)
+                fact = _Fact(commit, m.analyzer, m.segment, name, version.version, flat, told)
+                if (fact.series, fact.version) not in there:
+                    data.facts.append(fact)
+
+    def write_record(self, record: Record) -> int:
+        """Store values that users bring, each under a new version unless it is what is stored."""
+        measured, what = record.partitions(), record.what
+        if not measured:
+            return 0
+        keys = measured[0].partition.keys
+        data = self.datasets.setdefault(record.dataset, _Dataset(keys, None))
+        if data.keys != keys:
+            msg = f"dataset {record.dataset!r} was measured by {data.keys}, not by {keys}"
+            raise DatasetMismatchError(msg)
+        commit, new = self._commit(None), 0
+        for found in measured:
+            name = found.partition.name
+            data.times.setdefault(name, found.time)
+            value, status = stored_value(float(record.numbers[name]))
+            told = (value, status, record.weight, None)
+            metric = Metric(Entity(what.entity), what.instance, what.metric, Success(0.0))
+            fact = _Fact(commit, what, record.segment, name, 1, metric, told)
+            same = [f for f in data.facts if f.partition == name and f.series == fact.series]
+            last = next((f for f in same if f.holds(None)), None)
+            if last is not None:
+                if last.outcome == told:
+                    continue
+                last.superseded, fact.version = commit, last.version + 1
+            data.facts.append(fact)
+            new += 1
+        return new
+
+
+def _stored(current: _Version | None) -> Callable[[Measurement], State | None]:
+    def state(m: Measurement) -> State | None:
+        assert current is not None
+        return current.states.get((m.segment, m.analyzer.statistic()))
+
+    return state
