@@ -36,7 +36,9 @@ Age = str | timedelta | datetime | None
 """How old is too old: ``90d``, ``12w``, ``6mo``, ``2y``, or since when to keep."""
 
 _ORPHAN_AGE = timedelta(days=1)
-_UNSETTLED = frozenset({"open", "acknowledged"})
+UNSETTLED = frozenset({"open", "acknowledged"})
+"""Statuses of anomalies that nobody is done with."""
+
 _UNITS = {"d": 1, "w": 7, "mo": 30, "y": 365}
 
 
@@ -196,7 +198,7 @@ class _Cleaner:
         holding = sa.select(s.finding.c.anomaly_id).where(s.holds(s.finding))
         for row in self.connection.execute(query.where(n.id.in_(holding))):
             of = row.id if row.incident_id is None else row.incident_id
-            if said.get(of, row.status or "open") in _UNSETTLED:
+            if said.get(of, row.status or "open") in UNSETTLED:
                 yield row.partition_id, row.version
 
     def _remove_version(self, partition: int, version: int) -> None:

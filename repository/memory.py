@@ -2,7 +2,7 @@
 
 It does what `repository.repository.Repository` does with runs, metrics, states, records and retention,
 by the most direct way, without SQL: every question looks at everything. So it is also what the SQL
-stores are compared with. It detects nothing.
+stores are compared with.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import DatasetMismatchError, HistoryError, LeaseError, UnknownDatasetError
+from analyzers.description import key_of
+from analyzers.errors import (
+    DatasetMismatchError,
+    HistoryError,
+    LeaseError,
+    UnknownDatasetError,
+    UnknownNameError,
+)
 from analyzers.ledger import (
     AnyAnalyzer,
     Change,
@@ -33,7 +40,7 @@ from analyzers.metric import Entity, Metric, Success, flatten
 from analyzers.segments import SegmentSet
 from analyzers.state import State
 from repository.batch import outcome, stored_value
-from repository.clean import Age, Cleaned, since
+from repository.clean import UNSETTLED, Age, Cleaned, since
 from repository.facts import number_of
 from repository.folding import merged
 from repository.frames import frame_of
@@ -46,6 +53,7 @@ from repository.history import (
     as_analyzer,
     canonical_of,
 )
+from repository.labels import STATUS_OF
 from repository.record import Record
 from repository.recorded import Recorded
 from repository.rollups import TOTAL, within
@@ -53,6 +61,8 @@ from repository.windows import END_OF_TIME, Windows
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from repository.anomalies.monitor import Monitor
 
 
 @dataclass
@@ -93,6 +103,18 @@ class _Version(_Lifetime):
 
 
 @dataclass
+class _Anomaly:
+    id: int
+    found: bool = True
+    labels: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+
+    @property
+    def status(self) -> str:
+        said = [STATUS_OF[label] for label, _, _ in self.labels]
+        return next((status for status in reversed(said) if status is not None), "open")
+
+
+@dataclass
 class _Dataset:
     keys: tuple[str, ...]
     source: str | None
@@ -101,6 +123,9 @@ class _Dataset:
     facts: list[_Fact] = field(default_factory=list)
     absent: dict[str, list[_Lifetime]] = field(default_factory=dict)
     segments: dict[tuple[str, ...], SegmentSet] = field(default_factory=dict)
+    anomalies: dict[Any, _Anomaly] = field(default_factory=dict)
+    windows: set[Windows] = field(default_factory=set)
+    statistics: set[str] = field(default_factory=set)
 
 
 class MemoryRepository:
@@ -117,6 +142,7 @@ class MemoryRepository:
 
     def __init__(self) -> None:
         self.store = MemoryRunStore()
+        self._findings = 0
 
     def _dataset(self, name: str) -> _Dataset:
         if name not in self.store.datasets:
@@ -169,8 +195,7 @@ class MemoryRepository:
         """Return an analyzer's metric over many partitions at once."""
         data, commit = self._dataset(dataset), self._commit(as_of)
         asked, bounds = as_analyzer(analyzer), Window.of(since, until)
-        every = [v for versions in data.partitions.values() for v in versions]
-        if not any(asked.statistic() == of for v in every for _, of in v.states):
+        if asked.statistic() not in data.statistics:
             msg = f"{asked!r} was never measured on {dataset!r}"
             raise HistoryError(msg)
         states = []
@@ -208,9 +233,8 @@ class MemoryRepository:
         return self.store.write_record(Record(dataset, what, segment, values, times, weight))
 
     def roll_up(self, dataset: str, windows: Sequence[str] | None = None) -> int:
-        """Do nothing: roll-ups are computed when they are asked for."""
-        del windows
-        self._dataset(dataset)
+        """Remember which windows there are; they are computed when they are asked for."""
+        self._dataset(dataset).windows |= set(map(Windows.named, windows or ()))
         return 0
 
     def restatements(self, dataset: str, *, as_of: AsOf = None) -> pd.DataFrame:
@@ -256,15 +280,79 @@ class MemoryRepository:
             horizon = max(old, default=0)
             self.store.horizon = max(self.store.horizon, horizon)
             for data in self.store.datasets.values():
-                data.facts = [f for f in data.facts if not _ended(f, horizon)]
+                kept = {
+                    (partition, version)
+                    for (_, partition, version, _), anomaly in data.anomalies.items()
+                    if anomaly.found and anomaly.status in UNSETTLED
+                }
+                data.facts = [
+                    f
+                    for f in data.facts
+                    if not _ended(f, horizon)
+                    or ((f.partition, f.version) in kept and not isinstance(f.measure, Recorded))
+                ]
                 for name, every in data.partitions.items():
-                    data.partitions[name] = [v for v in every if not _ended(v, horizon)]
+                    data.partitions[name] = [
+                        v for v in every if not _ended(v, horizon) or (name, v.version) in kept
+                    ]
         cutoff = since(states)
-        for data in self.store.datasets.values():
+        for data in self.store.datasets.values() if cutoff is not None else ():
+            assert cutoff is not None
+            begun = (w.spans([cutoff])[0].start for w in data.windows if w.name != TOTAL)
+            start = min([cutoff, *(at for at in begun if at is not None)])
             for version in self._versions(data, None):
                 at = version.measured.time or self.store.commits[version.commit - 1][1]
-                version.removed |= cutoff is not None and at < cutoff
+                version.removed |= at < start
         return Cleaned()
+
+    def detect(self, dataset: str, monitors: Sequence[Monitor]) -> pd.DataFrame:
+        """Score every point of the history, and return the anomalies."""
+        from repository.anomalies.detection import find  # noqa: PLC0415 - numpy and scipy
+
+        data = self._dataset(dataset)
+        facts = [f for f in data.facts if f.holds(None)]
+        facts.sort(key=lambda f: _order(data, f))
+        findings = find([_told(data, f) for f in facts], monitors, Window())
+        detectors = {repr(monitor.detector) for monitor in monitors}
+        for key, anomaly in data.anomalies.items():
+            if key[3] in detectors and key in findings:
+                anomaly.found = False
+        for key, finding in findings.items():
+            if finding.anomaly:
+                known = data.anomalies.get(key)
+                if known is None:
+                    self._findings += 1
+                    known = data.anomalies[key] = _Anomaly(self._findings)
+                known.found = True
+        return self.anomalies(dataset)
+
+    def anomalies(self, dataset: str, *, status: str | None = None) -> pd.DataFrame:
+        """Return what was found, with the columns id, partition, name, instance, detector, status."""
+        data, rows = self._dataset(dataset), []
+        for (series, partition, version, detector), anomaly in data.anomalies.items():
+            current = [
+                f
+                for f in data.facts
+                if (f.series, f.partition, f.version) == (series, partition, version)
+                and f.holds(None)
+            ]
+            if anomaly.found and current and status in {None, anomaly.status}:
+                told = {"id": anomaly.id, "partition": partition, "detector": detector}
+                name = {"name": series[2], "instance": series[3]}
+                rows.append({**told, **name, "status": anomaly.status})
+        return frame_of(rows, ("id", "partition", "name", "instance", "detector", "status"))
+
+    def label(self, id: int, label: str, *, note: str | None = None, by: str | None = None) -> None:  # noqa: A002
+        """Say something of an anomaly."""
+        if label not in STATUS_OF:
+            raise UnknownNameError("label", label, STATUS_OF)
+        for data in self.store.datasets.values():
+            for anomaly in data.anomalies.values():
+                if anomaly.id == id:
+                    anomaly.labels.append((label, note, by))
+                    return
+        msg = f"there is no anomaly {id}"
+        raise HistoryError(msg)
 
     # how it is done
 
@@ -368,6 +456,27 @@ class MemoryRepository:
                         }
                     )
         return [row for row in rows if query.window.holds(row["time"])]
+
+
+def _told(data: _Dataset, fact: _Fact) -> dict[str, Any]:
+    """Return a fact as detection is told of it."""
+    return {
+        "series_id": fact.series,
+        "partition_id": fact.partition,
+        "version": fact.version,
+        "segment": fact.segment,
+        "partition": fact.partition,
+        "time": data.times[fact.partition],
+        "name": fact.metric.name,
+        "instance": fact.metric.instance,
+        "kind": type(fact.measure).__name__,
+        "key": key_of(fact.measure.canonical()),
+        "filter": fact.measure.where,
+        "scale": fact.measure.scale_of(fact.metric.name),
+        "value": fact.outcome[0],
+        "status": fact.outcome[1],
+        "weight": fact.outcome[2],
+    }
 
 
 def _ended(of: _Lifetime, horizon: int) -> bool:
@@ -561,6 +670,7 @@ class MemoryRunStore:
         name = version.measured.partition.name
         there = {(f.series, f.version) for f in data.facts if f.partition == name}
         for m in measurements:
+            data.statistics.add(m.analyzer.statistic())
             if isinstance(m.outcome, Success):
                 version.states.setdefault((m.segment, m.analyzer.statistic()), m.outcome.value)
             for flat in flatten(m.metric):

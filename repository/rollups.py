@@ -70,12 +70,10 @@ class _Result:
 
 @dataclass
 class _Work:
-    """The windows to be made anew, by name, and the partitions that were superseded since."""
+    """The windows to be made anew, by name."""
 
     parts: list[_Part]
     windows: dict[str, tuple[Windows, list[_Part], list[Span]]] = field(default_factory=dict)
-    since: int = 0
-    restated: frozenset[int] = frozenset()
 
 
 class _OvertakenError(Exception):
@@ -146,9 +144,8 @@ def _work(connection: Connection, dataset: int, wanted: Mapping[str, Windows]) -
     marks = sa.select(r.window_name, r.commit_id).where(r.dataset_id == dataset)
     since = {row[0]: row[1] for row in connection.execute(marks)}
     for name, windows in wanted.items():
-        changed, restated = _changed(connection, dataset, since.get(name, 0))
+        changed = _changed(connection, dataset, since.get(name, 0))
         if name == TOTAL:
-            work.since, work.restated = since.get(name, 0), restated
             spans = windows.spans([END_OF_TIME] * len(work.parts)) if changed else []
             work.windows[name] = (windows, work.parts, spans)
             continue
@@ -163,8 +160,8 @@ def _work(connection: Connection, dataset: int, wanted: Mapping[str, Windows]) -
     return work
 
 
-def _changed(connection: Connection, dataset: int, since: int) -> tuple[set[int], frozenset[int]]:
-    """Return the partitions with new states or versions, and those of which a version ended."""
+def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
+    """Return the partitions with new states or versions, or of which a version ended."""
     p, v, t = s.partition.c, s.partition_version.c, s.state.c
     states = (
         sa.select(t.partition_id)
@@ -173,18 +170,12 @@ def _changed(connection: Connection, dataset: int, since: int) -> tuple[set[int]
         .distinct()
     )
     versions = (
-        sa.select(v.partition_id, v.superseded_commit_id)
+        sa.select(v.partition_id)
         .join_from(s.partition_version, s.partition)
         .where(p.dataset_id == dataset)
         .where((v.commit_id > since) | (v.superseded_commit_id > since))
     )
-    changed = set(connection.execute(states).scalars())
-    restated = set()
-    for partition, ended in connection.execute(versions):
-        changed.add(partition)
-        if ended is not None:
-            restated.add(partition)
-    return changed, frozenset(restated)
+    return {*connection.execute(states).scalars(), *connection.execute(versions).scalars()}
 
 
 def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
@@ -271,8 +262,8 @@ class _Maker:
             base = self._folded(statistic, TOTAL)
         except StateError:
             base = None  # all states are there to make it again
-        if base is not None and base[1].keys() & self.work.restated:
-            base = None
+        if base is not None and not _current(base[1], versions):
+            base = None  # a partition in it was restated
         try:
             base = base or self._folded(statistic, REMOVED)
         except StateError as error:
@@ -283,7 +274,7 @@ class _Maker:
         have = known | {partition: versions[partition] for partition in states}
         if not have and not errors:
             return
-        if any(versions.get(i) != version for i, version in known.items()):
+        if not _current(known, versions):
             text = "a partition was restated after the states around it had been cleaned away"
             problem = MetricRuntimeError(text)
         problem = problem or next(iter(errors.values()), None)
@@ -359,6 +350,11 @@ def _respanned(parts: Sequence[_Part], of: Sequence[_Part], spans: Sequence[Span
         before.append(before[-1] + (part.id in ours))
     placed = (Span(x.start, x.end, before[x.first], before[x.last]) for x in spans)
     return [span for span in placed if span.first < span.last]
+
+
+def _current(inputs: Mapping[int, int], versions: Mapping[int, int]) -> bool:
+    """Whether what was added up is what there is now."""
+    return all(versions.get(partition) == version for partition, version in inputs.items())
 
 
 def _missing(missing: int, of: int) -> MetricError | None:
@@ -525,8 +521,7 @@ def _input_sets(connection: Connection, inputs: set[str]) -> dict[str, int]:
 
 def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
     """See that nobody changed what was read, while it was computed with."""
-    changed, _ = _changed(connection, dataset, seen)
-    if changed:
+    if _changed(connection, dataset, seen):
         raise _OvertakenError
 
 

@@ -54,14 +54,19 @@ def detect(
         of = dataset_id(connection, dataset)
         watched = monitors if monitors is not None else stored_monitors(connection, of)
         rows = list(read_facts(connection, dataset, MetricQuery()).rows())
-    findings = {
+    findings = find(rows, watched, window)
+    detectors = None if monitors is None else {repr(m.detector) for m in watched}
+    database.write(lambda connection: _Writer(connection, of, detectors, window).write(findings))
+
+
+def find(rows: Sequence[Row], monitors: Sequence[Monitor], window: Window) -> dict[_Key, Finding]:
+    """Score metrics, which come in time's order; of two monitors with one detector the gravest counts."""
+    return {
         finding.key: finding
-        for monitor in sorted(watched, key=lambda m: list(Severity).index(Severity(m.severity)))
+        for monitor in sorted(monitors, key=lambda m: list(Severity).index(Severity(m.severity)))
         for matrix in _matrices((r for r in rows if monitor.watches(r)), monitor.detector.least)
         for finding in _score(monitor, matrix, window)
     }
-    detectors = None if monitors is None else {repr(m.detector) for m in watched}
-    database.write(lambda connection: _Writer(connection, of, detectors, window).write(findings))
 
 
 def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
@@ -103,7 +108,7 @@ def _naive(time: datetime | None) -> np.datetime64:
 
 
 @dataclass(frozen=True)
-class _Finding:
+class Finding:
     """One scored point, and whether it is an anomaly."""
 
     row: Row
@@ -116,10 +121,11 @@ class _Finding:
 
     @property
     def key(self) -> _Key:
+        """Series, partition, version and detector."""
         return (self.row["series_id"], self.row["partition_id"], self.row["version"], self.detector)
 
 
-def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[_Finding]:
+def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[Finding]:
     history = matrix.history
     scores = monitor.detector.score(history)
     flags = monitor.rule.decide(history.values, scores)
@@ -131,7 +137,7 @@ def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[_Findi
         numbers = tuple(float(getattr(scores, column)[i, t]) for column in _SCORES)
         text, side = _explained(row, history, scores, i, t) if anomaly else ("", "")
         stored = tuple(None if np.isnan(n) or np.isinf(n) else n for n in numbers)
-        yield _Finding(row, name, str(monitor.severity), stored, anomaly, text, side)
+        yield Finding(row, name, str(monitor.severity), stored, anomaly, text, side)
 
 
 def _explained(row: Row, history: History, scores: Scores, i: int, t: int) -> tuple[str, str]:
@@ -164,7 +170,7 @@ class _Writer:
         self.connection, self.dataset = connection, dataset
         self.detectors, self.window = detectors, window
 
-    def write(self, findings: Mapping[_Key, _Finding]) -> None:
+    def write(self, findings: Mapping[_Key, Finding]) -> None:
         connection = self.connection
         connection.execute(sa.select(s.clock).with_for_update())
         known = self._stored_scores()
@@ -259,9 +265,9 @@ _FINDING_COLUMNS = (
 )
 
 
-def _score_row(f: _Finding, commit: int) -> tuple[Any, ...]:
+def _score_row(f: Finding, commit: int) -> tuple[Any, ...]:
     return (*f.key, *f.scores, commit)
 
 
-def _finding_row(anomaly: int, f: _Finding, commit: int) -> tuple[Any, ...]:
+def _finding_row(anomaly: int, f: Finding, commit: int) -> tuple[Any, ...]:
     return anomaly, commit, *f.scores, f.row["value"], f.direction, f.severity, f.explanation
