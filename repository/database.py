@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -203,6 +204,9 @@ class Database:
         current, head = self.revision(), head_revision()
         if current == head:
             return
+        if current is None and self.read_only:
+            msg = f"{self.name} is empty: there is nothing to read"
+            raise DatabaseAccessError(msg)
         if current is None:
             self._require_empty()
         elif current not in all_revisions():
@@ -234,11 +238,14 @@ class Database:
         """Copy a SQLite file beside itself, and return where; None for what is no file."""
         if self.file is None:
             return None
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-        target = self.file.with_name(f"{self.file.stem}.{stamp}.backup{self.file.suffix}")
-        with self._translated(), closing(sqlite3.connect(self.file)) as connection:
-            connection.execute("VACUUM INTO ?", (str(target),))
+        target = backup_beside(self.file)
+        self.copy(target)
         return target
+
+    def copy(self, target: Path) -> None:
+        """Copy a SQLite file, as of one moment, while others may write."""
+        with self._translated(), closing(sqlite3.connect(str(self.file))) as connection:
+            connection.execute("VACUUM INTO ?", (str(target),))
 
     def migrate(self, target: str = "head") -> None:
         """Bring the database to a revision, up or down, all or nothing, while others wait."""
@@ -304,6 +311,16 @@ def _may_pass(error: DBAPIError) -> bool:
     return gone or state in _ROLLED_BACK
 
 
+def stamp() -> str:
+    """Return the time as it is written in names of files."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+
+
+def backup_beside(file: Path) -> Path:
+    """Return where a backup of a SQLite file goes if nobody says where."""
+    return file.with_name(f"{file.stem}.{stamp()}.backup{file.suffix}")
+
+
 def alembic_config(connection: Connection) -> Config:
     """Return the configuration with which Alembic works on this connection."""
     from alembic.config import Config  # noqa: PLC0415 - slow to import, rarely needed
@@ -341,7 +358,8 @@ def _parsed(url: str) -> URL:
         backend = parsed.get_backend_name()
         parsed.get_dialect()
     except (ArgumentError, NoSuchModuleError) as error:
-        msg = f"{url!r} is not the URL of a database; write {_EXAMPLES}"
+        shown = re.sub(r"(://[^/@]*?):[^@]*@", r"\1:***@", str(url))
+        msg = f"{shown!r} is not the URL of a database; write {_EXAMPLES}"
         raise DatabaseAccessError(msg) from error
     if backend not in {"sqlite", "postgresql"}:
         msg = f"{backend} databases are not supported; use {_EXAMPLES}"

@@ -32,10 +32,10 @@ def visible(text: str) -> str:
 
     Examples
     --------
-    >>> visible("a" + chr(0))
-    'a␀'
+    >>> print(visible("a" + chr(0)))
+    a\\x00
     """
-    return text.replace("\0", "␀")
+    return text.replace("\0", "\\x00")
 
 
 class Measure(Protocol):

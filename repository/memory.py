@@ -125,7 +125,7 @@ class _Dataset:
     segments: dict[tuple[str, ...], SegmentSet] = field(default_factory=dict)
     anomalies: dict[Any, _Anomaly] = field(default_factory=dict)
     windows: set[Windows] = field(default_factory=set)
-    statistics: set[str] = field(default_factory=set)
+    measures: dict[tuple[str, str], AnyAnalyzer] = field(default_factory=dict)
 
 
 class MemoryRepository:
@@ -195,7 +195,7 @@ class MemoryRepository:
         """Return an analyzer's metric over many partitions at once."""
         data, commit = self._dataset(dataset), self._commit(as_of)
         asked, bounds = as_analyzer(analyzer), Window.of(since, until)
-        if asked.statistic() not in data.statistics:
+        if asked.statistic() not in {a.statistic() for a in data.measures.values()}:
             msg = f"{asked!r} was never measured on {dataset!r}"
             raise HistoryError(msg)
         states = []
@@ -414,10 +414,7 @@ class MemoryRepository:
         times = [v.measured.time or END_OF_TIME for v in versions]
         if windows.name == TOTAL:
             times = [END_OF_TIME] * len(versions)
-        facts = {(f.segment, f.measure.canonical()): f.measure for f in data.facts}
-        for (segment, _), measure in facts.items():
-            if isinstance(measure, Recorded):
-                continue
+        for (segment, _), measure in data.measures.items():
             own = [within(segment, v.measured.segment) for v in versions]
             for span in windows.spans(times):
                 some = zip(versions, own, strict=True)
@@ -670,7 +667,7 @@ class MemoryRunStore:
         name = version.measured.partition.name
         there = {(f.series, f.version) for f in data.facts if f.partition == name}
         for m in measurements:
-            data.statistics.add(m.analyzer.statistic())
+            data.measures[m.segment, m.analyzer.canonical()] = m.analyzer
             if isinstance(m.outcome, Success):
                 version.states.setdefault((m.segment, m.analyzer.statistic()), m.outcome.value)
             for flat in flatten(m.metric):

@@ -80,22 +80,15 @@ class Repository:
     ) -> None:
         url, artifacts = settings(url, artifacts)
         self.database = Database(url, read_only=read_only)
-        self.artifacts = Artifacts(self._folder(artifacts))
-        self.store = SqlRunStore(self.database, self.artifacts)
-
-    def _folder(self, given: str | Path | None) -> Path:
-        if given is not None:
-            return Path(given)
-        if self.database.file is not None:
-            return self.database.file.with_name(self.database.file.name + ".artifacts")
-        if self.database.is_sqlite:
+        if artifacts is None and not self.database.is_shared:
             self._temporary = TemporaryDirectory(prefix="tidegauge-")
-            return Path(self._temporary.name)
-        msg = (
-            f"{self.database.name} needs a folder for large states that all who use it can reach:"
-            " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
-        )
-        raise DatabaseAccessError(msg)
+            artifacts = self._temporary.name
+        try:
+            self.artifacts = artifacts_of(self.database, artifacts)
+        except BaseException:
+            self.database.close()
+            raise
+        self.store = SqlRunStore(self.database, self.artifacts)
 
     def __repr__(self) -> str:
         """Name the database, not its password."""
@@ -813,3 +806,24 @@ class Repository:
         with self.database.read() as connection:
             rows = score_rows(connection, dataset, query, as_of)
         return frame_of(rows, SCORE_COLUMNS)
+
+
+def artifacts_of(database: Database, folder: str | Path | None) -> Artifacts:
+    """Return the folder of a database's large states: beside a SQLite file if nobody says where.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If nobody says where, and it is PostgreSQL.
+    """
+    if folder is not None:
+        return Artifacts(Path(folder))
+    if database.file is not None:
+        return Artifacts(database.file.with_name(database.file.name + ".artifacts"))
+    if database.is_sqlite:
+        return Artifacts(None)
+    msg = (
+        f"{database.name} needs a folder for large states that all who use it can reach:"
+        " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
+    )
+    raise DatabaseAccessError(msg)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -68,12 +68,23 @@ class _Result:
     inputs: str
 
 
-@dataclass
-class _Work:
-    """The windows to be made anew, by name."""
+@dataclass(frozen=True)
+class _Window:
+    """The windows of one name: over which partitions, all of them, and those that are to be made anew.
 
+    Analyzers after the last one that was known have all to be made.
+    """
+
+    windows: Windows
     parts: list[_Part]
-    windows: dict[str, tuple[Windows, list[_Part], list[Span]]] = field(default_factory=dict)
+    every: list[Span]
+    changed: list[Span]
+    known: int
+
+    def spans_for(self, analyzers: Sequence[tuple[int, AnyAnalyzer]]) -> list[Span]:
+        """Return which are to be made for some analyzers of one statistic."""
+        new = any(number > self.known for number, _ in analyzers)
+        return self.every if new else self.changed
 
 
 class _OvertakenError(Exception):
@@ -118,6 +129,7 @@ def _attempt(
         of = dataset_id(connection, dataset)
         work = _work(connection, of, wanted)
         statistics = _statistics(connection, of)
+        last = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
     written = 0
     try:
         for start in range(0, len(statistics), _AT_ONCE):
@@ -128,11 +140,13 @@ def _attempt(
             written += database.write(_Writer(of, seen, run, work, some, results, maker).write)
     except _OvertakenError:
         return None
-    database.write(lambda connection: _mark(connection, of, list(wanted), seen))
+    database.write(lambda connection: _mark(connection, of, list(wanted), seen, last))
     return written
 
 
-def _work(connection: Connection, dataset: int, wanted: Mapping[str, Windows]) -> _Work:
+def _work(
+    connection: Connection, dataset: int, wanted: Mapping[str, Windows]
+) -> dict[str, _Window]:
     p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
     query = (
         sa.select(p.id, v.version, p.time, p.segment)
@@ -140,24 +154,20 @@ def _work(connection: Connection, dataset: int, wanted: Mapping[str, Windows]) -
         .where(p.dataset_id == dataset, s.holds(s.partition_version))
         .order_by(p.time.is_(None), p.time, p.name)
     )
-    work = _Work([_Part(*row) for row in connection.execute(query)])
-    marks = sa.select(r.window_name, r.commit_id).where(r.dataset_id == dataset)
-    since = {row[0]: row[1] for row in connection.execute(marks)}
+    parts = [_Part(*row) for row in connection.execute(query)]
+    marks = sa.select(r.window_name, r.commit_id, r.analyzer_id).where(r.dataset_id == dataset)
+    marked = {row[0]: (row[1], row[2]) for row in connection.execute(marks)}
+    found = {}
     for name, windows in wanted.items():
-        changed = _changed(connection, dataset, since.get(name, 0))
-        if name == TOTAL:
-            spans = windows.spans([END_OF_TIME] * len(work.parts)) if changed else []
-            work.windows[name] = (windows, work.parts, spans)
-            continue
-        timed = [part for part in work.parts if part.time is not None]
-        touched = [part.id in changed for part in timed]
-        spans = [
-            span
-            for span in windows.spans([part.time for part in timed if part.time is not None])
-            if any(touched[span.first : span.last])
-        ]
-        work.windows[name] = (windows, timed, spans)
-    return work
+        since, known = marked.get(name, (0, 0))
+        changed = _changed(connection, dataset, since)
+        some = parts if name == TOTAL else [part for part in parts if part.time is not None]
+        times = [part.time or END_OF_TIME for part in some]
+        every = windows.spans([END_OF_TIME] * len(some) if name == TOTAL else times)
+        touched = [part.id in changed for part in some]
+        anew = [span for span in every if any(touched[span.first : span.last])]
+        found[name] = _Window(windows, some, every, anew, known)
+    return found
 
 
 def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
@@ -202,7 +212,7 @@ class _Maker:
         self,
         connection: Connection,
         artifacts: Artifacts,
-        work: _Work,
+        work: Mapping[str, _Window],
         statistics: Sequence[tuple[int, str]],
     ) -> None:
         self.connection, self.artifacts, self.work = connection, artifacts, work
@@ -212,15 +222,16 @@ class _Maker:
     def results(self) -> Iterator[_Result]:
         for statistic, segment in self.statistics:
             analyzers = self.analyzers.get(statistic, ())
-            for name, (windows, parts, spans) in self.work.windows.items():
+            for name, window in self.work.items():
+                spans = window.spans_for(analyzers)
                 if not spans:
                     continue
-                of = [part for part in parts if within(segment, part.segment)]
+                of = [part for part in window.parts if within(segment, part.segment)]
                 if name == TOTAL:
                     yield from self._total(statistic, analyzers, of, spans[0])
                 else:
-                    own = _respanned(parts, of, spans)
-                    yield from self._windows(statistic, analyzers, windows, of, own)
+                    own = _respanned(window.parts, of, spans)
+                    yield from self._windows(statistic, analyzers, window.windows, of, own)
 
     def _windows(
         self,
@@ -407,7 +418,7 @@ class _Writer:
         dataset: int,
         seen: int,
         run: int | None,
-        work: _Work,
+        work: Mapping[str, _Window],
         statistics: Sequence[tuple[int, str]],
         results: Sequence[_Result],
         maker: _Maker,
@@ -450,19 +461,22 @@ class _Writer:
     def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
         """Return what holds now for these statistics and the windows that were made anew."""
         u, a, e = s.rollup, s.analyzer.c, s.series.c
+        ends = {
+            (statistic, name): {span.end for span in window.spans_for(analyzers)}
+            for statistic, analyzers in self.maker.analyzers.items()
+            for name, window in self.work.items()
+        }
         found = {}
         for some in chunks([statistic for statistic, _ in self.statistics]):
-            for name, (_, _, spans) in self.work.windows.items():
-                ends = {span.end for span in spans}
-                query = (
-                    sa.select(*(u.c[c] for c in _ROLLUP))
-                    .join_from(u, s.series, e.id == u.c.series_id)
-                    .join(s.analyzer)
-                    .where(a.statistic_id.in_(some), u.c.window_name == name, s.holds(u))
-                )
-                for row in connection.execute(query) if ends else ():
-                    if row.window_end in ends:
-                        found[row[0], row[1], row[2]] = tuple(row[4:])
+            query = (
+                sa.select(a.statistic_id, *(u.c[c] for c in _ROLLUP))
+                .join_from(u, s.series, e.id == u.c.series_id)
+                .join(s.analyzer)
+                .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
+            )
+            for statistic, series, name, end, _, *row in connection.execute(query):
+                if end in ends[statistic, name]:
+                    found[series, name, end] = tuple(row)
         return found
 
     def _end(
@@ -525,9 +539,10 @@ def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
         raise _OvertakenError
 
 
-def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int) -> None:
-    rows = [(dataset, name, seen) for name in sorted(names)]
-    upsert(connection, s.rolled, ("dataset_id", "window_name", "commit_id"), rows)
+def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int, last: int) -> None:
+    rows = [(dataset, name, seen, last) for name in sorted(names)]
+    columns = ("dataset_id", "window_name", "commit_id", "analyzer_id")
+    upsert(connection, s.rolled, columns, rows)
 
 
 def rolled_windows(connection: Connection, dataset: str) -> list[str]:

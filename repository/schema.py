@@ -416,7 +416,8 @@ rolled = Table(
     _ref("dataset", key=True),
     Column("window_name", Text, primary_key=True),
     _bare("commit"),
-    comment="Up to which commit the roll-ups of a dataset are made.",
+    _bare("analyzer"),
+    comment="Up to which commit and analyzer the roll-ups of a dataset are made.",
 )
 
 folded_state = Table(

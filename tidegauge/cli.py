@@ -5,12 +5,14 @@ Exit status: 0 if all is well, 1 if tidegauge failed or was used wrongly, 2 if t
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,9 +24,10 @@ from tidegauge.output import Format, print_frame
 if TYPE_CHECKING:
     import pandas as pd
 
+    from repository.artifacts import Artifacts
+    from repository.database import Database
     from repository.repository import Repository
 
-DEFAULT_DB = "sqlite:///tidegauge.db"
 TOOL_FAILED, DATA_FAILED = 1, 2
 
 app = typer.Typer(
@@ -38,20 +41,20 @@ anomalies_app = typer.Typer(help="What was found.", no_args_is_help=True)
 db_app = typer.Typer(help="The repository's database.", no_args_is_help=True)
 app.add_typer(anomalies_app, name="anomalies")
 app.add_typer(db_app, name="db")
+import_app = typer.Typer(help="Bring in what other tools kept.", no_args_is_help=True)
+app.add_typer(import_app, name="import")
 
 Db = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--db",
-        envvar="TIDEGAUGE_DB",
         metavar="URL",
-        help="The repository's database.",
-        show_default=True,
+        help="The repository's database; else TIDEGAUGE_DB, tidegauge.toml, sqlite:///tidegauge.db.",
     ),
 ]
 ArtifactsOption = Annotated[
     str | None,
-    typer.Option("--artifacts", envvar="TIDEGAUGE_ARTIFACTS", help="Folder for large states."),
+    typer.Option("--artifacts", help="Folder for large states; else TIDEGAUGE_ARTIFACTS."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
 Dataset = Annotated[
@@ -62,6 +65,12 @@ Warehouse = Annotated[
     str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
 ]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
+AsOfOption = Annotated[
+    str | None, typer.Option("--as-of", help="As known at a UTC time, or after a run.")
+]
+AnomalyId = Annotated[int, typer.Argument(metavar="ID", help="As `anomalies list` prints it.")]
+Note = Annotated[str | None, typer.Option(help="Why.")]
+By = Annotated[str | None, typer.Option(help="Who says so; the user's name if left out.")]
 Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]
 
 
@@ -98,11 +107,33 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _open(url: str, artifacts: str | None) -> Iterator[Repository]:
+def _open(
+    url: str | None, artifacts: str | None, *, read_only: bool = False
+) -> Iterator[Repository]:
     from repository.repository import Repository
 
-    with Repository(url, artifacts=artifacts) as repository:
+    with Repository(url, artifacts=artifacts, read_only=read_only) as repository:
         yield repository
+
+
+@contextmanager
+def _at_any_revision(url: str | None) -> Iterator[Database]:
+    """Open a database to look at its revision, or to change it."""
+    from repository.config import settings
+    from repository.database import Database
+
+    database = Database.unchecked(settings(url, None)[0])
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
+    from repository.config import settings
+    from repository.repository import artifacts_of
+
+    return artifacts_of(database, settings(url, given)[1])
 
 
 def _the_dataset(repository: Repository, name: str | None) -> str:
@@ -122,7 +153,7 @@ def run(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
     ],
-    db: Db = DEFAULT_DB,
+    db: Db = None,
     artifacts: ArtifactsOption = None,
     partitions: Annotated[
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
@@ -219,7 +250,7 @@ def explain(
 @app.command()
 def metrics(
     dataset: Dataset = None,
-    db: Db = DEFAULT_DB,
+    db: Db = None,
     artifacts: ArtifactsOption = None,
     name: Annotated[
         str | None, typer.Option(help="A metric, or an analyzer for all it measures.")
@@ -228,8 +259,9 @@ def metrics(
     segment: Annotated[str | None, typer.Option(help="A segment, as in country=US.")] = None,
     since: Since = None,
     until: Until = None,
-    as_of: Annotated[
-        str | None, typer.Option(help="As known at a UTC time, or after a run.")
+    as_of: AsOfOption = None,
+    window: Annotated[
+        str | None, typer.Option(help="Roll-ups instead of partitions: 7d, month, total.")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -243,6 +275,7 @@ def metrics(
             since=since,
             until=until,
             as_of=_as_of(as_of),
+            window=window,
         )
     shown = [
         "partition",
@@ -273,7 +306,7 @@ def _as_of(text: str | None) -> datetime | int | None:
 @app.command()
 def detect(
     dataset: Dataset = None,
-    db: Db = DEFAULT_DB,
+    db: Db = None,
     artifacts: ArtifactsOption = None,
     since: Since = None,
     until: Until = None,
@@ -289,10 +322,54 @@ def detect(
     return DATA_FAILED if fail_on_anomaly and len(frame) else 0
 
 
+def _label(
+    number: int, label: str, note: str | None, by: str | None, db: str | None, artifacts: str | None
+) -> None:
+    with _open(db, artifacts) as repository:
+        repository.label(number, label, note=note, by=by or getpass.getuser())
+    print(f"{number}: {label}")
+
+
+@anomalies_app.command()
+def ack(
+    number: AnomalyId,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Say that somebody looks into an anomaly or incident."""
+    _label(number, "acknowledged", note, by, db, artifacts)
+
+
+@anomalies_app.command()
+def expect(
+    number: AnomalyId,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Say that it was to be expected."""
+    _label(number, "expected", note, by, db, artifacts)
+
+
+@anomalies_app.command()
+def resolve(
+    number: AnomalyId,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Say that it is done with."""
+    _label(number, "resolved", note, by, db, artifacts)
+
+
 @anomalies_app.command("list")
 def anomalies_list(
     dataset: Dataset = None,
-    db: Db = DEFAULT_DB,
+    db: Db = None,
     artifacts: ArtifactsOption = None,
     status: Annotated[str | None, typer.Option(help="Only of this status, as in open.")] = None,
     since: Since = None,
@@ -312,12 +389,11 @@ def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
 
 
 @db_app.command()
-def upgrade(db: Db = DEFAULT_DB) -> None:
+def upgrade(db: Db = None) -> None:
     """Bring the database to the newest revision, after a backup of a SQLite file."""
-    from repository.database import Database, head_revision
+    from repository.database import head_revision
 
-    database = Database.unchecked(db)
-    try:
+    with _at_any_revision(db) as database:
         before = database.revision()
         if before == head_revision():
             print(f"{database.name} is at revision {before}, the newest")
@@ -325,24 +401,45 @@ def upgrade(db: Db = DEFAULT_DB) -> None:
         backup = database.upgrade()
         kept = f"; the old one is kept in {backup}" if backup else ""
         print(f"{database.name} upgraded from {before} to {database.revision()}{kept}")
-    finally:
-        database.close()
 
 
 @db_app.command()
-def current(db: Db = DEFAULT_DB) -> None:
+def downgrade(
+    revision: Annotated[str, typer.Argument(help="As in 0002; `db current` says which it has.")],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Take the database down to an older revision, for an older tidegauge, after a backup.
+
+    What the older one has no place for is lost but for the backup.
+    """
+    from repository.backups import back_up
+    from repository.database import all_revisions
+
+    with _at_any_revision(db) as database:
+        before = database.revision()
+        if before is None or revision not in all_revisions() or revision >= before:
+            known = ", ".join(sorted(r for r in all_revisions() if before and r < before)) or "none"
+            msg = f"{revision!r} is no revision before {before or 'an empty database'}; there are: {known}"
+            raise typer.BadParameter(msg)
+        backup = back_up(database, _artifacts(database, db, artifacts))
+        database.migrate(revision)
+        print(
+            f"{database.name} taken down from {before} to {revision}; the newer is kept in {backup}"
+        )
+
+
+@db_app.command()
+def current(db: Db = None) -> None:
     """Print the database's revision, and the newest."""
-    from repository.database import Database, head_revision
+    from repository.database import head_revision
 
-    database = Database.unchecked(db)
-    try:
+    with _at_any_revision(db) as database:
         print(f"{database.revision() or 'empty'} (newest: {head_revision()})")
-    finally:
-        database.close()
 
 
 @db_app.command()
-def check(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> int:
+def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
     """Verify the database: integrity, whole batches, checksums of all states."""
     from repository.check import check as find_problems
 
@@ -357,23 +454,150 @@ def check(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> int:
 
 
 @db_app.command()
-def backup(db: Db = DEFAULT_DB, artifacts: ArtifactsOption = None) -> None:
-    """Copy a SQLite database beside itself."""
+def backup(
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    to: Annotated[Path | None, typer.Option(help="A file, not overwritten.")] = None,
+) -> None:
+    """Copy the repository, large states included; PostgreSQL by pg_dump."""
+    from repository.backups import back_up
+
+    with _at_any_revision(db) as database:
+        if database.revision() is None:
+            msg = f"{database.name} is empty"
+            raise typer.BadParameter(msg)
+        print(back_up(database, _artifacts(database, db, artifacts), to))
+
+
+@db_app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `db backup` wrote.")],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Put a backup in the place of what the database holds, which is backed up before."""
+    from repository.backups import restore as put_back
+
+    with _at_any_revision(db) as database:
+        before = put_back(database, _artifacts(database, db, artifacts), file)
+        kept = f"; what it held is kept in {before}" if before else ""
+        print(f"{database.name} restored from {file}, revision {database.revision()}{kept}")
+
+
+@db_app.command()
+def clean(
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    versions: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Versions superseded so long ago, as in 90d.")
+    ] = None,
+    states: Annotated[
+        str | None, typer.Option(metavar="AGE", help="States of partitions of so long ago.")
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Runs of so long ago that left nothing.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove what is too old (12w, 90d, 6mo, 2y), and files to which nothing refers.
+
+    What windows and unsettled anomalies need stays; the total goes on from what was added up.
+    """
     with _open(db, artifacts) as repository:
-        target = repository.database.backup()
-    if target is None:
-        msg = "only a SQLite file is copied; use pg_dump for PostgreSQL"
-        raise typer.BadParameter(msg)
-    print(target)
+        done = repository.clean(versions=versions, states=states, runs=runs, dry_run=dry_run)
+        print(f"{repository.database.name}: {done}")
+
+
+@import_app.command()
+def deequ(
+    file: Annotated[Path, typer.Argument(help="The JSON of a FileSystemMetricsRepository.")],
+    dataset: Annotated[str, typer.Option(help="The name under which the history goes on.")],
+    by: Annotated[
+        list[str] | None, typer.Option(help="A tag whose values are segments; may be repeated.")
+    ] = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Read the metrics that Deequ or PyDeequ kept."""
+    from repository.exchange.deequ import import_deequ
+
+    with _open(db, artifacts) as repository:
+        done = import_deequ(repository, file, dataset, tuple(by or ()))
+    print(
+        f"{done.dataset}: {done.results} results with {done.metrics} metrics read, {done.new} new"
+    )
+    for reason in done.skipped:
+        _say(f"left out: {reason}")
+
+
+class ExportFormat(StrEnum):
+    """What can be written."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    OPENLINEAGE = "openlineage"
+    PROMETHEUS = "prometheus"
 
 
 @app.command()
-def doctor(db: Db = DEFAULT_DB) -> int:
+def export(
+    form: Annotated[ExportFormat, typer.Argument(metavar="csv|parquet|openlineage|prometheus")],
+    dataset: Dataset = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    output: Annotated[
+        Path | None, typer.Option(help="A file; standard output if left out, but for parquet.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOfOption = None,
+    partition: Annotated[
+        str | None, typer.Option(help="For openlineage; the newest if left out.")
+    ] = None,
+) -> None:
+    """Hand metrics on: all of them as csv or parquet, the newest as openlineage or prometheus."""
+    import json
+
+    from repository.exchange import files
+    from repository.exchange.openlineage import openlineage_event
+    from repository.exchange.prometheus import prometheus_text
+
+    with _open(db, artifacts, read_only=True) as repository:
+        if form is ExportFormat.PROMETHEUS:
+            _write(prometheus_text(repository, None if dataset is None else [dataset]), output)
+            return
+        name = _the_dataset(repository, dataset)
+        if form is ExportFormat.OPENLINEAGE:
+            event = openlineage_event(repository, name, partition)
+            _write(json.dumps(event, indent=1, allow_nan=False) + "\n", output)
+            return
+        if form is ExportFormat.PARQUET and output is None:
+            msg = "parquet needs a file: --output metrics.parquet"
+            raise typer.BadParameter(msg)
+        pages = repository.pages(name, since=since, until=until, as_of=_as_of(as_of))
+        if output is None:
+            files.write_csv(pages, sys.stdout)
+            return
+        write = files.csv_file if form is ExportFormat.CSV else files.parquet_file
+        print(f"{output}: {write(pages, output)} rows")
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+        print(output)
+
+
+@app.command()
+def doctor(db: Db = None) -> int:
     """Say what is there and what is missing, with the cure."""
+    from repository.config import settings
     from tidegauge.doctor import WRONG, examine
 
     wrong = False
-    for finding in examine(db):
+    for finding in examine(settings(db, None)[0]):
         wrong |= finding.status == WRONG
         print(f"{finding.status:<8} {finding.what}: {finding.found}")
         if finding.cure:
@@ -383,7 +607,7 @@ def doctor(db: Db = DEFAULT_DB) -> int:
 
 @app.command()
 def demo(
-    db: Db = DEFAULT_DB,
+    db: Db = None,
     artifacts: ArtifactsOption = None,
     folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
         "tidegauge-demo"
@@ -397,7 +621,7 @@ def demo(
         status = show(repository, folder)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
-    option = "" if db == DEFAULT_DB else f" --db {db}"
+    option = "" if db is None else f" --db {db}"
     print(f"  {command} metrics flights --name Completeness --instance dep_time{option}")
     print(f"  {command} anomalies list flights{option}")
     print("Run it again: nothing is new then, so nothing is scanned.")

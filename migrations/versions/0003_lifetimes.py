@@ -276,9 +276,10 @@ def _make_new() -> None:
         _number("dataset_id"),
         sa.Column("window_name", sa.Text(), nullable=False),
         _number("commit_id"),
+        _number("analyzer_id"),
         sa.ForeignKeyConstraint(["dataset_id"], ["dataset.id"], name=op.f("fk_rolled_dataset_id")),
         sa.PrimaryKeyConstraint("dataset_id", "window_name", name=op.f("pk_rolled")),
-        comment="Up to which commit the roll-ups of a dataset are made.",
+        comment="Up to which commit and analyzer the roll-ups of a dataset are made.",
     )
     op.create_table(
         "folded_state",

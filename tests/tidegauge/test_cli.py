@@ -76,7 +76,7 @@ def test_anomalies_and_detect(url, capsys):
 
 def test_db_commands(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
-    assert capsys.readouterr().out == "0002 (newest: 0002)\n"
+    assert capsys.readouterr().out == "0003 (newest: 0003)\n"
     assert run_command(["db", "check", "--db", url]) == 0
     assert "sound" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
@@ -91,15 +91,15 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
     assert "empty" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
-    assert "upgraded from None to 0002" in capsys.readouterr().out
+    assert "upgraded from None to 0003" in capsys.readouterr().out
     assert run_command(["db", "check", "--db", url]) == 0
 
 
 def test_db_check_reports_damage(url, repo, capsys):
     with repo.database.transaction() as connection:
-        connection.exec_driver_sql("DELETE FROM latest_metric WHERE value = 300")
+        connection.exec_driver_sql("DELETE FROM newest_metric WHERE series_id = 1")
     assert run_command(["db", "check", "--db", url]) == 1
-    assert "not among the latest" in capsys.readouterr().out
+    assert "not among the newest" in capsys.readouterr().out
 
 
 def test_the_database_comes_from_the_environment(url, monkeypatch, capsys):

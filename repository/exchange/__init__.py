@@ -1,0 +1,1 @@
+"""Bringing histories in from other tools, and handing them on."""

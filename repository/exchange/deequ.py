@@ -1,0 +1,300 @@
+"""Reading a metrics repository of Deequ or PyDeequ: the JSON file of ``FileSystemMetricsRepository``.
+
+Every result becomes the partition of its date, every metric the one of the same analyzer here, where
+there is one. There are no states in such a file, so what was imported can be compared and watched, and
+not merged. Deequ forgets the filter of some analyzers when it writes; two entries that differed by it
+only cannot be told apart, and are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import isinf, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analyzers.bins import Bin, BinnedDistribution, BucketDistribution
+from analyzers.catalogue import ANALYZERS
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import MetricRuntimeError, SourceError, TidegaugeError
+from analyzers.histogram import Distribution, DistributionValue
+from analyzers.ledger import AnyAnalyzer, Measured, Measurement, RunSpec, RunStatus
+from analyzers.metric import Entity, Failure, Metric, Success
+from analyzers.partitions import NULL, Partition
+
+if TYPE_CHECKING:
+    from repository.repository import Repository
+
+KEY = "dataset_date"
+"""The partition column that takes the place of Deequ's date."""
+
+_RENAMED = {
+    "firstColumn": "first",
+    "secondColumn": "second",
+    "relativeError": "relative_error",
+    "maxDetailBins": "max_detail_bins",
+    "binCount": "bin_count",
+    "customEdges": "custom_edges",
+    "includeOverflowBins": "include_overflow_bins",
+    "sketchSize": "sketch_size",
+    "numberOfBuckets": "number_of_buckets",
+}
+_NULLS = {"Ignore": "ignore", "EmptyString": "empty", "Fail": "fail"}
+_SECONDS_BEFORE = 100_000_000_000  # in milliseconds that is 1973, in seconds the year 5138
+_NO_STATE = Failure(MetricRuntimeError("imported from Deequ, which keeps no states"))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of an import.
+
+    Attributes
+    ----------
+    dataset : str
+    results, metrics : int
+        Read from the file.
+    new : int
+        Partitions that were new or had changed.
+    skipped : tuple of str
+        What could not be taken over, each with the reason.
+    """
+
+    dataset: str
+    results: int
+    metrics: int
+    new: int
+    skipped: tuple[str, ...] = field(default=())
+
+
+def import_deequ(
+    repository: Repository, file: str | Path, dataset: str, by: Sequence[str] = ()
+) -> Imported:
+    """Read a file of Deequ's metrics into a repository.
+
+    Parameters
+    ----------
+    repository : Repository
+    file : str or Path
+    dataset : str
+        The name under which the history goes on. Importing the same again writes nothing.
+    by : sequence of str
+        Tags that tell results of one date apart; each of their values is a segment. All others become
+        tags of the run.
+
+    Raises
+    ------
+    SourceError
+        If the file is not what Deequ writes, or two results of one date are not told apart.
+    """
+    results = [_Result(entry, tuple(by)) for entry in _read(Path(file))]
+    seen: dict[str, _Result] = {}
+    for result in results:
+        before = seen.setdefault(result.partition.name, result)
+        if before is not result:
+            tags = sorted(k for k in result.tags if result.tags[k] != before.tags.get(k))
+            hint = f"; name the tags that do: {', '.join(tags)}" if tags else ""
+            msg = f"{file} has two results of {result.time} that nothing tells apart{hint}"
+            raise SourceError(msg)
+    skipped: list[str] = []
+    spec = RunSpec(dataset, f"deequ:{Path(file).name}", (KEY, *by), selection="import", rename=True)
+    new = metrics = 0
+    for shared, some in _by_tags(results):
+        run = repository.store.open_run(RunSpec(**{**vars(spec), "tags": dict(shared)}))
+        found = [result.measured(skipped) for result in some]
+        decisions = repository.store.commit_batch(run, found)
+        changed = sum(bool(decision.measurements) for decision in decisions)
+        new += changed
+        metrics += sum(len(measured.measurements) for measured in found)
+        repository.store.close_run(run, RunStatus.COMPLETE, {"measured": changed})
+    return Imported(dataset, len(results), metrics, new, tuple(dict.fromkeys(skipped)))
+
+
+def _read(file: Path) -> list[Mapping[str, Any]]:
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"cannot read {file}: {error}"
+        raise SourceError(msg) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        msg = f"{file} is not JSON: {error}"
+        raise SourceError(msg) from error
+    if not isinstance(entries, list) or not all(_is_result(entry) for entry in entries):
+        msg = (
+            f"{file} is not a metrics repository of Deequ: it is a list of objects with resultKey and"
+            " analyzerContext.metricMap"
+        )
+        raise SourceError(msg)
+    return entries
+
+
+def _is_result(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("resultKey"), dict)
+        and isinstance(entry["resultKey"].get("dataSetDate"), int)
+        and isinstance(entry["resultKey"].get("tags", {}), dict)
+        and isinstance(entry.get("analyzerContext"), dict)
+        and isinstance(entry["analyzerContext"].get("metricMap"), list)
+        and all(
+            isinstance(m, dict)
+            and isinstance(m.get("analyzer"), dict)
+            and isinstance(m.get("metric"), dict)
+            for m in entry["analyzerContext"]["metricMap"]
+        )
+    )
+
+
+def _by_tags(
+    results: Sequence[_Result],
+) -> Iterator[tuple[tuple[tuple[str, str], ...], list[_Result]]]:
+    """Yield results that have the same tags, in the order of their dates."""
+    groups: dict[tuple[tuple[str, str], ...], list[_Result]] = {}
+    for result in sorted(results, key=lambda result: result.partition.name):
+        groups.setdefault(tuple(sorted(result.tags.items())), []).append(result)
+    yield from groups.items()
+
+
+class _Result:
+    """One entry of the file."""
+
+    def __init__(self, entry: Mapping[str, Any], by: tuple[str, ...]) -> None:
+        key = entry["resultKey"]
+        date = key["dataSetDate"]
+        self.time = datetime.fromtimestamp(
+            date if abs(date) < _SECONDS_BEFORE else date / 1000, UTC
+        )
+        tags = {str(k): str(v) for k, v in key.get("tags", {}).items()}
+        values = tuple(tags.get(name, NULL) for name in by)
+        self.tags = {k: v for k, v in tags.items() if k not in by}
+        text = self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self.partition = Partition((KEY, *by), (text, *values))
+        self.segment = Partition(by, values).name
+        self.entries = entry["analyzerContext"]["metricMap"]
+
+    def measured(self, skipped: list[str]) -> Measured:
+        """Return it as a measured partition; what cannot be taken over is said in ``skipped``."""
+        found: dict[str, Measurement | None] = {}
+        rows = 0
+        for entry in self.entries:
+            name = str(entry["analyzer"].get("analyzerName"))
+            try:
+                analyzer = analyzer_of(entry["analyzer"])
+                metric = _metric(analyzer, entry["metric"])
+            except (TidegaugeError, KeyError, TypeError, ValueError) as error:
+                reason = (
+                    error if isinstance(error, TidegaugeError) else f"unlike Deequ's: {error!r}"
+                )
+                skipped.append(f"{name}: {reason}")
+                continue
+            key = key_of(analyzer.canonical())
+            if key in found:
+                found[key] = None
+                skipped.append(f"{analyzer!r}: there twice, under filters that Deequ did not write")
+                continue
+            found[key] = Measurement(analyzer, _NO_STATE, metric, self.segment)
+            if name == "Size" and analyzer.where is None:
+                rows = int(metric.value)
+        measurements = tuple(_weighted(m, rows) for m in found.values() if m is not None)
+        content = sorted(canonical_json([e["analyzer"], e["metric"]]) for e in self.entries)
+        return Measured(
+            partition=self.partition,
+            time=self.time,
+            fingerprint=f"deequ/1:{key_of(canonical_json(content))}",
+            arrived_at=None,
+            schema="[]",
+            rows=rows,
+            measurements=measurements,
+            segment=self.segment,
+        )
+
+
+def _weighted(m: Measurement, rows: int) -> Measurement:
+    """Give a metric of all rows their number as its weight, where the file tells it."""
+    if m.metric.weight is not None or m.analyzer.where is not None or not rows:
+        return m
+    return replace(m, metric=replace(m.metric, weight=float(rows)))
+
+
+def analyzer_of(entry: Mapping[str, Any]) -> AnyAnalyzer:
+    """Return our analyzer for one as Deequ writes it.
+
+    Raises
+    ------
+    TidegaugeError
+        If there is none like it.
+
+    Examples
+    --------
+    >>> analyzer_of({"analyzerName": "Correlation", "firstColumn": "a", "secondColumn": "b"})
+    Correlation('a', 'b')
+    """
+    options = dict(entry)
+    name = str(options.pop("analyzerName"))
+    if options.get("aggregateFunction", "count") != "count":
+        msg = f"{name} of sums has no counterpart here"
+        raise SourceError(msg)
+    for unused in ("aggregateFunction", "aggregateColumn", "shrinkingFactor"):
+        options.pop(unused, None)
+    behavior = (options.pop("analyzerOptions", None) or {}).get("nullBehavior", "Ignore")
+    if name == "Compliance":
+        options.pop("columns", None)
+    if name in {"MinLength", "MaxLength"}:
+        options["null_behavior"] = _NULLS[behavior]
+    if name == "ApproxQuantiles":
+        options["quantiles"] = [float(q) for q in options["quantiles"].split(",")]
+    edges = options.get("customEdges")
+    if edges and any(map(isinf, edges)):
+        options["customEdges"] = [edge for edge in edges if not isinf(edge)]
+        options["includeOverflowBins"] = True
+    return ANALYZERS.build(name, {_RENAMED.get(k, k): v for k, v in options.items()})
+
+
+def _metric(analyzer: AnyAnalyzer, stored: Mapping[str, Any]) -> Metric[Any]:
+    """Return the metric under our names; Deequ gives some of its metrics none."""
+    kind, value = stored["metricName"], stored["value"]
+    weight: float | None = None
+    if kind == "HistogramMetric":
+        value = _distribution(value)
+        weight = sum(v.absolute for v in value.values.values()) + value.tail_count
+    elif kind == "HistogramBinnedMetric":
+        value = _bins(value)
+    elif kind == "KLLMetric":
+        value = _buckets(value)
+    elif kind == "KeyedDoubleMetric":
+        value = {str(k): float(v) for k, v in value.items()}
+    elif kind == "DoubleMetric":
+        value = float(value)
+    else:
+        raise ValueError(kind)
+    entity = Entity(analyzer.entity)
+    return Metric(entity, analyzer.instance, analyzer.name, Success(value), weight)
+
+
+def _distribution(value: Mapping[str, Any]) -> Distribution:
+    values = {
+        str(k): DistributionValue(int(v["absolute"]), float(v["ratio"]))
+        for k, v in value["values"].items()
+    }
+    return Distribution(values, int(value["numberOfBins"]), int(value.get("tailCount", 0)))
+
+
+def _bins(value: Mapping[str, Any]) -> BinnedDistribution:
+    bins, nulls = [], int(value.get("nullCount", 0))
+    for b in value["bins"]:
+        low, high = float(b["binStart"]), float(b["binEnd"])
+        if isinf(low) and low < 0 and isinf(high):  # how nulls were once written
+            nulls += int(b["frequency"])
+        else:
+            bins.append(Bin(low, high, float(b["frequency"]), float(b["ratio"])))
+    return BinnedDistribution(tuple(bins), nulls)
+
+
+def _buckets(value: Mapping[str, Any]) -> BucketDistribution:
+    counts = [float(b["count"]) for b in value["buckets"]]
+    total = sum(counts) or 1.0
+    bounds = ((float(b["lowValue"]), float(b["highValue"])) for b in value["buckets"])
+    bins = (Bin(*of, n, n / total) for of, n in zip(bounds, counts, strict=True))
+    return BucketDistribution(tuple(bins), rank_error=nan)

@@ -1,0 +1,58 @@
+"""Exporting metrics as CSV or Parquet, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from analyzers.errors import DatabaseAccessError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
+    """Write pages of metrics as CSV, and return how many rows they had."""
+    rows = 0
+    for number, page in enumerate(pages):
+        page.to_csv(target, index=False, header=number == 0)
+        rows += len(page)
+    return rows
+
+
+def csv_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
+    """Write pages of metrics as a CSV file, and return how many rows they had."""
+    try:
+        with file.open("w", encoding="utf-8", newline="") as target:
+            return write_csv(pages, target)
+    except OSError as error:
+        raise DatabaseAccessError(f"cannot write {file}: {error}") from error
+
+
+def parquet_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
+    """Write pages of metrics as one Parquet file, and return how many rows they had."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    schema = pa.schema(
+        [
+            *((name, pa.string()) for name in ("dataset", "segment", "partition")),
+            ("time", pa.timestamp("us", tz="UTC")),
+            *((name, pa.string()) for name in ("entity", "name", "instance")),
+            *((name, pa.float64()) for name in ("value", "weight")),
+            *((name, pa.string()) for name in ("status", "error")),
+            *((name, pa.int64()) for name in ("version", "run_id")),
+            ("analyzed_at", pa.timestamp("us", tz="UTC")),
+            ("analyzer", pa.string()),
+        ]
+    )
+    rows = 0
+    try:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for page in pages:
+                writer.write_table(pa.Table.from_pandas(page, schema=schema, preserve_index=False))
+                rows += len(page)
+    except OSError as error:
+        raise DatabaseAccessError(f"cannot write {file}: {error}") from error
+    return rows

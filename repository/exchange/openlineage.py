@@ -1,0 +1,169 @@
+"""Telling other tools of a dataset's quality: OpenLineage events with data quality facets.
+
+The event is written by hand after the specification (https://openlineage.io/spec/2-0-2/OpenLineage.json and
+the facets DataQualityMetricsInputDatasetFacet 1-0-3 and DataQualityAssertionsDatasetFacet 1-1-0).
+Numbers that are not finite have no place in JSON and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_URL, uuid5
+
+import sqlalchemy as sa
+
+from analyzers.catalogue import ANALYZERS
+from analyzers.errors import UnknownNameError
+from repository import schema as s
+from repository.history import dataset_id
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from repository.repository import Repository
+
+PRODUCER = "https://pypi.org/project/tidegauge"
+_SPEC = "https://openlineage.io/spec"
+_COLUMN_FACTS = {
+    "CountDistinct": "distinctCount",
+    "ApproxCountDistinct": "distinctCount",
+    "Sum": "sum",
+    "Minimum": "min",
+    "Maximum": "max",
+}
+_INTEGERS = frozenset({"distinctCount"})
+
+
+def openlineage_event(
+    repository: Repository, dataset: str, partition: str | None = None, namespace: str = "tidegauge"
+) -> dict[str, Any]:
+    """Return the event of the run that measured a partition last, as JSON takes it.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+    partition : str, optional
+        The newest if not given.
+    namespace : str
+        Of the job and the dataset, as in ``hive://metastore:9083``.
+
+    Returns
+    -------
+    dict
+        With the metrics of the partition that were measured without a filter, and an assertion for each
+        of its series that detection scored: it fails where there is an anomaly that nobody settled.
+    """
+    latest = repository.latest(dataset, segment="")
+    if partition is None:
+        timed = latest.sort_values(["time", "partition"], na_position="last")
+        partition = str(timed["partition"].iloc[-1]) if len(timed) else ""
+    metrics = _of_partition(repository, dataset, partition)
+    source, when = _about(repository, dataset, metrics)
+    facets = {
+        "dataQualityMetrics": _facet(
+            "DataQualityMetricsInputDatasetFacet", "1-0-3", _quality(metrics)
+        ),
+        "dataQualityAssertions": _facet(
+            "DataQualityAssertionsDatasetFacet",
+            "1-1-0",
+            {"assertions": _assertions(repository, dataset, partition)},
+        ),
+    }
+    run = uuid5(NAMESPACE_URL, f"{repository.database.name}/{dataset}/{partition}/{when}")
+    return {
+        "eventType": "COMPLETE",
+        "eventTime": when,
+        "producer": PRODUCER,
+        "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "run": {"runId": str(run)},
+        "job": {"namespace": namespace, "name": f"tidegauge.{dataset}"},
+        "inputs": [{"namespace": namespace, "name": source or dataset, "inputFacets": facets}],
+        "outputs": [],
+    }
+
+
+def _facet(name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    url = f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}"
+    return {"_producer": PRODUCER, "_schemaURL": url, **body}
+
+
+def _of_partition(repository: Repository, dataset: str, partition: str) -> pd.DataFrame:
+    frame = repository.metrics(dataset, segment="", where="")
+    return frame[(frame["partition"] == partition) & (frame["status"] == "finite")]
+
+
+def _about(repository: Repository, dataset: str, metrics: pd.DataFrame) -> tuple[str | None, str]:
+    with repository.database.read() as connection:
+        of = s.dataset.c.id == dataset_id(connection, dataset)
+        source = connection.execute(sa.select(s.dataset.c.source).where(of)).scalar()
+    moments = [moment for moment in metrics["analyzed_at"] if isinstance(moment, datetime)]
+    when = (max(moments) if moments else datetime.now(UTC)).isoformat()
+    return source, when
+
+
+def _quality(metrics: pd.DataFrame) -> dict[str, Any]:
+    found: dict[str, Any] = {"columnMetrics": {}}
+    for row in metrics.to_dict("records"):
+        value, kind = row["value"], _kind(row["analyzer"])
+        if kind == "Size":
+            found["rowCount"] = int(value)
+        if row["entity"] != "Column" or not isfinite(value):
+            continue
+        column = found["columnMetrics"].setdefault(row["instance"], {})
+        if kind in _COLUMN_FACTS and row["name"] == kind:
+            fact = _COLUMN_FACTS[kind]
+            column[fact] = int(value) if fact in _INTEGERS else value
+        elif kind == "Completeness" and isfinite(row["weight"]):
+            column["nullCount"] = round((1 - value) * row["weight"])
+        elif kind in {"ApproxQuantile", "ApproxQuantiles", "ExactQuantile", "ReqQuantile"}:
+            quantile = row["name"].rpartition("-")[2] if "-" in row["name"] else None
+            quantile = quantile or _quantile(row["analyzer"])
+            if quantile is not None:
+                column.setdefault("quantiles", {})[quantile] = value
+    return found
+
+
+def _kind(analyzer: str) -> str:
+    return analyzer.partition("(")[0]
+
+
+def _quantile(analyzer: str) -> str | None:
+    try:
+        quantile = getattr(ANALYZERS.parse(analyzer), "quantile", None)
+    except UnknownNameError:
+        return None
+    return None if quantile is None else str(quantile)
+
+
+_SCORED = ("name", "instance", "analyzer", "detector")
+
+
+def _assertions(repository: Repository, dataset: str, partition: str) -> list[dict[str, Any]]:
+    scores = repository.scores(dataset, segment="")
+    anomalies = repository.anomalies(dataset, status="open")
+    open_ = {
+        tuple(row[c] for c in _SCORED): row
+        for row in anomalies[anomalies["partition"] == partition].to_dict("records")
+    }
+    found = []
+    for row in scores[scores["partition"] == partition].to_dict("records"):
+        anomaly = open_.get(tuple(row[c] for c in _SCORED))
+        told: dict[str, Any] = {
+            "assertion": "usual",
+            "name": f"{row['name']}({row['instance']})",
+            "success": anomaly is None,
+        }
+        if row["instance"] != "*":
+            told["column"] = row["instance"]
+        if isfinite(row["lower"]) and isfinite(row["upper"]):
+            told["expected"] = f"[{row['lower']:.6g}, {row['upper']:.6g}]"
+        if anomaly is not None:
+            told["actual"] = f"{anomaly['value']:.6g}"
+            told["severity"] = "error" if anomaly["severity"] == "error" else "warn"
+            told["description"] = anomaly["explanation"]
+        found.append(told)
+    return found

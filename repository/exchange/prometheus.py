@@ -1,0 +1,71 @@
+"""The newest metrics as Prometheus scrapes them, in its text format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from analyzers.errors import RepositoryError
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
+
+    from repository.repository import Repository
+
+_LABELS = ("dataset", "segment", "name", "instance", "analyzer", "partition")
+
+
+def prometheus_text(repository: Repository, datasets: Sequence[str] | None = None) -> str:
+    """Return the newest value of each series, when its partition was, and how many anomalies are open.
+
+    Parameters
+    ----------
+    repository : Repository
+    datasets : sequence of str, optional
+        All if not given.
+
+    Raises
+    ------
+    RepositoryError
+        If ``prometheus-client`` is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an extra
+        from prometheus_client.registry import Collector  # noqa: PLC0415
+    except ImportError as error:
+        msg = "Prometheus' text needs a library: pip install 'tidegauge[prometheus]'"
+        raise RepositoryError(msg) from error
+    names = repository.datasets() if datasets is None else list(datasets)
+
+    class Newest(Collector):
+        def collect(self) -> Iterator[Family]:
+            return _families(repository, names)
+
+    registry = CollectorRegistry()
+    registry.register(Newest())
+    return generate_latest(registry).decode()
+
+
+def _families(repository: Repository, datasets: Sequence[str]) -> Iterator[Family]:
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - an extra
+
+    values = GaugeMetricFamily("tidegauge_metric", "The newest value of a series.", labels=_LABELS)
+    times = GaugeMetricFamily(
+        "tidegauge_newest_partition_timestamp_seconds",
+        "The time of the newest partition that was measured.",
+        labels=("dataset",),
+    )
+    anomalies = GaugeMetricFamily(
+        "tidegauge_open_anomalies", "Anomalies that nobody has settled.", labels=("dataset",)
+    )
+    for dataset in datasets:
+        frame = repository.latest(dataset)
+        for row in frame[~frame["status"].isin(["failed", "empty"])].to_dict("records"):
+            values.add_metric([row[label] for label in _LABELS], row["value"])
+        moments = [moment for moment in frame["time"] if isinstance(moment, datetime)]
+        known = [moment for moment in moments if moment == moment]  # noqa: PLR0124 - NaT is not
+        if known:
+            times.add_metric([dataset], max(known).timestamp())
+        anomalies.add_metric([dataset], float(len(repository.anomalies(dataset, status="open"))))
+    yield from (values, times, anomalies)
