@@ -53,8 +53,8 @@ class Groups:
         for i, column in enumerate(self.by):
             sql, kind = quote(column), _kind(data, column)
             plain = f"nullif({sql}, '')" if kind == "string" else sql
-            text = as_text or kind not in _PRINTED_APART
-            keys.append(f"{_as_text(sql) if text else plain} AS {KEY}{i}")
+            text = as_text or kind not in PRINTED_APART
+            keys.append(f"{hive_text(sql) if text else plain} AS {KEY}{i}")
         for i, segments in enumerate(self.segments):
             value = _segment_text(schema, segments.columns)
             kept = [SEPARATOR.join(values) for values in segments.kept]
@@ -75,7 +75,7 @@ class Groups:
         segments = [f"{SEGMENT}{i}" for i in range(len(self.segments))]
         sets = [by, *([*by, segment] for segment in segments)]
         grouped = keyed.groupingSets(sets, *by, *segments) if segments else keyed.groupBy(*by)
-        texts = [f"{_as_text(key)} AS {key}" for key in keys]
+        texts = [f"{hive_text(key)} AS {key}" for key in keys]
         found = grouped.agg(*cells)
         width = len(by) + len(segments)
         return found.selectExpr(*texts, *segments, *more, *map(quote, found.columns[width:]))
@@ -133,11 +133,11 @@ def only_groups(data: DataFrame, keys: Sequence[str], values: Collection[Values]
         if found is not None:
             low, high = (literal(value) for value in found)
             data = data.where(f"{quote(key)} >= {low} AND {quote(key)} <= {high}")
-    together = _joined([_as_text(quote(key)) for key in keys])
+    together = _joined([hive_text(quote(key)) for key in keys])
     return data.where(one_of(together, sorted(SEPARATOR.join(value) for value in values)))
 
 
-_PRINTED_APART = {"string", "date", "boolean", *INTEGRAL}
+PRINTED_APART = {"string", "date", "boolean", *INTEGRAL}
 """Types whose values print differently wherever they differ, but for the empty text and null."""
 
 
@@ -149,7 +149,7 @@ def _joined(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"concat_ws('\\u0001', {', '.join(texts)})"
 
 
-def _as_text(sql: str) -> str:
+def hive_text(sql: str) -> str:
     """Return SQL for a value as Hive names it; the empty text and null are one partition."""
     return f"coalesce(nullif(CAST({sql} AS STRING), ''), {literal(NULL)})"
 

@@ -1,6 +1,6 @@
 """What a run hands to a store, and what it asks of one.
 
-The runner knows stores only through `RunStore`; `analyzers.memory` and `repository.store` implement
+The runner knows stores only through `RunStore`; `repository.store` and `repository.memory` implement
 it. What becomes of a measured partition is decided here, in `decide`, for all of them alike.
 """
 

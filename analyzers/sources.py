@@ -431,7 +431,12 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     full = ".".join(map(quote, path))
     if table.tableType in {"VIEW", "TEMPORARY"}:
         return FrameSource(spark.table(name), tuple(keys or ()), ".".join(path))
-    details = describe_table(spark, full)
+    try:
+        details = describe_table(spark, full)
+    except AnalysisException as error:
+        if error.getCondition() != "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE":
+            raise
+        return _table_of_another_kind(spark, ".".join(path), keys)
     if str(details.get("provider", "")).casefold() not in FILE_FORMATS:
         found = details.get("partition_columns") or ()
         return FrameSource(
@@ -439,6 +444,21 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
         )
     found = _check_keys(keys, details.get("partition_columns") or (), f"table {name}")
     return HiveTable(spark, ".".join(path), found, details)
+
+
+def _table_of_another_kind(spark: SparkSession, name: str, keys: Sequence[str] | None) -> Source:
+    """Return the source for a table of a catalog that is not Hive's: by its log, else as a frame."""
+    from analyzers.logged import logged_table  # noqa: PLC0415 - it builds on this module
+
+    full = ".".join(map(quote, name.split(".")))
+    rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()]
+    marks = [i for i, (key, _) in enumerate(rows) if key == "# Detailed Table Information"]
+    details = {key.casefold(): value for key, value in rows[(marks[-1] + 1 if marks else 0) :]}
+    table = logged_table(spark, name, details)
+    if table is None:
+        return FrameSource(spark.table(full), tuple(keys or ()), name)
+    table.keys = _check_keys(keys, table.keys, f"table {name}")
+    return table
 
 
 def _no_such_table(spark: SparkSession, name: str) -> str:

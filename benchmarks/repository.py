@@ -22,7 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# This script is named as a package of ours, which is the one to be found.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import tidegauge as tg
 from analyzers.counts import NumMatchesAndCount

@@ -28,12 +28,12 @@ SeriesKey = tuple[int, str, str]
 
 
 def visible(text: str) -> str:
-    """Return text that every database takes: PostgreSQL knows no zero character.
+    r"""Return text that every database takes: PostgreSQL knows no zero character.
 
     Examples
     --------
     >>> print(visible("a" + chr(0)))
-    a\\x00
+    a\x00
     """
     return text.replace("\0", "\\x00")
 

@@ -44,7 +44,11 @@ import sys
 from analyzers import incremental
 import tidegauge as tg
 from tests.test_killed import SUITE
-incremental.run_incremental.__defaults__ = (*incremental.run_incremental.__defaults__[:-1], 5)
+defaults = incremental.run_incremental.__defaults__
+assert incremental.BATCH_PARTITIONS in defaults
+incremental.run_incremental.__defaults__ = tuple(
+    5 if value == incremental.BATCH_PARTITIONS else value for value in defaults
+)
 spark = tg.spark_session(sys.argv[3])
 with tg.Repository(sys.argv[1]) as repo:
     tg.analyze(sys.argv[2], SUITE, repository=repo, spark=spark)
