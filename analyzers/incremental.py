@@ -35,7 +35,8 @@ from analyzers.progress import Progress, Silent
 from analyzers.scan import Group, metric_of, scan
 from analyzers.schema import Schema
 from analyzers.segments import MAX_SEGMENTS, SegmentSet, joined
-from analyzers.sources import Listed, Source, open_table
+from analyzers.sources import Listed, Source
+from analyzers.tables import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -174,7 +174,7 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
     return datetime.fromtimestamp(max(f.modified for f in files) / 1000, UTC)
 
 
-def _check_keys(
+def check_keys(
     wanted: Sequence[str] | None, available: Sequence[str], what: str
 ) -> tuple[str, ...]:
     """Return the partition columns as the data spells them; all of them if none are asked for."""
@@ -209,7 +209,7 @@ class FrameSource:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        self.keys = _check_keys(self.keys, self.data.columns, "the data")
+        self.keys = check_keys(self.keys, self.data.columns, "the data")
 
     def list_partitions(self) -> list[Listed]:
         """Find the distinct values of the partition columns: one pass over these columns."""
@@ -265,7 +265,7 @@ class PathSource:
             msg = f"{self.name!r} holds files under different partition columns: {shapes}"
             raise PartitionColumnError(msg)
         self._all_keys = all_keys.pop()
-        self.keys = _check_keys(self.keys, self._all_keys, repr(self.name))
+        self.keys = check_keys(self.keys, self._all_keys, repr(self.name))
 
     def list_partitions(self) -> list[Listed]:
         """List the folders that hold files."""
@@ -406,66 +406,3 @@ def describe_table(spark: SparkSession, what: str) -> dict[str, Any]:
     text = spark.sql(f"DESCRIBE TABLE EXTENDED {what} AS JSON").collect()[0][0]
     described: dict[str, Any] = json.loads(text)
     return described
-
-
-def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> Source:
-    """Return the source for a table or view of the catalog.
-
-    Raises
-    ------
-    NoSuchTableError
-        If there is none, naming the nearest that there is.
-    PartitionColumnError
-        If it is not partitioned by the columns asked for.
-    """
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - core imports no Spark
-
-    try:
-        known = spark.catalog.tableExists(name)
-    except AnalysisException:  # the name does not parse
-        known = False
-    if not known:
-        raise NoSuchTableError(_no_such_table(spark, name))
-    table = spark.catalog.getTable(name)
-    path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
-    full = ".".join(map(quote, path))
-    if table.tableType in {"VIEW", "TEMPORARY"}:
-        return FrameSource(spark.table(name), tuple(keys or ()), ".".join(path))
-    try:
-        details = describe_table(spark, full)
-    except AnalysisException as error:
-        if error.getCondition() != "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE":
-            raise
-        return _table_of_another_kind(spark, ".".join(path), keys)
-    if str(details.get("provider", "")).casefold() not in FILE_FORMATS:
-        found = details.get("partition_columns") or ()
-        return FrameSource(
-            spark.table(name), tuple(found if keys is None else keys), ".".join(path)
-        )
-    found = _check_keys(keys, details.get("partition_columns") or (), f"table {name}")
-    return HiveTable(spark, ".".join(path), found, details)
-
-
-def _table_of_another_kind(spark: SparkSession, name: str, keys: Sequence[str] | None) -> Source:
-    """Return the source for a table of a catalog that is not Hive's: by its log, else as a frame."""
-    from analyzers.logged import logged_table  # noqa: PLC0415 - it builds on this module
-
-    full = ".".join(map(quote, name.split(".")))
-    rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()]
-    marks = [i for i, (key, _) in enumerate(rows) if key == "# Detailed Table Information"]
-    details = {key.casefold(): value for key, value in rows[(marks[-1] + 1 if marks else 0) :]}
-    table = logged_table(spark, name, details)
-    if table is None:
-        return FrameSource(spark.table(full), tuple(keys or ()), name)
-    table.keys = _check_keys(keys, table.keys, f"table {name}")
-    return table
-
-
-def _no_such_table(spark: SparkSession, name: str) -> str:
-    database, _, table = name.replace("`", "").rpartition(".")
-    database = database or spark.catalog.currentDatabase()
-    if not spark.catalog.databaseExists(database):
-        there = sorted(d.name for d in spark.catalog.listDatabases())
-        return f"no table {name!r}: no database {database!r} (there are: {', '.join(there)})"
-    close = nearest(table, [t.name for t in spark.catalog.listTables(database)])
-    return f"no table {name!r}" + (f"; did you mean '{database}.{close}'?" if close else "")

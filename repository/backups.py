@@ -7,15 +7,27 @@ tool. The files of large states are copied along, by links where the file system
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import quote
+
+import sqlalchemy as sa
 
 from analyzers.errors import DatabaseAccessError, NotOurDatabaseError
 from repository.artifacts import Artifacts
-from repository.database import Database, all_revisions, backup_beside, stamp
+from repository.database import (
+    SECRETS,
+    VERSION_TABLE,
+    Database,
+    all_revisions,
+    backup_beside,
+    stamp,
+)
+from repository.schema import metadata
 
 
 def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -> Path:
@@ -43,7 +55,8 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
         msg = "a database in memory has no file to copy; its history ends with its process"
         raise DatabaseAccessError(msg)
     else:
-        _run_postgres("pg_dump", database, "--format=custom", f"--file={target}")
+        options = ("--format=custom", f"--file={target}", f"--dbname={_conninfo(database)}")
+        _run_postgres("pg_dump", database, *options)
     _link_files(artifacts.root, _files_of(target))
     return target
 
@@ -73,8 +86,7 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
                 current
             )  # as one transaction: who reads meanwhile sees the one or the other
     else:
-        options = ("--clean", "--if-exists", "--no-owner", "--single-transaction")
-        _run_postgres("pg_restore", database, *options, f"--dbname={_name(database)}", str(source))
+        _restore_postgres(database, source)
     _link_files(_files_of(source), artifacts.root)
     return before
 
@@ -107,39 +119,70 @@ def _link_files(source: Path | None, target: Path | None) -> None:
 
 
 def _require_sound(file: Path) -> None:
-    checked = Database.unchecked(f"sqlite:///{file}")
+    uri = f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1"
+    query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a name of ours
     try:
-        revision = checked.revision()
-        if revision not in all_revisions():
-            msg = f"{file} is no backup of a tidegauge repository that this tidegauge knows"
-            raise NotOurDatabaseError(msg)
-        with checked.read() as connection:
-            problems = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-        if problems != ["ok"]:
-            msg = f"{file} is damaged: {problems[0]}"
-            raise NotOurDatabaseError(msg)
-    finally:
-        checked.close()
+        with closing(sqlite3.connect(uri, uri=True)) as copy:
+            (revision,) = copy.execute(query).fetchone()
+            problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
+    except (sqlite3.Error, TypeError) as error:
+        msg = f"{file} is no backup of a tidegauge repository: {error}"
+        raise NotOurDatabaseError(msg) from error
+    _require_known(file, revision)
+    if problem != "ok":
+        msg = f"{file} is damaged: {problem}"
+        raise NotOurDatabaseError(msg)
 
 
-def _run_postgres(tool: str, database: Database, *options: str) -> None:
+def _require_known(file: Path, revision: str | None) -> None:
+    if revision not in all_revisions():
+        msg = f"{file} is at revision {revision}, which this tidegauge does not know"
+        raise NotOurDatabaseError(msg)
+
+
+def _restore_postgres(database: Database, source: Path) -> None:
+    """Put a dump in the place of all tables and views of ours, in one transaction."""
+    script = _run_postgres("pg_restore", database, "--no-owner", "--file=-", str(source))
+    told = re.search(rf"COPY public\.{VERSION_TABLE} .*?;\n(\w+)\n", script)
+    if told is None:
+        msg = f"{source} is no backup of a tidegauge repository"
+        raise NotOurDatabaseError(msg)
+    _require_known(source, told[1])
+    with database.read() as connection:
+        inspector = sa.inspect(connection)
+        views = [name for name in inspector.get_view_names() if name.startswith("v_")]
+        tables = set(inspector.get_table_names()) & {*metadata.tables, *_FORMER, VERSION_TABLE}
+    drops = [f'DROP VIEW "{name}";' for name in views]
+    drops += [f'DROP TABLE "{name}" CASCADE;' for name in sorted(tables)]
+    # Whoever still reads would be waited for, and all others would wait behind.
+    whole = "\n".join([f"SET lock_timeout = '{_LOCK_SECONDS}s';", *drops, script])
+    options = ("--single-transaction", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
+    _run_postgres("psql", database, *options, f"--dbname={_conninfo(database)}", text=whole)
+
+
+_FORMER = ("latest_metric",)
+"""Tables that older revisions had."""
+_LOCK_SECONDS = 30
+
+
+def _conninfo(database: Database) -> str:
+    """Return the URL as PostgreSQL's tools take it, without secrets."""
+    url = database.url.set(drivername="postgresql", password=None)
+    return url.difference_update_query(SECRETS).render_as_string(hide_password=False)
+
+
+def _run_postgres(tool: str, database: Database, *options: str, text: str | None = None) -> str:
     """Run one of PostgreSQL's own tools; the password goes by the environment, which no list shows."""
     found = shutil.which(tool)
     if found is None:
         msg = f"{tool} is not installed; it comes with PostgreSQL's client programs"
         raise DatabaseAccessError(msg)
-    url = database.url
-    given = {
-        "PGHOST": url.host,
-        "PGPORT": url.port,
-        "PGUSER": url.username,
-        "PGPASSWORD": url.password,
-        "PGDATABASE": url.database,
-    }
-    environment = {**os.environ, **{k: str(v) for k, v in given.items() if v is not None}}
+    secret = database.url.password or database.url.query.get("password")
+    environment = {**os.environ, **({"PGPASSWORD": str(secret)} if secret else {})}
     done = subprocess.run(  # noqa: S603 - a program found by name, with options of ours
-        [found, *options], env=environment, capture_output=True, text=True, check=False
+        [found, *options], env=environment, input=text, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         msg = f"{tool} failed on {database.name}: {done.stderr.strip()}"
         raise DatabaseAccessError(msg)
+    return done.stdout

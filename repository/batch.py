@@ -29,6 +29,7 @@ from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.bulk import Row, chunks, insert_missing, insert_rows
 from repository.dimensions import Dimensions, visible
+from repository.inputs import inputs_of
 from repository.newest import keep_newest
 
 if TYPE_CHECKING:
@@ -195,10 +196,7 @@ class Batch:
             .join(s.input_set, s.input_set.c.id == f.input_set_id)
             .where(of.dataset_id == self.dataset, f.fold == "removed")
         )
-        return {
-            (row[0], row[1]): {partition for partition, _ in json.loads(row[2])}
-            for row in self.connection.execute(query)
-        }
+        return {(row[0], row[1]): set(inputs_of(row[2])) for row in self.connection.execute(query)}
 
     def _stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
         """Return all states of a partition's version by segment and the statistic's key."""
@@ -315,7 +313,19 @@ class Batch:
         insert_rows(self.connection, s.metric, METRIC, rows[False])
         # A segment that was chosen again is the series that it was, and may have its facts.
         insert_missing(self.connection, s.metric, METRIC, rows[True])
-        keep_newest(self.connection, self.dataset, [*rows[False], *rows[True]], restated)
+        new = [*rows[False], *self._inserted(rows[True])]
+        keep_newest(self.connection, self.dataset, new, restated)
+
+    def _inserted(self, rows: Sequence[Row]) -> list[Row]:
+        """Return those of some rows that this commit has written."""
+        m = s.metric.c
+        written: set[tuple[int, int]] = set()
+        for some in chunks(sorted({row[0] for row in rows})):
+            query = sa.select(m.partition_id, m.series_id).where(
+                m.partition_id.in_(some), m.commit_id == self.commit
+            )
+            written.update((row[0], row[1]) for row in self.connection.execute(query))
+        return [row for row in rows if row[:2] in written]
 
     def _series_ids(
         self, points: Mapping[tuple[tuple[str, str], str, str], _Point]

@@ -53,9 +53,21 @@ def insert_rows(
         return
     raw: Any = connection.connection.driver_connection
     copy_in = f"COPY {quoted(table.name)} ({names}) FROM STDIN"
-    with raw.cursor() as cursor, cursor.copy(copy_in) as copy:
-        for row in rows:
-            copy.write_row(row)
+    driver: Any = connection.dialect.dbapi
+    try:
+        with raw.cursor() as cursor, cursor.copy(copy_in) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except driver.Error as error:  # so that it is retried and told like any other
+        lost = bool(raw.closed)
+        raise sa.exc.DBAPIError.instance(
+            copy_in,
+            None,
+            error,
+            driver.Error,
+            connection_invalidated=lost,
+            dialect=connection.dialect,
+        ) from error
 
 
 def _bound(

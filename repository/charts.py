@@ -12,7 +12,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from analyzers.errors import HistoryError
 from repository import schema as s
 from repository.bulk import chunks
-from repository.facts import Facts, read_facts
+from repository.facts import Facts, dimensions_of, read_facts
 from repository.history import AsOf, MetricQuery, commit_as_of, dataset_id
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ def chart_rows(
     if first is None:
         return []
     width = max((last - first).total_seconds() / points, 1e-6)
-    place = (_Epoch(p.time) - sa.literal(first.timestamp(), sa.Double())) / width
-    # The last moment belongs to the last interval.
-    interval = sa.func.floor(sa.case((place >= points, points - 0.5), else_=place))
+    distance = (_Epoch(p.time) - sa.literal(first.timestamp(), sa.Double())) / width
+    # The last moment belongs to the last interval; SQLite's days may round below the first.
+    place = sa.case((distance >= points, points - 0.5), (distance < 0, 0.0), else_=distance)
+    interval = sa.func.floor(place)
     thinned = (
         sa.select(
             m.series_id,
@@ -128,5 +129,14 @@ def fact_pages(
         .order_by(p.time.is_(None), p.time, p.name)
     )
     ids = list(connection.execute(partitions).scalars())
-    for some in chunks(ids, at_once):
-        yield read_facts(connection, dataset, query, as_of, some)
+    known = dimensions_of(connection, of, query)
+    start = 0
+    while start < len(ids):
+        (some, *_) = chunks(ids[start:], at_once)
+        page = read_facts(connection, dataset, query, as_of, some, known)
+        start += len(some)
+        # Not every series is in every partition: the next page goes by what this one had.
+        fitting = rows * len(some) // max(1, len(page))
+        at_once = max(1, min(2 * len(some), fitting))
+        if len(page):
+            yield page

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from analyzers.errors import CorruptStateError, HistoryError
+from analyzers.errors import HistoryError, StateError
 from analyzers.state import State
 from repository import schema as s
 from repository.artifacts import Artifacts, Payload
@@ -24,9 +24,10 @@ from repository.batch import recorded_series
 from repository.bulk import chunks
 from repository.database import Database, next_commit
 from repository.folding import merged
+from repository.inputs import inputs_of, inputs_text
 from repository.labels import statuses
 from repository.lease import live_since
-from repository.rollups import REMOVED, TOTAL, inputs_of, inputs_text, keep_folds
+from repository.rollups import REMOVED, TOTAL, keep_folds
 from repository.windows import Windows
 
 if TYPE_CHECKING:
@@ -170,15 +171,13 @@ class _Cleaner:
         v = s.partition_version.c
         ended = sa.select(v.partition_id, v.version).where(v.superseded_commit_id <= horizon)
         old = {(row[0], row[1]) for row in self.connection.execute(ended)}
-        kept = old & set(self._unsettled())
+        unsettled = set(self._unsettled())
+        kept = old & unsettled
         self.counts["versions"] = len(old) - len(kept)
         self.counts["kept_for_anomalies"] = len(kept)
         for partition, version in sorted(old - kept):
             self._remove_version(partition, version)
-        # Values that users recorded have versions of their own.
-        m = s.metric.c
-        ended_records = m.series_id.in_(recorded_series()) & (m.superseded_commit_id <= horizon)
-        self._delete(s.metric, ended_records, "metrics")
+        self._remove_records(horizon, unsettled)
         self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
         self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)
         used = sa.union(
@@ -209,10 +208,24 @@ class _Cleaner:
             (s.partition_version, None),
         ):
             of = (table.c.partition_id == partition) & (table.c.version == version)
-            if table is s.metric:
-                of &= table.c.superseded_commit_id.is_not(None)
+            if table in {s.metric, s.score}:  # what users recorded has versions of its own
                 of &= table.c.series_id.not_in(recorded_series())
             self._delete(table, of, counted)
+
+    def _remove_records(self, horizon: int, unsettled: set[tuple[int, int]]) -> None:
+        """Remove values that users recorded anew since, with their scores."""
+        m, f = s.metric.c, s.score.c
+        query = sa.select(m.partition_id, m.series_id, m.version).where(
+            m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon
+        )
+        for partition, series, version in self.connection.execute(query).all():
+            if (partition, version) in unsettled:
+                continue
+            for c, table, counted in ((m, s.metric, "metrics"), (f, s.score, "scores")):
+                of = (
+                    (c.partition_id == partition) & (c.series_id == series) & (c.version == version)
+                )
+                self._delete(table, of, counted)
 
     def states(self, cutoff: datetime | None) -> None:
         if cutoff is None:
@@ -259,11 +272,15 @@ class _Cleaner:
             if not found:
                 continue
             before, inputs = self._removed(statistic)
-            inputs.update({partition: versions[partition] for partition in found})
-            total = merged([*before, *found.values()])
-            assert total is not None
-            folds.append((statistic, total, inputs_text(inputs)))
-            for some in chunks(sorted(found)):
+            # What was restated since it was added up stays: it cannot be taken out of the sum.
+            new = {p: state for p, state in found.items() if p not in inputs}
+            gone = new.keys() | {p for p in found if inputs.get(p) == versions[p]}
+            if new:
+                inputs.update({partition: versions[partition] for partition in new})
+                total = merged([*before, *new.values()])
+                assert total is not None
+                folds.append((statistic, total, inputs_text(inputs)))
+            for some in chunks(sorted(gone)):
                 c = s.state.c
                 of = (c.statistic_id == statistic) & c.partition_id.in_(some)
                 self._delete(s.state, of, "states")
@@ -281,7 +298,7 @@ class _Cleaner:
                 if versions[partition] == version:
                     try:
                         yield partition, self.artifacts.unpack(Payload(*payload))
-                    except CorruptStateError:
+                    except StateError:
                         continue  # it stays, for `db check` to name
 
     def _removed(self, statistic: int) -> tuple[list[State], dict[int, int]]:

@@ -18,20 +18,21 @@ def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | 
 
     What is not given comes from ``TIDEGAUGE_DB`` and ``TIDEGAUGE_ARTIFACTS``, else from ``db`` and
     ``artifacts`` in the file that ``TIDEGAUGE_CONFIG`` names, in ``tidegauge.toml`` here, or in
-    ``tidegauge/tidegauge.toml`` below the user's folder of configurations. A folder that was set for
-    another database than the one that is asked for does not count.
+    ``tidegauge/tidegauge.toml`` below the user's folder of configurations. The file's folder is for the
+    file's database only, and a SQLite file that is named keeps the folder beside it.
 
     Raises
     ------
     DatabaseAccessError, UnknownNameError
         If the file cannot be read, or says something else.
     """
+    given = os.environ.get("TIDEGAUGE_ARTIFACTS")
     if url is not None:
-        return url, artifacts
+        return url, artifacts or (None if url.startswith("sqlite") else given)
+    if url := os.environ.get("TIDEGAUGE_DB"):
+        return url, artifacts or given
     stored = _stored()
-    url = os.environ.get("TIDEGAUGE_DB") or stored.get("db")
-    folder = artifacts or os.environ.get("TIDEGAUGE_ARTIFACTS") or stored.get("artifacts")
-    return url or DEFAULT_URL, folder
+    return stored.get("db", DEFAULT_URL), artifacts or given or stored.get("artifacts")
 
 
 def _stored() -> dict[str, str]:

@@ -13,10 +13,11 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -46,7 +47,7 @@ _BUSY_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
 _ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
 """PostgreSQL: serialization failure, deadlock, lock not available."""
-_SECRETS = ("password", "sslpassword", "passfile")
+SECRETS = ("password", "sslpassword", "passfile")
 _EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
 
 
@@ -86,6 +87,7 @@ class Database:
 
     def _connect(self, url: str, *, read_only: bool = False) -> None:
         self._newer: str | None = None
+        self._alone = RLock()  # a database in memory has one connection for all threads
         self.read_only = read_only
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
@@ -104,7 +106,7 @@ class Database:
     @property
     def name(self) -> str:
         """The URL without its secrets."""
-        hidden = {key: "***" for key in self.url.query if key in _SECRETS}
+        hidden = {key: "***" for key in self.url.query if key in SECRETS}
         return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
 
     @property
@@ -123,14 +125,17 @@ class Database:
         engine = self.engine
         if not self.is_sqlite:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
-        with self._translated(), engine.connect() as connection:
+        with self._turn(), self._translated(), engine.connect() as connection:
             yield connection
+
+    def _turn(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.is_shared else self._alone
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Open a transaction that becomes visible as a whole, or not at all. It is not retried."""
-        self._require_writable()
-        with self._translated(), self._writer().begin() as connection:
+        self.require_writable()
+        with self._turn(), self._translated(), self._writer().begin() as connection:
             yield connection
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -148,26 +153,33 @@ class Database:
         ------
         DatabaseAccessError, DatabaseVersionError, ReadOnlyError
         """
-        self._require_writable()
-        with self._translated():
+        self.require_writable()
+        with self._turn(), self._translated():
             deadline, pause = time.monotonic() + _RETRY_SECONDS, 0.01
+            unknown: _Attempt | None = None  # one whose connection broke while it committed
             while True:
                 attempt = _Attempt()
                 try:
+                    if unknown is not None:
+                        assert unknown.commit is not None
+                        if self._has(unknown.commit):
+                            return cast("T", unknown.result)
+                        unknown = None
                     return attempt.run(self._writer(), work)
                 except DBAPIError as error:
                     if not _may_pass(error) or time.monotonic() > deadline:
                         raise
+                    if attempt.commit is not None:
+                        unknown = attempt
                 # Others that failed at the same moment try at another one.
                 time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
                 pause = min(2 * pause, 2.0)
-                if attempt.commit is not None and self._has(attempt.commit):
-                    return cast("T", attempt.result)
 
     def _writer(self) -> Engine:
         return self.engine.execution_options(tidegauge_write=True)
 
-    def _require_writable(self) -> None:
+    def require_writable(self) -> None:
+        """Raise an error if nothing can be written, before work is done in vain."""
         if self.read_only:
             msg = f"{self.name} was opened read-only; open it without read_only=True to write to it"
             raise ReadOnlyError(msg)
@@ -177,10 +189,9 @@ class Database:
     def _has(self, commit: tuple[int, datetime]) -> bool:
         """Whether a commit took effect whose answer was lost; its time tells it from another's."""
         c = s.commit.c
-        with suppress(DBAPIError), self.engine.connect() as connection:
+        with self.engine.connect() as connection:
             query = sa.select(c.committed_at).where(c.id == commit[0])
             return bool(connection.execute(query).scalar() == commit[1])
-        return False
 
     def close(self) -> None:
         """Give back all connections."""

@@ -144,6 +144,9 @@ class Dimensions:
 
 def dataset_for(connection: Connection, spec: RunSpec) -> int:
     """Return the id of a run's dataset; make it if it is new, and see that it still is of the same table."""
+    if "\0" in spec.dataset:
+        msg = f"a dataset's name has no zero character: {spec.dataset!r}"
+        raise SuiteError(msg)
     if len(spec.dataset) > LONGEST_NAME:
         msg = f"a dataset's name has at most {LONGEST_NAME} characters, not {len(spec.dataset)}"
         raise SuiteError(msg)

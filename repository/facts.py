@@ -76,22 +76,11 @@ class Facts:
         """Return a tidy frame with `METRIC_COLUMNS`."""
         import pandas as pd  # noqa: PLC0415 - heavy, and not needed to write
 
-        columns: dict[str, Any] = {}
-        for name in METRIC_COLUMNS:
-            if name in {"time", "analyzed_at"}:
-                owners, of = (
-                    (self.partitions, self.of_partition)
-                    if name == "time"
-                    else (self.commits, self.of_commit)
-                )
-                # Microseconds, because nanoseconds end in 2262 and 9999-12-31 is a day of many tables.
-                moments = pd.Series([o[name] for o in owners], dtype="datetime64[us, UTC]")
-                columns[name] = moments.array.take(of)
-            elif name == "run_id":
-                columns[name] = _integers(self.column(name))
-            else:
-                columns[name] = self.column(name)
-        return pd.DataFrame(columns)
+        columns: dict[str, Any] = {name: self.column(name) for name in METRIC_COLUMNS}
+        columns["time"] = _moments(self.partitions, "time", self.of_partition)
+        columns["analyzed_at"] = _moments(self.commits, "analyzed_at", self.of_commit)
+        columns["run_id"] = _integers(columns["run_id"])
+        return pd.DataFrame(columns, copy=False)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each fact with all that is known of it; values that are no finite numbers are None."""
@@ -130,11 +119,21 @@ def _taken(owners: Sequence[Row], name: str, of: npt.NDArray[np.intp]) -> npt.ND
     return values[of]
 
 
+def _moments(owners: Sequence[Row], name: str, of: npt.NDArray[np.intp]) -> Any:
+    """Return times in UTC; microseconds, because nanoseconds end in 2262, and 9999-12-31 is a day of many tables."""
+    import pandas as pd  # noqa: PLC0415
+
+    naive = [None if o[name] is None else o[name].replace(tzinfo=None) for o in owners]
+    moments = np.array(naive, dtype="datetime64[us]")
+    return pd.DatetimeIndex(moments[of]).tz_localize("UTC")
+
+
 def _integers(values: npt.NDArray[np.object_]) -> Any:
     import pandas as pd  # noqa: PLC0415
 
-    whole = not any(value is None for value in set(values.tolist()))
-    return pd.Series(values).astype("int64" if whole else "Int64").array
+    if any(value is None for value in set(values.tolist())):
+        return pd.array(values.tolist(), dtype="Int64")
+    return values.astype(np.int64)
 
 
 def read_facts(
@@ -143,6 +142,7 @@ def read_facts(
     query: MetricQuery,
     as_of: AsOf = None,
     partitions: Sequence[int] | None = None,
+    known: tuple[list[Row], list[Row]] | None = None,
 ) -> Facts:
     """Return the metrics of a dataset that a query asks for, now or as they were known.
 
@@ -154,6 +154,8 @@ def read_facts(
     as_of : datetime or int, optional
     partitions : sequence of int, optional
         Only of these, by id.
+    known : tuple, optional
+        What `dimensions_of` returned, where it is asked for again and again.
     """
     commit = commit_as_of(connection, as_of)
     of = dataset_id(connection, dataset)
@@ -166,7 +168,15 @@ def read_facts(
         .join_from(s.partition, s.metric, m.partition_id == p.id)
         .where(*tests, *_of_series(m, of, query), *_of_runs(m, query))
     )
-    return _found(connection, dataset, of, query, fetch_columns(connection, select))
+    columns = fetch_columns(connection, select)
+    return _found(connection, dataset, columns, known or dimensions_of(connection, of, query))
+
+
+def dimensions_of(
+    connection: Connection, dataset: int, query: MetricQuery
+) -> tuple[list[Row], list[Row]]:
+    """Return the series and partitions that a query asks for, in order."""
+    return _series(connection, dataset, query), _partitions(connection, dataset, query)
 
 
 def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Facts:
@@ -179,7 +189,8 @@ def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Fac
         .where(p.dataset_id == of, query.window.condition())
         .where(*_of_series(n, of, query), *_of_runs(n, query))
     )
-    return _found(connection, dataset, of, query, fetch_columns(connection, select))
+    columns = fetch_columns(connection, select)
+    return _found(connection, dataset, columns, dimensions_of(connection, of, query))
 
 
 def _of_series(fact: Any, dataset: int, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
@@ -209,10 +220,12 @@ def _of_runs(fact: Any, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
 
 
 def _found(
-    connection: Connection, dataset: str, of: int, query: MetricQuery, columns: Sequence[Any]
+    connection: Connection,
+    dataset: str,
+    columns: Sequence[Any],
+    known: tuple[list[Row], list[Row]],
 ) -> Facts:
-    series = _series(connection, of, query)
-    partitions = _partitions(connection, of, query)
+    series, partitions = known
     raw = dict(zip(_FACT, columns, strict=True))
     commits = _commits(connection, sorted(set(raw["commit_id"])))
     of_partition = _places(partitions, raw["partition_id"])

@@ -28,6 +28,7 @@ def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Sequence[Any]) -> pd.Da
             frame[column] = pd.Series(moments, dtype="datetime64[us, UTC]", index=frame.index)
         elif column in _NUMBERS:
             frame[column] = frame[column].astype("float64")
-        elif column in _WHOLE and any(row[column] is None for row in rows):
-            frame[column] = frame[column].astype("Int64")
+        elif column in _WHOLE:
+            whole = not any(row[column] is None for row in rows)
+            frame[column] = frame[column].astype("int64" if whole else "Int64")
     return frame

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import sqlalchemy as sa
 
@@ -87,19 +88,11 @@ def dataset_id(connection: Connection, name: str) -> int:
     ------
     UnknownDatasetError
     """
-    known = connection.info.setdefault(
-        _DATASETS, {}
-    )  # an id never changes, and is asked for each time
-    if name not in known:
-        d = s.dataset.c
-        found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
-        if found is None:
-            raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
-        known[name] = int(found)
-    return int(known[name])
-
-
-_DATASETS = "tidegauge_datasets"
+    d = s.dataset.c
+    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    if found is None:
+        raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
+    return int(found)
 
 
 def partition_id(connection: Connection, dataset: str, name: str) -> int:
@@ -137,11 +130,11 @@ def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
     if isinstance(as_of, datetime):
         moment = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
         found = _last_commit(connection, s.commit.c.committed_at <= moment)
-    elif isinstance(as_of, bool) or not isinstance(as_of, int):
+    elif isinstance(as_of, bool) or not isinstance(as_of, SupportsIndex):
         msg = f"as_of={as_of!r} is neither a datetime nor the id of a run"
         raise HistoryError(msg)
     else:
-        found = _last_of_run(connection, as_of)
+        found = _last_of_run(connection, index(as_of))
     horizon = connection.execute(sa.select(s.clock.c.horizon)).scalar() or 0
     if found < horizon:
         query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == horizon)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from analyzers.errors import HistoryError, UnknownNameError
 from repository import schema as s
 from repository.database import Database, next_commit
+from repository.dimensions import visible
 from repository.history import AsOf, commit_as_of, dataset_id
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ def add_label(database: Database, of: int, label: str, note: str | None, by: str
     """
     if label not in STATUS_OF:
         raise UnknownNameError("label", label, STATUS_OF)
+    of = index(of)
+    told = {"note": note and visible(note), "by": by and visible(by)}
 
     def work(connection: Connection) -> None:
         commit, now = next_commit(connection, None)
@@ -59,7 +63,7 @@ def add_label(database: Database, of: int, label: str, note: str | None, by: str
         if about is None:
             msg = f"there is no anomaly and no incident {of}; repo.anomalies() lists their ids"
             raise HistoryError(msg)
-        values = {**about, "label": label, "note": note, "by": by}
+        values = {**about, "label": label, **told}
         connection.execute(sa.insert(s.label).values(**values, created_at=now, commit_id=commit))
 
     database.write(work)

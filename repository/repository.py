@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from math import nan
+from datetime import UTC, datetime
+from math import isnan, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -251,6 +251,9 @@ class Repository:
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until), tags)
         with self.database.read() as connection:
             if window is not None:
+                if tags:
+                    msg = "roll-ups are of no run: tags= does not go with window="
+                    raise HistoryError(msg)
                 rows = rollup_rows(connection, dataset, window, query, as_of)
                 return frame_of(rows, history.METRIC_COLUMNS)
             return read_facts(connection, dataset, query, as_of).frame()
@@ -303,8 +306,12 @@ class Repository:
         """
         query = MetricQuery(name, instance, segment, where, analyzer, Window.of(since, until))
         with self.database.read() as connection:
-            for facts in fact_pages(connection, dataset, query, as_of, rows):
-                yield facts.frame()
+            pages = fact_pages(connection, dataset, query, as_of, rows)
+            if self.database.is_shared:
+                yield from (facts.frame() for facts in pages)
+                return
+            held = list(pages)  # nothing else can be asked meanwhile, and all of it is in memory
+        yield from (facts.frame() for facts in held)
 
     def chart(
         self,
@@ -474,6 +481,9 @@ class Repository:
         values = value if isinstance(value, Mapping) else {partition or "": value}
         what = Recorded(name, instance=instance, entity=entity, scale=scale)
         times = {} if many else {partition or "": time}
+        weight = None if weight is None or isnan(weight) else float(weight)
+        if time is not None and time.tzinfo is None:
+            times = dict.fromkeys(times, time.replace(tzinfo=UTC))
         record = Record(dataset, what, segment, values, times, weight)
         return write_record(self.database, record)
 

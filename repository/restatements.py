@@ -57,6 +57,12 @@ def restatement_rows(
         .where(p.dataset_id == of, query.window.condition(), m.version > 1)
         .distinct()
     )
+    wanted = (
+        sa.select(e.id, e.analyzer_id)
+        .join_from(s.series, s.analyzer)
+        .where(a.dataset_id == of, query.series_condition())
+        .subquery()
+    )
     before = sa.select(s.commit.c.id, s.commit.c.run_id, s.commit.c.committed_at).subquery()
     select = (
         sa.select(
@@ -80,20 +86,24 @@ def restatement_rows(
         .join(s.series, e.id == m.series_id)
         .join(s.analyzer)
         .join(before, before.c.id == m.commit_id)
-        .where(m.partition_id.in_(again), query.series_condition())
+        .where(m.partition_id.in_(again), e.analyzer_id.in_(sa.select(wanted.c.analyzer_id)))
         .order_by(m.partition_id, m.version)
     )
     if commit is not None:
         select = select.where(m.commit_id <= commit)
     rows = connection.execute(select).all()
-    found: list[Mapping[str, Any]] = [{"dataset": dataset, **row} for row in _pairs(rows)]
+    # All of an analyzer is compared, so that what one version lacks is seen; then what is asked for.
+    asked = set(connection.execute(sa.select(wanted.c.id)).scalars())
+    found: list[Mapping[str, Any]] = [
+        {"dataset": dataset, **row} for series, row in _pairs(rows) if series in asked
+    ]
     found.sort(key=lambda r: (r["partition"], r["name"], r["instance"], r["segment"]))
     found.sort(key=lambda r: r["restated_at"], reverse=True)
     return found
 
 
-def _pairs(rows: Any) -> list[dict[str, Any]]:
-    """Compare each version of a partition's analyzers with the one before."""
+def _pairs(rows: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Compare each version of a partition's analyzers with the one before; return series and change."""
     versions: dict[tuple[int, int], dict[int, dict[int, Any]]] = {}
     for row in rows:
         of = versions.setdefault((row.partition_id, row.analyzer_id), {})
@@ -108,17 +118,16 @@ def _pairs(rows: Any) -> list[dict[str, Any]]:
                 a, b = of[old].get(series), of[new].get(series)
                 change = _change(a, b)
                 if change is not None:
-                    found.append(
-                        {
-                            **{c: getattr(a or b, c) for c in RESTATEMENT_COLUMNS[1:7]},
-                            **change,
-                            "old_version": old,
-                            "new_version": new,
-                            "old_run": some_old.run_id,
-                            "new_run": some_new.run_id,
-                            "restated_at": some_new.committed_at,
-                        }
-                    )
+                    told = {
+                        **{c: getattr(a or b, c) for c in RESTATEMENT_COLUMNS[1:7]},
+                        **change,
+                        "old_version": old,
+                        "new_version": new,
+                        "old_run": some_old.run_id,
+                        "new_run": some_new.run_id,
+                        "restated_at": some_new.committed_at,
+                    }
+                    found.append((series, told))
     return found
 
 

@@ -8,7 +8,6 @@ can be cut off anywhere and begun again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from analyzers.catalogue import ANALYZERS
-from analyzers.description import canonical_json, key_of
+from analyzers.description import key_of
 from analyzers.errors import HistoryError, MetricError, MetricRuntimeError, StateError
 from analyzers.ledger import AnyAnalyzer
 from analyzers.metric import Metric, flatten
@@ -32,6 +31,7 @@ from repository.dimensions import Dimensions
 from repository.facts import number_of
 from repository.folding import fold, merged
 from repository.history import AsOf, MetricQuery, commit_as_of, dataset_id
+from repository.inputs import inputs_of, inputs_text
 from repository.windows import END_OF_TIME, Span, Windows
 
 if TYPE_CHECKING:
@@ -230,8 +230,29 @@ class _Maker:
                 if name == TOTAL:
                     yield from self._total(statistic, analyzers, of, spans[0])
                 else:
-                    own = _respanned(window.parts, of, spans)
+                    made = [x for x in spans if not self._kept(statistic, window, x)]
+                    own = _respanned(window.parts, of, made)
                     yield from self._windows(statistic, analyzers, window.windows, of, own)
+
+    def _kept(self, statistic: int, window: _Window, span: Span) -> bool:
+        """Whether a window that did not change stays as it is, because states in it were cleaned away."""
+        row = self._folds.get((statistic, REMOVED))
+        if row is None or span in window.changed:
+            return False
+        removed = inputs_of(row[5])
+        return any(part.id in removed for part in window.parts[span.first : span.last])
+
+    def ends(self) -> dict[tuple[int, str], set[datetime]]:
+        """The ends of all windows that were made, by statistic and name."""
+        return {
+            (statistic, name): {
+                span.end
+                for span in window.spans_for(self.analyzers.get(statistic, ()))
+                if name == TOTAL or not self._kept(statistic, window, span)
+            }
+            for statistic, _ in self.statistics
+            for name, window in self.work.items()
+        }
 
     def _windows(
         self,
@@ -374,16 +395,6 @@ def _missing(missing: int, of: int) -> MetricError | None:
     return MetricRuntimeError(f"no state for {missing} of {of} partitions")
 
 
-def inputs_text(versions: Mapping[int, int]) -> str:
-    """Return partitions and their versions as they are stored."""
-    return canonical_json(sorted(versions.items()))
-
-
-def inputs_of(text: str) -> dict[int, int]:
-    """Read what `inputs_text` wrote."""
-    return dict(json.loads(text))
-
-
 def _results(
     analyzers: Sequence[tuple[int, AnyAnalyzer]],
     total: State | None,
@@ -425,6 +436,7 @@ class _Writer:
     ) -> None:
         self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
         self.statistics, self.results, self.maker = statistics, results, maker
+        self.ends = maker.ends()
 
     def write(self, connection: Connection) -> int:
         connection.execute(sa.select(s.clock).with_for_update())
@@ -461,11 +473,6 @@ class _Writer:
     def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
         """Return what holds now for these statistics and the windows that were made anew."""
         u, a, e = s.rollup, s.analyzer.c, s.series.c
-        ends = {
-            (statistic, name): {span.end for span in window.spans_for(analyzers)}
-            for statistic, analyzers in self.maker.analyzers.items()
-            for name, window in self.work.items()
-        }
         found = {}
         for some in chunks([statistic for statistic, _ in self.statistics]):
             query = (
@@ -475,7 +482,7 @@ class _Writer:
                 .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
             )
             for statistic, series, name, end, _, *row in connection.execute(query):
-                if end in ends[statistic, name]:
+                if end in self.ends[statistic, name]:
                     found[series, name, end] = tuple(row)
         return found
 

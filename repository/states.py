@@ -50,6 +50,7 @@ class NamedStates:
 
     def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
         """Store the analyzer's state in place of an earlier one."""
+        self.database.require_writable()
         packed = self.artifacts.pack(state)
         key = {"name": self.name, "key": key_of(analyzer.statistic())}
         content = {

@@ -20,7 +20,7 @@ from repository.artifacts import Artifacts
 from repository.batch import Batch, Subjects, ledger_of, packed_states
 from repository.bulk import chunks, insert_missing, uncollected
 from repository.database import Database, next_commit
-from repository.dimensions import dataset_for, dataset_of
+from repository.dimensions import dataset_for, dataset_of, visible
 from repository.lease import alive, leased, require_fence
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ class SqlRunStore:
             }
             insert = sa.insert(s.run).values(values).returning(s.run.c.id)
             run = int(connection.execute(insert).scalar_one())
-            tags = [{"run_id": run, "key": k, "value": v} for k, v in sorted(spec.tags.items())]
+            tags = [
+                {"run_id": run, "key": visible(k), "value": visible(v)}
+                for k, v in sorted(spec.tags.items())
+            ]
             if tags:
                 connection.execute(sa.insert(s.run_tag), tags)
             return run
@@ -168,6 +171,7 @@ class SqlRunStore:
 
     def commit_batch(self, run: int, found: Sequence[Measured]) -> list[Decision]:
         """Store a batch, all or nothing."""
+        self.database.require_writable()
         # Before the lock is taken: it may be slow.
         packed = [packed_states(measured, self.artifacts, self._subjects) for measured in found]
 

@@ -14,7 +14,17 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("analyzers", "repository", "migrations", "tidegauge")
 SPARK_SIDE = {
     f"analyzers.{name}"
-    for name in ("groups", "incremental", "jobs", "plan", "rows", "scan", "sources")
+    for name in (
+        "groups",
+        "incremental",
+        "jobs",
+        "logged",
+        "plan",
+        "rows",
+        "scan",
+        "sources",
+        "tables",
+    )
 }
 # An analyzer can measure a DataFrame by itself; everything else runs one way.
 ALLOWED = {("analyzers.analyzer", "analyzers.scan")}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from analyzers.errors import MetricError, SourceError
 from analyzers.incremental import WAIT_SECONDS, RunReport, Segmentation, run_incremental
 from analyzers.ledger import Change, RunSpec
-from analyzers.sources import FrameSource, PathSource, Source, open_table
+from analyzers.sources import FrameSource, PathSource, Source
+from analyzers.tables import open_table
 from tidegauge.progress import progress_bar
 
 if TYPE_CHECKING:

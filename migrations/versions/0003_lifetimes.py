@@ -2,7 +2,8 @@
 
 Facts and what else nothing refers to are copied aside, made anew and filled again. What others refer
 to is altered in place. Going down loses what the older tables have no place for: metrics that users
-recorded, roll-ups, and all findings of an anomaly but the last.
+recorded, roll-ups, and all findings of an anomaly but the last. A database that was cleaned does not go
+down.
 """
 
 from __future__ import annotations
@@ -338,9 +339,9 @@ _TEXTS = ("direction", "severity", "explanation")
 
 def _fill_lifetimes() -> None:
     op.execute(
-        """UPDATE partition_version SET superseded_commit_id = (SELECT n.commit_id
+        """UPDATE partition_version SET superseded_commit_id = (SELECT MIN(n.commit_id)
         FROM partition_version n WHERE n.partition_id = partition_version.partition_id
-        AND n.version = partition_version.version + 1)"""
+        AND n.version > partition_version.version)"""
     )
     op.execute(
         """INSERT INTO metric (partition_id, series_id, version, value, status, weight, error,
@@ -389,6 +390,15 @@ _ANOMALY = "A point that stood out, for ever under one id; what was found of it 
 
 
 def downgrade() -> None:
+    clock, folds = sa.table("clock", sa.column("horizon")), sa.table("folded_state", sa.column("fold"))
+    cleaned = op.get_bind().execute(sa.select(clock.c.horizon)).scalar()
+    removed = sa.select(sa.func.count()).select_from(folds).where(folds.c.fold == "removed")
+    if cleaned or op.get_bind().execute(removed).scalar():
+        msg = (
+            "this database was cleaned, which revision 0002 knows nothing of: its past views would be"
+            " wrong and the sums of removed states be lost; restore a backup instead"
+        )
+        raise RuntimeError(msg)
     for view in VIEWS:
         op.execute(f"DROP VIEW {view}")
     _restore_anomalies()

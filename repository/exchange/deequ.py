@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from math import isinf, nan
+from math import isfinite, isinf, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ def import_deequ(
             msg = f"{file} has two results of {result.time} that nothing tells apart{hint}"
             raise SourceError(msg)
     skipped: list[str] = []
-    spec = RunSpec(dataset, f"deequ:{Path(file).name}", (KEY, *by), selection="import", rename=True)
+    spec = RunSpec(dataset, None, (KEY, *by), selection=f"import of {Path(file).name}")
     new = metrics = 0
     for shared, some in _by_tags(results):
         run = repository.store.open_run(RunSpec(**{**vars(spec), "tags": dict(shared)}))
@@ -135,7 +135,7 @@ def _is_result(entry: Any) -> bool:
         isinstance(entry, dict)
         and isinstance(entry.get("resultKey"), dict)
         and isinstance(entry["resultKey"].get("dataSetDate"), int)
-        and isinstance(entry["resultKey"].get("tags", {}), dict)
+        and isinstance(entry["resultKey"].get("tags") or {}, dict)
         and isinstance(entry.get("analyzerContext"), dict)
         and isinstance(entry["analyzerContext"].get("metricMap"), list)
         and all(
@@ -163,10 +163,13 @@ class _Result:
     def __init__(self, entry: Mapping[str, Any], by: tuple[str, ...]) -> None:
         key = entry["resultKey"]
         date = key["dataSetDate"]
-        self.time = datetime.fromtimestamp(
-            date if abs(date) < _SECONDS_BEFORE else date / 1000, UTC
-        )
-        tags = {str(k): str(v) for k, v in key.get("tags", {}).items()}
+        try:
+            seconds = date if abs(date) < _SECONDS_BEFORE else date / 1000
+            self.time = datetime.fromtimestamp(seconds, UTC)
+        except (OverflowError, ValueError, OSError) as error:
+            msg = f"dataSetDate {date} is no time: neither seconds nor milliseconds since 1970"
+            raise SourceError(msg) from error
+        tags = {str(k): str(v) for k, v in (key.get("tags") or {}).items()}
         values = tuple(tags.get(name, NULL) for name in by)
         self.tags = {k: v for k, v in tags.items() if k not in by}
         text = self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -195,7 +198,7 @@ class _Result:
                 skipped.append(f"{analyzer!r}: there twice, under filters that Deequ did not write")
                 continue
             found[key] = Measurement(analyzer, _NO_STATE, metric, self.segment)
-            if name == "Size" and analyzer.where is None:
+            if name == "Size" and analyzer.where is None and isfinite(metric.value):
                 rows = int(metric.value)
         measurements = tuple(_weighted(m, rows) for m in found.values() if m is not None)
         content = sorted(canonical_json([e["analyzer"], e["metric"]]) for e in self.entries)

@@ -16,9 +16,10 @@ from uuid import NAMESPACE_URL, uuid5
 import sqlalchemy as sa
 
 from analyzers.catalogue import ANALYZERS
-from analyzers.errors import UnknownNameError
+from analyzers.errors import HistoryError, UnknownNameError
 from repository import schema as s
-from repository.history import dataset_id
+from repository.facts import read_facts
+from repository.history import MetricQuery, dataset_id, partition_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,11 +58,13 @@ def openlineage_event(
         With the metrics of the partition that were measured without a filter, and an assertion for each
         of its series that detection scored: it fails where there is an anomaly that nobody settled.
     """
-    latest = repository.latest(dataset, segment="")
     if partition is None:
-        timed = latest.sort_values(["time", "partition"], na_position="last")
-        partition = str(timed["partition"].iloc[-1]) if len(timed) else ""
-    metrics = _of_partition(repository, dataset, partition)
+        ordered = repository.latest(dataset, segment="").sort_values(["time", "partition"])
+        if ordered.empty:
+            msg = f"nothing was measured of {dataset!r} as a whole yet"
+            raise HistoryError(msg)
+        partition = str(ordered["partition"].iloc[-1])
+    metrics, when_told = _of_partition(repository, dataset, partition)
     source, when = _about(repository, dataset, metrics)
     facets = {
         "dataQualityMetrics": _facet(
@@ -70,7 +73,7 @@ def openlineage_event(
         "dataQualityAssertions": _facet(
             "DataQualityAssertionsDatasetFacet",
             "1-1-0",
-            {"assertions": _assertions(repository, dataset, partition)},
+            {"assertions": _assertions(repository, dataset, partition, when_told)},
         ),
     }
     run = uuid5(NAMESPACE_URL, f"{repository.database.name}/{dataset}/{partition}/{when}")
@@ -91,9 +94,17 @@ def _facet(name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"_producer": PRODUCER, "_schemaURL": url, **body}
 
 
-def _of_partition(repository: Repository, dataset: str, partition: str) -> pd.DataFrame:
-    frame = repository.metrics(dataset, segment="", where="")
-    return frame[(frame["partition"] == partition) & (frame["status"] == "finite")]
+def _of_partition(
+    repository: Repository, dataset: str, partition: str
+) -> tuple[pd.DataFrame, datetime | None]:
+    """Return a partition's finite metrics without a filter, and its time."""
+    with repository.database.read() as connection:
+        of = partition_id(connection, dataset, partition)
+        facts = read_facts(connection, dataset, MetricQuery(segment="", where=""), None, [of])
+        time = connection.execute(sa.select(s.partition.c.time).where(s.partition.c.id == of))
+        moment = time.scalar()
+    frame = facts.frame()
+    return frame[frame["status"] == "finite"], moment
 
 
 def _about(repository: Repository, dataset: str, metrics: pd.DataFrame) -> tuple[str | None, str]:
@@ -142,9 +153,12 @@ def _quantile(analyzer: str) -> str | None:
 _SCORED = ("name", "instance", "analyzer", "detector")
 
 
-def _assertions(repository: Repository, dataset: str, partition: str) -> list[dict[str, Any]]:
-    scores = repository.scores(dataset, segment="")
-    anomalies = repository.anomalies(dataset, status="open")
+def _assertions(
+    repository: Repository, dataset: str, partition: str, time: datetime | None
+) -> list[dict[str, Any]]:
+    scores = repository.scores(dataset, segment="", since=time, until=time)
+    anomalies = repository.anomalies(dataset, status="open", since=time, until=time)
+    anomalies = anomalies[anomalies["segment"] == ""]
     open_ = {
         tuple(row[c] for c in _SCORED): row
         for row in anomalies[anomalies["partition"] == partition].to_dict("records")

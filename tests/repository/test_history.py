@@ -578,6 +578,24 @@ def test_backup_and_restore(url, tmp_path, monkeypatch):
         assert len(repository.metrics("d", name="Size")) == 2
 
 
+def test_a_backup_of_an_older_revision_is_restored(url, tmp_path, monkeypatch):
+    """The one from before an upgrade is the one that matters."""
+    monkeypatch.chdir(tmp_path)
+    with tg.Repository(url, artifacts=tmp_path / "a") as repository:
+        commit(repository, day(1))
+        repository.database.migrate("0002")
+        old = back_up(repository.database, repository.artifacts, tmp_path / "old")
+        repository.database.migrate()
+        commit(repository, day(2))
+        repository.database.engine.dispose()
+        restore(repository.database, repository.artifacts, old)
+        assert repository.database.revision() == "0002"
+        repository.database.engine.dispose()
+        repository.database.migrate()
+        assert repository.partitions("d")["partition"].tolist() == ["ds=2013-01-01"]
+        assert check(repository.database, repository.artifacts) == []
+
+
 def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     from tidegauge.cli import run_command
 
@@ -601,6 +619,8 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "is no revision before 0003; there are: 0001, 0002" in said(
         "downgrade", "0007", *db, status=1
     )
+    assert "was cleaned" in said("downgrade", "0002", *db, status=1)
+    said("restore", copy, *db)
     assert "taken down from 0003 to 0002" in said("downgrade", "0002", *db)
     assert "0002 (newest: 0003)" in said("current", "--db", url)
     assert "upgraded from 0002 to 0003" in said("upgrade", "--db", url)

@@ -146,6 +146,7 @@ def compare(repository, sequence):
     assert check(repository.database, repository.artifacts) == []
 
 
+@pytest.mark.soak
 def test_sqlite_answers_as_the_dictionaries_do():
     @settings(max_examples=soak(40, 1500), deadline=None)
     @given(st.lists(steps, max_size=12))
@@ -156,6 +157,7 @@ def test_sqlite_answers_as_the_dictionaries_do():
     run()
 
 
+@pytest.mark.soak
 @pytest.mark.postgres
 def test_postgresql_answers_as_the_dictionaries_do(postgres, tmp_path):
     with tg.Repository(postgres.database(), artifacts=tmp_path) as repository:

@@ -44,6 +44,7 @@ def folder(tmp_path):
     return tmp_path / "artifacts"
 
 
+@pytest.mark.soak
 def test_many_writers_lose_nothing(url, folder):
     """Saves of the same and of their own partitions, records, labels; no error reaches anybody."""
     writers, transactions = soak(6, 16), soak(24, 200)
@@ -83,6 +84,7 @@ def test_many_writers_lose_nothing(url, folder):
     print(f"{writers} writers, {transactions} transactions each: nothing lost, nothing twice")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [int(os.environ.get("TIDEGAUGE_SEED", "20130208"))])
 def test_a_killed_writer_leaves_whole_batches_and_the_next_goes_on(url, folder, seed):
     """Killed at random moments, many of them inside a transaction."""
