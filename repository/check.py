@@ -39,6 +39,16 @@ def check(database: Database, artifacts: Artifacts) -> list[str]:
         ]
 
 
+def orphan_files(database: Database, artifacts: Artifacts) -> set[str]:
+    """Return the files to which no state refers: space that `Repository.clean` gives back."""
+    there = artifacts.files()
+    with database.read() as connection:
+        for table in (s.state, s.named_state, s.folded_state):
+            c = table.c.artifact
+            there -= set(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+    return there
+
+
 def _revision(database: Database) -> Iterator[str]:
     found, head = database.revision(), head_revision()
     if found != head:
@@ -194,6 +204,13 @@ def _orphans(connection: Connection) -> Iterator[str]:
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
+    f = s.folded_state.c
+    folded = sa.select(f.statistic_id, f.fold, f.tag, f.payload, f.artifact, f.checksum)
+    for statistic, fold, *payload in connection.execute(folded):
+        try:
+            artifacts.unpack(Payload(*payload))
+        except StateError as error:
+            yield f"the {fold} of statistic {statistic}: {error}"
     t = s.named_state.c
     named = sa.select(t.name, t.canonical, t.tag, t.payload, t.artifact, t.checksum)
     for name, canonical, *payload in connection.execute(named):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,14 @@ class Facts:
         columns["run_id"] = _integers(columns["run_id"])
         return pd.DataFrame(columns, copy=False)
 
+    def newest(self) -> Facts:
+        """Return only the last fact of each series."""
+        last = np.full(len(self.series), -1, dtype=np.intp)
+        last[self.of_series] = np.arange(len(self))  # the last of several stays
+        kept = np.sort(last[last >= 0])
+        arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name in _ARRAYS}
+        return replace(self, **arrays)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each fact with all that is known of it; values that are no finite numbers are None."""
         for i, (series, partition) in enumerate(
@@ -100,6 +108,11 @@ class Facts:
                 "status": self.status[i],
                 "version": int(self.version[i]),
             }
+
+
+_ARRAYS = frozenset(
+    {"of_series", "of_partition", "of_commit", "value", "weight", "status", "error", "version"}
+)
 
 
 def number_of(value: float | None, status: str) -> float:

@@ -267,16 +267,19 @@ class Repository:
         analyzer: AnyAnalyzer | str | None = None,
         where: str | None = None,
         segment: str | None = None,
+        as_of: AsOf = None,
     ) -> pd.DataFrame:
         """Return each series at its newest partition, as `metrics` does, from a copy kept for that.
 
         Parameters
         ----------
-        dataset, name, instance, analyzer, where, segment
-            As for `metrics`.
+        dataset, name, instance, analyzer, where, segment, as_of
+            As for `metrics`. A past view is not copied, and reads the whole history.
         """
         query = MetricQuery(name, instance, segment, where, analyzer)
         with self.database.read() as connection:
+            if as_of is not None:
+                return read_facts(connection, dataset, query, as_of).newest().frame()
             return read_newest(connection, dataset, query).frame()
 
     def pages(
@@ -358,12 +361,13 @@ class Repository:
         analyzer: AnyAnalyzer | str | None = None,
         where: str | None = None,
         segment: str | None = None,
+        as_of: AsOf = None,
     ) -> pd.DataFrame:
         """Return the versions of a partition side by side.
 
         Parameters
         ----------
-        dataset, name, instance, analyzer, where, segment
+        dataset, name, instance, analyzer, where, segment, as_of
             As for `metrics`.
         partition : str
             Its name, as in ``ds=2013-02-08``.
@@ -382,7 +386,7 @@ class Repository:
         query = MetricQuery(name, instance, segment, where, analyzer)
         with self.database.read() as connection:
             of = history.partition_id(connection, dataset, partition)
-            rows = version_rows(connection, dataset, of, query)
+            rows = version_rows(connection, dataset, of, query, as_of)
         numbers = sorted({row["version"] for row in rows})
         wide: dict[tuple[Any, ...], dict[Any, Any]] = {}
         for row in rows:

@@ -157,9 +157,10 @@ def _status(row: Any) -> str:
 
 
 def version_rows(
-    connection: Connection, dataset: str, partition: int, query: MetricQuery
+    connection: Connection, dataset: str, partition: int, query: MetricQuery, as_of: AsOf = None
 ) -> list[Mapping[str, Any]]:
     """Return the metrics of all versions of a partition, by series and version."""
+    commit = commit_as_of(connection, as_of)
     a, e, m = s.analyzer.c, s.series.c, s.metric.c
     of = dataset_id(connection, dataset)
     select = (
@@ -171,5 +172,7 @@ def version_rows(
         .where(m.partition_id == partition, a.dataset_id == of, query.series_condition())
         .order_by(a.segment, e.name, e.instance, e.id, m.version)
     )
+    if commit is not None:
+        select = select.where(m.commit_id <= commit)
     rows = [row._asdict() for row in connection.execute(select)]
     return [{**row, "value": number_of(row["value"], row["status"])} for row in rows]

@@ -442,11 +442,15 @@ def current(db: Db = None) -> None:
 def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
     """Verify the database: integrity, whole batches, checksums of all states."""
     from repository.check import check as find_problems
+    from repository.check import orphan_files
 
     with _open(db, artifacts) as repository:
         problems = find_problems(repository.database, repository.artifacts)
         for problem in problems:
             print(problem)
+        orphans = orphan_files(repository.database, repository.artifacts)
+        if orphans:
+            print(f"{len(orphans)} files to which nothing refers; `db clean` removes them")
         print(
             f"{repository.database.name}: " + (f"{len(problems)} problems" if problems else "sound")
         )

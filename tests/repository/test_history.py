@@ -225,6 +225,17 @@ def test_versions_side_by_side(shared):
         shared.versions("d", "ds=2013-01-02")
 
 
+def test_the_latest_and_the_versions_as_they_were_known(shared):
+    first = commit(shared, day(1), day(2))
+    newest = shared.latest("d")
+    commit(shared, day(2, "b", rows=20), day(3))
+    past = shared.latest("d", as_of=first)
+    assert past.equals(newest)
+    assert set(shared.latest("d")["partition"]) == {"ds=2013-01-03"}
+    wide = shared.versions("d", "ds=2013-01-02", as_of=first)
+    assert list(wide.columns)[4:] == [1]
+
+
 def test_restatements_name_runs_and_respect_filters(shared):
     first = commit(shared, day(1), day(2))
     second = commit(shared, day(1, "b", rows=20), day(2, "b"))
