@@ -124,9 +124,8 @@ class MemoryRepository:
             own = version.measured.segment
             wanted = own if segment is None else segment
             if bounds.holds(version.measured.time) and within(wanted, own):
-                states.append(
-                    None if version.removed else version.states.get((wanted, asked.statistic()))
-                )
+                key = (wanted, asked.statistic())
+                states.append(None if key in version.removed else version.states.get(key))
         there = [state for state in states if state is not None]
         if len(there) < len(states) and not allow_missing:
             msg = (
@@ -223,7 +222,8 @@ class MemoryRepository:
             start = min([cutoff, *(at for at in begun if at is not None)])
             for version in self._versions(data, None):
                 at = version.measured.time or self.store.commits[version.commit - 1][1]
-                version.removed |= at < start
+                if at < start:
+                    self._remove_states(data, version)
         return Cleaned()
 
     def detect(self, dataset: str, monitors: Sequence[Monitor]) -> pd.DataFrame:
@@ -274,6 +274,15 @@ class MemoryRepository:
                     return
         msg = f"there is no anomaly {id}"
         raise HistoryError(msg)
+
+    @staticmethod
+    def _remove_states(data: Dataset, version: Version) -> None:
+        """Remove states, but those of partitions that were restated after they had been added up."""
+        name = version.measured.partition.name
+        for key in version.states:
+            folded = data.folded.setdefault(key, {})
+            if folded.setdefault(name, version.version) == version.version:
+                version.removed.add(key)
 
     # how it is done
 

@@ -73,7 +73,7 @@ class Version(Lifetime):
     fingerprint: str | None
     keys: frozenset[str]
     states: dict[tuple[str, str], State] = field(default_factory=dict)
-    removed: bool = False
+    removed: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass
@@ -104,6 +104,7 @@ class Dataset:
     segments: dict[tuple[str, ...], SegmentSet] = field(default_factory=dict)
     anomalies: dict[Any, Anomaly] = field(default_factory=dict)
     windows: set[Windows] = field(default_factory=set)
+    folded: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     measures: dict[tuple[str, str], AnyAnalyzer] = field(default_factory=dict)
 
 
@@ -263,7 +264,9 @@ class MemoryRunStore:
         for m in measurements:
             data.measures[m.segment, m.analyzer.canonical()] = m.analyzer
             if isinstance(m.outcome, Success):
-                version.states.setdefault((m.segment, m.analyzer.statistic()), m.outcome.value)
+                key = (m.segment, m.analyzer.statistic())
+                version.states.setdefault(key, m.outcome.value)
+                version.removed.discard(key)  # an added analyzer brings it back
             for flat in flatten(m.metric):
                 told = outcome(flat)
                 fact = Fact(commit, m.analyzer, m.segment, name, version.version, flat, told)
@@ -302,8 +305,9 @@ class MemoryRunStore:
 def _stored(current: Version | None) -> Callable[[Measurement], State | None]:
     def state(m: Measurement) -> State | None:
         assert current is not None
-        known = current.states.get((m.segment, m.analyzer.statistic()))
-        if known is not None and current.removed and isinstance(m.outcome, Success):
+        key = (m.segment, m.analyzer.statistic())
+        known = current.states.get(key)
+        if key in current.removed and isinstance(m.outcome, Success):
             return m.outcome.value  # cleaned away: equal files are taken for equal content
         return known
 

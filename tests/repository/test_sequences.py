@@ -17,6 +17,8 @@ from tests.conftest import soak
 
 TOMORROW = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 MONITOR = tg.Monitor({"name": "Size"}, tg.SimpleThreshold(12.0, lower_bound=1.0))
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Without shrinking: a sequence is short, and to shrink one takes minutes."""
 BEFORE = "before the horizon"
 LABELS = ("acknowledged", "expected", "resolved", "reopened", "bad")
 
@@ -148,7 +150,7 @@ def compare(repository, sequence):
 
 @pytest.mark.soak
 def test_sqlite_answers_as_the_dictionaries_do():
-    @settings(max_examples=soak(40, 1500), deadline=None)
+    @settings(max_examples=soak(40, 1500), deadline=None, phases=PHASES)
     @given(st.lists(steps, max_size=12))
     def run(sequence):
         with tg.Repository("sqlite://") as repository:
