@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from repository.repository import Repository
 
-PRODUCER = "https://pypi.org/project/tidegauge"
+PRODUCER = "urn:tidegauge"
 _SPEC = "https://openlineage.io/spec"
 _COLUMN_FACTS = {
     "CountDistinct": "distinctCount",
