@@ -172,7 +172,7 @@ class _Cleaner:
         ended = sa.select(v.partition_id, v.version).where(v.superseded_commit_id <= horizon)
         old = {(row[0], row[1]) for row in self.connection.execute(ended)}
         unsettled = set(self._unsettled())
-        kept = old & unsettled
+        kept = old & {(partition, version) for partition, version, _ in unsettled}
         self.counts["versions"] = len(old) - len(kept)
         self.counts["kept_for_anomalies"] = len(kept)
         for partition, version in sorted(old - kept):
@@ -187,18 +187,18 @@ class _Cleaner:
         later = sa.case((s.clock.c.horizon > horizon, s.clock.c.horizon), else_=horizon)
         self.connection.execute(sa.update(s.clock).values(horizon=later))
 
-    def _unsettled(self) -> Iterator[tuple[int, int]]:
-        """Yield the partitions and versions with anomalies that nobody has settled."""
+    def _unsettled(self) -> Iterator[tuple[int, int, int]]:
+        """Yield partition, version and series of the anomalies that nobody has settled."""
         n = s.anomaly.c
         query = sa.select(
-            n.id, n.partition_id, n.version, n.incident_id, s.incident.c.status
+            n.id, n.partition_id, n.version, n.series_id, n.incident_id, s.incident.c.status
         ).outerjoin_from(s.anomaly, s.incident, s.incident.c.id == n.incident_id)
         said = statuses(self.connection)
         holding = sa.select(s.finding.c.anomaly_id).where(s.holds(s.finding))
         for row in self.connection.execute(query.where(n.id.in_(holding))):
             of = row.id if row.incident_id is None else row.incident_id
             if said.get(of, row.status or "open") in UNSETTLED:
-                yield row.partition_id, row.version
+                yield row.partition_id, row.version, row.series_id
 
     def _remove_version(self, partition: int, version: int) -> None:
         for table, counted in (
@@ -212,14 +212,14 @@ class _Cleaner:
                 of &= table.c.series_id.not_in(recorded_series())
             self._delete(table, of, counted)
 
-    def _remove_records(self, horizon: int, unsettled: set[tuple[int, int]]) -> None:
+    def _remove_records(self, horizon: int, unsettled: set[tuple[int, int, int]]) -> None:
         """Remove values that users recorded anew since, with their scores."""
         m, f = s.metric.c, s.score.c
         query = sa.select(m.partition_id, m.series_id, m.version).where(
             m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon
         )
         for partition, series, version in self.connection.execute(query).all():
-            if (partition, version) in unsettled:
+            if (partition, version, series) in unsettled:
                 continue
             for c, table, counted in ((m, s.metric, "metrics"), (f, s.score, "scores")):
                 of = (

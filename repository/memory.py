@@ -200,16 +200,14 @@ class MemoryRepository:
             horizon = max(old, default=0)
             self.store.horizon = max(self.store.horizon, horizon)
             for data in self.store.datasets.values():
-                kept = {
-                    (partition, version)
-                    for (_, partition, version, _), anomaly in data.anomalies.items()
+                unsettled = {
+                    key[:3]
+                    for key, anomaly in data.anomalies.items()
                     if anomaly.found and anomaly.status in UNSETTLED
                 }
+                kept = {(partition, version) for _, partition, version in unsettled}
                 data.facts = [
-                    f
-                    for f in data.facts
-                    if not _ended(f, horizon)
-                    or ((f.partition, f.version) in kept and not isinstance(f.measure, Recorded))
+                    f for f in data.facts if not _ended(f, horizon) or _about(f, unsettled, kept)
                 ]
                 for name, every in data.partitions.items():
                     data.partitions[name] = [
@@ -404,6 +402,13 @@ def _told(data: Dataset, fact: Fact) -> dict[str, Any]:
         "status": fact.outcome[1],
         "weight": fact.outcome[2],
     }
+
+
+def _about(fact: Fact, unsettled: set[Any], kept: set[tuple[str, int]]) -> bool:
+    """Whether a fact belongs to what an unsettled anomaly is about."""
+    if isinstance(fact.measure, Recorded):
+        return (fact.series, fact.partition, fact.version) in unsettled
+    return (fact.partition, fact.version) in kept
 
 
 def _ended(of: Lifetime, horizon: int) -> bool:
