@@ -22,7 +22,7 @@ from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.batch import recorded_series
 from repository.bulk import chunks
-from repository.database import Database, next_commit
+from repository.database import Database, lock_clock, next_commit
 from repository.folding import merged
 from repository.inputs import inputs_of, inputs_text
 from repository.labels import statuses
@@ -131,6 +131,7 @@ def clean(
 
     def work(connection: Connection) -> None:
         counts.clear()
+        lock_clock(connection)  # nobody measures with what goes meanwhile
         cleaner = _Cleaner(connection, artifacts, counts)
         cleaner.versions(since(versions))
         cleaner.states(since(states))
@@ -149,7 +150,7 @@ def clean(
 
 def _remove_files(connection: Connection, artifacts: Artifacts) -> None:
     # Under the clock's lock no batch commits that could refer to one of them meanwhile.
-    connection.execute(sa.select(s.clock).with_for_update())
+    lock_clock(connection)
     for name in _Cleaner(connection, artifacts, {}).orphans():
         artifacts.remove(name)
 

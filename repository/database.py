@@ -474,6 +474,11 @@ def _reason(error: BaseException) -> str:
     return describe(cause).partition(": ")[2] or str(cause)
 
 
+def lock_clock(connection: Connection) -> None:
+    """Wait until no other writer is at work; none begins before the transaction ends."""
+    connection.execute(sa.select(s.clock).with_for_update())
+
+
 def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]:
     """Take the next commit number and its time; holds the clock's lock until the transaction ends."""
     row = connection.execute(

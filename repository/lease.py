@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from analyzers.errors import LeaseError, RepositoryError
 from repository import schema as s
-from repository.database import Database
+from repository.database import Database, lock_clock
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -81,7 +81,7 @@ def require_fence(connection: Connection, dataset: str, fence: int) -> None:
 
 
 def live_since(connection: Connection) -> datetime | None:
-    """Return since when, at the latest, somebody may be writing; None if nobody holds a lease."""
+    """Return when the oldest run began that is not known to be over; None if there is none."""
     query = sa.select(sa.func.min(s.run.c.started_at)).where(s.run.c.status == "running")
     return connection.execute(query).scalar()
 
@@ -105,7 +105,7 @@ def _take(
     connection: Connection, dataset: str, holder: str, seconds: float
 ) -> tuple[int | None, str]:
     """Take the lease if it is free; return its fence, or else who has it."""
-    connection.execute(sa.select(s.clock).with_for_update())  # two who see none would both take it
+    lock_clock(connection)  # two who see none would both take it
     c, now = s.lease.c, _now(connection)
     row = connection.execute(sa.select(s.lease).where(c.dataset == dataset)).one_or_none()
     if row is not None and row.holder not in {"", holder}:

@@ -26,7 +26,7 @@ from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.batch import OUTCOME, hashed_ids, outcome
 from repository.bulk import Row, chunks, insert_rows, upsert
-from repository.database import Database, next_commit
+from repository.database import Database, lock_clock, next_commit
 from repository.dimensions import Dimensions
 from repository.facts import number_of
 from repository.folding import fold, merged
@@ -206,7 +206,15 @@ def within(segment: str, of: str) -> bool:
 
 
 class _Maker:
-    """Computes the metrics of windows for some statistics."""
+    """Computes the metrics of windows for some statistics.
+
+    Attributes
+    ----------
+    folds : list
+        The new totals: statistic, state and inputs.
+    ends : dict
+        The ends of all windows that were made, by statistic and name.
+    """
 
     def __init__(
         self,
@@ -218,41 +226,47 @@ class _Maker:
         self.connection, self.artifacts, self.work = connection, artifacts, work
         self.statistics = statistics
         self.folds: list[tuple[int, State, str]] = []
+        self.ends: dict[tuple[int, str], set[datetime]] = {}
+        self._within: dict[tuple[str, str], list[_Part]] = {}
 
     def results(self) -> Iterator[_Result]:
         for statistic, segment in self.statistics:
             analyzers = self.analyzers.get(statistic, ())
             for name, window in self.work.items():
-                spans = window.spans_for(analyzers)
+                spans = self._spans(statistic, window)
+                self.ends[statistic, name] = {span.end for span in spans}
                 if not spans:
                     continue
-                of = [part for part in window.parts if within(segment, part.segment)]
+                of = self._parts(segment, name)
                 if name == TOTAL:
                     yield from self._total(statistic, analyzers, of, spans[0])
                 else:
-                    made = [x for x in spans if not self._kept(statistic, window, x)]
-                    own = _respanned(window.parts, of, made)
+                    own = _respanned(window.parts, of, spans)
                     yield from self._windows(statistic, analyzers, window.windows, of, own)
 
-    def _kept(self, statistic: int, window: _Window, span: Span) -> bool:
-        """Whether a window that did not change stays as it is, because states in it were cleaned away."""
-        row = self._folds.get((statistic, REMOVED))
-        if row is None or span in window.changed:
-            return False
-        removed = inputs_of(row[5])
-        return any(part.id in removed for part in window.parts[span.first : span.last])
+    def _parts(self, segment: str, name: str) -> list[_Part]:
+        """Return the partitions of a window that a segment is within."""
+        if (segment, name) not in self._within:
+            some = [part for part in self.work[name].parts if within(segment, part.segment)]
+            self._within[segment, name] = some
+        return self._within[segment, name]
 
-    def ends(self) -> dict[tuple[int, str], set[datetime]]:
-        """The ends of all windows that were made, by statistic and name."""
-        return {
-            (statistic, name): {
-                span.end
-                for span in window.spans_for(self.analyzers.get(statistic, ()))
-                if name == TOTAL or not self._kept(statistic, window, span)
-            }
-            for statistic, _ in self.statistics
-            for name, window in self.work.items()
-        }
+    def _spans(self, statistic: int, window: _Window) -> list[Span]:
+        """Return what is to be made of a statistic.
+
+        A window that did not change stays as it is if states in it were cleaned away.
+        """
+        spans = window.spans_for(self.analyzers.get(statistic, ()))
+        row = self._folds.get((statistic, REMOVED))
+        if row is None or spans is window.changed or window.windows.name == TOTAL:
+            return spans
+        removed, changed = inputs_of(row[5]), set(window.changed)
+        return [
+            span
+            for span in spans
+            if span in changed
+            or not any(part.id in removed for part in window.parts[span.first : span.last])
+        ]
 
     def _windows(
         self,
@@ -436,10 +450,9 @@ class _Writer:
     ) -> None:
         self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
         self.statistics, self.results, self.maker = statistics, results, maker
-        self.ends = maker.ends()
 
     def write(self, connection: Connection) -> int:
-        connection.execute(sa.select(s.clock).with_for_update())
+        lock_clock(connection)
         _require_unchanged(connection, self.dataset, self.seen)
         made = self._rows(connection)
         stored = self._stored(connection)
@@ -482,7 +495,7 @@ class _Writer:
                 .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
             )
             for statistic, series, name, end, _, *row in connection.execute(query):
-                if end in self.ends[statistic, name]:
+                if end in self.maker.ends[statistic, name]:
                     found[series, name, end] = tuple(row)
         return found
 

@@ -19,7 +19,7 @@ from repository import schema as s
 from repository.artifacts import Artifacts
 from repository.batch import Batch, Subjects, ledger_of, packed_states
 from repository.bulk import chunks, insert_missing, uncollected
-from repository.database import Database, next_commit
+from repository.database import Database, lock_clock, next_commit
 from repository.dimensions import dataset_for, dataset_of, visible
 from repository.lease import alive, leased, require_fence
 
@@ -51,7 +51,7 @@ class SqlRunStore:
 
         def work(connection: Connection) -> int:
             # First runs of one dataset wait for each other.
-            connection.execute(sa.select(s.clock).with_for_update())
+            lock_clock(connection)
             dataset = dataset_for(connection, spec)
             _mark_interrupted(connection, dataset)
             values = {

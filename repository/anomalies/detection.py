@@ -18,7 +18,7 @@ from repository.anomalies.detector import History, Scores
 from repository.anomalies.explain import direction, explain
 from repository.anomalies.monitor import Monitor, Severity
 from repository.bulk import chunks, insert_rows
-from repository.database import Database, next_commit, next_findings
+from repository.database import Database, lock_clock, next_commit, next_findings
 from repository.facts import read_facts
 from repository.history import MetricQuery, Window, dataset_id
 
@@ -172,7 +172,7 @@ class _Writer:
 
     def write(self, findings: Mapping[_Key, Finding]) -> None:
         connection = self.connection
-        connection.execute(sa.select(s.clock).with_for_update())
+        lock_clock(connection)
         known = self._stored_scores()
         scores = [f for f in findings.values() if not _same(known.get(f.key), f.scores)]
         stored = self._stored_anomalies()
