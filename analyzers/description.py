@@ -218,6 +218,10 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
 def _integer(value: Any) -> int:
     number = _number(value)
     if not number.is_integer():
@@ -242,6 +246,7 @@ _TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "str": ("a text that is not empty", _text),
     "str | None": ("a Spark SQL condition", _filter),
     "float": ("a number", _number),
+    "float | None": ("a number or nothing", _number_or_none),
     "int": ("a whole number", _integer),
     "bool": ("true or false", _flag),
     "tuple[str, ...]": ("a column or a list of columns", _names),

@@ -25,7 +25,7 @@ from repository.bulk import chunks
 from repository.database import Database, lock_clock, next_commit
 from repository.folding import merged
 from repository.inputs import inputs_of, inputs_text
-from repository.labels import statuses
+from repository.labels import status_of, statuses
 from repository.lease import live_since
 from repository.rollups import REMOVED, TOTAL, keep_folds
 from repository.windows import Windows
@@ -181,6 +181,7 @@ class _Cleaner:
         self._remove_records(horizon, unsettled)
         self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
         self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)
+        self._delete(s.score, s.score.c.superseded_commit_id <= horizon, "scores")
         used = sa.union(
             sa.select(s.rollup.c.input_set_id), sa.select(s.folded_state.c.input_set_id)
         )
@@ -190,43 +191,38 @@ class _Cleaner:
 
     def _unsettled(self) -> Iterator[tuple[int, int, int]]:
         """Yield partition, version and series of the anomalies that nobody has settled."""
-        n = s.anomaly.c
-        query = sa.select(
-            n.id, n.partition_id, n.version, n.series_id, n.incident_id, s.incident.c.status
-        ).outerjoin_from(s.anomaly, s.incident, s.incident.c.id == n.incident_id)
+        n, f = s.anomaly.c, s.finding.c
+        query = sa.select(n.id, n.partition_id, n.version, n.series_id, f.incident_id).join_from(
+            s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding)
+        )
         said = statuses(self.connection)
-        holding = sa.select(s.finding.c.anomaly_id).where(s.holds(s.finding))
-        for row in self.connection.execute(query.where(n.id.in_(holding))):
-            of = row.id if row.incident_id is None else row.incident_id
-            if said.get(of, row.status or "open") in UNSETTLED:
+        for row in self.connection.execute(query):
+            if status_of(said, row.id, row.incident_id) in UNSETTLED:
                 yield row.partition_id, row.version, row.series_id
 
     def _remove_version(self, partition: int, version: int) -> None:
         for table, counted in (
             (s.metric, "metrics"),
-            (s.score, "scores"),
             (s.state, "states"),
             (s.partition_version, None),
         ):
             of = (table.c.partition_id == partition) & (table.c.version == version)
-            if table in {s.metric, s.score}:  # what users recorded has versions of its own
+            if table is s.metric:  # what users recorded has versions of its own
                 of &= table.c.series_id.not_in(recorded_series())
             self._delete(table, of, counted)
 
     def _remove_records(self, horizon: int, unsettled: set[tuple[int, int, int]]) -> None:
-        """Remove values that users recorded anew since, with their scores."""
-        m, f = s.metric.c, s.score.c
+        """Remove values that users recorded anew since."""
+        m = s.metric.c
         query = sa.select(m.partition_id, m.series_id, m.version).where(
             m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon
         )
         for partition, series, version in self.connection.execute(query).all():
-            if (partition, version, series) in unsettled:
-                continue
-            for c, table, counted in ((m, s.metric, "metrics"), (f, s.score, "scores")):
+            if (partition, version, series) not in unsettled:
                 of = (
-                    (c.partition_id == partition) & (c.series_id == series) & (c.version == version)
+                    (m.partition_id == partition) & (m.series_id == series) & (m.version == version)
                 )
-                self._delete(table, of, counted)
+                self._delete(s.metric, of, "metrics")
 
     def states(self, cutoff: datetime | None) -> None:
         if cutoff is None:

@@ -493,6 +493,29 @@ def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]
     return row.commits, moment
 
 
+class NextCommit:
+    """The number and time of a commit, taken when first asked for: what changes nothing takes none."""
+
+    def __init__(self, connection: Connection, run: int | None = None) -> None:
+        self._taken: tuple[int, datetime] | None = None
+        self.connection, self.run = connection, run
+
+    @property
+    def id(self) -> int:
+        """The number."""
+        return self._take()[0]
+
+    @property
+    def now(self) -> datetime:
+        """The time."""
+        return self._take()[1]
+
+    def _take(self) -> tuple[int, datetime]:
+        if self._taken is None:
+            self._taken = next_commit(self.connection, self.run)
+        return self._taken
+
+
 def next_findings(connection: Connection, count: int) -> range:
     """Take so many ids for anomalies and incidents."""
     row = connection.execute(

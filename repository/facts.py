@@ -296,7 +296,7 @@ def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[Ro
 def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> list[Row]:
     p = s.partition.c
     select = (
-        sa.select(p.id, p.name.label("partition"), p.time)
+        sa.select(p.id, p.name.label("partition"), p.time, p.segment.label("within"))
         .where(p.dataset_id == dataset, query.window.condition())
         .order_by(p.time.is_(None), p.time, p.name)
     )

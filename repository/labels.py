@@ -1,8 +1,8 @@
-"""What people say of anomalies and incidents. Labels are only ever added; the last one counts."""
+"""What people say of anomalies, incidents and ranges. Labels are only ever added; the last one counts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,11 @@ import sqlalchemy as sa
 
 from analyzers.errors import HistoryError, UnknownNameError
 from repository import schema as s
+from repository.bulk import chunks
 from repository.database import Database, next_commit
 from repository.dimensions import visible
-from repository.history import AsOf, commit_as_of, dataset_id
+from repository.history import AsOf, Window, commit_as_of, dataset_id
+from repository.said import Said
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -35,11 +37,15 @@ LABEL_COLUMNS = (
     "partition",
     "name",
     "instance",
+    "since",
+    "until",
     "label",
     "note",
     "by",
     "created_at",
 )
+SHAPING = ("expected", "bad", "ignore", "rebaseline")
+"""Labels that say what detectors may learn from; ``reopened`` takes them back."""
 
 
 def add_label(database: Database, of: int, label: str, note: str | None, by: str | None) -> None:
@@ -86,17 +92,130 @@ def _incident(connection: Connection, of: int) -> dict[str, int] | None:
     return None if dataset is None else {"dataset_id": dataset, "incident_id": of}
 
 
-def statuses(connection: Connection, commit: int | None = None) -> dict[int, str]:
-    """Return the status of every anomaly and incident that has one by its labels."""
+def add_range(
+    database: Database,
+    dataset: str,
+    label: str,
+    window: Window,
+    series: Mapping[str, str | None],
+    note: str | None,
+    by: str | None,
+) -> None:
+    """Say something of all points of some series in a range of time, of past or future ones.
+
+    Raises
+    ------
+    UnknownNameError
+        If the label cannot be said of a range.
+    HistoryError
+        If the range has neither a beginning nor an end.
+    """
+    if label not in SHAPING:
+        raise UnknownNameError("label of a range", label, SHAPING)
+    if window.since is None and window.until is None:
+        msg = "a range has a beginning or an end: since=, until=, or both"
+        raise HistoryError(msg)
+    told = {"note": note and visible(note), "by": by and visible(by), **series}
+
+    def work(connection: Connection) -> None:
+        of = dataset_id(connection, dataset)
+        commit, now = next_commit(connection, None)
+        about = {"dataset_id": of, "since": window.since, "until": window.until, "label": label}
+        values = {**about, **told, "created_at": now, "commit_id": commit}
+        connection.execute(sa.insert(s.label).values(values))
+
+    database.write(work)
+
+
+def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:
+    """Return the status of every anomaly and incident that has one by its labels, and since which label."""
     b = s.label.c
     telling = [label for label, status in STATUS_OF.items() if status is not None]
-    query = sa.select(b.anomaly_id, b.incident_id, b.label).where(b.label.in_(telling))
+    query = sa.select(b.id, b.anomaly_id, b.incident_id, b.label).where(b.label.in_(telling))
     if commit is not None:
         query = query.where(b.commit_id <= commit)
-    found: dict[int, str] = {}
-    for anomaly, incident, label in connection.execute(query.order_by(b.commit_id, b.id)):
-        found[incident if anomaly is None else anomaly] = str(STATUS_OF[label])
+    found: dict[int, tuple[int, str]] = {}
+    for number, anomaly, incident, label in connection.execute(query.order_by(b.id)):
+        of = incident if anomaly is None else anomaly
+        if of is not None:
+            found[of] = (number, str(STATUS_OF[label]))
     return found
+
+
+def status_of(
+    said: Mapping[int, tuple[int, str]], anomaly: int | None, incident: int | None
+) -> str:
+    """Return the status of an anomaly: that of its incident, or of its own last label if that is younger."""
+    return max(said.get(of, (0, "open")) for of in (anomaly, incident) if of is not None)[1]
+
+
+def last_labels(connection: Connection, dataset: int) -> dict[int, str]:
+    """Return the last label of every incident that tells its status."""
+    b = s.label.c
+    telling = [label for label, status in STATUS_OF.items() if status is not None]
+    query = sa.select(b.incident_id, b.label).where(
+        b.dataset_id == dataset, b.incident_id.is_not(None), b.label.in_(telling)
+    )
+    return {row[0]: row[1] for row in connection.execute(query.order_by(b.id))}
+
+
+def said_of(connection: Connection, dataset: int) -> list[Said]:
+    """Return the labels of a dataset that say what detectors may learn from."""
+    b = s.label.c
+    query = (
+        sa.select(
+            b.id,
+            b.commit_id,
+            b.label,
+            b.anomaly_id,
+            b.incident_id,
+            b.series_id,
+            b.partition_id,
+            b.name,
+            b.instance,
+            b.segment,
+            b.since,
+            b.until,
+        )
+        .where(b.dataset_id == dataset, b.label.in_((*SHAPING, "reopened")))
+        .order_by(b.id)
+    )
+    last: dict[tuple[str, int], Any] = {}
+    for row in connection.execute(query):
+        of = (("anomaly", row.anomaly_id), ("incident", row.incident_id), ("range", row.id))
+        last[next(pair for pair in of if pair[1] is not None)] = row
+    members = _members(connection, [number for kind, number in last if kind == "incident"])
+    said = []
+    for (kind, number), row in last.items():
+        series: frozenset[int] | None = None
+        partitions: frozenset[int] | None = None
+        if kind == "anomaly":
+            series, partitions = frozenset({row.series_id}), frozenset({row.partition_id})
+        elif kind == "incident":
+            series, partitions = members.get(number, (frozenset(), frozenset()))
+        selectors = (row.name, row.instance, row.segment, row.since, row.until)
+        said.append(Said(row.label, series, partitions, *selectors, commit=row.commit_id))
+    return said
+
+
+def _members(
+    connection: Connection, incidents: Sequence[int]
+) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+    """Return the series and partitions that ever were in some incidents."""
+    f, n = s.finding.c, s.anomaly.c
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for some in chunks(incidents):
+        query = (
+            sa.select(f.incident_id, n.series_id, n.partition_id)
+            .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
+            .where(f.incident_id.in_(some))
+        )
+        for incident, series, partition in connection.execute(query):
+            pairs.setdefault(incident, []).append((series, partition))
+    return {
+        incident: (frozenset(x[0] for x in found), frozenset(x[1] for x in found))
+        for incident, found in pairs.items()
+    }
 
 
 def label_rows(
@@ -107,8 +226,8 @@ def label_rows(
     named = {
         "dataset": s.dataset.c.name,
         "partition": s.partition.c.name,
-        "name": s.series.c.name,
-        "instance": s.series.c.instance,
+        "name": sa.func.coalesce(s.series.c.name, b.name),
+        "instance": sa.func.coalesce(s.series.c.instance, b.instance),
     }
     query = (
         sa.select(*(named.get(c, b.get(c)).label(c) for c in LABEL_COLUMNS))  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from analyzers.description import key_of
@@ -24,7 +24,7 @@ from analyzers.ledger import (
 from analyzers.metric import Metric, flatten
 from repository.batch import outcome
 from repository.clean import UNSETTLED, Age, Cleaned, since
-from repository.facts import number_of
+from repository.facts import Facts, number_of
 from repository.folding import merged
 from repository.frames import frame_of
 from repository.history import (
@@ -37,7 +37,15 @@ from repository.history import (
     canonical_of,
 )
 from repository.labels import STATUS_OF
-from repository.memory_store import Anomaly, Dataset, Fact, Lifetime, MemoryRunStore, Version
+from repository.memory_store import (
+    Anomaly,
+    Dataset,
+    Fact,
+    Incident,
+    Lifetime,
+    MemoryRunStore,
+    Version,
+)
 from repository.record import Record
 from repository.recorded import Recorded
 from repository.rollups import TOTAL, within
@@ -64,6 +72,7 @@ class MemoryRepository:
     def __init__(self) -> None:
         self.store = MemoryRunStore()
         self._findings = 0
+        self._numbers = count(1)
 
     def _dataset(self, name: str) -> Dataset:
         if name not in self.store.datasets:
@@ -229,21 +238,61 @@ class MemoryRepository:
         from repository.anomalies.detection import find  # noqa: PLC0415 - numpy and scipy
 
         data = self._dataset(dataset)
-        facts = [f for f in data.facts if f.holds(None)]
-        facts.sort(key=lambda f: _order(data, f))
-        findings = find([_told(data, f) for f in facts], monitors, Window())
+        current = [f for f in data.facts if f.holds(None)]
+        current.sort(key=lambda f: _order(data, f))
+        facts = _columns(data, dataset, current)
+        findings, _ = find(facts, monitors, Window())
+        told = {
+            (facts.series[i]["of"], facts.partitions[p]["partition"], version, detector): finding
+            for (i, p, version, detector), finding in findings.items()
+        }
         detectors = {repr(monitor.detector) for monitor in monitors}
         for key, anomaly in data.anomalies.items():
-            if key[3] in detectors and key in findings:
-                anomaly.found = False
-        for key, finding in findings.items():
-            if finding.anomaly:
-                known = data.anomalies.get(key)
-                if known is None:
-                    self._findings += 1
-                    known = data.anomalies[key] = Anomaly(self._findings)
-                known.found = True
+            anomaly.found = anomaly.found and (key[3] not in detectors or key in told)
+        for key in sorted(told.keys() - data.anomalies.keys(), key=str):
+            self._findings += 1
+            data.anomalies[key] = Anomaly(self._findings)
+        for key in told:
+            data.anomalies[key].found = True
+        self._group(data, facts)
         return self.anomalies(dataset)
+
+    def _group(self, data: Dataset, facts: Facts) -> None:
+        """Make incidents of anomalies, resolve those that are over, and reopen those that are not."""
+        from repository.anomalies.incidents import ALIKE, GAP  # noqa: PLC0415
+
+        places = {row["partition"]: n for n, row in enumerate(facts.partitions)}
+        newest: dict[Any, int] = {}
+        for i, p in zip(facts.of_series.tolist(), facts.of_partition.tolist(), strict=True):
+            newest[facts.series[i]["of"]] = p
+        found = sorted((places[key[1]], key) for key, a in data.anomalies.items() if a.found)
+        groups: list[list[tuple[int, Any]]] = []
+        for place in sorted({place for place, _ in found}):
+            some = [one for one in found if one[0] == place]
+            topics = {key[0][2:] for _, key in some}
+            last = groups[-1] if groups else []
+            before = {key[0][2:] for at, key in last if place - at <= GAP + 1}
+            if len(topics & before) >= ALIKE * len(topics):
+                last += some
+            else:
+                groups.append(some)
+        taken: list[Incident] = []
+        for group in groups:
+            anomalies = [data.anomalies[key] for _, key in group]
+            known = [a.incident for a in anomalies if a.incident and a.incident not in taken]
+            incident = known[0] if known else Incident()
+            taken.append(incident)
+            over = any(newest[key[0]] > group[-1][0] for _, key in group)
+            telling = [label for _, label in sorted(incident.said) if STATUS_OF[label]]
+            said = telling[-1] if telling else None
+            longer = incident.last not in {"", group[-1][1][1]}
+            if over and said in {None, "acknowledged", "reopened"}:
+                incident.said.append((next(self._numbers), "resolved"))
+            elif not over and longer and said == "resolved":
+                incident.said.append((next(self._numbers), "reopened"))
+            incident.last = group[-1][1][1]
+            for anomaly in anomalies:
+                anomaly.incident = incident
 
     def anomalies(self, dataset: str, *, status: str | None = None) -> pd.DataFrame:
         """Return what was found, with the columns id, partition, name, instance, detector, status."""
@@ -261,14 +310,14 @@ class MemoryRepository:
                 rows.append({**told, **name, "status": anomaly.status})
         return frame_of(rows, ("id", "partition", "name", "instance", "detector", "status"))
 
-    def label(self, id: int, label: str, *, note: str | None = None, by: str | None = None) -> None:  # noqa: A002
+    def label(self, id: int, label: str, *, note: str | None = None, by: str | None = None) -> None:  # noqa: A002, ARG002
         """Say something of an anomaly."""
         if label not in STATUS_OF:
             raise UnknownNameError("label", label, STATUS_OF)
         for data in self.store.datasets.values():
             for anomaly in data.anomalies.values():
                 if anomaly.id == id:
-                    anomaly.labels.append((label, note, by))
+                    anomaly.said.append((next(self._numbers), label))
                     return
         msg = f"there is no anomaly {id}"
         raise HistoryError(msg)
@@ -383,24 +432,45 @@ class MemoryRepository:
         return [row for row in rows if query.window.holds(row["time"])]
 
 
-def _told(data: Dataset, fact: Fact) -> dict[str, Any]:
-    """Return a fact as detection is told of it."""
+def _columns(data: Dataset, dataset: str, facts: Sequence[Fact]) -> Facts:
+    """Return facts, which are in order, as columns."""
+    import numpy as np  # noqa: PLC0415
+
+    series = {f.series: f for f in facts}
+    lines = {of: n for n, of in enumerate(series)}
+    names = sorted(data.times, key=lambda name: _place(data, name))
+    places = {name: n for n, name in enumerate(names)}
+    outcomes = [f.outcome for f in facts]
+    return Facts(
+        dataset=dataset,
+        series=[_series(n, f) for n, f in enumerate(series.values())],
+        partitions=[
+            {"id": n, "partition": name, "time": data.times[name], "within": ""}
+            for n, name in enumerate(names)
+        ],
+        commits=[],
+        of_series=np.array([lines[f.series] for f in facts], dtype=np.intp),
+        of_partition=np.array([places[f.partition] for f in facts], dtype=np.intp),
+        of_commit=np.zeros(len(facts), dtype=np.intp),
+        value=np.array([number_of(value, status) for value, status, *_ in outcomes], dtype=float),
+        weight=np.array([weight for *_, weight, _ in outcomes], dtype=float),
+        status=np.array([status for _, status, *_ in outcomes], dtype=object),
+        error=np.array([error for *_, error in outcomes], dtype=object),
+        version=np.array([f.version for f in facts], dtype=np.int64),
+    )
+
+
+def _series(number: int, fact: Fact) -> dict[str, Any]:
     return {
-        "series_id": fact.series,
-        "partition_id": fact.partition,
-        "version": fact.version,
+        "id": number,
+        "of": fact.series,
         "segment": fact.segment,
-        "partition": fact.partition,
-        "time": data.times[fact.partition],
         "name": fact.metric.name,
         "instance": fact.metric.instance,
         "kind": type(fact.measure).__name__,
         "key": key_of(fact.measure.canonical()),
         "filter": fact.measure.where,
         "scale": fact.measure.scale_of(fact.metric.name),
-        "value": fact.outcome[0],
-        "status": fact.outcome[1],
-        "weight": fact.outcome[2],
     }
 
 

@@ -77,18 +77,28 @@ class Version(Lifetime):
 
 
 @dataclass
+class Incident:
+    """Anomalies that belong together, and the last of their partitions that it was told of."""
+
+    last: str = ""
+    said: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
 class Anomaly:
-    """What stood out, and what was said of it."""
+    """What stood out, and what was said of it: a number that grows with each label, and the label."""
 
     id: int
     found: bool = True
-    labels: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+    said: list[tuple[int, str]] = field(default_factory=list)
+    incident: Incident | None = None
 
     @property
     def status(self) -> str:
-        """What the last telling label says."""
-        said = [STATUS_OF[label] for label, _, _ in self.labels]
-        return next((status for status in reversed(said) if status is not None), "open")
+        """What the last telling label says, of it or its incident."""
+        said = [*self.said, *(self.incident.said if self.incident else ())]
+        telling = [(n, STATUS_OF[label]) for n, label in said if STATUS_OF[label] is not None]
+        return str(max(telling)[1]) if telling else "open"
 
 
 @dataclass

@@ -52,3 +52,37 @@ class Recorded(Description):
     def scale_of(self, metric_name: str) -> Scale:  # noqa: ARG002 - as analyzers have it
         """Return how the values behave."""
         return Scale(self.scale)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What takes an analyzer's place in the series of what a detector measures of whole partitions.
+
+    Attributes
+    ----------
+    detector : str
+        Its text.
+    scale : str
+        How the values behave.
+    """
+
+    where: ClassVar[str | None] = None
+
+    detector: str
+    scale: str
+
+    def __repr__(self) -> str:
+        return self.detector
+
+    @property
+    def metric(self) -> str:
+        """The metric's name: that of the detector."""
+        return self.detector.partition("(")[0]
+
+    def canonical(self) -> str:
+        """Return canonical JSON of it."""
+        return canonical_json({"analyzer": type(self).__name__, "detector": self.detector})
+
+    def scale_of(self, metric_name: str) -> Scale:  # noqa: ARG002 - as analyzers have it
+        """Return how the values behave."""
+        return Scale(self.scale)

@@ -23,7 +23,7 @@ from repository.database import Database
 from repository.facts import read_facts, read_newest
 from repository.frames import frame_of
 from repository.history import AnyAnalyzer, AsOf, MetricQuery, Moment, Window
-from repository.labels import LABEL_COLUMNS, add_label, label_rows
+from repository.labels import LABEL_COLUMNS, add_label, add_range, label_rows
 from repository.record import Record, write_record
 from repository.recorded import Recorded
 from repository.restatements import (
@@ -684,8 +684,12 @@ class Repository:
         *,
         since: Moment = None,
         until: Moment = None,
+        replay: bool = False,
     ) -> pd.DataFrame:
-        """Score every point of the history, store scores and anomalies, and return the anomalies.
+        """Score what is new, store scores, anomalies and incidents, and return the anomalies.
+
+        Scored again is what comes after the first partition that was measured, or of which something
+        was said, since the last detection.
 
         Parameters
         ----------
@@ -695,6 +699,8 @@ class Repository:
             the seasonal detector on everything if it has none.
         since, until
             Only points in this window can become anomalies; all earlier ones still teach.
+        replay : bool
+            Whether to score the whole history again. It gives the same, unless the detectors changed.
 
         Returns
         -------
@@ -703,7 +709,7 @@ class Repository:
         """
         from repository.anomalies.detection import detect  # noqa: PLC0415 - numpy and scipy
 
-        detect(self.database, dataset, monitors, Window.of(since, until))
+        detect(self.database, dataset, monitors, Window.of(since, until), replay=replay)
         return self.anomalies(dataset, since=since, until=until)
 
     def anomalies(
@@ -740,6 +746,75 @@ class Repository:
         with self.database.read() as connection:
             rows = anomaly_rows(connection, dataset, status, Window.of(since, until), as_of)
         return frame_of(rows, ANOMALY_COLUMNS)
+
+    def incidents(
+        self,
+        dataset: str | None = None,
+        *,
+        status: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+    ) -> pd.DataFrame:
+        """Return anomalies that belong together, as incidents, the newest first.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            All if not given.
+        status : str, optional
+            ``open``, ``acknowledged``, ``expected`` or ``resolved``.
+        since, until
+            Only those that overlap this range of partitions' times; both included.
+        as_of : datetime or int, optional
+            As they were known then.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
+            status, updated_at.
+        """
+        from repository.anomalies.listing import INCIDENT_COLUMNS, incident_rows  # noqa: PLC0415
+
+        with self.database.read() as connection:
+            rows = incident_rows(connection, dataset, status, Window.of(since, until), as_of)
+        return frame_of(rows, INCIDENT_COLUMNS)
+
+    def label_range(
+        self,
+        dataset: str,
+        label: str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        name: str | None = None,
+        instance: str | None = None,
+        segment: str | None = None,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Say something of all points in a range of time, whether there are anomalies or not.
+
+        Parameters
+        ----------
+        dataset : str
+        label : str
+            ``expected`` or ``bad``: its points are no example for later ones. ``ignore``: nor are they
+            anomalies. ``rebaseline``: a new level begins with its first.
+        since, until
+            Bounds on the partition's time, both included; one of them may be left open.
+        name, instance, segment : str, optional
+            Only these series; all if not given.
+        note, by : str, optional
+            Why, and who says so.
+
+        Raises
+        ------
+        UnknownNameError, HistoryError, UnknownDatasetError
+        """
+        series = {"name": name, "instance": instance, "segment": segment}
+        add_range(self.database, dataset, label, Window.of(since, until), series, note, by)
 
     def label(
         self,
@@ -780,8 +855,8 @@ class Repository:
         Returns
         -------
         pandas.DataFrame
-            With the columns dataset, anomaly_id, incident_id, partition, name, instance, label, note, by,
-            created_at.
+            With the columns dataset, anomaly_id, incident_id, partition, name, instance, since, until, label,
+            note, by, created_at.
         """
         with self.database.read() as connection:
             rows = label_rows(connection, dataset, as_of)

@@ -435,33 +435,29 @@ score = Table(
     "score",
     metadata,
     _bare("partition", key=True),
-    _bare("series", key=True),
-    _version(),
     Column("detector", Text, primary_key=True),
+    Column("block", BigInt, primary_key=True, autoincrement=False),
+    _version(),
     Column("commit_id", BigInt, primary_key=True, autoincrement=False),
-    _number("score"),
-    _number("p_value"),
-    _number("expected"),
-    _number("lower"),
-    _number("upper"),
-    sqlite_with_rowid=False,
+    Column("superseded_commit_id", BigInt, nullable=True),
+    *(
+        Column(name, LargeBinary, nullable=False)
+        for name in ("members", "score", "expected", "lower", "upper", "reason")
+    ),
+    comment="What detectors said of points, packed: those of 256 series in a row (repository.anomalies.scorebook).",
+)
+
+scored = Table(
+    "scored",
+    metadata,
+    _ref("dataset", key=True),
+    Column("detector", Text, primary_key=True),
+    _bare("commit"),
+    _text("monitors"),
+    comment="Up to which commit a detector has seen what was measured and said.",
 )
 
 # --- what was found, and what people said of it
-
-incident = Table(
-    "incident",
-    metadata,
-    Column("id", BigInt, primary_key=True, autoincrement=False),
-    _ref("dataset", index=True),
-    _text("headline"),
-    _text("severity"),
-    _text("status"),
-    Column("first_partition_id", BigInt, ForeignKey("partition.id"), nullable=False),
-    Column("last_partition_id", BigInt, ForeignKey("partition.id"), nullable=False),
-    _time("updated_at"),
-    _ref("commit"),
-)
 
 anomaly = Table(
     "anomaly",
@@ -472,10 +468,35 @@ anomaly = Table(
     _version(key=False),
     _text("detector"),
     _time("detected_at"),
-    _ref("incident", null=True, index=True),
     UniqueConstraint("series_id", "partition_id", "version", "detector"),
     Index(None, "partition_id"),
     comment="A point that stood out, for ever under one id; what was found of it is in finding.",
+)
+
+incident = Table(
+    "incident",
+    metadata,
+    Column("id", BigInt, primary_key=True, autoincrement=False),
+    _ref("dataset", index=True),
+    _ref("anomaly"),
+    _time("opened_at"),
+    UniqueConstraint("anomaly_id"),
+    comment="Anomalies that belong together, for ever under one id; the first of them names it.",
+)
+
+course = Table(
+    "course",
+    metadata,
+    _ref("incident", key=True),
+    Column("commit_id", BigInt, primary_key=True, autoincrement=False),
+    Column("superseded_commit_id", BigInt, nullable=True),
+    _text("headline"),
+    _text("severity"),
+    Column("first_partition_id", BigInt, ForeignKey("partition.id"), nullable=False),
+    Column("last_partition_id", BigInt, ForeignKey("partition.id"), nullable=False),
+    _count("series"),
+    Column("is_over", BigInt, nullable=False, default=0),
+    comment="What is known of an incident, until the next detection; one without any is withdrawn.",
 )
 
 finding = Table(
@@ -493,7 +514,20 @@ finding = Table(
     _text("direction"),
     _text("severity"),
     _text("explanation"),
+    _ref("incident", null=True, index=True),
     comment="What a detection found of an anomaly, until the next; one without any is withdrawn.",
+)
+
+notice = Table(
+    "notice",
+    metadata,
+    _ref("incident", key=True),
+    Column("sink", Text, primary_key=True),
+    _count("attempts"),
+    _time("tried_at"),
+    _time("sent_at", null=True),
+    _text("error", null=True),
+    comment="Who was told of an incident, and when; without sent_at, who is still to be told.",
 )
 
 label = Table(
@@ -505,6 +539,11 @@ label = Table(
     _ref("incident", null=True, index=True),
     _ref("series", null=True),
     _ref("partition", null=True),
+    _text("name", null=True),
+    _text("instance", null=True),
+    _text("segment", null=True),
+    _time("since", null=True),
+    _time("until", null=True),
     _text("label"),
     _text("note", null=True),
     _text("by", null=True),

@@ -1,273 +1,565 @@
-"""From stored metrics to stored scores and anomalies."""
+"""From stored metrics to stored scores, anomalies and incidents.
+
+What detectors say is a function of what was measured and of what people said of it, both as they are now.
+So only partitions from the first one on that changed since a detector last looked are scored again, and a
+replay of all gives the same.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from analyzers.metric import Scale
+from analyzers.description import canonical_json, key_of
+from analyzers.metric import Entity, Metric, Success
 from repository import schema as s
-from repository.anomalies.detector import History, Scores
-from repository.anomalies.explain import direction, explain
+from repository.anomalies import scorebook
+from repository.anomalies.arrivals import Late, MissingPartition
+from repository.anomalies.contents import SchemaChange, StalePartition
+from repository.anomalies.detector import Detector, Ledger, Scores, WholeDetector
+from repository.anomalies.finding import Finding, Key, allowed, decided, finding, points_of
+from repository.anomalies.incidents import write_incidents
+from repository.anomalies.matrices import Matrix, grid_of, matrix, naive, timeline
 from repository.anomalies.monitor import Monitor, Severity
-from repository.bulk import chunks, insert_rows
-from repository.database import Database, lock_clock, next_commit, next_findings
-from repository.facts import read_facts
+from repository.anomalies.scorebook import NUMBERS, Points
+from repository.anomalies.seasonal import Seasonal
+from repository.anomalies.teaching import Teaching
+from repository.bulk import chunks, insert_rows, upsert
+from repository.database import Database, NextCommit, lock_clock, next_findings
+from repository.dimensions import Dimensions
+from repository.facts import Facts, dimensions_of, read_facts
 from repository.history import MetricQuery, Window, dataset_id
+from repository.labels import said_of
+from repository.recorded import Watched
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from repository.anomalies.detector import Floats
 
 Row = Mapping[str, Any]
-_Key = tuple[int, int, int, str]
-_NUMBERS = {"NaN": np.nan, "+inf": np.inf, "-inf": -np.inf, "failed": np.nan, "empty": np.nan}
-_SCORES = ("score", "p_value", "expected", "lower", "upper")
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    """The series of one segment over its partitions."""
-
-    series: list[int]
-    partitions: list[int]
-    cells: dict[tuple[int, int], Row]
-    history: History
 
 
 def detect(
-    database: Database, dataset: str, monitors: Sequence[Monitor] | None, window: Window
+    database: Database,
+    dataset: str,
+    monitors: Sequence[Monitor] | None,
+    window: Window,
+    *,
+    replay: bool = False,
 ) -> None:
-    """Score the whole history of a dataset, and store scores and anomalies, all in one commit.
+    """Score what is new in a dataset, and store scores, anomalies and incidents, all in one commit.
 
     Nothing is written that is there already. An anomaly that is no longer one is withdrawn; it comes
     back under its old id.
+
+    Parameters
+    ----------
+    database : Database
+    dataset : str
+    monitors : sequence of Monitor, optional
+        Those of the dataset's last run if not given; then what others once found is withdrawn.
+    window : Window
+        Only points in it can become anomalies or cease to be one.
+    replay : bool
+        Whether to score the whole history again.
     """
-    with database.read() as connection:
-        of = dataset_id(connection, dataset)
-        watched = monitors if monitors is not None else stored_monitors(connection, of)
-        rows = list(read_facts(connection, dataset, MetricQuery()).rows())
-    findings = find(rows, watched, window)
-    detectors = None if monitors is None else {repr(m.detector) for m in watched}
-    database.write(lambda connection: _Writer(connection, of, detectors, window).write(findings))
+    _make_room(database, dataset, monitors)
+    done = False
+    while not done:  # again if somebody else detected meanwhile
+        with database.read() as connection:
+            work = _Work.of(connection, dataset, monitors, window, replay=replay)
+            found = work.find(connection)
+        done = database.write(lambda c, w=work, f=found: _write(c, w, f))  # type: ignore[misc]
 
 
-def find(rows: Sequence[Row], monitors: Sequence[Monitor], window: Window) -> dict[_Key, Finding]:
-    """Score metrics, which come in time's order; of two monitors with one detector the gravest counts."""
-    return {
-        finding.key: finding
-        for monitor in sorted(monitors, key=lambda m: list(Severity).index(Severity(m.severity)))
-        for matrix in _matrices((r for r in rows if monitor.watches(r)), monitor.detector.least)
-        for finding in _score(monitor, matrix, window)
-    }
-
-
-def stored_monitors(connection: Connection, dataset: int) -> list[Monitor]:
-    """Return the monitors of a dataset's last run; the seasonal one on everything if it had none."""
+def stored_suite(connection: Connection, dataset: int) -> Row:
+    """Return the suite of a dataset's last run, as JSON keeps it; empty if it has none."""
     r = s.run.c
     query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
-    suite = json.loads(connection.execute(query).scalar() or "{}")
-    stored: list[Row] = suite.get("monitors") or [{}]
-    return [Monitor.from_dict(monitor) for monitor in stored]
+    suite: Row = json.loads(connection.execute(query).scalar() or "{}")
+    return suite
 
 
-def _matrices(rows: Iterator[Row], least: int) -> Iterator[_Matrix]:
-    """Yield a matrix for each segment, without series too short to be scored at all."""
-    by_segment: dict[str, list[Row]] = {}
-    for row in rows:
-        by_segment.setdefault(row["segment"], []).append(row)
-    for all_rows in by_segment.values():
-        points = Counter(row["series_id"] for row in all_rows)
-        some = [row for row in all_rows if points[row["series_id"]] >= least]
-        partitions = {row["partition_id"]: row["time"] for row in some}  # rows come in time's order
-        scales = {row["series_id"]: Scale(row["scale"]) for row in some}
-        place = {partition: t for t, partition in enumerate(partitions)}
-        line = {series: i for i, series in enumerate(scales)}
-        values = np.full((len(line), len(place)), np.nan)
-        weights = np.full_like(values, np.nan)
-        cells = {}
-        for row in some:
-            i, t = line[row["series_id"]], place[row["partition_id"]]
-            cells[i, t] = row
-            values[i, t] = _NUMBERS.get(row["status"], row["value"])
-            weights[i, t] = np.nan if row["weight"] is None else row["weight"]
-        times = np.array([_naive(time) for time in partitions.values()], dtype="M8[s]")
-        history = History(times, values, weights, list(scales.values()))
-        yield _Matrix(list(line), list(place), cells, history)
+def stored_monitors(suite: Row) -> list[Monitor]:
+    """Return the monitors of a suite; if it has none, those that suit every table."""
+    stored: list[Row] = suite.get("monitors") or []
+    return [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT)
 
 
-def _naive(time: datetime | None) -> np.datetime64:
-    return np.datetime64("NaT") if time is None else np.datetime64(time.replace(tzinfo=None), "s")
+DEFAULT = tuple(
+    Monitor(detector=detector)
+    for detector in (Seasonal(), StalePartition(), MissingPartition(), Late(), SchemaChange())
+)
+"""The monitors of a dataset for which nobody wrote any."""
+
+
+@dataclass
+class Found:
+    """What one detector found.
+
+    Attributes
+    ----------
+    detector : str
+    decided_by : str
+        A hash of the monitors that decided, and of the holidays.
+    partitions : list of int
+        The ids of all that were scored.
+    points : Points
+    findings : list of Finding
+    """
+
+    detector: str
+    decided_by: str
+    partitions: list[int] = field(default_factory=list)
+    points: Points = field(default_factory=lambda: Points.joined([]))
+    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One scored point, and whether it is an anomaly."""
+class _Work:
+    """What is to be scored, as of a commit."""
 
-    row: Row
-    detector: str
-    severity: str
-    scores: tuple[float | None, ...]
-    anomaly: bool
-    explanation: str
-    direction: str
+    dataset: str
+    id: int
+    seen: int
+    known: tuple[list[Row], list[Row]]
+    watched: Mapping[Detector, list[Monitor]]
+    marks: Mapping[str, tuple[int, str]]
+    teaching: Teaching
+    window: Window
+    alone: bool
+    replay: bool
+    whole_series: Mapping[tuple[str, str], Row]
+    now: datetime
 
-    @property
-    def key(self) -> _Key:
-        """Series, partition, version and detector."""
-        return (self.row["series_id"], self.row["partition_id"], self.row["version"], self.detector)
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        dataset: str,
+        monitors: Sequence[Monitor] | None,
+        window: Window,
+        *,
+        replay: bool,
+    ) -> _Work:
+        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        of = dataset_id(connection, dataset)
+        suite = stored_suite(connection, of)
+        watching = stored_monitors(suite) if monitors is None else monitors
+        m = s.scored.c
+        query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == of)
+        return cls(
+            dataset=dataset,
+            id=of,
+            seen=seen,
+            known=dimensions_of(connection, of, MetricQuery()),
+            watched=by_detector(watching),
+            marks={name: (commit, key) for name, commit, key in connection.execute(query)},
+            teaching=Teaching(said_of(connection, of), suite.get("holidays") or {}),
+            window=window,
+            alone=monitors is None,
+            replay=replay,
+            whole_series=_whole_series(connection, of),
+            now=datetime.now(UTC),
+        )
 
+    def find(self, connection: Connection) -> list[Found]:
+        found = []
+        for detector, monitors in self.watched.items():
+            decide = [[m.to_dict() for m in monitors], dict(self.teaching.holidays)]
+            one = Found(repr(detector), key_of(canonical_json(decide)))
+            changed = self._changed(connection, detector, one)
+            for within, places in timeline(self.known[1]).items():
+                start = next((k for k, p in enumerate(places) if self._id(p) in changed), None)
+                if start is None:
+                    continue
+                if isinstance(detector, WholeDetector):
+                    self._judge(connection, detector, monitors, within, places, start, one)
+                else:
+                    self._score(connection, detector, monitors, places, start, one)
+            found.append(one)
+        return found
 
-def _score(monitor: Monitor, matrix: _Matrix, window: Window) -> Iterator[Finding]:
-    history = matrix.history
-    scores = monitor.detector.score(history)
-    flags = monitor.rule.decide(history.values, scores)
-    name = repr(monitor.detector)
-    for (i, t), row in matrix.cells.items():
-        if np.isnan(scores.score[i, t]):
-            continue
-        anomaly = bool(flags[i, t]) and window.holds(row["time"])
-        numbers = tuple(float(getattr(scores, column)[i, t]) for column in _SCORES)
-        text, side = _explained(row, history, scores, i, t) if anomaly else ("", "")
-        stored = tuple(None if np.isnan(n) or np.isinf(n) else n for n in numbers)
-        yield Finding(row, name, str(monitor.severity), stored, anomaly, text, side)
+    def _id(self, place: int) -> int:
+        return int(self.known[1][place]["id"])
 
+    def _changed(self, connection: Connection, detector: Detector, one: Found) -> set[int]:
+        """Return the partitions of which something was measured or said since the detector looked."""
+        mark, decided_by = self.marks.get(one.detector, (0, ""))
+        always = isinstance(detector, WholeDetector) and not detector.needs_values
+        if always or self.replay or decided_by != one.decided_by or self.window != Window():
+            return {int(row["id"]) for row in self.known[1]}
+        m, p = s.metric.c, s.partition.c
+        metrics = (
+            sa.select(m.partition_id)
+            .join_from(s.partition, s.metric, m.partition_id == p.id)
+            .where(p.dataset_id == self.id)
+            .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
+            .distinct()
+        )
+        new = [said for said in self.teaching.said if said.commit > mark]
+        covered = {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
+        return covered | set(connection.execute(metrics).scalars())
 
-def _explained(row: Row, history: History, scores: Scores, i: int, t: int) -> tuple[str, str]:
-    expected, lower, upper = (float(x[i, t]) for x in (scores.expected, scores.lower, scores.upper))
-    subject = "" if row["instance"] == "*" else f" of {row['instance']}"
-    filtered = f" where {row['filter']}" if row["filter"] else ""
-    text = explain(
-        f"{row['name']}{subject}{filtered}",
-        row["partition"],
-        row["time"].weekday() if row["time"] is not None else None,
-        float(history.values[i, t]),
-        history.values[i, :t].tolist(),
-        expected,
-        lower,
-        upper,
-    )
-    return text, direction(float(history.values[i, t]), expected, lower, upper)
-
-
-class _Writer:
-    """Writes what changed since the last detection.
-
-    Without ``detectors`` it speaks for all that watch the dataset: what they did not find is
-    withdrawn, whoever once found it. With some, only what these scored again can be.
-    """
-
-    def __init__(
-        self, connection: Connection, dataset: int, detectors: set[str] | None, window: Window
+    def _score(
+        self,
+        connection: Connection,
+        detector: Detector,
+        monitors: Sequence[Monitor],
+        places: Sequence[int],
+        start: int,
+        found: Found,
     ) -> None:
-        self.connection, self.dataset = connection, dataset
-        self.detectors, self.window = detectors, window
-
-    def write(self, findings: Mapping[_Key, Finding]) -> None:
-        connection = self.connection
-        lock_clock(connection)
-        known = self._stored_scores()
-        scores = [f for f in findings.values() if not _same(known.get(f.key), f.scores)]
-        stored = self._stored_anomalies()
-        found = {key: f for key, f in findings.items() if f.anomaly}
-        fresh = [found[key] for key in sorted(found.keys() - stored.keys())]
-        rescored = {f.key for f in scores}
-        again = [
-            found[key]
-            for key in sorted(found.keys() & stored.keys())
-            if key in rescored or not stored[key].found
-        ]
-        left = sorted(
-            row.id
-            for key, row in stored.items()
-            if key not in found
-            and (self.detectors is None or key in findings)
-            and row.found
-            and self.window.holds(row.time)
+        """Score partitions from one on, of those that the keys of partitions set apart."""
+        grid = grid_of(self.known[1], places)
+        reach = None if self.teaching.restarts else detector.reach(grid)
+        first = 0 if reach is None else max(start - reach, 0)
+        ids = [self._id(place) for place in places]
+        read = None if first == 0 else ids[first:]
+        facts = read_facts(connection, self.dataset, MetricQuery(), None, read, self.known)
+        one = matrix(
+            facts,
+            places[first:],
+            _watched_by(monitors),
+            detector.least if first == 0 else 1,
+            self.teaching,
+            grid.since(first),
         )
-        if not (scores or fresh or again or left):
-            return
-        commit, now = next_commit(connection, None)
-        insert_rows(connection, s.score, _SCORE_COLUMNS, [_score_row(f, commit) for f in scores])
-        ids = next_findings(connection, len(fresh)) if fresh else ()
-        self._end([*left, *(stored[f.key].id for f in again)], commit)
-        columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
-        new = [(i, *f.key, now) for i, f in zip(ids, fresh, strict=True)]
-        insert_rows(connection, s.anomaly, columns, new)
-        rows = [_finding_row(i, f, commit) for i, f in zip(ids, fresh, strict=True)]
-        rows += [_finding_row(stored[f.key].id, f, commit) for f in again]
-        insert_rows(connection, s.finding, _FINDING_COLUMNS, rows)
-
-    def _end(self, anomalies: Sequence[int], commit: int) -> None:
-        f = s.finding
-        for some in chunks(anomalies):
-            change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
-            self.connection.execute(change.values(superseded_commit_id=commit))
-
-    def _among(self, detector: sa.Column[Any]) -> sa.ColumnElement[bool]:
-        return sa.true() if self.detectors is None else detector.in_(self.detectors)
-
-    def _stored_scores(self) -> dict[_Key, tuple[float | None, ...]]:
-        c = s.score.c
-        query = (
-            sa.select(c.series_id, c.partition_id, c.version, c.detector, *(c[n] for n in _SCORES))
-            .join_from(s.score, s.partition, s.partition.c.id == c.partition_id)
-            .where(s.partition.c.dataset_id == self.dataset, self._among(c.detector))
-            .order_by(c.commit_id)
-        )
-        return {tuple(row[:4]): tuple(row[4:]) for row in self.connection.execute(query)}
-
-    def _stored_anomalies(self) -> dict[_Key, Any]:
-        a, p, f = s.anomaly.c, s.partition.c, s.finding.c
-        query = (
-            sa.select(
-                a.series_id,
-                a.partition_id,
-                a.version,
-                a.detector,
-                a.id,
-                p.time,
-                f.commit_id.is_not(None).label("found"),
+        start -= first
+        past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
+        scores = detector.score(one.history, start, known_scores(one, past, start))
+        may = allowed(one, start, self.window, self.teaching)
+        before = _sides(connection, one, start, found.detector)
+        flags, grave = decided(monitors, one, scores, start, may, before)
+        found.partitions += ids[first:][start:]
+        new = points_of(one, scores, start, ids[first:])
+        found.points = Points.joined([found.points, new])
+        places_of = sorted(zip(*np.nonzero(flags), strict=True))
+        earlier = _earlier(connection, one, {int(i) for i, _ in places_of}, first, ids)
+        severities = list(Severity)
+        found.findings += [
+            finding(
+                found.detector,
+                one,
+                scores,
+                (int(i), int(k)),
+                start,
+                severities[grave[i, k]],
+                [*earlier[int(i)], *_known(one, int(i), int(k) + start)],
             )
-            .join_from(s.anomaly, s.partition)
-            .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
-            .where(p.dataset_id == self.dataset, self._among(a.detector))
+            for i, k in places_of
+        ]
+
+    def _judge(
+        self,
+        connection: Connection,
+        detector: WholeDetector,
+        monitors: Sequence[Monitor],
+        within: str,
+        places: Sequence[int],
+        start: int,
+        found: Found,
+    ) -> None:
+        """Judge partitions as wholes from one on."""
+        grid = grid_of(self.known[1], places)
+        reach = detector.reach(grid)
+        first = 0 if reach is None else max(start - reach, 0)
+        ids = [self._id(place) for place in places]
+        read = ids[first:] if detector.needs_values and first else None
+        if detector.needs_values:
+            facts = read_facts(connection, self.dataset, MetricQuery(), None, read, self.known)
+            wanted = _watched_by(monitors)
+        else:
+            facts = read_facts(connection, self.dataset, MetricQuery(), None, [], self.known)
+            wanted = _nothing
+        one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.since(first))
+        ledger = read_ledger(connection, one.partitions, self.now)
+        history = replace(one.history, ledger=ledger)
+        start -= first
+        values = detector.measure(history)
+        scores = detector.score(history, start)
+        row = self.whole_series[repr(detector), within]
+        version = np.maximum(ledger.version, 1)[None, :]
+        whole = replace(one, series=[row], version=version)
+        found.partitions += ids[first:][start:]
+        found.points = Points.joined([found.points, points_of(whole, scores, start, ids[first:])])
+        told = replace(
+            whole, history=replace(history, values=values[None, :], weights=values[None, :])
         )
-        return {tuple(row[:4]): row for row in self.connection.execute(query)}
+        may = allowed(told, start, self.window, self.teaching)
+        flags, grave = decided([replace(m, series={}) for m in monitors], told, scores, start, may)
+        for k in np.flatnonzero(flags[0]):
+            severity = list(Severity)[grave[0, k]]
+            new = finding(found.detector, told, scores, (0, int(k)), start, severity, [])
+            name = new.partition["partition"] or "the table"
+            text = f"{name} {detector.tell(history, int(k) + start)}."
+            found.findings.append(replace(new, explanation=text, direction="high"))
 
 
-def _same(a: tuple[float | None, ...] | None, b: tuple[float | None, ...]) -> bool:
-    if a is None:
-        return False
-    pairs = zip(a, b, strict=True)
-    return all(
-        x == y or (x is not None and y is not None and abs(x - y) <= 1e-9 * max(abs(x), abs(y)))
-        for x, y in pairs
+def _nothing(row: Row) -> bool:  # noqa: ARG001 - no series is wanted
+    return False
+
+
+def _make_room(database: Database, dataset: str, monitors: Sequence[Monitor] | None) -> None:
+    """Make the series of what detectors of whole partitions measure, where they are not there yet."""
+    with database.read() as connection:
+        of = dataset_id(connection, dataset)
+        suite = stored_suite(connection, of)
+        watching = stored_monitors(suite) if monitors is None else monitors
+        partitions = dimensions_of(connection, of, MetricQuery())[1]
+        wanted = {
+            (within, key_of(what.canonical())): what
+            for what in _wholes(watching)
+            for within in timeline(partitions)
+        }
+        there = _whole_series(connection, of)
+    missing = {pair: what for pair, what in wanted.items() if (repr(what), pair[0]) not in there}
+    if not missing:
+        return
+
+    def work(connection: Connection) -> None:
+        dimensions = Dimensions(connection, of)
+        analyzers = dimensions.analyzers(missing, dict.fromkeys(missing))
+        dimensions.series(
+            {
+                (analyzers[pair], what.metric, "*"): (
+                    what,
+                    Metric(Entity.DATASET, "*", what.metric, Success(0.0)),
+                )
+                for pair, what in missing.items()
+            }
+        )
+
+    database.write(work)
+
+
+def _wholes(monitors: Iterable[Monitor]) -> list[Watched]:
+    found = [m.detector for m in monitors if isinstance(m.detector, WholeDetector)]
+    return [Watched(repr(detector), detector.scale.value) for detector in found]
+
+
+def _whole_series(connection: Connection, dataset: int) -> dict[tuple[str, str], Row]:
+    """Return the series of what detectors of whole partitions measure, by their text and segment."""
+    query = MetricQuery()
+    return {
+        (row["analyzer"], row["segment"]): row
+        for row in dimensions_of(connection, dataset, query)[0]
+        if row["kind"] == Watched.__name__
+    }
+
+
+def read_ledger(connection: Connection, partitions: Sequence[Row], now: datetime) -> Ledger:
+    """Return what is known of some partitions as such."""
+    v, t = s.partition_version.c, s.table_schema.c
+    ids = [row["id"] for row in partitions]
+    found: dict[int, Any] = {}
+    for some in chunks(ids):
+        query = sa.select(v.partition_id, v.version, v.arrived_at, v.table_schema_id).where(
+            v.partition_id.in_(some), s.holds(s.partition_version)
+        )
+        found.update({row.partition_id: row for row in connection.execute(query)})
+    schemas: dict[int, dict[str, str]] = {}
+    for some in chunks(sorted({row.table_schema_id for row in found.values()})):
+        query = sa.select(t.id, t.columns).where(t.id.in_(some))
+        schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
+    rows = [found.get(of) for of in ids]
+    return Ledger(
+        np.array([naive(row and row.arrived_at) for row in rows], dtype="M8[s]"),
+        np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
+        [{} if row is None else schemas[row.table_schema_id] for row in rows],
+        naive(now),
     )
 
 
-_SCORE_COLUMNS = ("series_id", "partition_id", "version", "detector", *_SCORES, "commit_id")
-_FINDING_COLUMNS = (
-    "anomaly_id",
-    "commit_id",
-    *_SCORES,
-    "value",
-    "direction",
-    "severity",
-    "explanation",
-)
+def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
+    """Return monitors by their detectors."""
+    found: dict[Detector, list[Monitor]] = {}
+    for monitor in monitors:
+        found.setdefault(monitor.detector, []).append(monitor)
+    return found
 
 
-def _score_row(f: Finding, commit: int) -> tuple[Any, ...]:
-    return (*f.key, *f.scores, commit)
+def _watched_by(monitors: Sequence[Monitor]) -> Callable[[Row], bool]:
+    return lambda row: any(monitor.watches(row) for monitor in monitors)
 
 
-def _finding_row(anomaly: int, f: Finding, commit: int) -> tuple[Any, ...]:
-    return anomaly, commit, *f.scores, f.row["value"], f.direction, f.severity, f.explanation
+def known_scores(one: Matrix, past: Points, start: int) -> Scores:
+    """Return what was said of the partitions before a place, as arrays."""
+    line = {row["id"]: i for i, row in enumerate(one.series)}
+    column = {row["id"]: t for t, row in enumerate(one.partitions[:start])}
+    kept = np.array([n in line for n in past.series.tolist()], dtype=bool)
+    past = past.taken(np.flatnonzero(kept))
+    i = np.array([line[n] for n in past.series.tolist()], dtype=np.intp)
+    t = np.array([column[n] for n in past.partition.tolist()], dtype=np.intp)
+    scores = Scores.nothing((len(one.series), start))
+    current = past.version == one.version[i, t] if len(i) else np.zeros(0, dtype=bool)
+    for name in (*NUMBERS, "reason"):
+        getattr(scores, name)[i[current], t[current]] = getattr(past, name)[current]
+    return scores
+
+
+def _sides(connection: Connection, one: Matrix, start: int, detector: str) -> Floats:
+    """Return which series were an anomaly in the partition before a place: 1 too high, -1 too low."""
+    sides = np.zeros(len(one.series))
+    if start:
+        n, f = s.anomaly.c, s.finding.c
+        query = (
+            sa.select(n.series_id, f.value - f.expected)
+            .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+            .where(n.partition_id == one.partitions[start - 1]["id"], n.detector == detector)
+        )
+        by = dict(connection.execute(query).all())
+        sides = np.array([np.sign(by.get(row["id"]) or 0.0) for row in one.series])
+    return sides
+
+
+def _earlier(
+    connection: Connection, one: Matrix, rows: set[int], first: int, ids: Sequence[int]
+) -> Mapping[int, list[float]]:
+    """Return, for series with anomalies, all values before the first partition of a matrix."""
+    before: dict[int, list[float]] = {i: [] for i in rows}
+    if first and rows:
+        m = s.metric.c
+        line = {int(one.series[i]["id"]): i for i in rows}
+        for some in chunks(ids[:first]):
+            for part in chunks(sorted(line)):
+                query = sa.select(m.series_id, m.value).where(
+                    m.partition_id.in_(some),
+                    m.series_id.in_(part),
+                    m.value.is_not(None),
+                    s.holds(s.metric),
+                )
+                for series, value in connection.execute(query):
+                    before[line[series]].append(value)
+    return before
+
+
+def _known(one: Matrix, i: int, t: int) -> list[float]:
+    """Return the values of a series before a place, but for those that are missing."""
+    past = one.history.values[i, :t]
+    return list(past[~np.isnan(past)].tolist())
+
+
+def find(
+    facts: Facts, monitors: Sequence[Monitor], window: Window, teaching: Teaching | None = None
+) -> tuple[dict[Key, Finding], Points]:
+    """Score the whole history of some metrics, without a database; return anomalies and scored points."""
+    findings: dict[Key, Finding] = {}
+    points: list[Points] = []
+    ids = [row["id"] for row in facts.partitions]
+    for detector, of in by_detector(monitors).items():
+        for places in timeline(facts.partitions).values():
+            one = matrix(facts, places, _watched_by(of), detector.least, teaching)
+            scores = detector.score(one.history)
+            flags, grave = decided(of, one, scores, 0, allowed(one, 0, window, teaching))
+            points.append(points_of(one, scores, 0, [ids[place] for place in places]))
+            for i, t in zip(*np.nonzero(flags), strict=True):
+                told = finding(
+                    repr(detector),
+                    one,
+                    scores,
+                    (int(i), int(t)),
+                    0,
+                    list(Severity)[grave[i, t]],
+                    _known(one, int(i), int(t)),
+                )
+                findings[told.key] = told
+    return findings, Points.joined(points)
+
+
+# --- writing
+
+
+def _write(connection: Connection, work: _Work, found: Sequence[Found]) -> bool:
+    """Write what changed since the last detection; return False if somebody else detected meanwhile."""
+    lock_clock(connection)
+    m = s.scored.c
+    query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == work.id)
+    if {row[0]: (row[1], row[2]) for row in connection.execute(query)} != dict(work.marks):
+        return False
+    commit = NextCommit(connection)
+    for one in found:
+        scorebook.write(connection, one.detector, one.points, one.partitions, commit)
+    _write_findings(connection, work, found, commit)
+    if work.window == Window():
+        marks = [(work.id, one.detector, work.seen, one.decided_by) for one in found]
+        upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
+    write_incidents(connection, work.id, work.teaching, commit)
+    return True
+
+
+def _write_findings(
+    connection: Connection, work: _Work, found: Sequence[Found], commit: NextCommit
+) -> None:
+    stored = _stored(connection, work.id)
+    told = {f.key: f for one in found for f in one.findings}
+    scored = {one.detector: set(one.partitions) for one in found}
+    known = {key: row for key, row in stored.items() if row.explanation is not None}
+    changed = [
+        key for key in sorted(told.keys() & stored.keys()) if not _same(told[key], stored[key])
+    ]
+    fresh = sorted(told.keys() - stored.keys())
+    left = [
+        key
+        for key in sorted(known.keys() - told.keys())
+        if work.window.holds(known[key].time)
+        and (key[1] in scored[key[3]] if key[3] in scored else work.alone)
+    ]
+    ended = [stored[key].id for key in (*changed, *left)]
+    f = s.finding
+    for some in chunks(ended):
+        change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+        connection.execute(change.values(superseded_commit_id=commit.id))
+    ids = dict(zip(fresh, next_findings(connection, len(fresh)), strict=True)) if fresh else {}
+    columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
+    insert_rows(connection, s.anomaly, columns, [(ids[key], *key, commit.now) for key in fresh])
+    ids |= {key: stored[key].id for key in changed}
+    rows = [_finding_row(ids[key], told[key], commit.id) for key in (*fresh, *changed)]
+    insert_rows(connection, f, _COLUMNS, rows)
+
+
+_TOLD = ("value", "expected", "lower", "upper", "score", "p_value")
+_TEXTS = ("direction", "severity", "explanation")
+_COLUMNS = ("anomaly_id", "commit_id", *_TOLD, *_TEXTS)
+
+
+def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
+    a, p, f = s.anomaly.c, s.partition.c, s.finding.c
+    query = (
+        sa.select(
+            a.series_id,
+            a.partition_id,
+            a.version,
+            a.detector,
+            a.id,
+            p.time,
+            *(f[name] for name in (*_TOLD, *_TEXTS)),
+        )
+        .join_from(s.anomaly, s.partition)
+        .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
+        .where(p.dataset_id == dataset)
+    )
+    return {tuple(row[:4]): row for row in connection.execute(query)}
+
+
+def _same(one: Finding, row: Any) -> bool:
+    numbers = all(_near(getattr(one, name), getattr(row, name)) for name in _TOLD)
+    return numbers and all(getattr(one, name) == getattr(row, name) for name in _TEXTS)
+
+
+def _near(x: float | None, y: float | None) -> bool:
+    if x is None or y is None:
+        return x is y
+    return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
+
+
+def _finding_row(anomaly: int, one: Finding, commit: int) -> tuple[Any, ...]:
+    numbers = (getattr(one, name) for name in _TOLD)
+    return (anomaly, commit, *numbers, *(getattr(one, name) for name in _TEXTS))

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
+from repository.anomalies.detector import Reason
+
+_WORDS = {
+    Reason.DRIFT: "after moving slowly, but farther than it ever did, {side} where it was weeks ago",
+    Reason.CONSTANT: "{side} the {expected} that it nearly always is",
+    Reason.NOVELTY: "unlike everything before it",
+}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -17,6 +24,7 @@ def explain(
     expected: float,
     lower: float,
     upper: float,
+    reason: Reason = Reason.LEVEL,
 ) -> str:
     """Say what was found, what would have been usual, and whether it ever was so before.
 
@@ -32,6 +40,8 @@ def explain(
         The values of the partitions before.
     expected, lower, upper : float
         What the detector expected, and its band; NaN where it says nothing.
+    reason : Reason
+        What stood out.
 
     Examples
     --------
@@ -40,14 +50,16 @@ def explain(
     """
     day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
     side = "below" if direction(value, expected, lower, upper) == "low" else "above"
-    if isnan(lower) and isnan(upper):
-        usual = f"far {side} the expected {_number(expected)}"
+    if reason in _WORDS:
+        usual = _WORDS[reason].format(side=side, expected=number(expected))
+    elif isnan(lower) and isnan(upper):
+        usual = f"far {side} the expected {number(expected)}"
     elif isnan(lower) or isnan(upper):
         bound, limit = ("least", lower) if isnan(upper) else ("most", upper)
-        usual = f"{side} the {bound} allowed, {_number(limit)}"
+        usual = f"{side} the {bound} allowed, {number(limit)}"
     else:
-        band = f"{_number(lower)} to {_number(upper)}"
-        centre = "" if isnan(expected) else f" (expected {_number(expected)})"
+        band = f"{number(lower)} to {number(upper)}"
+        centre = "" if isnan(expected) else f" (expected {number(expected)})"
         usual = f"{side} the usual {band}{centre}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
@@ -55,7 +67,7 @@ def explain(
         record = f": the lowest of {len(past) + 1} partitions"
     elif past and side == "above" and value > max(past):
         record = f": the highest of {len(past) + 1} partitions"
-    return f"{what} in {partition or 'the table'}{day} is {_number(value)}, {usual}{record}."
+    return f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
 
 
 def direction(value: float, expected: float, lower: float, upper: float) -> str:
@@ -66,7 +78,8 @@ def direction(value: float, expected: float, lower: float, upper: float) -> str:
     return "low" if value < reference else "high"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a number as people read it."""
     if abs(value) >= 1000:  # noqa: PLR2004 - thousands read better with commas
         return f"{value:,.0f}"
     return f"{value:.4g}"

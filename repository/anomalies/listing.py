@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from repository import schema as s
+from repository.anomalies.scorebook import NUMBERS, detectors, read
+from repository.facts import read_facts
 from repository.history import AsOf, MetricQuery, Window, commit_as_of, dataset_id
-from repository.labels import statuses
+from repository.labels import status_of, statuses
+from repository.recorded import Watched
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -49,7 +52,7 @@ def anomaly_rows(
 ) -> list[Mapping[str, Any]]:
     """Return anomalies of current versions, the highest score first.
 
-    An anomaly has the status of its incident; without one, what its last label says.
+    An anomaly has the status of its incident, or of its own last label if that is younger.
     """
     commit = commit_as_of(connection, as_of)
     n, f, a, p = s.anomaly.c, s.finding.c, s.analyzer.c, s.partition.c
@@ -61,7 +64,7 @@ def anomaly_rows(
         "name": s.series.c.name,
         "instance": s.series.c.instance,
         "analyzer": a.text,
-        "status": sa.func.coalesce(s.incident.c.status, "open"),
+        "status": sa.literal("open"),
     }
     columns = [
         named.get(c, f.get(c, n.get(c))).label(c)  # type: ignore[union-attr]  # one of them has it
@@ -75,9 +78,8 @@ def anomaly_rows(
         .join(s.analyzer)
         .join(s.dataset)
         .join(s.partition, p.id == n.partition_id)
-        .join(s.metric, _same_point(n) & s.holds(s.metric, commit))
-        .outerjoin(s.incident, s.incident.c.id == n.incident_id)
-        .where(window.condition())
+        .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
+        .where(window.condition(), s.metric.c.series_id.is_not(None) | (a.kind == Watched.__name__))
         .order_by(f.score.desc(), p.time, n.id)
     )
     if dataset is not None:
@@ -85,8 +87,7 @@ def anomaly_rows(
     rows = [row._asdict() for row in connection.execute(query)]
     said = statuses(connection, commit)
     for row in rows:
-        of = row["id"] if row["incident_id"] is None else row["incident_id"]
-        row["status"] = said.get(of, row["status"])
+        row["status"] = status_of(said, row["id"], row["incident_id"])
     return [row for row in rows if status is None or row["status"] == status]
 
 
@@ -123,38 +124,94 @@ def score_rows(
 ) -> list[Mapping[str, Any]]:
     """Return the last score of each point of current versions by each detector, in time's order."""
     commit = commit_as_of(connection, as_of)
-    f, a, p = s.score.c, s.analyzer.c, s.partition.c
-    key = (f.partition_id, f.series_id, f.version, f.detector)
-    last = sa.select(*key, sa.func.max(f.commit_id).label("commit_id")).group_by(*key)
-    if commit is not None:
-        last = last.where(f.commit_id <= commit)
-    newest = last.subquery()
-    columns = (
-        s.dataset.c.name.label("dataset"),
-        a.segment,
-        p.name.label("partition"),
-        p.time,
-        s.series.c.name,
-        s.series.c.instance,
-        a.text.label("analyzer"),
-        *(f[c] for c in SCORE_COLUMNS[7:]),
+    of = dataset_id(connection, dataset)
+    facts = read_facts(connection, dataset, query, as_of)
+    places: dict[tuple[int, int, int], int] = {}
+    series = [row["id"] for row in facts.series]
+    partitions = [row["id"] for row in facts.partitions]
+    at = zip(
+        facts.of_partition.tolist(), facts.of_series.tolist(), facts.version.tolist(), strict=True
     )
-    select = (
-        sa.select(*columns)
-        .select_from(s.score)
-        .join(newest, sa.and_(*(newest.c[c.name] == c for c in (*key, f.commit_id))))
-        .join(s.series, s.series.c.id == f.series_id)
-        .join(s.analyzer)
-        .join(s.dataset)
-        .join(s.partition, p.id == f.partition_id)
-        .join(s.metric, _same_point(f) & s.holds(s.metric, commit))
-        .where(
-            a.dataset_id == dataset_id(connection, dataset),
-            query.series_condition(),
-            query.window.condition(),
+    places = {(partitions[p], series[i], v): n for n, (p, i, v) in enumerate(at)}
+    wanted = sorted({partitions[p] for p in facts.of_partition.tolist()})
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    for detector in detectors(connection, of):
+        points = read(connection, of, detector, wanted, commit)
+        p_values = points.p_value
+        ids = zip(
+            points.partition.tolist(), points.series.tolist(), points.version.tolist(), strict=True
         )
-        .order_by(
-            p.time.is_(None), p.time, p.name, s.series.c.name, s.series.c.instance, f.detector
+        for k, key in enumerate(ids):
+            place = places.get(key)
+            if place is not None:
+                about = facts.series[facts.of_series[place]]
+                partition = facts.partitions[facts.of_partition[place]]
+                row = {
+                    "dataset": dataset,
+                    **{name: about[name] for name in ("segment", "name", "instance", "analyzer")},
+                    **{name: partition[name] for name in ("partition", "time")},
+                    "detector": detector,
+                    "p_value": p_values[k],
+                    **{name: float(getattr(points, name)[k]) for name in NUMBERS},
+                    "version": key[2],
+                }
+                found.append((place, detector, row))
+    return [row for *_, row in sorted(found, key=lambda x: x[:2])]
+
+
+INCIDENT_COLUMNS = (
+    "id",
+    "dataset",
+    "headline",
+    "severity",
+    "first",
+    "last",
+    "series",
+    "status",
+    "updated_at",
+)
+
+
+def incident_rows(
+    connection: Connection,
+    dataset: str | None,
+    status: str | None,
+    window: Window,
+    as_of: AsOf = None,
+) -> list[Mapping[str, Any]]:
+    """Return incidents, the newest first, that overlap a window of partitions' times."""
+    commit = commit_as_of(connection, as_of)
+    i, c = s.incident.c, s.course.c
+    first, last = s.partition.alias("first"), s.partition.alias("last")
+    begins, ends = first.c.time, last.c.time
+    query = (
+        sa.select(
+            i.id,
+            s.dataset.c.name.label("dataset"),
+            c.headline,
+            c.severity,
+            first.c.name.label("first"),
+            last.c.name.label("last"),
+            c.series,
+            sa.literal("open").label("status"),
+            s.commit.c.committed_at.label("updated_at"),
         )
+        .select_from(s.incident)
+        .join(s.course, (c.incident_id == i.id) & s.holds(s.course, commit))
+        .join(s.dataset, s.dataset.c.id == i.dataset_id)
+        .join(first, first.c.id == c.first_partition_id)
+        .join(last, last.c.id == c.last_partition_id)
+        .join(s.commit, s.commit.c.id == c.commit_id)
+        .order_by(begins.is_(None), begins.desc(), i.id.desc())
     )
-    return [row._asdict() for row in connection.execute(select)]
+    if dataset is not None:
+        query = query.where(i.dataset_id == dataset_id(connection, dataset))
+    if window.since is not None:
+        query = query.where(ends >= window.since)
+    if window.until is not None:
+        query = query.where(begins <= window.until)
+    said = statuses(connection, commit)
+    rows = [row._asdict() for row in connection.execute(query)]
+    for row in rows:
+        row["status"] = status_of(said, None, row["id"])
+    return [row for row in rows if status is None or row["status"] == status]

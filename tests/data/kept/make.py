@@ -7,7 +7,7 @@ on the path::
     git archive <commit> | tar x -C <tree>
     PYTHONPATH=<tree> python make.py <output> --postgres postgresql+psycopg://user@host/empty_database
 
-It was run on three trees, the first of them with ``--name 0001-first``:
+It was run on four trees, the first of them with ``--name 0001-first``:
 
 9f778cc, revision 0001
     the last one with the first states: ``sum-and-count/1``, ``max/1``;
@@ -15,7 +15,9 @@ It was run on three trees, the first of them with ``--name 0001-first``:
     the last one before 0002, with ``sum-and-count/2``, ``max/2``, which 1181a25 brought; it has the
     repository's code and the tables of 9f778cc;
 91a9c14, revision 0002
-    the newest when this was made.
+    the last one before 0003;
+1ddca0e, revision 0003
+    the last one before 0004.
 
 It writes, below the output folder,
 

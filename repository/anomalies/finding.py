@@ -1,0 +1,203 @@
+"""What a detection finds: anomalies, and the scores of all points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from repository.anomalies.detector import Reason, Scores
+from repository.anomalies.explain import direction, explain
+from repository.anomalies.matrices import Matrix
+from repository.anomalies.monitor import Monitor, Severity
+from repository.anomalies.scorebook import Points
+from repository.anomalies.teaching import Teaching
+from repository.history import Window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from repository.anomalies.detector import Floats
+
+Row = Mapping[str, Any]
+Key = tuple[int, int, int, str]
+"""Series, partition, version, detector."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An anomaly.
+
+    Attributes
+    ----------
+    series, partition : mapping
+        What it is of, as in `Facts`.
+    version : int
+    detector : str
+    severity : str
+    value, score, p_value : float
+    expected, lower, upper : float or None
+    direction : str
+    explanation : str
+    """
+
+    series: Row
+    partition: Row
+    version: int
+    detector: str
+    severity: str
+    value: float
+    score: float
+    p_value: float
+    expected: float | None
+    lower: float | None
+    upper: float | None
+    direction: str
+    explanation: str
+
+    @property
+    def key(self) -> Key:
+        """Series, partition, version and detector."""
+        return self.series["id"], self.partition["id"], self.version, self.detector
+
+
+def points_of(one: Matrix, scores: Scores, start: int, partitions: Sequence[int]) -> Points:
+    """Return the scored points of a matrix from a place on."""
+    i, k = np.nonzero(~np.isnan(scores.score) & (one.version[:, start:] > 0))
+    series = np.array([row["id"] for row in one.series], dtype=np.int64)
+    return Points(
+        np.array(partitions, dtype=np.int64)[start + k],
+        series[i],
+        one.version[i, start + k],
+        scores.score[i, k],
+        scores.expected[i, k],
+        scores.lower[i, k],
+        scores.upper[i, k],
+        scores.reason[i, k],
+    )
+
+
+def decided(
+    monitors: Sequence[Monitor],
+    one: Matrix,
+    scores: Scores,
+    start: int,
+    may: NDArray[np.bool_],
+    before: Floats | None = None,
+) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
+    """Return which points are anomalies by any of some monitors of one detector, and how grave.
+
+    Parameters
+    ----------
+    monitors : sequence of Monitor
+    one : Matrix
+    scores : Scores
+        From the partition ``start`` on.
+    start : int
+    may : array of bool, shape (series, partitions - start)
+        Which points may be anomalies at all.
+    before : array of float, shape (series,), optional
+        As for `Rule.decide`.
+
+    Returns
+    -------
+    tuple of array
+        Flags, and places in `Severity`, -1 where there is no anomaly.
+    """
+    values = one.history.values[:, start:]
+    gravest = np.full(values.shape, -1, dtype=np.int8)
+    for monitor in monitors:
+        rows = np.flatnonzero([monitor.watches(row) for row in one.series])
+        if rows.size:
+            last = None if before is None else before[rows]
+            flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last)
+            grave = list(Severity).index(Severity(monitor.severity))
+            gravest[rows] = np.maximum(gravest[rows], np.where(flags, grave, -1))
+    return gravest >= 0, gravest
+
+
+def allowed(
+    one: Matrix, start: int, window: Window, teaching: Teaching | None = None
+) -> NDArray[np.bool_]:
+    """Return which points from a partition on may be anomalies: those in a window that nobody ignores."""
+    inside = np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
+    may = np.tile(inside, (len(one.series), 1))
+    ignored = None if teaching is None else teaching.ignored(one.series, one.partitions)
+    return may if ignored is None else may & ~ignored[:, start:]
+
+
+def finding(
+    detector: str,
+    one: Matrix,
+    scores: Scores,
+    place: tuple[int, int],
+    start: int,
+    severity: Severity,
+    earlier: Sequence[float],
+) -> Finding:
+    """Tell one anomaly.
+
+    Parameters
+    ----------
+    detector : str
+    one : Matrix
+    scores : Scores
+        From the partition ``start`` on.
+    place : tuple of int
+        Series, and partition counted from ``start``.
+    start : int
+    severity : Severity
+    earlier : sequence of float
+        All values of the series before.
+    """
+    i, k = place
+    series, partition = one.series[i], one.partitions[start + k]
+    value = float(one.history.values[i, start + k])
+    expected, lower, upper = (float(x[i, k]) for x in (scores.expected, scores.lower, scores.upper))
+    score = float(scores.score[i, k])
+    return Finding(
+        series=series,
+        partition=partition,
+        version=int(one.version[i, start + k]),
+        detector=detector,
+        severity=str(severity),
+        value=value,
+        score=score,
+        p_value=float(scores.p_value[i, k]),
+        expected=_finite(expected),
+        lower=_finite(lower),
+        upper=_finite(upper),
+        direction=direction(value, expected, lower, upper),
+        explanation=explain(
+            subject(series),
+            partition["partition"],
+            None if partition["time"] is None else partition["time"].weekday(),
+            value,
+            earlier,
+            expected,
+            lower,
+            upper,
+            Reason(int(scores.reason[i, k])),
+        ),
+    )
+
+
+def subject(series: Row) -> str:
+    """Return what a series is of, in words.
+
+    Examples
+    --------
+    >>> row = {"name": "Completeness", "instance": "dep_time", "filter": "origin = 'EWR'", "segment": ""}
+    >>> subject(row)
+    "Completeness of dep_time where origin = 'EWR'"
+    """
+    of = "" if series["instance"] == "*" else f" of {series['instance']}"
+    where = f" where {series['filter']}" if series["filter"] else ""
+    among = f" in {series['segment']}" if series["segment"] else ""
+    return f"{series['name']}{of}{where}{among}"
+
+
+def _finite(number: float) -> float | None:
+    return number if np.isfinite(number) else None

@@ -1,0 +1,137 @@
+"""What is expected of the next point of many series: season, level and spread, from their past.
+
+All is on the transformed scale (`scales`). The past is an array of shape (series, memory), the newest
+point last; what may not teach, and gaps, are NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repository.anomalies.medians import filled, median, quantiles, running
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from repository.anomalies.detector import Floats
+
+SEASON_CYCLES = 6
+"""Seasons from which the effects of their places are taken."""
+LEVELS = (3, 7)
+"""The level is the median of so many points; whichever predicted better of late."""
+RECENT = 35
+ENOUGH = 7
+"""Errors by which a level can be judged."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is expected of one point of each series.
+
+    Attributes
+    ----------
+    points : array of int, shape (series,)
+        How many points of the past are known.
+    centre, spread : array of float, shape (series,)
+        The expected value, and the standard deviation of earlier forecasts' errors.
+    freedom : array of float, shape (series,)
+        Degrees of freedom of Student's distribution of the error.
+    errors : array of float, shape (series, memory)
+        Sizes of the errors that the forecast would have made, of points that taught.
+    surprises : array of float, shape (series, memory)
+        The same, also of points that alarmed.
+    flat : array of float, shape (series, memory)
+        The past without its season.
+    effect : array of float, shape (series,)
+        What the season adds to the point.
+    """
+
+    points: NDArray[np.intp]
+    centre: Floats
+    spread: Floats
+    freedom: Floats
+    errors: Floats
+    surprises: Floats
+    flat: Floats
+    effect: Floats
+
+
+def forecast(usable: Floats, moved: Floats, swing: Floats, period: int) -> Forecast:
+    """Forecast the next point.
+
+    Parameters
+    ----------
+    usable : array of float, shape (series, memory)
+        The past that teaches.
+    moved : array of float, shape (series, memory)
+        The whole past.
+    swing : array of float, shape (series, cycles * period)
+        How far points lay from the median of a season around them, up to half a season ago.
+    period : int
+        Points of a season; 1 if there is none.
+    """
+    points = (~np.isnan(usable)).sum(axis=1)
+    season, effect = _season(swing, points, period, usable.shape[1])
+    flat = usable - season
+    level = filled(flat)
+    before = np.stack([running(level, length)[:, :-1] for length in LEVELS])
+    now = np.stack([running(level[:, -length:], length)[:, -1] for length in LEVELS])
+    errors = np.abs(flat[:, 1:] - before)
+    choice = _best(errors[:, :, -RECENT:], points)
+    rows = np.arange(len(usable))
+    chosen = errors[choice, rows]
+    middle, high = quantiles(chosen, (0.5, 0.9))
+    length = np.array(LEVELS)[choice]
+    inflation = np.sqrt(1 + 1 / length + 3 / np.maximum(points, 1))
+    return Forecast(
+        points=points,
+        centre=now[choice, rows] + effect,
+        spread=np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
+        freedom=np.clip(points / 2.5, 2.5, 12),
+        errors=chosen,
+        surprises=np.abs(moved[:, 1:] - season[:, 1:] - before[choice, rows]),
+        flat=flat,
+        effect=effect,
+    )
+
+
+def _best(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return which level missed least, by the mean of roots, which no outlier sways."""
+    known = ~np.isnan(errors)
+    count = known.sum(axis=2)
+    miss = np.where(known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
+    enough = count >= np.minimum(points / 3, ENOUGH)
+    best: NDArray[np.intp] = np.argmin(np.where(enough, miss, np.inf), axis=0)
+    return best
+
+
+def _season(
+    swing: Floats, points: NDArray[np.intp], period: int, memory: int
+) -> tuple[Floats, Floats]:
+    """Return the season's effect on each place of the past, and on the next; zero where it explains nothing.
+
+    An effect is the median of the deviations of one place of the season. It is shrunk as far as chance
+    could have made it, and all are as far as they fail to make deviations smaller.
+    """
+    if period == 1:
+        return np.zeros((len(points), memory)), np.zeros(len(points))
+    cycles = swing.reshape(len(swing), -1, period)
+    known = ~np.isnan(cycles)
+    effects = np.nan_to_num(median(cycles.transpose(0, 2, 1)))
+    left = np.abs(cycles - effects[:, None, :])
+    noise = 1.4826 * median(left.reshape(len(cycles), -1))
+    count = known.sum(axis=1)
+    chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
+    effects = np.nan_to_num(effects * count / (count + chance))
+    before = np.where(known, np.abs(cycles), 0).sum(axis=(1, 2))
+    after = np.where(known, np.abs(cycles - effects[:, None, :]), 0).sum(axis=(1, 2))
+    explained = np.where(before > 0, 1 - after / before, 0)
+    gate = np.clip(explained * points / period - 1, 0, 1) * (points >= 2 * period)
+    effects *= gate[:, None]
+    # The first place of `swing` is that of the point half a season and all its cycles ago.
+    ahead = swing.shape[1] + period // 2
+    places = (np.arange(-memory, 1) + ahead) % period
+    return effects[:, places[:-1]], effects[:, places[-1]]

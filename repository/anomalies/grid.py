@@ -1,0 +1,72 @@
+"""Partitions on an even grid of time, so that a gap shifts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+HOUR, DAY = 3600, 86_400
+FIRST_STEPS = 7
+"""The steps that tell the grid: those before the first point that is ever scored."""
+CYCLES = 14
+"""A longer gap is taken for one of so many seasons and a part of one."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where partitions lie on a grid of time.
+
+    Attributes
+    ----------
+    column : array of int, shape (partitions,)
+        Rising; each partition has a column of its own.
+    size : int
+        How many columns there are.
+    period : int
+        Columns of a season: 7 for days, 24 for hours, 1 for all else.
+    """
+
+    column: NDArray[np.intp]
+    size: int
+    period: int
+
+    @classmethod
+    def of(cls, times: NDArray[np.datetime64]) -> Grid:
+        """Find the grid of some times, which are in order, by the first steps between them.
+
+        Partitions without a time, or at steps that are neither about hours nor about days, come one
+        by one.
+
+        Examples
+        --------
+        >>> days = np.array(["2013-01-01", "2013-01-02", "2013-01-05"], "M8[s]")
+        >>> Grid.of(days).column.tolist(), Grid.of(days).period
+        ([0, 1, 4], 7)
+        """
+        count = len(times)
+        if count < 2 or np.isnat(times[: FIRST_STEPS + 1]).any():  # noqa: PLR2004 - no step
+            return cls(np.arange(count), count, 1)
+        seconds = np.diff(times).astype("m8[s]").astype(np.float64)
+        seconds[np.isnat(times[1:])] = np.nan
+        usual = float(np.median(seconds[:FIRST_STEPS]))
+        step = HOUR if usual < DAY / 2 else DAY
+        if not 0.5 * HOUR < usual < 1.5 * DAY:
+            return cls(np.arange(count), count, 1)
+        period = 24 if step == HOUR else 7
+        steps = np.nan_to_num(np.rint(seconds / step), nan=1).astype(np.intp)
+        longest = CYCLES * period
+        steps = np.where(steps > longest, longest + steps % period, np.maximum(steps, 1))
+        column = np.concatenate([[0], np.cumsum(steps)])
+        return cls(column, int(column[-1]) + 1, period)
+
+    def since(self, first: int) -> Grid:
+        """Return the grid of the partitions from one on."""
+        if first >= len(self.column):
+            return Grid(self.column[:0], 0, self.period)
+        column = self.column[first:] - self.column[first]
+        return Grid(column, int(column[-1]) + 1, self.period)

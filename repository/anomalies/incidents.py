@@ -1,0 +1,319 @@
+"""Anomalies that belong together become one incident, with a life of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from repository import schema as s
+from repository.anomalies.headline import headline
+from repository.anomalies.monitor import Severity
+from repository.anomalies.teaching import Teaching
+from repository.bulk import chunks, insert_rows
+from repository.database import NextCommit, next_findings
+from repository.labels import last_labels
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy.engine import Connection
+
+ITSELF = "tidegauge"
+"""Who says what nobody said: that an incident is over, or back."""
+GAP = 1
+"""Partitions in which all may be quiet within an incident."""
+ALIKE = 1 / 4
+"""Share of a partition's metrics that were anomalies before, from which on it is the same incident."""
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One anomaly, as far as grouping and telling need it.
+
+    Attributes
+    ----------
+    id : int
+    series : int
+    place : int
+        Of its partition among those of its kind, in order of time.
+    partition : int
+        The partition's id.
+    within : str
+        The segment that the partition's own keys make.
+    time : datetime or None
+    name, instance, filter, segment : str
+        Of its series.
+    scale, severity, direction : str
+    value, expected : float or None
+    score : float
+    incident : int or None
+        The one that it was in last.
+    """
+
+    id: int
+    series: int
+    place: int
+    partition: int
+    partition_name: str
+    within: str
+    time: datetime | None
+    name: str
+    instance: str
+    filter: str
+    segment: str
+    scale: str
+    severity: str
+    direction: str
+    value: float | None
+    expected: float | None
+    score: float
+    explanation: str
+    incident: int | None
+
+
+def grouped(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
+    """Return anomalies that belong together, in the order of their first.
+
+    Those of one partition do. A partition goes on with the incident before it, next to it or with one
+    quiet partition between, if enough of its metrics (of any filter and segment) were anomalies there.
+    """
+    by_partition: dict[tuple[str, int], list[Anomaly]] = {}
+    for one in sorted(anomalies, key=lambda a: (a.within, a.place, a.id)):
+        by_partition.setdefault((one.within, one.place), []).append(one)
+    groups: list[list[Anomaly]] = []
+    for (within, place), some in by_partition.items():
+        topics = {(one.name, one.instance) for one in some}
+        before = {
+            (one.name, one.instance)
+            for one in (groups[-1] if groups else ())
+            if one.within == within and place - one.place <= GAP + 1
+        }
+        if len(topics & before) >= ALIKE * len(topics):
+            groups[-1] += some
+        else:
+            groups.append(some)
+    return groups
+
+
+@dataclass(frozen=True)
+class _Course:
+    headline: str
+    severity: str
+    first_partition_id: int
+    last_partition_id: int
+    series: int
+    is_over: int
+
+
+_COURSE = ("headline", "severity", "first_partition_id", "last_partition_id", "series", "is_over")
+
+
+def write_incidents(
+    connection: Connection, dataset: int, teaching: Teaching, commit: NextCommit
+) -> None:
+    """Bring the incidents of a dataset up to date with its anomalies.
+
+    An incident keeps its id as long as one of its anomalies was in it before. One whose series are back
+    is resolved; it is reopened when another anomaly joins it.
+    """
+    places, newest, ends = _places(connection, dataset)
+    found = _anomalies(connection, dataset, places)
+    known = _courses(connection, dataset)
+    labels = last_labels(connection, dataset)
+    taken: set[int] = set()
+    fresh: list[tuple[list[Anomaly], _Course]] = []
+    kept: list[tuple[int, list[Anomaly], _Course]] = []
+    for group in grouped(found):
+        course = _course(group, newest, ends)
+        before = sorted({a.incident for a in group if a.incident is not None} - taken)
+        if before:
+            taken.add(before[0])
+            kept.append((before[0], group, course))
+        else:
+            fresh.append((group, course))
+    changed = [(i, g, c) for i, g, c in kept if known.get(i) != c]
+    gone = sorted(known.keys() - {i for i, _, _ in kept})
+    moved = [(i, a.id) for i, g, _ in kept for a in g if a.incident != i]
+    if fresh or changed or gone or moved:
+        ids = next_findings(connection, len(fresh)) if fresh else ()
+        new = list(zip(ids, *zip(*fresh, strict=True), strict=True)) if fresh else []
+        rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
+        insert_rows(connection, s.incident, ("id", "dataset_id", "anomaly_id", "opened_at"), rows)
+        moved += [(i, a.id) for i, g, _ in new for a in g]
+        _enlist(connection, moved)
+        _end(connection, [*gone, *(i for i, _, _ in changed if i in known)], commit.id)
+        courses = [
+            (i, commit.id, *(getattr(c, name) for name in _COURSE)) for i, _, c in (*changed, *new)
+        ]
+        insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
+        kept += new
+    _say(connection, dataset, kept, known, labels, teaching, commit)
+
+
+def _course(
+    group: Sequence[Anomaly], newest: Mapping[int, int], ends: Mapping[str, int]
+) -> _Course:
+    ordered = sorted(group, key=lambda a: (a.place, a.id))
+    last = ordered[-1]
+    severities = list(Severity)
+    gravest = max(severities.index(Severity(a.severity)) for a in group)
+    # What is measured of whole partitions has no values of its own.
+    over = any(newest.get(a.series, ends.get(a.within, -1)) > last.place for a in group)
+    return _Course(
+        headline=headline(ordered),
+        severity=str(severities[gravest]),
+        first_partition_id=ordered[0].partition,
+        last_partition_id=last.partition,
+        series=len({a.series for a in group}),
+        is_over=int(over),
+    )
+
+
+def _say(
+    connection: Connection,
+    dataset: int,
+    kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
+    known: Mapping[int, _Course],
+    labels: Mapping[int, str],
+    teaching: Teaching,
+    commit: NextCommit,
+) -> None:
+    """Say what follows by itself: that an incident is over, back, or was to be expected on a holiday."""
+    rows = []
+    for incident, group, course in kept:
+        said = labels.get(incident)
+        before = known.get(incident)
+        told: tuple[str, str] | None = None
+        holiday = _holiday(group, teaching)
+        longer = before is not None and before.last_partition_id != course.last_partition_id
+        if holiday and said is None:
+            told = ("expected", holiday)
+        elif said == "resolved" and longer and not course.is_over:
+            told = ("reopened", "another anomaly joined it")
+        elif said in {None, "acknowledged", "reopened"} and course.is_over:
+            told = ("resolved", "the series are back to what is usual")
+        if told:
+            rows.append((dataset, incident, *told, ITSELF, commit.now, commit.id))
+    columns = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
+    insert_rows(connection, s.label, columns, rows)
+
+
+def _holiday(group: Sequence[Anomaly], teaching: Teaching) -> str:
+    """Return the holiday that explains all of a group's anomalies; empty if none does."""
+    names = [teaching.explains(a.time) for a in group]
+    return next((name for name in names if name), "") if all(names) else ""
+
+
+def _places(
+    connection: Connection, dataset: int
+) -> tuple[dict[int, int], dict[int, int], dict[str, int]]:
+    """Return the place of each partition among those of its kind, and of each series' and kind's newest."""
+    p, n = s.partition.c, s.newest_metric.c
+    query = (
+        sa.select(p.id, p.segment)
+        .where(p.dataset_id == dataset)
+        .order_by(p.segment, p.time.is_(None), p.time, p.name)
+    )
+    places: dict[int, int] = {}
+    counts: dict[str, int] = {}
+    for partition, within in connection.execute(query):
+        places[partition] = counts.get(within, 0)
+        counts[within] = places[partition] + 1
+    last = (
+        sa.select(n.series_id, n.partition_id, p.segment)
+        .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
+        .where(p.dataset_id == dataset)
+    )
+    newest: dict[int, int] = {}
+    ends: dict[str, int] = {}
+    for series, partition, within in connection.execute(last):
+        newest[series] = places[partition]
+        ends[within] = max(ends.get(within, -1), places[partition])
+    return places, newest, ends
+
+
+def _anomalies(connection: Connection, dataset: int, places: Mapping[int, int]) -> list[Anomaly]:
+    n, f, e, a, p = s.anomaly.c, s.finding.c, s.series.c, s.analyzer.c, s.partition.c
+    query = (
+        sa.select(
+            n.id,
+            n.series_id,
+            n.partition_id,
+            p.name.label("partition_name"),
+            p.segment.label("within"),
+            p.time,
+            e.name,
+            e.instance,
+            a.filter,
+            a.segment,
+            e.scale,
+            f.severity,
+            f.direction,
+            f.value,
+            f.expected,
+            f.score,
+            f.explanation,
+            f.incident_id,
+        )
+        .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+        .join(s.series, e.id == n.series_id)
+        .join(s.analyzer, a.id == e.analyzer_id)
+        .join(s.partition, p.id == n.partition_id)
+        .where(p.dataset_id == dataset)
+        .order_by(n.id)
+    )
+    return [
+        Anomaly(
+            row.id,
+            row.series_id,
+            places[row.partition_id],
+            row.partition_id,
+            row.partition_name,
+            row.within,
+            row.time,
+            row.name,
+            row.instance,
+            row.filter or "",
+            row.segment,
+            row.scale,
+            row.severity,
+            row.direction,
+            row.value,
+            row.expected,
+            row.score,
+            row.explanation,
+            row.incident_id,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:
+    c, i = s.course.c, s.incident.c
+    query = (
+        sa.select(i.id, *(c[name] for name in _COURSE))
+        .join_from(s.incident, s.course, (c.incident_id == i.id) & s.holds(s.course))
+        .where(i.dataset_id == dataset)
+    )
+    return {row[0]: _Course(*row[1:]) for row in connection.execute(query)}
+
+
+def _enlist(connection: Connection, members: Sequence[tuple[int, int]]) -> None:
+    f = s.finding
+    of: dict[int, list[int]] = {}
+    for incident, anomaly in members:
+        of.setdefault(incident, []).append(anomaly)
+    for incident, anomalies in of.items():
+        for some in chunks(anomalies):
+            change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+            connection.execute(change.values(incident_id=incident))
+
+
+def _end(connection: Connection, incidents: Sequence[int], commit: int) -> None:
+    c = s.course
+    for some in chunks(incidents):
+        change = sa.update(c).where(c.c.incident_id.in_(some), s.holds(c))
+        connection.execute(change.values(superseded_commit_id=commit))
