@@ -6,7 +6,7 @@ Both read a KLL sketch (Karnin, Lang, Liberty 2016) that Spark builds and that m
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -92,6 +92,10 @@ class KllState(State):
             float(ends[rank]() if rank in ends else sketch.get_quantile(rank, inclusive=True))
             for rank in ranks
         ]
+
+    def kept(self) -> Iterator[tuple[float, int]]:
+        """Yield each value that is kept with the number of values that it stands for, in no order."""
+        yield from _read(self.sketch) if self.sketch else ()
 
     def ranks_below(self, values: Sequence[float]) -> list[float]:
         """Return the share of values below each of some, for a sketch that holds any."""

@@ -7,7 +7,7 @@ has none: each task builds its own in Python and they are merged at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -67,6 +67,19 @@ class ReqState(State):
     def count(self) -> int:
         """The number of values."""
         return int(_read(self.sketch).n) if self.sketch else 0
+
+    def kept(self) -> Iterator[tuple[float, int]]:
+        """Yield each value that is kept with the number of values that it stands for, in no order."""
+        if self.count:  # an empty sketch cannot be iterated over
+            yield from _read(self.sketch)
+
+    def rank_error(self) -> float:
+        """Return the bound on the error of any rank, two standard errors; 0 for no values."""
+        if not self.sketch:
+            return 0.0
+        sketch = _read(self.sketch)
+        far = 0.0 if sketch.is_hra() else 1.0
+        return float(sketch.get_rank_upper_bound(far, 2) - sketch.get_rank_lower_bound(far, 2)) / 2
 
     def quantile(self, rank: float) -> float:
         """Return the least value that at least this share of the values do not exceed."""

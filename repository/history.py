@@ -275,11 +275,12 @@ def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer
 
 @dataclass(frozen=True)
 class StoredState:
-    """Where the state of one partition lies, if it has one."""
+    """Where the state of one partition lies, if it has one; in the segment that was asked for."""
 
     partition: str
     time: datetime | None
     payload: Payload | None
+    segment: str = ""
 
 
 def stored_states(
@@ -308,7 +309,7 @@ def stored_states(
     wanted = p.segment if segment is None else sa.literal(segment)
     of_segment = of_state & (s.statistic.c.segment == wanted)
     query = (
-        sa.select(p.name, p.time, t.tag, t.payload, t.artifact, t.checksum)
+        sa.select(p.name, p.time, wanted, t.tag, t.payload, t.artifact, t.checksum)
         .select_from(s.partition)
         .join(current, current.c.partition_id == p.id)
         .outerjoin(
@@ -323,4 +324,7 @@ def stored_states(
         inside = start == p.segment + "/"
         query = query.where((p.segment == "") | (p.segment == segment) | inside)
     rows = connection.execute(query).all()
-    return [StoredState(r[0], r[1], None if r[2] is None else Payload(*r[2:])) for r in rows]
+    return [
+        StoredState(name, time, None if stored[0] is None else Payload(*stored), own)
+        for name, time, own, *stored in rows
+    ]

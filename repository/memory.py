@@ -286,11 +286,11 @@ class MemoryRepository:
             telling = [label for _, label in sorted(incident.said) if STATUS_OF[label]]
             said = telling[-1] if telling else None
             longer = incident.last not in {"", group[-1][1][1]}
-            if over and said in {None, "acknowledged", "reopened"}:
+            if over and not incident.over and said in {None, "acknowledged", "reopened"}:
                 incident.said.append((next(self._numbers), "resolved"))
             elif not over and longer and said == "resolved":
                 incident.said.append((next(self._numbers), "reopened"))
-            incident.last = group[-1][1][1]
+            incident.last, incident.over = group[-1][1][1], over
             for anomaly in anomalies:
                 anomaly.incident = incident
 

@@ -81,6 +81,7 @@ class Incident:
     """Anomalies that belong together, and the last of their partitions that it was told of."""
 
     last: str = ""
+    over: bool = False
     said: list[tuple[int, str]] = field(default_factory=list)
 
 

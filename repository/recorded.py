@@ -26,6 +26,8 @@ class Recorded(Description):
     scale : str
         How its values behave, which tells detectors how to compare them: ``count``, ``ratio``,
         ``positive``, ``signed``, ``distance``, ``time`` or ``flag``.
+    where : str, optional
+        The filter of the rows that it is about.
 
     Examples
     --------
@@ -33,12 +35,11 @@ class Recorded(Description):
     Recorded('revenue', scale='positive')
     """
 
-    where: ClassVar[str | None] = None
-
     metric: str
     instance: str = field(default="*", kw_only=True)
     entity: str = field(default="Dataset", kw_only=True)
     scale: str = field(default="signed", kw_only=True)
+    where: str | None = field(default=None, kw_only=True, metadata={"since": "0.2"})
 
     def check_parameters(self) -> None:
         """Entity and scale are of those that there are."""

@@ -85,6 +85,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("dataset_id", "detector", name=op.f("pk_scored")),
         comment="Up to which commit a detector has seen what was measured and said.",
     )
+    op.execute(
+        """INSERT INTO scored (dataset_id, detector, commit_id, monitors)
+        SELECT DISTINCT p.dataset_id, m.detector, 0, '' FROM score m
+        JOIN "partition" p ON p.id = m.partition_id"""
+    )
     # Nothing ever wrote an incident before.
     with op.batch_alter_table("label") as batch:
         batch.drop_constraint("fk_label_incident_id", type_="foreignkey")
@@ -227,7 +232,7 @@ def _pack_scores() -> None:
     query = sa.select(points).order_by(
         c.partition_id, c.detector, c.series_id / BLOCK, c.version, c.commit_id, c.series_id
     )
-    rows = connection.execution_options(stream_results=True).execute(query).all()
+    rows = connection.execute(query).all()
     of_block = groupby(rows, lambda r: (r.partition_id, r.detector, r.series_id // BLOCK, r.version))
     for key, points_of in of_block:
         known: dict[int, tuple[float, ...]] = {}

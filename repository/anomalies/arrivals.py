@@ -83,10 +83,11 @@ class MissingPartition(WholeDetector):
         gaps = 0
         for t, (begin, end) in enumerate(zip(columns.tolist(), ends, strict=False)):
             place = min(t + 1, len(columns) - 1)
-            rates = [_rate(there, c, grid.period) for c in range(begin + 1, min(end, begin + 500))]
+            seen = min(end, begin + 1 + CYCLES * grid.period)
+            rates = [_rate(there, c, grid.period) for c in range(begin + 1, seen)]
             rare = [-np.log10(rate) for rate in rates if rate < OFTEN]
             if rare:
-                count[place] += len(rare)
+                count[place] += len(rare) + (end - seen)
                 score[place] = max(rare) + (UNSEEN if not gaps else 0.0)
                 gaps += 1
         return count, score

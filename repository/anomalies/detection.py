@@ -521,13 +521,29 @@ def _write_findings(
     columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
     insert_rows(connection, s.anomaly, columns, [(ids[key], *key, commit.now) for key in fresh])
     ids |= {key: stored[key].id for key in changed}
-    rows = [_finding_row(ids[key], told[key], commit.id) for key in (*fresh, *changed)]
+    incidents = _last_incidents(connection, [stored[key].id for key in changed])
+    rows = [
+        _finding_row(ids[key], told[key], commit.id, incidents.get(ids[key]))
+        for key in (*fresh, *changed)
+    ]
     insert_rows(connection, f, _COLUMNS, rows)
 
 
 _TOLD = ("value", "expected", "lower", "upper", "score", "p_value")
 _TEXTS = ("direction", "severity", "explanation")
-_COLUMNS = ("anomaly_id", "commit_id", *_TOLD, *_TEXTS)
+_COLUMNS = ("anomaly_id", "commit_id", *_TOLD, *_TEXTS, "incident_id")
+
+
+def _last_incidents(connection: Connection, anomalies: Sequence[int]) -> dict[int, int]:
+    """Return the incident that each anomaly was in last."""
+    f = s.finding.c
+    found: dict[int, int] = {}
+    for some in chunks(anomalies):
+        query = sa.select(f.anomaly_id, f.incident_id).where(
+            f.anomaly_id.in_(some), f.incident_id.is_not(None)
+        )
+        found.update({row[0]: row[1] for row in connection.execute(query.order_by(f.commit_id))})
+    return found
 
 
 def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
@@ -560,6 +576,6 @@ def _near(x: float | None, y: float | None) -> bool:
     return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
 
 
-def _finding_row(anomaly: int, one: Finding, commit: int) -> tuple[Any, ...]:
+def _finding_row(anomaly: int, one: Finding, commit: int, incident: int | None) -> tuple[Any, ...]:
     numbers = (getattr(one, name) for name in _TOLD)
-    return (anomaly, commit, *numbers, *(getattr(one, name) for name in _TEXTS))
+    return (anomaly, commit, *numbers, *(getattr(one, name) for name in _TEXTS), incident)

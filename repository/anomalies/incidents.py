@@ -116,20 +116,27 @@ def write_incidents(
 ) -> None:
     """Bring the incidents of a dataset up to date with its anomalies.
 
-    An incident keeps its id as long as one of its anomalies was in it before. One whose series are back
+    An incident keeps its id as long as one of its anomalies was in it before, or its first one is the
+    same. One whose series are back
     is resolved; it is reopened when another anomaly joins it.
     """
     places, newest, ends = _places(connection, dataset)
     found = _anomalies(connection, dataset, places)
     known = _courses(connection, dataset)
     labels = last_labels(connection, dataset)
+    i = s.incident.c
+    firsts: dict[int, int | None] = {
+        row[0]: row[1]
+        for row in connection.execute(sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset))
+    }
     taken: set[int] = set()
     fresh: list[tuple[list[Anomaly], _Course]] = []
     kept: list[tuple[int, list[Anomaly], _Course]] = []
     for group in grouped(found):
         course = _course(group, newest, ends)
-        before = sorted({a.incident for a in group if a.incident is not None} - taken)
-        if before:
+        of = {a.incident for a in group} | {firsts.get(min(a.id for a in group))}
+        before = sorted(of - taken - {None}, key=lambda i: i or 0)
+        if before and before[0] is not None:
             taken.add(before[0])
             kept.append((before[0], group, course))
         else:
@@ -181,19 +188,23 @@ def _say(
     teaching: Teaching,
     commit: NextCommit,
 ) -> None:
-    """Say what follows by itself: that an incident is over, back, or was to be expected on a holiday."""
+    """Say what follows by itself: that an incident is over, back, or was to be expected on a holiday.
+
+    What somebody said since it was over is left as it is.
+    """
     rows = []
     for incident, group, course in kept:
         said = labels.get(incident)
         before = known.get(incident)
         told: tuple[str, str] | None = None
         holiday = _holiday(group, teaching)
+        was_over = before is not None and before.is_over
         longer = before is not None and before.last_partition_id != course.last_partition_id
         if holiday and said is None:
             told = ("expected", holiday)
         elif said == "resolved" and longer and not course.is_over:
             told = ("reopened", "another anomaly joined it")
-        elif said in {None, "acknowledged", "reopened"} and course.is_over:
+        elif course.is_over and not was_over and said in {None, "acknowledged", "reopened"}:
             told = ("resolved", "the series are back to what is usual")
         if told:
             rows.append((dataset, incident, *told, ITSELF, commit.now, commit.id))

@@ -27,6 +27,8 @@ UNSEEN = 2.0
 """What the size of the first departure from a constant adds to its score."""
 TOLD = 2
 """Alarms to one side that told of a new level already."""
+LARGE = 5
+"""Least spreads from which on the first departure is large, and adds more."""
 LAG, BASELINE = 14, 21
 """A drift is the way from the median of so many points, so long ago, to that of the last seven."""
 
@@ -92,7 +94,9 @@ def departures(
     spread = np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
     off = np.abs(value[some] - usual[some])
     beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
-    size = np.where(examples > 0, student(beyond, np.clip(n, 1, 12).astype(float)), UNSEEN)
+    floor = least[some]
+    large = np.log10(np.maximum(off / np.where(floor > 0, LARGE * floor, np.inf), 1))
+    size = np.where(examples > 0, student(beyond, np.clip(n, 1, 12).astype(float)), UNSEEN + large)
     rare = np.log10((points[some] + 2) / (count + 1)) + size
     rare = np.where(off < 2 * least[some], np.minimum(rare, 1.0), rare)
     score[some] = np.where(off <= close[some], 0.0, np.minimum(rare, CAP))

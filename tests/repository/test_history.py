@@ -627,12 +627,12 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
-    assert "is no revision before 0003; there are: 0001, 0002" in said(
+    assert "is no revision before 0004; there are: 0001, 0002, 0003" in said(
         "downgrade", "0007", *db, status=1
     )
     assert "was cleaned" in said("downgrade", "0002", *db, status=1)
     said("restore", copy, *db)
-    assert "taken down from 0003 to 0002" in said("downgrade", "0002", *db)
+    assert "taken down from 0004 to 0002" in said("downgrade", "0002", *db)
     assert "0002 (newest: 0003)" in said("current", "--db", url)
     assert "upgraded from 0002 to 0003" in said("upgrade", "--db", url)
     assert "sound" in said("check", *db)

@@ -225,7 +225,10 @@ def test_a_damaged_state_is_found(repo):
             "holds longer or shorter",
         ),
         ("UPDATE metric SET commit_id = 99 WHERE series_id = 1", "refers to commit 99"),
-        ("INSERT INTO score VALUES (99, 1, 1, 'x', 1, 0, 0, 0, 0, 0)", "refers to partition 99"),
+        (
+            "INSERT INTO score VALUES (99, 'x', 1, 1, 1, NULL, '', '', '', '', '', '')",
+            "refers to partition 99",
+        ),
         ("DROP INDEX ix_state_partition_id", "index"),
         ("UPDATE clock SET commits = 0", "the clock stands at 0"),
     ],

@@ -1,0 +1,184 @@
+"""The distributions of a column that are stored, whichever analyzer stored them. No Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from analyzers.catalogue import ANALYZERS
+from analyzers.errors import HistoryError, StateError, UnknownNameError
+from analyzers.frequencies import FrequenciesAndNumRows
+from analyzers.state import State
+from repository import schema as s
+from repository.anomalies.distributions import (
+    Quantiles,
+    categories_of,
+    is_numeric,
+    quantiles_of,
+)
+from repository.artifacts import Artifacts
+from repository.database import Database
+from repository.history import (
+    AnyAnalyzer,
+    AsOf,
+    StoredState,
+    Window,
+    dataset_id,
+    stored_states,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Distribution = Quantiles | Counter[str]
+NUMERIC, CATEGORICAL = "numeric", "categorical"
+_READ_BY = {NUMERIC: ("kll", "req", "frequencies"), CATEGORICAL: ("frequencies", "frequent-items")}
+"""The states that tell each kind of values, the best first."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column in a history, of which states are stored.
+
+    Attributes
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset, name : str
+    segment : str or None
+        All that partition keys make if None.
+    where : str or None
+        Exactly this filter; none if None.
+    as_of : datetime, int or None
+    kind : str or None
+        ``numeric`` or ``categorical``; what the states tell if None.
+    """
+
+    database: Database
+    artifacts: Artifacts
+    dataset: str
+    name: str
+    segment: str | None = None
+    where: str | None = None
+    as_of: AsOf = None
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", (self.where or "").strip() or None)
+        if self.kind not in {None, *_READ_BY}:
+            raise UnknownNameError("kind of distribution", str(self.kind), _READ_BY)
+
+    def stored(self, connection: Connection, window: Window) -> list[StoredState]:
+        """Return for each partition where the state lies that tells most of the column.
+
+        Raises
+        ------
+        HistoryError
+            If no analyzer of the suite stored any.
+        """
+        found: list[StoredState] = []
+        for analyzer in self._analyzers(connection):
+            states = stored_states(
+                connection, self.dataset, analyzer, window, self.segment, self.as_of
+            )
+            pairs = zip(found or states, states, strict=True)
+            found = [a if a.payload is not None else b for a, b in pairs]
+            if all(state.payload is not None for state in found):
+                break
+        return found
+
+    def distributions(
+        self, stored: Sequence[StoredState]
+    ) -> Iterator[tuple[StoredState, Distribution]]:
+        """Read states one after the other, all as numbers or all as categories; none are left out."""
+        there = [found for found in stored if found.payload is not None]
+        read = quantiles_of if self._kind(there) == NUMERIC else categories_of
+        yield from ((found, self._read(found, read)) for found in there)
+
+    def _kind(self, stored: Sequence[StoredState]) -> str:
+        tags = {found.payload.tag.partition("/")[0] for found in stored if found.payload}
+        if self.kind is not None or tags & {"kll", "req"}:
+            return self.kind or NUMERIC
+        return next(filter(None, (self._read(found, _told_by) for found in stored)), CATEGORICAL)
+
+    def _read(self, found: StoredState, function: Any) -> Any:
+        assert found.payload is not None
+        try:
+            return function(self.artifacts.unpack(found.payload))
+        except StateError as error:
+            raise type(error)(f"{self.dataset!r}, {found.partition!r}: {error}") from error
+
+    def _analyzers(self, connection: Connection) -> list[AnyAnalyzer]:
+        """Return one analyzer for each statistic that tells the distribution, the best first."""
+        a, canonical = s.analyzer.c, s.statistic.c.canonical
+        of = dataset_id(connection, self.dataset)
+        query = (
+            sa.select(canonical, sa.func.min(a.text))
+            .join_from(s.analyzer, s.statistic)
+            .where(a.dataset_id == of, a.filter.is_not_distinct_from(self.where))
+            .where(canonical.contains('"state":'))
+            .group_by(canonical)
+        )
+        stored = [(_statistic(row[0]), row[1]) for row in connection.execute(query)]
+        own = [(told, text) for told, text in stored if told.get("column") == self.name]
+        for kind in [self.kind] if self.kind else _READ_BY:
+            found = [
+                (_READ_BY[kind].index(told["state"]), -told["size"], text)
+                for told, text in own
+                if told["state"] in _READ_BY[kind]
+            ]
+            if found:
+                return [ANALYZERS.parse(text) for *_, text in sorted(found)]
+        raise HistoryError(self._nothing())
+
+    def _nothing(self) -> str:
+        filtered = f", where={self.where!r}" if self.where else ""
+        numbers = f"ApproxQuantile({self.name!r}, 0.5{filtered}) or "
+        return (
+            f"nothing that is stored for {self.dataset!r} tells the distribution of {self.name!r}"
+            f"{filtered}; add {'' if self.kind == CATEGORICAL else numbers}"
+            f"Histogram({self.name!r}{filtered}) to the suite"
+        )
+
+
+def _statistic(canonical: str) -> dict[str, Any]:
+    """Return a statistic's state, column and size, if it tells the values of one column."""
+    told = json.loads(canonical)
+    if "columns" in told and len(told["columns"]) == 1 and "edges" not in told:
+        told["column"] = told["columns"][0]
+    size = told.get("k") or told.get("lg_slots") or 0
+    return {"state": told.get("state"), "column": told.get("column"), "size": size}
+
+
+def _told_by(state: State) -> str | None:
+    """Return the kind of values of a state; None if it has none."""
+    if isinstance(state, FrequenciesAndNumRows) and not state.num_groups:
+        return None
+    return NUMERIC if is_numeric(state) else CATEGORICAL
+
+
+def merged(parts: Sequence[Distribution]) -> Distribution:
+    """Add up distributions of one kind, at least one."""
+    numbers = [part for part in parts if isinstance(part, Quantiles)]
+    if numbers:
+        return Quantiles.merged(numbers)
+    total: Counter[str] = Counter()
+    for part in parts:
+        assert isinstance(part, Counter)
+        total.update(part)
+    return total
+
+
+def rows_of(part: Distribution) -> int:
+    """Return the number of values."""
+    return round(part.rows) if isinstance(part, Quantiles) else part.total()
+
+
+def kind_of(part: Distribution) -> str:
+    """Return ``numeric`` or ``categorical``."""
+    return NUMERIC if isinstance(part, Quantiles) else CATEGORICAL
