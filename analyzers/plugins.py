@@ -1,7 +1,8 @@
 """Extensions in other packages, found by entry points.
 
 A package names its modules under ``tidegauge.analyzers`` or ``tidegauge.detectors``; importing one
-registers what it defines, as our own modules do. One that cannot be imported, or takes a name that is
+registers what it defines, as our own modules do. ``tidegauge.sinks`` names functions of a message's title
+and body, and of what stands after the sink's name. One that cannot be imported, or takes a name that is
 taken, is named in a warning and skipped as a whole; all else goes on.
 """
 
@@ -29,11 +30,14 @@ class Plugin:
     package : str
     problem : str
         Empty if it was loaded.
+    value : object
+        What the entry point names.
     """
 
     name: str
     package: str
     problem: str = ""
+    value: Any = None
 
 
 def guard(registry: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +54,7 @@ def load_plugins(group: str) -> tuple[Plugin, ...]:
         package = point.dist.name if point.dist else "an unknown package"
         before = [dict(registry) for registry in _GUARDED]
         try:
-            point.load()
+            value = point.load()
         except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
             for registry, kept in zip(_GUARDED, before, strict=True):
                 registry.clear()
@@ -59,5 +63,5 @@ def load_plugins(group: str) -> tuple[Plugin, ...]:
             msg = f"plug-in {point.name!r} of {package} was skipped: {describe(error)}"
             warnings.warn(msg, PluginWarning, stacklevel=2)
         else:
-            found.append(Plugin(point.name, package))
+            found.append(Plugin(point.name, package, value=value))
     return tuple(found)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from analyzers.errors import DatabaseAccessError, UnknownNameError
 
 DEFAULT_URL = "sqlite:///tidegauge.db"
 FILE = "tidegauge.toml"
-_KEYS = ("db", "artifacts")
+_KEYS = ("db", "artifacts", "notify")
 
 
 def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | Path | None]:
@@ -35,7 +36,22 @@ def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | 
     return stored.get("db", DEFAULT_URL), artifacts or given or stored.get("artifacts")
 
 
-def _stored() -> dict[str, str]:
+def notify_settings() -> list[str]:
+    """Return the sinks that are told of incidents in all datasets.
+
+    They come from ``TIDEGAUGE_NOTIFY``, separated by white space, else from the list ``notify`` in the
+    configuration file.
+
+    Raises
+    ------
+    DatabaseAccessError, UnknownNameError
+        If the file cannot be read, or says something else.
+    """
+    given = os.environ.get("TIDEGAUGE_NOTIFY")
+    return list(_stored().get("notify", [])) if given is None else given.split()
+
+
+def _stored() -> dict[str, Any]:
     file = _file()
     if file is None:
         return {}
@@ -48,7 +64,11 @@ def _stored() -> dict[str, str]:
         if key not in _KEYS:
             kind = f"setting in {file}"
             raise UnknownNameError(kind, key, _KEYS)
-        if not isinstance(value, str):
+        if key == "notify":  # may hold secrets, so it is not shown
+            if not isinstance(value, list) or not all(isinstance(sink, str) for sink in value):
+                msg = f"{file}: notify is a list of texts"
+                raise DatabaseAccessError(msg)
+        elif not isinstance(value, str):
             msg = f"{file}: {key} is text, not {value!r}"
             raise DatabaseAccessError(msg)
     return found

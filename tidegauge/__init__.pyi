@@ -127,6 +127,8 @@ from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
 from tidegauge.explanation import Explanation as Explanation
 from tidegauge.explanation import explain as explain
+from tidegauge.notifications.notify import Notice as Notice
+from tidegauge.notifications.notify import notify as notify
 from tidegauge.profiler import Profile as Profile
 from tidegauge.profiler import profile as profile
 from tidegauge.session import spark_session as spark_session

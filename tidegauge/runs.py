@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.errors import NoSuchTableError, TidegaugeError, describe
 from tidegauge.analysis import Run, analyze
+from tidegauge.notifications.notify import Notice, in_words, notify_all
 from tidegauge.session import spark_session
 from tidegauge.suitefile import SuiteFile, find_suites, load_suite
 
@@ -30,11 +31,14 @@ class Summary:
         One sentence for each table that could not be measured.
     anomalies : list of DataFrame
         What detection found in the partitions that were scanned.
+    notices : list of Notice
+        Who was told of incidents, and who could not be told.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     anomalies: list[pd.DataFrame] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the worst status: tidegauge's failure outranks the data's."""
@@ -55,6 +59,8 @@ class Summary:
             lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
         for frame in self.anomalies:
             lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]
+        if self.notices:
+            lines.append(in_words(self.notices))
         lines += [f"failed: {problem}" for problem in self.failed]
         if len(self.runs) + len(self.failed) > 1:
             lines.append(
@@ -74,7 +80,7 @@ def run_suites(
     rename: bool = False,
     resegment: bool = False,
 ) -> Summary:
-    """Measure the tables of all suites that paths, folders and globs name, then detect.
+    """Measure the tables of all suites that paths, folders and globs name, detect, and notify.
 
     All files are read before anything is measured. A table that fails is reported, and the rest go
     on.
@@ -115,6 +121,7 @@ def run_suites(
     scanned: dict[str, set[str]] = {}
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
+    sinks: dict[str, list[str]] = {}
     for dataset, partitions_of in scanned.items():
         try:
             found = repository.detect(dataset)
@@ -122,6 +129,9 @@ def run_suites(
             summary.failed.append(f"detection in {dataset}: {error}")
         else:
             summary.anomalies.append(found[found["partition"].isin(partitions_of)])
+            some = (one.suite.notify for one, run in summary.runs if run.dataset == dataset)
+            sinks[dataset] = [sink for each in some for sink in each]
+    summary.notices = notify_all(repository, sinks)
     return summary
 
 

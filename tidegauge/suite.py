@@ -15,6 +15,7 @@ from analyzers.errors import SuiteError
 from analyzers.partitions import TimeFormat
 from analyzers.segments import MAX_SEGMENTS
 from repository.anomalies.monitor import Monitor
+from tidegauge.notifications.secrets import discreet
 
 AnyAnalyzer = Analyzer[Any, Any]
 _WINDOW = re.compile(r"[1-9]\d*[dw]|month|total")
@@ -46,6 +47,9 @@ class Suite:
         Tags of every run.
     max_segments : int
         At most so many values of each set of columns are segments of their own.
+    notify : sequence of str
+        Who is told of incidents, as `notify` takes them: ``log``, ``${SLACK}``, ``mailto://...``. What
+        stands in an address itself is not stored, but for the names of variables.
 
     Raises
     ------
@@ -69,6 +73,7 @@ class Suite:
     windows: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     max_segments: int = MAX_SEGMENTS
+    notify: Sequence[str] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.dataset.strip():
@@ -105,6 +110,7 @@ class Suite:
         set_(self, "monitors", tuple(self.monitors))
         set_(self, "segments", tuple(segments))
         set_(self, "windows", tuple(self.windows))
+        set_(self, "notify", _sinks(self.notify))
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
 
     @property
@@ -117,6 +123,7 @@ class Suite:
         time = self.time_format
         keys = None if self.partition_by is None else list(self.partition_by)
         few = {} if self.max_segments == MAX_SEGMENTS else {"max_segments": self.max_segments}
+        told = {"notify": [discreet(sink) for sink in self.notify]} if self.notify else {}
         return canonical_json(
             {
                 "dataset": self.dataset,
@@ -128,6 +135,7 @@ class Suite:
                 "windows": list(self.windows),
                 "tags": dict(self.tags),
                 **few,
+                **told,
             }
         )
 
@@ -144,6 +152,13 @@ def _columns(columns: Sequence[str]) -> tuple[str, ...]:
         msg = f"segments are lists of columns, [['origin'], ['carrier', 'dest']], not {columns!r}"
         raise SuiteError(msg)
     return tuple(columns)
+
+
+def _sinks(sinks: Sequence[Any]) -> tuple[str, ...]:
+    if isinstance(sinks, str) or not all(isinstance(s, str) and s.strip() for s in sinks):
+        msg = "notify is a list of texts: ['log', '${SLACK}']"  # what was given may be a secret
+        raise SuiteError(msg)
+    return tuple(sinks)
 
 
 def _time(

@@ -46,6 +46,7 @@ class _File(BaseModel):
     windows: list[str] = []
     tags: dict[str, str] = {}
     max_segments: int = MAX_SEGMENTS
+    notify: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class _Reader:
                 windows=fields.windows,
                 tags=fields.tags,
                 max_segments=fields.max_segments,
+                notify=fields.notify,
             )
         except SuiteError as error:
             raise self._error(self.node, str(error)) from error

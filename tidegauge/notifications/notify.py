@@ -1,0 +1,192 @@
+"""Telling sinks of incidents: each of each once, again after failures, and without waiting long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from analyzers.errors import TidegaugeError, UnknownNameError, describe
+from repository.anomalies.monitor import Severity
+from repository.config import notify_settings
+from repository.notices import claim, clearest, settle, to_tell
+from tidegauge.notifications.messages import CLEAREST, message, plain
+from tidegauge.notifications.secrets import discreet
+from tidegauge.notifications.sinks import Sink, attempt, read_sink
+
+if TYPE_CHECKING:
+    from repository.database import Database
+    from repository.repository import Repository
+
+SECONDS = 10.0
+_LONGEST = 300
+_logger = logging.getLogger("tidegauge.notifications")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What came of telling a sink.
+
+    Attributes
+    ----------
+    sink : str
+        Its kind, and a hash of its address.
+    incident : int or None
+        None if the sink itself cannot be used.
+    error : str
+        Empty if the message was sent.
+    """
+
+    sink: str
+    incident: int | None
+    error: str = ""
+
+    def __str__(self) -> str:
+        """Return one line for a log."""
+        what = "" if self.incident is None else f"incident {self.incident} to "
+        return f"{what}{self.sink}: {self.error or 'sent'}"
+
+
+def notify(
+    repository: Repository,
+    sinks: str | Sequence[str],
+    *,
+    dataset: str | Collection[str] | None = None,
+    severity: str = "warning",
+    seconds: float = SECONDS,
+) -> list[Notice]:
+    """Tell sinks of the incidents that are open, each of each once.
+
+    What failed is tried again by later calls, after 1, 5 and 30 minutes and 2 hours, five times in all.
+    A process that dies while it sends may have sent: after an hour, another sends again.
+
+    Parameters
+    ----------
+    repository : Repository
+    sinks : sequence of str
+        ``log`` (Python's logging, ``tidegauge.incidents``); a webhook, ``https://...`` or
+        ``json+https://...``; any address that apprise takes, such as ``slack://...`` or ``mailto://...``;
+        or a plug-in's name, with an argument after a colon. ``${NAME}`` stands for the environment's
+        value. Addresses are neither stored nor shown.
+    dataset : str or collection of str, optional
+        All if not given.
+    severity : str
+        Of incidents that are at least so grave: ``info``, ``warning`` or ``error``.
+    seconds : float
+        How long to wait for a message. A sink that wasted so much time is left alone until the next call.
+
+    Returns
+    -------
+    list of Notice
+        What was sent and what failed. Failures of sinks are also logged, and never raised.
+
+    Raises
+    ------
+    UnknownNameError, UnknownDatasetError, ReadOnlyError
+
+    Examples
+    --------
+    >>> from repository.repository import Repository
+    >>> with Repository("sqlite://") as repo:
+    ...     notify(repo, ["log"])
+    []
+    """
+    if severity not in list(Severity):
+        raise UnknownNameError("severity", severity, list(Severity))
+    repository.database.require_writable()
+    datasets = [dataset] if isinstance(dataset, str) else dataset
+    notices = []
+    for text in dict.fromkeys([sinks] if isinstance(sinks, str) else sinks):
+        for notice in _tell(repository.database, text, datasets, Severity(severity), seconds):
+            if notice.error:
+                _logger.warning("could not notify: %s", notice)
+            notices.append(notice)
+    return notices
+
+
+def notify_all(
+    repository: Repository, sinks_of: Mapping[str, Collection[str]], *, seconds: float = SECONDS
+) -> list[Notice]:
+    """Tell of the incidents of some datasets after a run; whatever fails is in what it returns.
+
+    Parameters
+    ----------
+    repository : Repository
+    sinks_of : mapping of str to collection of str
+        The sinks of each dataset, beside those of the settings.
+    seconds : float
+        As for `notify`.
+    """
+    notices: list[Notice] = []
+    try:
+        everywhere = notify_settings()
+        datasets_of: dict[str, list[str]] = {}
+        for dataset, sinks in sinks_of.items():
+            for sink in dict.fromkeys([*sinks, *everywhere]):
+                datasets_of.setdefault(sink, []).append(dataset)
+        for sink, datasets in datasets_of.items():
+            notices += notify(repository, sink, dataset=datasets, seconds=seconds)
+    except Exception as error:  # noqa: BLE001 - a run does not fail because nobody could be told
+        notices.append(Notice("notifications", None, _said(error)))
+    return notices
+
+
+def in_words(notices: Sequence[Notice]) -> str:
+    """Return in one line what was sent and what failed.
+
+    Examples
+    --------
+    >>> in_words([Notice("log", 7), Notice("slack:3f2a9c1d", 7, "no answer within 10 s")])
+    'notifications: 1 sent, 1 failed (incident 7 to slack:3f2a9c1d: no answer within 10 s)'
+    """
+    failed = [notice for notice in notices if notice.error]
+    line = f"notifications: {len(notices) - len(failed)} sent"
+    return f"{line}, {len(failed)} failed ({failed[0]})" if failed else line
+
+
+def _tell(
+    database: Database,
+    text: str,
+    datasets: Collection[str] | None,
+    severity: Severity,
+    seconds: float,
+) -> Iterator[Notice]:
+    try:
+        sink = read_sink(text)
+    except Exception as error:  # noqa: BLE001 - a plug-in's too
+        yield Notice(discreet(text), None, _said(error))
+        return
+    due = to_tell(database, sink.name, datasets, severity, _now())
+    if not due:
+        return
+    try:
+        send = sink.open()
+    except Exception as error:  # noqa: BLE001
+        yield Notice(sink.name, None, _said(error, sink))
+        return
+    wasted = 0.0
+    for incident in due:
+        of = incident["id"]
+        if not claim(database, of, sink.name, _now()):
+            continue
+        title, body = message(incident, clearest(database, of, CLEAREST))
+        grave, began = Severity(incident["severity"]), monotonic()
+        problem = attempt(lambda: send(title, body, grave), seconds)  # noqa: B023 - done before the next
+        failure = problem and _said(TidegaugeError(problem), sink)
+        settle(database, of, sink.name, _now(), failure)
+        yield Notice(sink.name, of, failure)
+        wasted += monotonic() - began if failure else 0.0
+        if wasted >= seconds:
+            return
+
+
+def _said(error: Exception, sink: Sink | None = None) -> str:
+    text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+    return plain(sink.mask.hide(text) if sink else text, _LONGEST) or "it failed without a word"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
