@@ -44,6 +44,8 @@ LABEL_COLUMNS = (
     "by",
     "created_at",
 )
+ITSELF = "tidegauge"
+"""Who says what nobody said: that an incident is over, is back, or lies on a holiday."""
 SHAPING = ("expected", "bad", "ignore", "rebaseline")
 """Labels that say what detectors may learn from; ``reopened`` takes them back."""
 
@@ -149,18 +151,18 @@ def status_of(
     return max(said.get(of, (0, "open")) for of in (anomaly, incident) if of is not None)[1]
 
 
-def last_labels(connection: Connection, dataset: int) -> dict[int, str]:
-    """Return the last label of every incident that tells its status."""
+def last_labels(connection: Connection, dataset: int) -> dict[int, tuple[str, str | None]]:
+    """Return the last label of every incident that tells its status, and who said it."""
     b = s.label.c
     telling = [label for label, status in STATUS_OF.items() if status is not None]
-    query = sa.select(b.incident_id, b.label).where(
+    query = sa.select(b.incident_id, b.label, b.by).where(
         b.dataset_id == dataset, b.incident_id.is_not(None), b.label.in_(telling)
     )
-    return {row[0]: row[1] for row in connection.execute(query.order_by(b.id))}
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query.order_by(b.id))}
 
 
 def said_of(connection: Connection, dataset: int) -> list[Said]:
-    """Return the labels of a dataset that say what detectors may learn from."""
+    """Return what people said of a dataset that tells detectors what they may learn from."""
     b = s.label.c
     query = (
         sa.select(
@@ -177,7 +179,11 @@ def said_of(connection: Connection, dataset: int) -> list[Said]:
             b.since,
             b.until,
         )
-        .where(b.dataset_id == dataset, b.label.in_((*SHAPING, "reopened")))
+        .where(
+            b.dataset_id == dataset,
+            b.label.in_((*SHAPING, "reopened")),
+            b.by.is_distinct_from(ITSELF),
+        )
         .order_by(b.id)
     )
     last: dict[tuple[str, int], Any] = {}

@@ -14,6 +14,7 @@ from analyzers.description import canonical_json
 from analyzers.errors import SuiteError
 from analyzers.partitions import TimeFormat
 from analyzers.segments import MAX_SEGMENTS
+from repository.anomalies.calendar import Calendar, check_calendar
 from repository.anomalies.monitor import Monitor
 from tidegauge.notifications.secrets import discreet
 
@@ -51,6 +52,11 @@ class Suite:
         Who is told of incidents, as `notify` takes them: ``log``, ``${SLACK}``, ``mailto://...``. What
         stands in an address itself is not stored, but for the names of variables.
 
+    holidays : str or mapping of str to str, optional
+        Days that are no example for others: a country (``US``, ``US-NY``; needs the package
+        ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or next to
+        one are expected, unless values are missing.
+
     Raises
     ------
     SuiteError
@@ -73,6 +79,7 @@ class Suite:
     windows: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     max_segments: int = MAX_SEGMENTS
+    holidays: Calendar = None
     notify: Sequence[str] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +111,7 @@ class Suite:
             raise SuiteError(msg)
         keys = None if self.partition_by is None else tuple(self.partition_by)
         set_ = object.__setattr__
+        set_(self, "holidays", _calendar(self.holidays))
         set_(self, "analyzers", tuple(dict.fromkeys(read)))
         set_(self, "partition_by", keys)
         set_(self, "time", _time(self.time, keys))
@@ -123,6 +131,7 @@ class Suite:
         time = self.time_format
         keys = None if self.partition_by is None else list(self.partition_by)
         few = {} if self.max_segments == MAX_SEGMENTS else {"max_segments": self.max_segments}
+        days = {"holidays": self.holidays} if self.holidays else {}
         told = {"notify": [discreet(sink) for sink in self.notify]} if self.notify else {}
         return canonical_json(
             {
@@ -135,6 +144,7 @@ class Suite:
                 "windows": list(self.windows),
                 "tags": dict(self.tags),
                 **few,
+                **days,
                 **told,
             }
         )
@@ -152,6 +162,13 @@ def _columns(columns: Sequence[str]) -> tuple[str, ...]:
         msg = f"segments are lists of columns, [['origin'], ['carrier', 'dest']], not {columns!r}"
         raise SuiteError(msg)
     return tuple(columns)
+
+
+def _calendar(given: Calendar) -> Calendar:
+    check_calendar(given)
+    if isinstance(given, Mapping):
+        return {str(day): str(name) for day, name in given.items()}
+    return given
 
 
 def _sinks(sinks: Sequence[Any]) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class _File(BaseModel):
     windows: list[str] = []
     tags: dict[str, str] = {}
     max_segments: int = MAX_SEGMENTS
+    holidays: str | dict[str, str] | None = None
     notify: list[str] = []
 
 
@@ -128,6 +129,7 @@ class _Reader:
                 windows=fields.windows,
                 tags=fields.tags,
                 max_segments=fields.max_segments,
+                holidays=fields.holidays,
                 notify=fields.notify,
             )
         except SuiteError as error:

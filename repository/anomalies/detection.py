@@ -21,6 +21,7 @@ from analyzers.metric import Entity, Metric, Success
 from repository import schema as s
 from repository.anomalies import scorebook
 from repository.anomalies.arrivals import Late, MissingPartition
+from repository.anomalies.calendar import Calendar, holidays_of
 from repository.anomalies.contents import SchemaChange, StalePartition
 from repository.anomalies.detector import Detector, Ledger, Scores, WholeDetector
 from repository.anomalies.finding import Finding, Key, allowed, decided, finding, points_of
@@ -133,6 +134,7 @@ class _Work:
     watched: Mapping[Detector, list[Monitor]]
     marks: Mapping[str, tuple[int, str]]
     teaching: Teaching
+    calendar: Calendar
     window: Window
     alone: bool
     replay: bool
@@ -153,16 +155,21 @@ class _Work:
         of = dataset_id(connection, dataset)
         suite = stored_suite(connection, of)
         watching = stored_monitors(suite) if monitors is None else monitors
+        known = dimensions_of(connection, of, MetricQuery())
         m = s.scored.c
         query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == of)
         return cls(
             dataset=dataset,
             id=of,
             seen=seen,
-            known=dimensions_of(connection, of, MetricQuery()),
+            known=known,
             watched=by_detector(watching),
             marks={name: (commit, key) for name, commit, key in connection.execute(query)},
-            teaching=Teaching(said_of(connection, of), suite.get("holidays") or {}),
+            teaching=Teaching(
+                said_of(connection, of),
+                holidays_of(suite.get("holidays"), (row["time"] for row in known[1])),
+            ),
+            calendar=suite.get("holidays"),
             window=window,
             alone=monitors is None,
             replay=replay,
@@ -173,7 +180,7 @@ class _Work:
     def find(self, connection: Connection) -> list[Found]:
         found = []
         for detector, monitors in self.watched.items():
-            decide = [[m.to_dict() for m in monitors], dict(self.teaching.holidays)]
+            decide = [[m.to_dict() for m in monitors], self.calendar]
             one = Found(repr(detector), key_of(canonical_json(decide)))
             changed = self._changed(connection, detector, one)
             for within, places in timeline(self.known[1]).items():

@@ -14,17 +14,17 @@ from repository.anomalies.monitor import Severity
 from repository.anomalies.teaching import Teaching
 from repository.bulk import chunks, insert_rows
 from repository.database import NextCommit, next_findings
-from repository.labels import last_labels
+from repository.labels import ITSELF, last_labels
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy.engine import Connection
 
-ITSELF = "tidegauge"
-"""Who says what nobody said: that an incident is over, or back."""
 GAP = 1
 """Partitions in which all may be quiet within an incident."""
+NO_HOLIDAY = frozenset({"Completeness", "StalePartition", "SchemaChange", "Restatement"})
+"""What no holiday explains: numbers may be others, but they are there."""
 ALIKE = 1 / 4
 """Share of a partition's metrics that were anomalies before, from which on it is the same incident."""
 
@@ -184,7 +184,7 @@ def _say(
     dataset: int,
     kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
     known: Mapping[int, _Course],
-    labels: Mapping[int, str],
+    labels: Mapping[int, tuple[str, str]],
     teaching: Teaching,
     commit: NextCommit,
 ) -> None:
@@ -194,14 +194,16 @@ def _say(
     """
     rows = []
     for incident, group, course in kept:
-        said = labels.get(incident)
+        said, by = labels.get(incident, (None, None))
         before = known.get(incident)
         told: tuple[str, str] | None = None
-        holiday = _holiday(group, teaching)
+        holiday = explaining(group, teaching)
         was_over = before is not None and before.is_over
         longer = before is not None and before.last_partition_id != course.last_partition_id
         if holiday and said is None:
             told = ("expected", holiday)
+        elif said == "expected" and by == ITSELF and not holiday:
+            told = ("reopened", "no holiday explains it any more")
         elif said == "resolved" and longer and not course.is_over:
             told = ("reopened", "another anomaly joined it")
         elif course.is_over and not was_over and said in {None, "acknowledged", "reopened"}:
@@ -212,10 +214,15 @@ def _say(
     insert_rows(connection, s.label, columns, rows)
 
 
-def _holiday(group: Sequence[Anomaly], teaching: Teaching) -> str:
-    """Return the holiday that explains all of a group's anomalies; empty if none does."""
-    names = [teaching.explains(a.time) for a in group]
-    return next((name for name in names if name), "") if all(names) else ""
+def explaining(group: Sequence[Anomaly], teaching: Teaching) -> str:
+    """Return the holiday on or next to which an incident's clearest partition lies; empty if none does."""
+    if any(one.name in NO_HOLIDAY for one in group):
+        return ""
+    total: dict[int, float] = {}
+    for one in group:
+        total[one.partition] = total.get(one.partition, 0.0) + one.score
+    clearest = max(total, key=lambda partition: total[partition])
+    return teaching.explains(next(one.time for one in group if one.partition == clearest))
 
 
 def _places(

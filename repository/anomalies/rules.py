@@ -162,7 +162,7 @@ class FalseDiscoveryRate(Rule):
     """
 
     rate: float = 0.1
-    least: int = 400
+    least: int = 450
 
     def check_parameters(self) -> None:
         """The rate is one, and at least one test is made."""

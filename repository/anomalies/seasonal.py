@@ -34,6 +34,8 @@ LEARNING = 7
 """Points below which nothing is scored."""
 TEACHES_BELOW = 3.0
 """Points that score higher do not teach."""
+HOLIDAY_TEACHES_BELOW = 1.3
+"""Of holidays, points that score higher do not: they need not be anomalies to be no example."""
 TOLD = 1.0
 """Points that score higher have a reason."""
 BAND = 1e-3
@@ -210,7 +212,7 @@ class _Walk:
         if h.muted is not None:
             teaches &= ~h.muted[:, t]
         if h.holidays is not None and h.holidays[t]:
-            teaches[:] = False
+            teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
         self.usable[:, c] = np.where(teaches, y, np.nan)
         recent = self.open[:, c - SHIFT_WITHIN + 1 : c + 1].sum(axis=1)
         for i in np.flatnonzero(alarm & (np.abs(recent) >= SHIFT_ALARMS)):

@@ -217,7 +217,7 @@ def test_few_series_make_no_anomaly_of_one_normal_day_in_ten():
     scores = Scores.nothing((3, 1))
     scores.score[:, 0] = [2.5, 0.1, 0.2]
     assert not FalseDiscoveryRate().decide(scores.score, scores).any()
-    scores.score[:, 0] = [3.7, 1.4, 0.2]  # .1/400 is 3.6; .1 * 2/3 is 1.18
+    scores.score[:, 0] = [3.7, 1.4, 0.2]  # .1/450 is 3.65; .1 * 2/3 is 1.18
     assert FalseDiscoveryRate().decide(scores.score, scores)[:, 0].tolist() == [True, True, False]
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from repository.repository import Repository
 
-WORST_DAYS, CLEAREST = 6, 3
-
 
 def show(repository: Repository, folder: Path) -> int:
     """Make the table, measure it, detect, and print what was found."""
@@ -36,24 +34,22 @@ def show(repository: Repository, folder: Path) -> int:
         print("Nothing changed since the last run, so no data file was opened.")
     with _timed("Compare each day with its past, without Spark") as note:
         found = repository.detect(suite.dataset)
-        note.append(f"{len(found)} anomalies on {found['partition'].nunique()} days")
-    print(f"\nThe {WORST_DAYS} worst days, each with its clearest anomalies:")
-    for line in _worst(found):
+        incidents = repository.incidents(suite.dataset)
+        days = found["partition"].nunique()
+        note.append(f"{len(found)} anomalies on {days} days, {len(incidents)} incidents")
+    print("\nWhat stood out in 2013, by what happened:")
+    for line in _told(incidents):
         print(f"  {line}")
     year = repository.merge(suite.dataset, ApproxCountDistinct("tailnum")).value
     print(f"\nFrom the stored states alone: about {year:,.0f} different aircraft flew in the year.")
     return 0
 
 
-def _worst(found: pd.DataFrame) -> Iterator[str]:
-    """Yield the days with the highest scores in all, each with its clearest anomalies."""
-    total = found.groupby("partition")["score"].sum().sort_values(ascending=False)
-    for partition in total.index[:WORST_DAYS]:
-        day = found[found["partition"] == partition]
-        clearest = day.drop_duplicates(["name", "instance"]).head(CLEAREST)
-        more = len(day) - len(clearest)
-        yield f"{partition}:" + (f" {len(day)} anomalies" if more else "")
-        yield from (f"  {text}" for text in clearest["explanation"])
+def _told(incidents: pd.DataFrame) -> Iterator[str]:
+    """Yield each incident in the order of time, with its severity, how many series, and status."""
+    told = incidents[["headline", "series", "status"]].iloc[::-1]
+    for headline, series, status in told.itertuples(index=False):
+        yield f"{headline} [{series} series, {status}]"
 
 
 @contextmanager
