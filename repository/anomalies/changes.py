@@ -22,7 +22,7 @@ class SlowDrift(Detector):
     --------
     >>> from analyzers.metric import Scale
     >>> noise = np.random.default_rng(1).normal(size=120)
-    >>> values = 1000 + 10 * noise + np.concatenate([np.zeros(90), np.arange(30) * 4.0])
+    >>> values = 1e6 + 1e4 * noise + np.concatenate([np.zeros(90), np.arange(30) * 5e3])
     >>> days = np.arange(120).astype("M8[D]").astype("M8[s]")
     >>> history = History(days, values[None], values[None], [Scale.COUNT])
     >>> told = np.flatnonzero(SlowDrift().score(history).score[0] >= 3.5)

@@ -237,7 +237,7 @@ class _Work:
             _watched_by(monitors),
             detector.least if first == 0 else 1,
             self.teaching,
-            grid.since(first),
+            grid.part(first),
         )
         start -= first
         past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
@@ -286,7 +286,7 @@ class _Work:
         else:
             facts = read_facts(connection, self.dataset, MetricQuery(), None, [], self.known)
             wanted = _nothing
-        one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.since(first))
+        one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.part(first))
         ledger = read_ledger(connection, one.partitions, self.now)
         history = replace(one.history, ledger=ledger)
         start -= first

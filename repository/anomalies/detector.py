@@ -10,17 +10,16 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from analyzers.description import Description, Registry
 from analyzers.metric import Scale
+from repository.anomalies.grid import Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from repository.anomalies.grid import Grid
 
     Floats = NDArray[np.float64]
 
@@ -121,6 +120,18 @@ class History:
         restarts = None if self.restarts is None else self.restarts[some]
         rows = (self.values[some], self.weights[some], self.scales[some])
         return History(self.times, *rows, muted, restarts, self.holidays, self.grid, self.ledger)
+
+    def part(self, some: slice) -> History:
+        """Return some of the partitions that follow each other, at the same places in time."""
+
+        def cut(points: NDArray[Any] | None) -> Any:
+            return None if points is None else points[:, some]
+
+        first, last, _ = some.indices(len(self.times))
+        told = (cut(self.muted), cut(self.restarts), self.holidays and self.holidays[some])
+        grid = (self.grid or Grid.of(self.times)).part(first, last)
+        rows = (cut(self.values), cut(self.weights), self.scales)
+        return History(self.times[some], *rows, *told, grid, self.ledger)
 
 
 @dataclass(frozen=True)

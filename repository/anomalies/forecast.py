@@ -45,6 +45,8 @@ class Forecast:
         The same, also of points that alarmed.
     flat : array of float, shape (series, memory)
         The past without its season.
+    level : array of float, shape (series, memory)
+        The same, what is missing filled with what was before it.
     effect : array of float, shape (series,)
         What the season adds to the point.
     """
@@ -56,6 +58,7 @@ class Forecast:
     errors: Floats
     surprises: Floats
     flat: Floats
+    level: Floats
     effect: Floats
 
 
@@ -94,6 +97,7 @@ def forecast(usable: Floats, moved: Floats, swing: Floats, period: int) -> Forec
         errors=chosen,
         surprises=np.abs(moved[:, 1:] - season[:, 1:] - before[choice, rows]),
         flat=flat,
+        level=level,
         effect=effect,
     )
 

@@ -44,9 +44,9 @@ class Grid:
 
         Examples
         --------
-        >>> days = np.array(["2013-01-01", "2013-01-02", "2013-01-05"], "M8[s]")
+        >>> days = np.array(["2013-01-01", "2013-01-02", "2013-01-03", "2013-01-06"], "M8[s]")
         >>> Grid.of(days).column.tolist(), Grid.of(days).period
-        ([0, 1, 4], 7)
+        ([0, 1, 2, 5], 7)
         """
         count = len(times)
         if count < 2 or np.isnat(times[: FIRST_STEPS + 1]).any():  # noqa: PLR2004 - no step
@@ -64,9 +64,9 @@ class Grid:
         column = np.concatenate([[0], np.cumsum(steps)])
         return cls(column, int(column[-1]) + 1, period)
 
-    def since(self, first: int) -> Grid:
-        """Return the grid of the partitions from one on."""
-        if first >= len(self.column):
-            return Grid(self.column[:0], 0, self.period)
-        column = self.column[first:] - self.column[first]
-        return Grid(column, int(column[-1]) + 1, self.period)
+    def part(self, first: int, last: int | None = None) -> Grid:
+        """Return the grid of the partitions from one on, up to the one before another."""
+        column = self.column[first:last]
+        if not len(column):
+            return Grid(column, 0, self.period)
+        return Grid(column - column[0], int(column[-1] - column[0]) + 1, self.period)

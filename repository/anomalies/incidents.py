@@ -184,7 +184,7 @@ def _say(
     dataset: int,
     kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
     known: Mapping[int, _Course],
-    labels: Mapping[int, tuple[str, str]],
+    labels: Mapping[int, tuple[str, str | None]],
     teaching: Teaching,
     commit: NextCommit,
 ) -> None:

@@ -86,6 +86,9 @@ class Seasonal(Detector):
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Walk along the points, some hundred series abreast."""
         begin = start if known is not None else 0
+        first = begin - self.reach(history.grid or Grid.of(history.times))
+        if known is not None and first > 0 and history.restarts is None:
+            return self.score(history.part(slice(first, None)), start - first, known.since(first))
         blocks = []
         with np.errstate(all="ignore"):
             for first in range(0, len(history.values), ROWS):
@@ -94,6 +97,15 @@ class Seasonal(Detector):
                 blocks.append(walk.run(begin, known and known.taken(some)))
         whole = Scores.stacked(blocks, (0, len(history.times) - begin))
         return whole.since(start - begin)
+
+
+def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
+    """Return a spread that is next to none, of series whose kind says nothing of how they vary."""
+    tiny = 1e-9 * np.fmax(np.abs(now.centre), 1e-6)
+    if some.any():
+        around = median(np.abs(now.flat[some] - (now.centre - now.effect)[some, None]))
+        tiny[some] = np.fmax(0.01 * around, tiny[some])
+    return tiny
 
 
 def shifts(history: History) -> list[tuple[int, int, int]]:
@@ -174,9 +186,7 @@ class _Walk:
         past = slice(c - self.memory, c)
         y = self.y[:, c]
         least = least_spread(now.centre, h.weights[:, t], h.scales)
-        tiny = 1e-9 * np.fmax(np.abs(now.centre), 1e-6)
-        around = median(np.abs(now.flat - (now.centre - now.effect)[:, None]))
-        width = np.hypot(now.spread, np.maximum(least, np.fmax(0.01 * around, tiny)))
+        width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))
         off = np.abs(y - now.centre)
         score = tails.seen_before(tails.student(off / width, now.freedom), off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], least)

@@ -27,8 +27,12 @@ UNSEEN = 2.0
 """What the size of the first departure from a constant adds to its score."""
 TOLD = 2
 """Alarms to one side that told of a new level already."""
-LARGE = 5
-"""Least spreads from which on the first departure is large, and adds more."""
+LARGE = 0.1
+"""Part of the usual value from which on the first departure is large, and adds more; none is from zero."""
+NOISE = 0.6
+"""How much of the errors' spread is left in such medians."""
+FAR = 3.0
+"""A way of fewer spreads is no drift, whatever was usual."""
 LAG, BASELINE = 14, 21
 """A drift is the way from the median of so many points, so long ago, to that of the last seven."""
 
@@ -74,32 +78,37 @@ def departures(
     least : array of float, shape (series,)
         The least spread that is believed.
     """
+    atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
+    some = np.flatnonzero((past[:, 1:] == past[:, :-1]).any(axis=1))  # others have no usual value
+    past, alarms = past[some], alarms[some]
     known = ~np.isnan(past)
-    points = known.sum(axis=1)
     usual = median(past)  # where one value fills over half, the median is that value
     close = 1e-12 * np.fmax(1.0, np.abs(usual))
     same = np.abs(past - usual[:, None]) <= close[:, None]
-    atom: NDArray[np.bool_] = same.sum(axis=1) >= ATOM * np.maximum(points, 1)
-    some = np.flatnonzero(atom)
+    mostly = same.sum(axis=1) >= ATOM * np.maximum(known.sum(axis=1), 1)
+    some = some[mostly]
     if not some.size:
         return atom
-    away = np.where(~same[some] & known[some], np.abs(past[some] - usual[some, None]), np.nan)
+    atom[some] = True
+    past, alarms, known, same = past[mostly], alarms[mostly], known[mostly], same[mostly]
+    usual, close, points = usual[mostly], close[mostly], known.sum(axis=1)
+    away = np.where(~same & known, np.abs(past - usual[:, None]), np.nan)
     count = (~np.isnan(away)).sum(axis=1)
-    few = alarms[some].sum(axis=1) < OFTEN
-    away[alarms[some] & few[:, None]] = np.nan
+    few = alarms.sum(axis=1) < OFTEN
+    away[alarms & few[:, None]] = np.nan
     examples = (~np.isnan(away)).sum(axis=1)
     n = np.maximum(examples, 1)
     mean = np.nansum(away, axis=1) / n
     spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
     spread = np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
-    off = np.abs(value[some] - usual[some])
+    off = np.abs(value[some] - usual)
     beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
-    floor = least[some]
-    large = np.log10(np.maximum(off / np.where(floor > 0, LARGE * floor, np.inf), 1))
+    part = LARGE * np.abs(usual)
+    large = np.log10(np.maximum(off / np.where(part > 0, part, np.inf), 1))
     size = np.where(examples > 0, student(beyond, np.clip(n, 1, 12).astype(float)), UNSEEN + large)
-    rare = np.log10((points[some] + 2) / (count + 1)) + size
+    rare = np.log10((points + 2) / (count + 1)) + size
     rare = np.where(off < 2 * least[some], np.minimum(rare, 1.0), rare)
-    score[some] = np.where(off <= close[some], 0.0, np.minimum(rare, CAP))
+    score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
     return atom
 
 
@@ -120,29 +129,44 @@ def drift(
     least : array of float, shape (series,)
         The least spread that is believed.
     """
-    path = filled(np.concatenate([now.flat, (value - now.effect)[:, None]], axis=1))
-    path = path[:, -(2 * LAG + BASELINE + 70) :]
+    count = len(value)
+    score, start, spread = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
+    newest = (value - now.effect)[:, None]
+    some = np.flatnonzero(_moved(now, newest[:, 0]))
+    if not some.size:
+        return score, start, spread
+    path = filled(np.concatenate([now.flat[some], newest[some]], axis=1))
     week = running(path, 7)
     before = running(path, BASELINE)
     before = np.where(np.isnan(before), week, before)
     ways = week[:, LAG:] - before[:, :-LAG]
-    if ways.shape[1] <= BASELINE:
-        nothing = np.full(len(value), np.nan)
-        return np.zeros(len(value)), nothing, nothing
     sizes = np.abs(ways)
     usual = sizes[:, :-BASELINE]
     middle, high = quantiles(usual, (0.5, 0.9))
-    count = (~np.isnan(usual)).sum(axis=1)
-    spread = np.hypot(np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)), 0.6 * now.spread)
-    spread = np.hypot(0.6 * np.sqrt(1 + 30 / (count + 10)) * spread, least)
-    score = student(
-        ways[:, -1] / np.where(spread > 0, spread, np.inf), np.clip(6 + count / 10, 6, 12)
+    known = (~np.isnan(usual)).sum(axis=1)
+    wander = np.hypot(
+        np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)), NOISE * now.spread[some]
     )
+    wander = np.hypot(NOISE * np.sqrt(1 + 30 / (known + 10)) * wander, least[some])
+    z = ways[:, -1] / np.where(wander > 0, wander, np.inf)
+    found = np.nan_to_num(student(z, np.clip(6 + known / 10, 6, 12)))
     farther = sizes[:, -1] > np.nan_to_num(sizes[:, -1 - LAG : -1]).max(axis=1)
-    lately = alarms[:, -(LAG + BASELINE) :]
+    lately = alarms[some, -(LAG + BASELINE) :]
     told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= TOLD
-    start = before[:, -1 - LAG] + now.effect
-    return np.where(farther & ~told, np.nan_to_num(score), 0.0), start, spread
+    score[some] = np.where(farther & ~told & (found >= LOOK), found, 0.0)
+    start[some] = before[:, -1 - LAG] + now.effect[some]
+    spread[some] = wander
+    return score, start, spread
+
+
+def _moved(now: Forecast, newest: Floats) -> NDArray[np.bool_]:
+    """Return which series could have moved far enough: a bound that is quick to see."""
+    path = np.concatenate([now.level[:, -LAG - BASELINE :], newest[:, None]], axis=1)
+    week = running(path[:, -7:], 7)[:, -1]
+    before = path[:, :-LAG]
+    long, short = running(before, BASELINE)[:, -1], running(before[:, -7:], 7)[:, -1]
+    way = np.abs(week - np.where(np.isnan(long), short, long))
+    return way > FAR * NOISE * NOISE * now.spread
 
 
 def _from_top(values: Floats, rank: int) -> Floats:

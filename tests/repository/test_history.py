@@ -634,8 +634,8 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "was cleaned" in said("downgrade", "0002", *db, status=1)
     said("restore", copy, *db)
     assert "taken down from 0004 to 0002" in said("downgrade", "0002", *db)
-    assert "0002 (newest: 0003)" in said("current", "--db", url)
-    assert "upgraded from 0002 to 0003" in said("upgrade", "--db", url)
+    assert "0002 (newest: 0004)" in said("current", "--db", url)
+    assert "upgraded from 0002 to 0004" in said("upgrade", "--db", url)
     assert "sound" in said("check", *db)
     assert "is no age" in said("clean", "--states", "soon", *db, status=1)
 

@@ -1,0 +1,107 @@
+"""How long detection takes: the newest partition of many series, and a replay of a year.
+
+    python benchmarks/detect_speed.py [--series 5000] [--json FILE]
+
+Scored by `Seasonal` on one thread, arrays in memory: the newest of 400 daily points given what was said
+of those before, and all points of 10,000 series over a year. Then both through a repository in a SQLite
+file: the first detection, and the one after another day, with all reading and writing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Beside this script is one that is named as a package of ours, which is the one to be found.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import numpy as np
+
+import tidegauge as tg
+from analyzers.metric import Scale
+from repository.anomalies.detector import History
+
+
+def histories(series: int, days: int) -> History:
+    """Return counts with a weekly season and noise, a tenth of them ratios."""
+    draw = np.random.default_rng(20130208)
+    level = draw.uniform(5, 15, (series, 1))
+    week = draw.normal(0, 0.2, (series, 7))[:, np.arange(days) % 7]
+    counts = np.exp(level + week + draw.normal(0, 0.05, (series, days)))
+    tenth = series // 10
+    counts[:tenth] = np.clip(0.98 + draw.normal(0, 0.005, (tenth, days)), 0, 1)
+    weights = np.broadcast_to(np.exp(level), counts.shape).copy()
+    scales = [Scale.RATIO] * tenth + [Scale.COUNT] * (series - tenth)
+    times = (np.datetime64("2013-01-01") + np.arange(days)).astype("M8[s]")
+    return History(times, counts, weights, scales)
+
+
+def newest(series: int) -> float:
+    """Return the seconds for the newest of 400 points, the best of three."""
+    history = histories(series, 400)
+    detector = tg.Seasonal()
+    known = detector.score(history.part(slice(0, 399)))
+    best = float("inf")
+    for _ in range(3):
+        started = time.perf_counter()
+        detector.score(history, 399, known)
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def replay(series: int) -> float:
+    """Return the seconds for all points of a year."""
+    history = histories(series, 365)
+    started = time.perf_counter()
+    tg.Seasonal().score(history)
+    return time.perf_counter() - started
+
+
+def stored(series: int) -> Iterator[float]:
+    """Yield the seconds of a first detection over 100 days, and of the one after another day."""
+    values = histories(series, 101).values
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tg.Repository(f"sqlite:///{folder}/r.db") as repository,
+    ):
+        for days in (slice(0, 100), slice(100, 101)):
+            for i in range(series):
+                numbers = dict(zip(DAYS[days], values[i, days].tolist(), strict=True))
+                repository.record("d", f"m{i}", numbers, scale="count")
+            started = time.perf_counter()
+            repository.detect("d")
+            yield time.perf_counter() - started
+
+
+DAYS = ["ds=" + str(np.datetime64("2013-01-01") + n) for n in range(101)]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--series", type=int, default=5000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found = {"newest": newest(options.series), "replay": replay(2 * options.series)}
+    print(f"newest partition of {options.series} series x 400 points: {found['newest']:.2f} s")
+    print(f"{2 * options.series} series over a year: {found['replay']:.1f} s")
+    small = options.series // 10
+    found["first"], found["next"] = stored(small)
+    print(
+        f"repository, {small} series x 100 days: {found['first']:.2f} s, then another day: {found['next']:.2f} s"
+    )
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
