@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = frozenset(
     {"value", "weight", "expected", "lower", "upper", "score", "p_value"}
-    | {"old", "new", "change", "low", "high", "mean"}
+    | {"old", "new", "change", "low", "high", "mean", "usual", "share"}
+    | {"per_1000", "false_share", "precision", "recall", "seconds"}
 )
 _WHOLE = frozenset({"version", "run_id", "old_run", "new_run", "anomaly_id", "incident_id"})
 

@@ -161,8 +161,16 @@ def last_labels(connection: Connection, dataset: int) -> dict[int, tuple[str, st
     return {row[0]: (row[1], row[2]) for row in connection.execute(query.order_by(b.id))}
 
 
-def said_of(connection: Connection, dataset: int) -> list[Said]:
-    """Return what people said of a dataset that tells detectors what they may learn from."""
+def said_of(connection: Connection, dataset: int, labels: Sequence[str] = SHAPING) -> list[Said]:
+    """Return what people said of a dataset that tells detectors what they may learn from, the youngest last.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+    labels : sequence of str
+        Others than these, where something else is asked; ``reopened`` takes them back.
+    """
     b = s.label.c
     query = (
         sa.select(
@@ -181,7 +189,7 @@ def said_of(connection: Connection, dataset: int) -> list[Said]:
         )
         .where(
             b.dataset_id == dataset,
-            b.label.in_((*SHAPING, "reopened")),
+            b.label.in_((*labels, "reopened")),
             b.by.is_distinct_from(ITSELF),
         )
         .order_by(b.id)
@@ -189,7 +197,9 @@ def said_of(connection: Connection, dataset: int) -> list[Said]:
     last: dict[tuple[str, int], Any] = {}
     for row in connection.execute(query):
         of = (("anomaly", row.anomaly_id), ("incident", row.incident_id), ("range", row.id))
-        last[next(pair for pair in of if pair[1] is not None)] = row
+        about = next(pair for pair in of if pair[1] is not None)
+        last.pop(about, None)
+        last[about] = row
     members = _members(connection, [number for kind, number in last if kind == "incident"])
     said = []
     for (kind, number), row in last.items():
@@ -200,7 +210,8 @@ def said_of(connection: Connection, dataset: int) -> list[Said]:
         elif kind == "incident":
             series, partitions = members.get(number, (frozenset(), frozenset()))
         selectors = (row.name, row.instance, row.segment, row.since, row.until)
-        said.append(Said(row.label, series, partitions, *selectors, commit=row.commit_id))
+        told = {"commit": row.commit_id, "about": (kind, number)}
+        said.append(Said(row.label, series, partitions, *selectors, **told))
     return said
 
 

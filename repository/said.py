@@ -26,6 +26,8 @@ class Said:
         Both included.
     commit : int
         With which it was said.
+    about : pair of str and int, optional
+        ``anomaly``, ``incident`` or ``range``, and which one.
     """
 
     label: str
@@ -37,6 +39,7 @@ class Said:
     since: datetime | None = None
     until: datetime | None = None
     commit: int = 0
+    about: tuple[str, int] | None = None
 
     def speaks_of(self, series: Row) -> bool:
         """Whether it is about a series."""

@@ -33,7 +33,7 @@ def _at_any_revision(url: str | None) -> Iterator[Database]:
 
 def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
     from repository.config import settings
-    from repository.repository import artifacts_of
+    from repository.opened import artifacts_of
 
     return artifacts_of(database, settings(url, given)[1])
 

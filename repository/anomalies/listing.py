@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from analyzers.errors import HistoryError
 from repository import schema as s
 from repository.anomalies.scorebook import NUMBERS, detectors, read
 from repository.facts import read_facts
@@ -47,12 +49,15 @@ def anomaly_rows(
     connection: Connection,
     dataset: str | None,
     status: str | None,
-    window: Window,
+    query: MetricQuery,
     as_of: AsOf = None,
-) -> list[Mapping[str, Any]]:
+    incident: int | None = None,
+    anomaly: int | None = None,
+) -> list[dict[str, Any]]:
     """Return anomalies of current versions, the highest score first.
 
-    An anomaly has the status of its incident, or of its own last label if that is younger.
+    An anomaly has the status of its incident, or of its own last label if that is younger. Beside
+    `ANOMALY_COLUMNS` each has ``kind``, ``filter``, ``series_id`` and ``partition_id``.
     """
     commit = commit_as_of(connection, as_of)
     n, f, a, p = s.anomaly.c, s.finding.c, s.analyzer.c, s.partition.c
@@ -70,8 +75,8 @@ def anomaly_rows(
         named.get(c, f.get(c, n.get(c))).label(c)  # type: ignore[union-attr]  # one of them has it
         for c in ANOMALY_COLUMNS
     ]
-    query = (
-        sa.select(*columns)
+    select = (
+        sa.select(*columns, a.kind, a.filter, n.series_id, n.partition_id)
         .select_from(s.anomaly)
         .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
         .join(s.series)
@@ -79,16 +84,39 @@ def anomaly_rows(
         .join(s.dataset)
         .join(s.partition, p.id == n.partition_id)
         .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
-        .where(window.condition(), s.metric.c.series_id.is_not(None) | (a.kind == Watched.__name__))
+        .where(s.metric.c.series_id.is_not(None) | (a.kind == Watched.__name__))
+        .where(query.window.condition(), query.series_condition())
         .order_by(f.score.desc(), p.time, n.id)
     )
     if dataset is not None:
-        query = query.where(a.dataset_id == dataset_id(connection, dataset))
-    rows = [row._asdict() for row in connection.execute(query)]
+        select = select.where(a.dataset_id == dataset_id(connection, dataset))
+    if incident is not None:
+        select = select.where(f.incident_id == dataset_of(connection, incident)[1])
+    if anomaly is not None:
+        select = select.where(n.id == index(anomaly))
+    rows = [row._asdict() for row in connection.execute(select)]
     said = statuses(connection, commit)
     for row in rows:
         row["status"] = status_of(said, row["id"], row["incident_id"])
     return [row for row in rows if status is None or row["status"] == status]
+
+
+def dataset_of(connection: Connection, incident: int) -> tuple[str, int]:
+    """Return the dataset that an incident is of, and the incident's id.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such incident.
+    """
+    i, d = s.incident.c, s.dataset.c
+    number = index(incident)
+    query = sa.select(d.name).join_from(s.incident, s.dataset, d.id == i.dataset_id)
+    found = connection.execute(query.where(i.id == number)).scalar_one_or_none()
+    if found is None:
+        msg = f"there is no incident {incident!r}; repo.incidents() lists their ids"
+        raise HistoryError(msg)
+    return str(found), number
 
 
 def _same_point(of: Any) -> sa.ColumnElement[bool]:
