@@ -203,36 +203,33 @@ def said_of(connection: Connection, dataset: int, labels: Sequence[str] = SHAPIN
     members = _members(connection, [number for kind, number in last if kind == "incident"])
     said = []
     for (kind, number), row in last.items():
-        series: frozenset[int] | None = None
-        partitions: frozenset[int] | None = None
+        points: frozenset[tuple[int, int]] | None = None
         if kind == "anomaly":
-            series, partitions = frozenset({row.series_id}), frozenset({row.partition_id})
-        elif kind == "incident":
-            series, partitions = members.get(number, (frozenset(), frozenset()))
+            points = frozenset({(row.series_id, row.partition_id)})
+        elif kind == "incident":  # as it was known then
+            known = members.get(number, ())
+            points = frozenset((i, p) for i, p, commit in known if commit <= row.commit_id)
         selectors = (row.name, row.instance, row.segment, row.since, row.until)
         told = {"commit": row.commit_id, "about": (kind, number)}
-        said.append(Said(row.label, series, partitions, *selectors, **told))
+        said.append(Said(row.label, points, *selectors, **told))
     return said
 
 
 def _members(
     connection: Connection, incidents: Sequence[int]
-) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
-    """Return the series and partitions that ever were in some incidents."""
+) -> dict[int, list[tuple[int, int, int]]]:
+    """Return series, partition and commit of what ever was found in some incidents."""
     f, n = s.finding.c, s.anomaly.c
-    pairs: dict[int, list[tuple[int, int]]] = {}
+    found: dict[int, list[tuple[int, int, int]]] = {}
     for some in chunks(incidents):
         query = (
-            sa.select(f.incident_id, n.series_id, n.partition_id)
+            sa.select(f.incident_id, n.series_id, n.partition_id, f.commit_id)
             .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
             .where(f.incident_id.in_(some))
         )
-        for incident, series, partition in connection.execute(query):
-            pairs.setdefault(incident, []).append((series, partition))
-    return {
-        incident: (frozenset(x[0] for x in found), frozenset(x[1] for x in found))
-        for incident, found in pairs.items()
-    }
+        for incident, *point in connection.execute(query):
+            found.setdefault(incident, []).append((point[0], point[1], point[2]))
+    return found
 
 
 def label_rows(

@@ -17,10 +17,8 @@ class Said:
     Attributes
     ----------
     label : str
-    series : set of int, optional
-        By id; the selectors say which if it is not given.
-    partitions : set of int, optional
-        By id; the range says which if it is not given.
+    points : set of (int, int), optional
+        Ids of series and partition; the selectors and the range say which if it is not given.
     name, instance, segment : str, optional
     since, until : datetime, optional
         Both included.
@@ -31,8 +29,7 @@ class Said:
     """
 
     label: str
-    series: frozenset[int] | None = None
-    partitions: frozenset[int] | None = None
+    points: frozenset[tuple[int, int]] | None = None
     name: str | None = None
     instance: str | None = None
     segment: str | None = None
@@ -43,16 +40,16 @@ class Said:
 
     def speaks_of(self, series: Row) -> bool:
         """Whether it is about a series."""
-        if self.series is not None:
-            return series["id"] in self.series
+        if self.points is not None:
+            return any(series["id"] == of for of, _ in self.points)
         named = self.name is None or self.name in {series["name"], series["kind"]}
         pairs = ((self.instance, series["instance"]), (self.segment, series["segment"]))
         return named and all(wanted is None or wanted == given for wanted, given in pairs)
 
     def covers(self, partition: Row) -> bool:
         """Whether it is about a partition."""
-        if self.partitions is not None:
-            return partition["id"] in self.partitions
+        if self.points is not None:
+            return any(partition["id"] == at for _, at in self.points)
         time = partition["time"]
         if time is None:
             return self.since is None and self.until is None

@@ -89,7 +89,7 @@ class MissingPartition(WholeDetector):
             if rare:
                 count[place] += len(rare) + (end - seen)
                 score[place] = max(rare) + (UNSEEN if not gaps else 0.0)
-                gaps += 1
+                gaps += place >= KNOWN
         return count, score
 
 
@@ -108,7 +108,7 @@ def _rate(there: NDArray[np.bool_], column: int, period: int) -> float:
     before = there[:column]
     alike = ~before[column % period :: period][-CYCLES:]
     overall = ((~before).sum() + 1) / (len(before) + 2)
-    return float(max(overall, (alike.sum() + overall) / (len(alike) + 1) if alike.any() else 0.0))
+    return float((alike.sum() + overall) / (len(alike) + 1))
 
 
 def _overdue(history: History, grid: Grid) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 UNSEEN = 2.0
 """What the first event of its kind adds to its score, as if one in a hundred were of this size."""
+MANY = 2
+"""Metrics that must be odd, each less likely than one in ten, for a partition to be odd in many."""
 TOLD = 6
 """Columns that an explanation names."""
 
@@ -231,6 +233,9 @@ class Multivariate(WholeDetector):
             history.times, mean, np.full_like(mean, np.nan), [self.scale], grid=history.grid
         )
         scores = Seasonal().score(joint)
+        few = (Seasonal().score(history).score >= 1).sum(axis=0) < MANY
+        scores.score[0, few & ~np.isnan(scores.score[0])] = 0.0
+        scores.reason[0, few] = Reason.NONE
         scores.reason[scores.reason != Reason.NONE] = Reason.JOINT
         return scores.since(start)
 

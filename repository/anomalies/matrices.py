@@ -113,7 +113,7 @@ def matrix(
         values,
         weights,
         [Scale(row["scale"]) for row in series],
-        **({} if teaching is None else teaching.of(series, partitions)),
+        **({} if teaching is None else teaching.of(series, partitions, ~np.isnan(values))),
         grid=grid,
     )
     return Matrix(series, partitions, history, version)

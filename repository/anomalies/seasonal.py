@@ -197,7 +197,7 @@ class _Walk:
         reason[atoms] = Reason.CONSTANT
         drifts &= ~atoms
         score[self.distances & (y < now.centre)] = 0  # nobody minds that two things are more alike
-        fit = ~np.isnan(off) & (now.points >= LEARNING)
+        fit = ~np.isnan(off + score) & (now.points >= LEARNING)
         if h.restarts is not None:
             fit &= ~h.restarts[:, t]
         scores.score[:, k] = np.where(fit, score, np.nan)

@@ -39,12 +39,12 @@ class Teaching:
         """Whether somebody said that a new level begins somewhere."""
         return any(one.label == "rebaseline" for one in self.said)
 
-    def of(self, series: Sequence[Row], partitions: Sequence[Row]) -> dict[str, Any]:
-        """Return what a `History` of these wants to know."""
+    def of(
+        self, series: Sequence[Row], partitions: Sequence[Row], known: NDArray[np.bool_]
+    ) -> dict[str, Any]:
+        """Return what a `History` of these wants to know; ``known`` says which points have a value."""
         muted = self._marked(MUTING, series, partitions)
-        restarts = self._marked({"rebaseline"}, series, partitions)
-        if restarts is not None:  # a new level begins with the first point that it was said of
-            restarts[:, 1:] &= ~restarts[:, :-1]
+        restarts = self._restarts(series, partitions, known)
         holidays = [self.holiday(partition) for partition in partitions]
         return {
             "muted": muted,
@@ -68,15 +68,41 @@ class Teaching:
         days = (f"{time + timedelta(days=n):%Y-%m-%d}" for n in (0, -1, 1))
         return next((self.holidays[day] for day in days if day in self.holidays), "")
 
+    def _restarts(
+        self, series: Sequence[Row], partitions: Sequence[Row], known: NDArray[np.bool_]
+    ) -> NDArray[np.bool_] | None:
+        """Return the points with which a new level begins: for each label, the first with a value."""
+        marks = [mark & known for mark in self._marks({"rebaseline"}, series, partitions)]
+        if not marks:
+            return None
+        first = [mark & (np.cumsum(mark, axis=1) == 1) for mark in marks]
+        begun: NDArray[np.bool_] = np.any(first, axis=0)
+        return begun
+
     def _marked(
         self, labels: frozenset[str] | set[str], series: Sequence[Row], partitions: Sequence[Row]
     ) -> NDArray[np.bool_] | None:
-        said = [one for one in self.said if one.label in labels]
-        if not said:
-            return None
-        marked = np.zeros((len(series), len(partitions)), dtype=bool)
-        for one in said:
-            rows = np.array([one.speaks_of(row) for row in series], dtype=bool)
-            columns = np.array([one.covers(partition) for partition in partitions], dtype=bool)
-            marked |= rows[:, None] & columns[None, :]
-        return marked
+        marks = self._marks(labels, series, partitions)
+        return np.any(marks, axis=0) if marks else None
+
+    def _marks(
+        self, labels: frozenset[str] | set[str], series: Sequence[Row], partitions: Sequence[Row]
+    ) -> list[NDArray[np.bool_]]:
+        """Return for each of some labels which points it is about."""
+        return [mark(one, series, partitions) for one in self.said if one.label in labels]
+
+
+def mark(one: Said, series: Sequence[Row], partitions: Sequence[Row]) -> NDArray[np.bool_]:
+    """Return which points of some series and partitions a label is about."""
+    if one.points is None:
+        rows = np.array([one.speaks_of(row) for row in series], dtype=bool)
+        columns = np.array([one.covers(row) for row in partitions], dtype=bool)
+        both: NDArray[np.bool_] = rows[:, None] & columns[None, :]
+        return both
+    marked = np.zeros((len(series), len(partitions)), dtype=bool)
+    line = {row["id"]: i for i, row in enumerate(series)}
+    column = {row["id"]: t for t, row in enumerate(partitions)}
+    for of, at in one.points:
+        if of in line and at in column:
+            marked[line[of], column[at]] = True
+    return marked

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from repository import schema as s
 from repository.anomalies.listing import anomaly_rows
 from repository.anomalies.scorebook import detectors
+from repository.anomalies.teaching import mark
 from repository.history import MetricQuery, dataset_id
 from repository.labels import said_of
 from repository.windows import Windows
@@ -76,9 +77,11 @@ class Verdicts:
         of = np.zeros((len(series), len(partitions)), dtype=np.int8)
         real: dict[tuple[str, int], NDArray[np.bool_]] = {}
         for one in said:
-            rows = np.array([whole or one.speaks_of(row) for row in series], dtype=bool)
-            columns = np.array([one.covers(row) for row in partitions], dtype=bool)
-            points = rows[:, None] & columns[None, :]
+            if whole:
+                columns = np.array([one.covers(row) for row in partitions], dtype=bool)
+                points = np.tile(columns, (len(series), 1))
+            else:
+                points = mark(one, series, partitions)
             of[points] = 1 if one.label in REAL else -1
             about = one.about or ("range", 0)
             if about[0] == "anomaly" and about[1] in incidents:
@@ -164,7 +167,7 @@ def _label(said: Sequence[Said], row: Row) -> str | None:
     for one in reversed(said):
         if one.about in own:
             return one.label
-        ranged = one.series is None and one.partitions is None
+        ranged = one.points is None
         if ranged and one.speaks_of(row) and one.covers(row):
             return one.label
     return None
