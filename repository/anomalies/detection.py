@@ -201,6 +201,8 @@ class _Work:
         """Return the partitions of which something was measured or said since the detector looked."""
         mark, decided_by = self.marks.get(one.detector, (0, ""))
         always = isinstance(detector, WholeDetector) and not detector.needs_values
+        # What goes on needs less by each monitor for itself, and nobody keeps which of them found what.
+        always |= len(self.watched[detector]) > 1
         if always or self.replay or decided_by != one.decided_by or self.window != Window():
             return {int(row["id"]) for row in self.known[1]}
         m, p = s.metric.c, s.partition.c

@@ -67,7 +67,8 @@ def explain(
         record = f": the lowest of {len(past) + 1} partitions"
     elif past and side == "above" and value > max(past):
         record = f": the highest of {len(past) + 1} partitions"
-    return f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
+    text = f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
+    return one_line(text)
 
 
 def direction(value: float, expected: float, lower: float, upper: float) -> str:
@@ -76,6 +77,18 @@ def direction(value: float, expected: float, lower: float, upper: float) -> str:
     if isnan(reference):
         reference = lower if not isnan(lower) and value < lower else upper
     return "low" if value < reference else "high"
+
+
+def one_line(text: str, most: int = 2000) -> str:
+    r"""Return a text without line ends and what cannot be seen, cut to a length.
+
+    Examples
+    --------
+    >>> one_line("a\r\nb\u202ec"), one_line("abcdef", 4)
+    ('a b c', 'abc…')
+    """
+    seen = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return seen if len(seen) <= most else f"{seen[: most - 1]}…"
 
 
 def number(value: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from repository.anomalies.explain import number
+from repository.anomalies.explain import number, one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,7 +41,7 @@ def headline(anomalies: Sequence[Anomaly]) -> str:
     more = len(ranked) - len(told)
     if more:
         told.append(f"and {more} more metric{'s' if more > 1 else ''}")
-    return f"{_when(anomalies)}: {'; '.join(told)}"
+    return one_line(f"{_when(anomalies)}: {'; '.join(told)}")
 
 
 def _weight(some: Sequence[Anomaly]) -> float:

@@ -192,10 +192,6 @@ def test_weekends_of_a_table_of_weekdays(repo):
     assert repo.incidents("d").empty
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="`_rate` takes the share of all places, 2 of 7, though this weekday never was missing",
-)
 @pytest.mark.parametrize("weekday", range(5))
 def test_a_weekday_that_is_missing_between_weekdays(repo, weekday):
     (gone,) = [n for n in range(40, 47) if moment(n).weekday() == weekday]
@@ -306,10 +302,6 @@ def test_all_a_little_off(repo):
     assert "Multivariate" in incident["headline"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the mean of few scores is far out by itself: told is one 'odd in 0 of 4 metrics'",
-)
 def test_few_metrics_none_of_which_is_odd(repo):
     clean(repo)
     assert found(repo, [tg.Monitor(detector="Multivariate")]).empty

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from repository.anomalies.explain import one_line
+
 CLEAREST = 5
 """So many explanations are told."""
 _LONG, _SHORT = 400, 100
@@ -21,9 +23,7 @@ def plain(text: str, most: int) -> str:
     >>> plain("a\r\nb\u202ec @here", 99), plain("abcdef", 4)
     ('a b c @ here', 'abc…')
     """
-    seen = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    seen = _CALL.sub("@ ", seen)
-    return seen if len(seen) <= most else f"{seen[: most - 1]}…"
+    return one_line(_CALL.sub("@ ", one_line(text)), most)
 
 
 def message(incident: Mapping[str, Any], explanations: Sequence[str]) -> tuple[str, str]:
