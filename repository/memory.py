@@ -271,7 +271,8 @@ class MemoryRepository:
             some = [one for one in found if one[0] == place]
             topics = {key[0][2:] for _, key in some}
             last = groups[-1] if groups else []
-            before = {key[0][2:] for at, key in last if place - at <= GAP + 1}
+            near = bool(last) and place - last[-1][0] <= GAP + 1
+            before = {key[0][2:] for _, key in last} if near else set()
             if len(topics & before) >= ALIKE * len(topics):
                 last += some
             else:

@@ -25,7 +25,7 @@ GAP = 1
 """Partitions in which all may be quiet within an incident."""
 NO_HOLIDAY = frozenset({"Completeness", "StalePartition", "SchemaChange", "Restatement"})
 """What no holiday explains: numbers may be others, but they are there."""
-ALIKE = 1 / 4
+ALIKE = 1 / 5
 """Share of a partition's metrics that were anomalies before, from which on it is the same incident."""
 
 
@@ -86,11 +86,9 @@ def grouped(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
     groups: list[list[Anomaly]] = []
     for (within, place), some in by_partition.items():
         topics = {(one.name, one.instance) for one in some}
-        before = {
-            (one.name, one.instance)
-            for one in (groups[-1] if groups else ())
-            if one.within == within and place - one.place <= GAP + 1
-        }
+        last = groups[-1] if groups else []
+        near = bool(last) and last[-1].within == within and place - last[-1].place <= GAP + 1
+        before = {(one.name, one.instance) for one in last} if near else set()
         if len(topics & before) >= ALIKE * len(topics):
             groups[-1] += some
         else:
