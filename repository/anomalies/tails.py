@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 LOOK = 2.0
 """Points that score higher are compared with the largest errors before."""
-OFTEN = 4
+OFTEN = 5
 """Alarms within memory that make a tail heavy."""
-CLOSE = 1.15
+CLOSE = 1.1
 ATOM = 0.6
 """Share of one value from which on a series is judged by how often it has another."""
 UNSEEN = 2.0

@@ -107,14 +107,14 @@ def test_a_constant_that_breaks_again_and_again_is_no_news_any_more():
     values[50::4] = 4963.0
     found = flagged(values, q=1e-3)
     assert found[0] == 50
-    assert found == [50, 54, 58, 62]  # the fourth makes it a habit
+    assert found == [50, 54, 58, 62, 66]  # the fifth makes it a habit
 
 
 def test_a_heavy_tail_is_learned():
     """One value in ten is far out; that is what this metric does."""
     values = 300 + 20 * noise(7).standard_normal(140)
     values[::10] = 900 + 50 * noise(8).standard_normal(14)
-    assert len([i for i in flagged(values, q=1e-3) if i > 80]) <= 1
+    assert len([i for i in flagged(values, q=1e-3) if i > 80]) <= 2
 
 
 def test_too_little_history_is_not_scored():
