@@ -54,7 +54,7 @@ _DIGITS = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift(Distances):
+class Drifted(Distances):
     """How a column's distribution differs between two partitions or windows.
 
     The distances are those of `Distances`; nulls and NaN are left out.
@@ -105,7 +105,7 @@ class Drift(Distances):
         return pd.DataFrame({"side": sides, point: self.axis * 2, value: np.array(values, float)})
 
 
-def drift(column: Column, baseline: Side, current: Side, *, record: bool = False) -> Drift:
+def drift(column: Column, baseline: Side, current: Side, *, record: bool = False) -> Drifted:
     """Compare two partitions or windows; see `Repository.drift`."""
     with column.database.read() as connection:
         sides = [
@@ -123,7 +123,7 @@ def drift(column: Column, baseline: Side, current: Side, *, record: bool = False
             msg = "only the drift of a partition can be recorded, not of a window"
             raise HistoryError(msg)
         _record(column, kind, {sides[1].stored[0]: distances})
-    return Drift(
+    return Drifted(
         **asdict(distances),
         dataset=column.dataset,
         column=column.name,

@@ -24,7 +24,8 @@ from repository.restatements import (
     restatement_rows,
     version_rows,
 )
-from repository.rollups import roll_up, rolled_windows, rollup_rows
+from repository.rolled import rolled_windows, rollup_rows
+from repository.rollups import roll_up
 from repository.states import WINDOW_COLUMNS, HistoricStates, NamedStates, window_rows
 from repository.windows import Windows
 

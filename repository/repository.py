@@ -12,12 +12,13 @@ from repository.detected import Detected
 from repository.frames import frame_of
 from repository.history import AsOf
 from repository.measured import Measured
+from repository.moved import Moved
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Repository(Measured, Detected):
+class Repository(Measured, Moved, Detected):
     """The memory of what was measured, in a SQL database. Needs no Spark.
 
     Parameters

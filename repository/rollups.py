@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from analyzers.catalogue import ANALYZERS
 from analyzers.description import key_of
-from analyzers.errors import HistoryError, MetricError, MetricRuntimeError, StateError
+from analyzers.errors import MetricError, MetricRuntimeError, StateError
 from analyzers.ledger import AnyAnalyzer
 from analyzers.metric import Metric, flatten
 from analyzers.state import State
@@ -28,9 +28,8 @@ from repository.batch import OUTCOME, hashed_ids, outcome
 from repository.bulk import Row, chunks, insert_rows, upsert
 from repository.database import Database, lock_clock, next_commit
 from repository.dimensions import Dimensions
-from repository.facts import number_of
 from repository.folding import fold, merged
-from repository.history import AsOf, MetricQuery, commit_as_of, dataset_id
+from repository.history import dataset_id
 from repository.inputs import inputs_of, inputs_text
 from repository.windows import END_OF_TIME, Span, Windows
 
@@ -563,76 +562,3 @@ def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int,
     rows = [(dataset, name, seen, last) for name in sorted(names)]
     columns = ("dataset_id", "window_name", "commit_id", "analyzer_id")
     upsert(connection, s.rolled, columns, rows)
-
-
-def rolled_windows(connection: Connection, dataset: str) -> list[str]:
-    """Return the names of the windows that were made of a dataset."""
-    r = s.rolled.c
-    query = sa.select(r.window_name).where(r.dataset_id == dataset_id(connection, dataset))
-    return sorted(connection.execute(query).scalars())
-
-
-def rollup_rows(
-    connection: Connection, dataset: str, window: str, query: MetricQuery, as_of: AsOf = None
-) -> list[Mapping[str, Any]]:
-    """Return roll-ups as `Repository.metrics` shows metrics.
-
-    Raises
-    ------
-    HistoryError
-        If the window is not among those that are kept.
-    """
-    name = Windows.named(window).name
-    of, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
-    there = rolled_windows(connection, dataset)
-    if name not in there:
-        msg = (
-            f"no roll-ups {window!r} are kept of {dataset!r} (there are: {', '.join(there) or 'none'});"
-            f" name it in the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
-        )
-        raise HistoryError(msg)
-    a, e, u = s.analyzer.c, s.series.c, s.rollup
-    moment = sa.func.coalesce(u.c.newest_at, u.c.window_end, type_=s.UtcDateTime())
-    span = [moment >= t for t in (query.window.since,) if t is not None]
-    span += [moment <= t for t in (query.window.until,) if t is not None]
-    select = (
-        sa.select(
-            a.segment,
-            e.entity,
-            e.name,
-            e.instance,
-            a.text.label("analyzer"),
-            u.c.window_start,
-            u.c.window_end,
-            u.c.newest_at,
-            *(u.c[c] for c in OUTCOME),
-            s.commit.c.run_id,
-            s.commit.c.committed_at,
-        )
-        .join_from(u, s.series, e.id == u.c.series_id)
-        .join(s.analyzer)
-        .join(s.commit, s.commit.c.id == u.c.commit_id)
-        .where(a.dataset_id == of, u.c.window_name == name, s.holds(u, commit), *span)
-        .where(query.series_condition())
-        .order_by(u.c.window_end, e.name, e.instance, e.id)
-    )
-    return [
-        {
-            **row._asdict(),
-            "dataset": dataset,
-            "partition": _label(row.window_start, row.window_end),
-            "time": row.newest_at,
-            "value": number_of(row.value, row.status),
-            "version": None,
-            "analyzed_at": row.committed_at,
-        }
-        for row in connection.execute(select)
-    ]
-
-
-def _label(start: datetime | None, end: datetime) -> str:
-    if start is None:
-        return TOTAL
-    days = start.time() == end.time() == datetime.min.time()
-    shown = [t.strftime("%Y-%m-%d" if days else "%Y-%m-%dT%H:%M") for t in (start, end)]
-    return "/".join(shown)

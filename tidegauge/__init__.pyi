@@ -112,6 +112,7 @@ from repository.anomalies.deequ import BatchNormal as BatchNormal
 from repository.anomalies.deequ import OnlineNormal as OnlineNormal
 from repository.anomalies.deequ import RelativeRateOfChange as RelativeRateOfChange
 from repository.anomalies.deequ import SimpleThreshold as SimpleThreshold
+from repository.anomalies.drifting import Drift as Drift
 from repository.anomalies.holt_winters import HoltWinters as HoltWinters
 from repository.anomalies.monitor import Monitor as Monitor
 from repository.anomalies.novelty import Novelty as Novelty

@@ -14,6 +14,7 @@ from repository.anomalies.deequ import (
     SimpleThreshold,
 )
 from repository.anomalies.detector import DETECTORS, Detector
+from repository.anomalies.drifting import Drift
 from repository.anomalies.holt_winters import HoltWinters
 from repository.anomalies.novelty import Novelty
 from repository.anomalies.seasonal import Seasonal
@@ -24,6 +25,7 @@ __all__ = [
     "BatchNormal",
     "ChangePoint",
     "Detector",
+    "Drift",
     "HoltWinters",
     "Late",
     "MissingPartition",

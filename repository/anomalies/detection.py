@@ -8,8 +8,9 @@ replay of all gives the same.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from analyzers.description import canonical_json, key_of
+from analyzers.errors import HistoryError, RepositoryWarning
 from analyzers.metric import Entity, Metric, Success
 from repository import schema as s
 from repository.anomalies import scorebook
@@ -24,16 +26,20 @@ from repository.anomalies.arrivals import Late, MissingPartition
 from repository.anomalies.calendar import Calendar, holidays_of
 from repository.anomalies.contents import SchemaChange, StalePartition
 from repository.anomalies.detector import Detector, Ledger, Scores, WholeDetector
+from repository.anomalies.drifting import Drift
 from repository.anomalies.finding import Finding, Key, allowed, decided, finding, points_of
-from repository.anomalies.incidents import write_incidents
 from repository.anomalies.matrices import Matrix, grid_of, matrix, naive, timeline
 from repository.anomalies.monitor import Monitor, Severity
 from repository.anomalies.scorebook import NUMBERS, Points
 from repository.anomalies.seasonal import Seasonal
 from repository.anomalies.teaching import Teaching
-from repository.bulk import chunks, insert_rows, upsert
-from repository.database import Database, NextCommit, lock_clock, next_findings
+from repository.anomalies.writing import Found, write
+from repository.artifacts import Artifacts
+from repository.bulk import chunks
+from repository.columns import Column
+from repository.database import Database
 from repository.dimensions import Dimensions
+from repository.drift import drifts
 from repository.facts import Facts, dimensions_of, read_facts
 from repository.history import MetricQuery, Window, dataset_id
 from repository.labels import said_of
@@ -49,6 +55,7 @@ Row = Mapping[str, Any]
 
 def detect(
     database: Database,
+    artifacts: Artifacts,
     dataset: str,
     monitors: Sequence[Monitor] | None,
     window: Window,
@@ -63,6 +70,8 @@ def detect(
     Parameters
     ----------
     database : Database
+    artifacts : Artifacts
+        Where large states are, which distributions are read from.
     dataset : str
     monitors : sequence of Monitor, optional
         Those of the dataset's last run if not given; then what others once found is withdrawn.
@@ -71,13 +80,13 @@ def detect(
     replay : bool
         Whether to score the whole history again.
     """
-    _make_room(database, dataset, monitors)
+    _make_room(database, artifacts, dataset, monitors)
     done = False
     while not done:  # again if somebody else detected meanwhile
         with database.read() as connection:
-            work = _Work.of(connection, dataset, monitors, window, replay=replay)
+            work = Work.of(connection, dataset, monitors, window, replay=replay)
             found = work.find(connection)
-        done = database.write(lambda c, w=work, f=found: _write(c, w, f))  # type: ignore[misc]
+        done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
 
 
 def stored_suite(connection: Connection, dataset: int) -> Row:
@@ -101,30 +110,8 @@ DEFAULT = tuple(
 """The monitors of a dataset for which nobody wrote any."""
 
 
-@dataclass
-class Found:
-    """What one detector found.
-
-    Attributes
-    ----------
-    detector : str
-    decided_by : str
-        A hash of the monitors that decided, and of the holidays.
-    partitions : list of int
-        The ids of all that were scored.
-    points : Points
-    findings : list of Finding
-    """
-
-    detector: str
-    decided_by: str
-    partitions: list[int] = field(default_factory=list)
-    points: Points = field(default_factory=lambda: Points.joined([]))
-    findings: list[Finding] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """What is to be scored, as of a commit."""
 
     dataset: str
@@ -150,7 +137,8 @@ class _Work:
         window: Window,
         *,
         replay: bool,
-    ) -> _Work:
+    ) -> Work:
+        """Look at what there is, and at what was done."""
         seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
         of = dataset_id(connection, dataset)
         suite = stored_suite(connection, of)
@@ -178,6 +166,7 @@ class _Work:
         )
 
     def find(self, connection: Connection) -> list[Found]:
+        """Score what changed, with each detector."""
         found = []
         for detector, monitors in self.watched.items():
             decide = [[m.to_dict() for m in monitors], self.calendar]
@@ -316,8 +305,10 @@ def _nothing(row: Row) -> bool:  # noqa: ARG001 - no series is wanted
     return False
 
 
-def _make_room(database: Database, dataset: str, monitors: Sequence[Monitor] | None) -> None:
-    """Make the series of what detectors of whole partitions measure, where they are not there yet."""
+def _make_room(
+    database: Database, artifacts: Artifacts, dataset: str, monitors: Sequence[Monitor] | None
+) -> None:
+    """Make what detectors look at: the series of whole partitions, and the distances of columns."""
     with database.read() as connection:
         of = dataset_id(connection, dataset)
         suite = stored_suite(connection, of)
@@ -329,6 +320,9 @@ def _make_room(database: Database, dataset: str, monitors: Sequence[Monitor] | N
             for within in timeline(partitions)
         }
         there = _whole_series(connection, of)
+    for one in watching:
+        if isinstance(one.detector, Drift):
+            _record_drifts(Column(database, artifacts, dataset, one.detector.column), one.detector)
     missing = {pair: what for pair, what in wanted.items() if (repr(what), pair[0]) not in there}
     if not missing:
         return
@@ -347,6 +341,14 @@ def _make_room(database: Database, dataset: str, monitors: Sequence[Monitor] | N
         )
 
     database.write(work)
+
+
+def _record_drifts(column: Column, detector: Drift) -> None:
+    """Record how far each partition is from those before it; what cannot be compared is told."""
+    try:
+        drifts(column, detector.baseline, Window())
+    except HistoryError as error:
+        warnings.warn(f"{detector!r}: {error}", RepositoryWarning, stacklevel=2)
 
 
 def _wholes(monitors: Iterable[Monitor]) -> list[Watched]:
@@ -481,110 +483,3 @@ def find(
                 )
                 findings[told.key] = told
     return findings, Points.joined(points)
-
-
-# --- writing
-
-
-def _write(connection: Connection, work: _Work, found: Sequence[Found]) -> bool:
-    """Write what changed since the last detection; return False if somebody else detected meanwhile."""
-    lock_clock(connection)
-    m = s.scored.c
-    query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == work.id)
-    if {row[0]: (row[1], row[2]) for row in connection.execute(query)} != dict(work.marks):
-        return False
-    commit = NextCommit(connection)
-    for one in found:
-        scorebook.write(connection, one.detector, one.points, one.partitions, commit)
-    _write_findings(connection, work, found, commit)
-    if work.window == Window():
-        marks = [(work.id, one.detector, work.seen, one.decided_by) for one in found]
-        upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
-    write_incidents(connection, work.id, work.teaching, commit)
-    return True
-
-
-def _write_findings(
-    connection: Connection, work: _Work, found: Sequence[Found], commit: NextCommit
-) -> None:
-    stored = _stored(connection, work.id)
-    told = {f.key: f for one in found for f in one.findings}
-    scored = {one.detector: set(one.partitions) for one in found}
-    known = {key: row for key, row in stored.items() if row.explanation is not None}
-    changed = [
-        key for key in sorted(told.keys() & stored.keys()) if not _same(told[key], stored[key])
-    ]
-    fresh = sorted(told.keys() - stored.keys())
-    left = [
-        key
-        for key in sorted(known.keys() - told.keys())
-        if work.window.holds(known[key].time)
-        and (key[1] in scored[key[3]] if key[3] in scored else work.alone)
-    ]
-    ended = [stored[key].id for key in (*changed, *left)]
-    f = s.finding
-    for some in chunks(ended):
-        change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
-        connection.execute(change.values(superseded_commit_id=commit.id))
-    ids = dict(zip(fresh, next_findings(connection, len(fresh)), strict=True)) if fresh else {}
-    columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
-    insert_rows(connection, s.anomaly, columns, [(ids[key], *key, commit.now) for key in fresh])
-    ids |= {key: stored[key].id for key in changed}
-    incidents = _last_incidents(connection, [stored[key].id for key in changed])
-    rows = [
-        _finding_row(ids[key], told[key], commit.id, incidents.get(ids[key]))
-        for key in (*fresh, *changed)
-    ]
-    insert_rows(connection, f, _COLUMNS, rows)
-
-
-_TOLD = ("value", "expected", "lower", "upper", "score", "p_value")
-_TEXTS = ("direction", "severity", "explanation")
-_COLUMNS = ("anomaly_id", "commit_id", *_TOLD, *_TEXTS, "incident_id")
-
-
-def _last_incidents(connection: Connection, anomalies: Sequence[int]) -> dict[int, int]:
-    """Return the incident that each anomaly was in last."""
-    f = s.finding.c
-    found: dict[int, int] = {}
-    for some in chunks(anomalies):
-        query = sa.select(f.anomaly_id, f.incident_id).where(
-            f.anomaly_id.in_(some), f.incident_id.is_not(None)
-        )
-        found.update({row[0]: row[1] for row in connection.execute(query.order_by(f.commit_id))})
-    return found
-
-
-def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
-    a, p, f = s.anomaly.c, s.partition.c, s.finding.c
-    query = (
-        sa.select(
-            a.series_id,
-            a.partition_id,
-            a.version,
-            a.detector,
-            a.id,
-            p.time,
-            *(f[name] for name in (*_TOLD, *_TEXTS)),
-        )
-        .join_from(s.anomaly, s.partition)
-        .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
-        .where(p.dataset_id == dataset)
-    )
-    return {tuple(row[:4]): row for row in connection.execute(query)}
-
-
-def _same(one: Finding, row: Any) -> bool:
-    numbers = all(_near(getattr(one, name), getattr(row, name)) for name in _TOLD)
-    return numbers and all(getattr(one, name) == getattr(row, name) for name in _TEXTS)
-
-
-def _near(x: float | None, y: float | None) -> bool:
-    if x is None or y is None:
-        return x is y
-    return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
-
-
-def _finding_row(anomaly: int, one: Finding, commit: int, incident: int | None) -> tuple[Any, ...]:
-    numbers = (getattr(one, name) for name in _TOLD)
-    return (anomaly, commit, *numbers, *(getattr(one, name) for name in _TEXTS), incident)

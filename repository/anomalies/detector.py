@@ -207,6 +207,10 @@ class Detector(Description):
         """
         return None
 
+    def reads(self, series: Mapping[str, Any]) -> bool:  # noqa: ARG002 - others choose
+        """Whether it can say anything of a series at all."""
+        return True
+
     @abstractmethod
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score every point from a partition on by the points before it.

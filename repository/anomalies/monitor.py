@@ -111,6 +111,8 @@ class Monitor:
 
     def watches(self, row: Mapping[str, Any]) -> bool:
         """Whether a row of metrics belongs to a series that is watched."""
+        if not self.detector.reads(row):
+            return False
         for selector, wanted in self.series.items():
             if selector == "name":
                 matches = wanted in {row["name"], row["kind"]}

@@ -236,7 +236,7 @@ def test_what_goes_on_needs_less():
 
 @pytest.mark.parametrize("name", list(DETECTORS))
 def test_detectors_read_back_from_their_text(name):
-    required = {"SimpleThreshold": {"upper_bound": "2.5"}}
+    required = {"SimpleThreshold": {"upper_bound": "2.5"}, "Drift": {"column": "x"}}
     change = {"max_rate_decrease": "-1", "max_rate_increase": "2.5"}
     made = DETECTORS.build(
         name,
@@ -251,6 +251,7 @@ def test_detectors_read_back_from_their_text(name):
     "build",
     [
         lambda: DETECTORS.build("SimpleThreshold", {"upper_bound": 1, "lower_bound": 2}),
+        lambda: DETECTORS.build("Drift", {"column": "x", "distance": "far"}),
         lambda: DETECTORS.build("OnlineNormal", {"lower_deviation_factor": -1}),
         lambda: DETECTORS.build("Seasonal", {"cycles": 3}),
         lambda: DETECTORS.parse("Seasonl()"),

@@ -576,3 +576,13 @@ def test_harmless_days_are_significant_at_production_sizes_and_sketches_allow_fo
     assert numeric_distances(Quantiles.of(a), Quantiles.of(b)).ks_significant
     sketches = [quantiles_of(kll(x)) for x in (a, b)]
     assert not numeric_distances(*sketches).ks_significant
+
+
+def test_the_drift_detector_records_and_watches(repo):
+    commit(repo, *drifting_days(BAD["mean"], n=2_000))
+    found = repo.detect("d", [tg.Monitor(detector=tg.Drift("x"))])
+    assert found["partition"].tolist()[-1:] == ["ds=2013-03-01"]
+    assert set(found["name"]) == {"Drift.psi"}
+    assert len(repo.metrics("d", name="Drift.psi")) == 60 - 7
+    with pytest.warns(tg.RepositoryWarning, match="nope"):
+        assert repo.detect("d", [tg.Monitor(detector=tg.Drift("nope"))]).equals(found)

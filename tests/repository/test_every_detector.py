@@ -18,6 +18,7 @@ FIELDS = ("score", "expected", "lower", "upper", "reason")
 NUMBERS = ("expected", "lower", "upper")
 STEPS = ("h", "D", "M", None)
 OPTIONS = {
+    "Drift": {"column": "x"},
     "SimpleThreshold": {"upper_bound": 1000.0, "lower_bound": -1000.0},
     "AbsoluteChange": {"max_rate_decrease": -100.0, "max_rate_increase": 100.0},
     "RelativeRateOfChange": {"max_rate_decrease": 0.5, "max_rate_increase": 2.0},
