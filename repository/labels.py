@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -207,8 +208,9 @@ def said_of(connection: Connection, dataset: int, labels: Sequence[str] = SHAPIN
         if kind == "anomaly":
             points = frozenset({(row.series_id, row.partition_id)})
         elif kind == "incident":  # as it was known then
+            then = row.commit_id
             known = members.get(number, ())
-            points = frozenset((i, p) for i, p, commit in known if commit <= row.commit_id)
+            points = frozenset((i, p) for i, p, begun, end in known if begun <= then < end)
         selectors = (row.name, row.instance, row.segment, row.since, row.until)
         told = {"commit": row.commit_id, "about": (kind, number)}
         said.append(Said(row.label, points, *selectors, **told))
@@ -217,18 +219,21 @@ def said_of(connection: Connection, dataset: int, labels: Sequence[str] = SHAPIN
 
 def _members(
     connection: Connection, incidents: Sequence[int]
-) -> dict[int, list[tuple[int, int, int]]]:
-    """Return series, partition and commit of what ever was found in some incidents."""
+) -> dict[int, list[tuple[int, int, int, float]]]:
+    """Return series and partition of what ever was found in some incidents, and from when until when."""
     f, n = s.finding.c, s.anomaly.c
-    found: dict[int, list[tuple[int, int, int]]] = {}
+    found: dict[int, list[tuple[int, int, int, float]]] = {}
     for some in chunks(incidents):
         query = (
-            sa.select(f.incident_id, n.series_id, n.partition_id, f.commit_id)
+            sa.select(
+                f.incident_id, n.series_id, n.partition_id, f.commit_id, f.superseded_commit_id
+            )
             .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
             .where(f.incident_id.in_(some))
         )
-        for incident, *point in connection.execute(query):
-            found.setdefault(incident, []).append((point[0], point[1], point[2]))
+        for incident, series, partition, begun, end in connection.execute(query):
+            until = math.inf if end is None else end
+            found.setdefault(incident, []).append((series, partition, begun, until))
     return found
 
 

@@ -100,7 +100,7 @@ def anomalies_list(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Print what was found, the worst first; incidents, the newest first."""
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, read_only=True) as repository:
         if incidents:
             frame = repository.incidents(dataset, status=status, since=since, until=until)
             shown = ["id", "dataset", "severity", "series", "status", "headline"]
@@ -175,8 +175,16 @@ def _label(
     number: int, said: str, note: str | None, by: str | None, db: str | None, artifacts: str | None
 ) -> None:
     with open_repository(db, artifacts) as repository:
-        repository.label(number, said, note=note, by=by or getpass.getuser())
+        repository.label(number, said, note=note, by=by or _user())
     print(f"{number}: {said}")
+
+
+def _user() -> str | None:
+    """Return the user's name, if there is one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return None
 
 
 def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:

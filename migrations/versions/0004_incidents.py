@@ -229,10 +229,17 @@ def _pack_scores() -> None:
     points = sa.table("score_old", *map(sa.column, (*_POINT, *_NUMBERS)))
     packed = sa.table("score", *map(sa.column, (*_PACKED, *_BLOBS)))
     c = points.c
-    query = sa.select(points).order_by(
-        c.partition_id, c.detector, c.series_id / BLOCK, c.version, c.commit_id, c.series_id
+    rows = sorted(
+        connection.execute(sa.select(points)).all(),
+        key=lambda r: (
+            r.partition_id,
+            r.detector,
+            r.series_id // BLOCK,
+            r.version,
+            r.commit_id,
+            r.series_id,
+        ),
     )
-    rows = connection.execute(query).all()
     of_block = groupby(rows, lambda r: (r.partition_id, r.detector, r.series_id // BLOCK, r.version))
     for key, points_of in of_block:
         known: dict[int, tuple[float, ...]] = {}

@@ -161,7 +161,15 @@ class Late(WholeDetector):
         """Score the delays."""
         delays = self.measure(history)[None, :]
         weights = np.full_like(delays, np.nan)
-        late = History(history.times, delays, weights, [self.scale], grid=history.grid)
+        muted = None if history.ledger is None else history.ledger.muted
+        late = History(
+            history.times,
+            delays,
+            weights,
+            [self.scale],
+            muted=None if muted is None else muted[None, :],
+            grid=history.grid,
+        )
         scores = Seasonal().score(late)
         with np.errstate(invalid="ignore"):
             usual = delays <= TWICE * scores.expected

@@ -22,10 +22,12 @@ def check_calendar(given: Calendar) -> None:
     if isinstance(given, Mapping):
         for day in given:
             try:
-                date.fromisoformat(day)
-            except (TypeError, ValueError) as error:
+                plain = date.fromisoformat(day).isoformat() == day
+            except (TypeError, ValueError):
+                plain = False
+            if not plain:
                 msg = f"holidays: {day!r} is no day; write it as 2013-07-04"
-                raise SuiteError(msg) from error
+                raise SuiteError(msg)
 
 
 def holidays_of(given: Calendar, times: Iterable[datetime | None]) -> Mapping[str, str]:

@@ -229,8 +229,14 @@ class Multivariate(WholeDetector):
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:  # noqa: ARG002
         """Score the mean of the scores."""
         mean = self.measure(history)[None, :]
+        muted = None if history.ledger is None else history.ledger.muted
         joint = History(
-            history.times, mean, np.full_like(mean, np.nan), [self.scale], grid=history.grid
+            history.times,
+            mean,
+            np.full_like(mean, np.nan),
+            [self.scale],
+            muted=None if muted is None else muted[None, :],
+            grid=history.grid,
         )
         scores = Seasonal().score(joint)
         few = (Seasonal().score(history).score >= 1).sum(axis=0) < MANY

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from analyzers.errors import HistoryError
+from repository import schema as s
 from repository.anomalies.causes import Causes, causes
 from repository.anomalies.contributions import plain
 from repository.anomalies.listing import (
@@ -103,14 +106,16 @@ def _said(label: Mapping[Any, Any]) -> str:
 
 
 def incident_details(connection: Connection, incident: int) -> IncidentDetails:
-    """Return all that is known of an incident.
+    """Return all that is known of an incident, or of the one that an anomaly is in.
 
     Raises
     ------
     HistoryError
-        If there is no such incident, or it is over because all its anomalies were withdrawn.
+        If there is no such incident or anomaly, or it is over because all its anomalies were withdrawn.
     """
-    dataset, number = dataset_of(connection, incident)
+    f = s.finding.c
+    query = sa.select(f.incident_id).where(f.anomaly_id == incident, s.holds(s.finding))
+    dataset, number = dataset_of(connection, connection.execute(query).scalar() or incident)
     listed = incident_rows(connection, dataset, None, Window())
     row = next((row for row in listed if row["id"] == number), None)
     if row is None:

@@ -27,7 +27,15 @@ from repository.anomalies.calendar import Calendar, holidays_of
 from repository.anomalies.contents import SchemaChange, StalePartition
 from repository.anomalies.detector import Detector, Ledger, Scores, WholeDetector
 from repository.anomalies.drifting import Drift
-from repository.anomalies.finding import Finding, Key, allowed, decided, finding, points_of
+from repository.anomalies.finding import (
+    Finding,
+    Key,
+    allowed,
+    decided,
+    finding,
+    inside,
+    points_of,
+)
 from repository.anomalies.matrices import Matrix, grid_of, matrix, naive, timeline
 from repository.anomalies.monitor import Monitor, Severity
 from repository.anomalies.scorebook import NUMBERS, Points
@@ -80,11 +88,13 @@ def detect(
     replay : bool
         Whether to score the whole history again.
     """
-    _make_room(database, artifacts, dataset, monitors)
     done = False
     while not done:  # again if somebody else detected meanwhile
+        _make_room(database, artifacts, dataset, monitors)
         with database.read() as connection:
             work = Work.of(connection, dataset, monitors, window, replay=replay)
+            if not work.has_room:
+                continue
             found = work.find(connection)
         done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
 
@@ -165,6 +175,13 @@ class Work:
             now=datetime.now(UTC),
         )
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there are series for what detectors of whole partitions measure, also of new kinds."""
+        wholes = [repr(d) for d in self.watched if isinstance(d, WholeDetector)]
+        kinds = timeline(self.known[1])
+        return all((name, within) in self.whole_series for name in wholes for within in kinds)
+
     def find(self, connection: Connection) -> list[Found]:
         """Score what changed, with each detector."""
         found = []
@@ -233,9 +250,10 @@ class Work:
         start -= first
         past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
         scores = detector.score(one.history, start, known_scores(one, past, start))
-        may = allowed(one, start, self.window, self.teaching)
+        may = allowed(one, start, self.teaching)
         before = _sides(connection, one, start, found.detector)
         flags, grave = decided(monitors, one, scores, start, may, before)
+        flags &= inside(one, start, self.window)
         found.partitions += ids[first:][start:]
         new = points_of(one, scores, start, ids[first:])
         found.points = Points.joined([found.points, new])
@@ -278,12 +296,16 @@ class Work:
             facts = read_facts(connection, self.dataset, MetricQuery(), None, [], self.known)
             wanted = _nothing
         one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.part(first))
-        ledger = read_ledger(connection, one.partitions, self.now)
+        row = self.whole_series[repr(detector), within]
+        muted = self.teaching.muted([row], one.partitions)
+        ledger = replace(
+            read_ledger(connection, one.partitions, self.now),
+            muted=None if muted is None else muted[0],
+        )
         history = replace(one.history, ledger=ledger)
         start -= first
         values = detector.measure(history)
         scores = detector.score(history, start)
-        row = self.whole_series[repr(detector), within]
         version = np.maximum(ledger.version, 1)[None, :]
         whole = replace(one, series=[row], version=version)
         found.partitions += ids[first:][start:]
@@ -291,8 +313,9 @@ class Work:
         told = replace(
             whole, history=replace(history, values=values[None, :], weights=values[None, :])
         )
-        may = allowed(told, start, self.window, self.teaching)
+        may = allowed(told, start, self.teaching)
         flags, grave = decided([replace(m, series={}) for m in monitors], told, scores, start, may)
+        flags &= inside(told, start, self.window)
         for k in np.flatnonzero(flags[0]):
             severity = list(Severity)[grave[0, k]]
             new = finding(found.detector, told, scores, (0, int(k)), start, severity, [])
@@ -385,7 +408,7 @@ def read_ledger(connection: Connection, partitions: Sequence[Row], now: datetime
         np.array([naive(row and row.arrived_at) for row in rows], dtype="M8[s]"),
         np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
         [{} if row is None else schemas[row.table_schema_id] for row in rows],
-        naive(now),
+        now=naive(now),
     )
 
 
@@ -469,7 +492,8 @@ def find(
         for places in timeline(facts.partitions).values():
             one = matrix(facts, places, _watched_by(of), detector.least, teaching)
             scores = detector.score(one.history)
-            flags, grave = decided(of, one, scores, 0, allowed(one, 0, window, teaching))
+            flags, grave = decided(of, one, scores, 0, allowed(one, 0, teaching))
+            flags &= inside(one, 0, window)
             points.append(points_of(one, scores, 0, [ids[place] for place in places]))
             for i, t in zip(*np.nonzero(flags), strict=True):
                 told = finding(

@@ -74,12 +74,15 @@ class Ledger:
         Types by the names of columns; empty if unknown.
     now : datetime64[s]
         When it was looked at.
+    muted : array of bool, optional
+        Partitions of which people said that they are no example, as far as the detector is concerned.
     """
 
     arrived: NDArray[np.datetime64]
     version: NDArray[np.int64]
     columns: Sequence[Mapping[str, str]]
     now: np.datetime64 = field(default_factory=lambda: np.datetime64("NaT"))
+    muted: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)

@@ -118,14 +118,16 @@ def decided(
     return gravest >= 0, gravest
 
 
-def allowed(
-    one: Matrix, start: int, window: Window, teaching: Teaching | None = None
-) -> NDArray[np.bool_]:
-    """Return which points from a partition on may be anomalies: those in a window that nobody ignores."""
-    inside = np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
-    may = np.tile(inside, (len(one.series), 1))
+def allowed(one: Matrix, start: int, teaching: Teaching | None = None) -> NDArray[np.bool_]:
+    """Return which points from a partition on may be anomalies: those that nobody ignores."""
+    may = np.ones((len(one.series), len(one.partitions) - start), dtype=bool)
     ignored = None if teaching is None else teaching.ignored(one.series, one.partitions)
     return may if ignored is None else may & ~ignored[:, start:]
+
+
+def inside(one: Matrix, start: int, window: Window) -> NDArray[np.bool_]:
+    """Return which partitions from one on lie in a window."""
+    return np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
 
 
 def finding(

@@ -123,22 +123,25 @@ def write_incidents(
     known = _courses(connection, dataset)
     labels = last_labels(connection, dataset)
     i = s.incident.c
-    firsts: dict[int, int | None] = {
+    firsts: dict[int, int] = {
         row[0]: row[1]
         for row in connection.execute(sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset))
     }
-    taken: set[int] = set()
+    groups = grouped(found)
+    # First each group takes what its own anomalies name, so that none is named twice.
+    named = [min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups]
+    taken = {i for i in named if i is not None}
     fresh: list[tuple[list[Anomaly], _Course]] = []
     kept: list[tuple[int, list[Anomaly], _Course]] = []
-    for group in grouped(found):
+    for group, own in zip(groups, named, strict=True):
         course = _course(group, newest, ends)
-        of = {a.incident for a in group} | {firsts.get(min(a.id for a in group))}
-        before = sorted(of - taken - {None}, key=lambda i: i or 0)
-        if before and before[0] is not None:
-            taken.add(before[0])
-            kept.append((before[0], group, course))
-        else:
+        others = {a.incident for a in group if a.incident is not None} - taken
+        of = own if own is not None else min(others, default=None)
+        if of is None:
             fresh.append((group, course))
+        else:
+            taken.add(of)
+            kept.append((of, group, course))
     changed = [(i, g, c) for i, g, c in kept if known.get(i) != c]
     gone = sorted(known.keys() - {i for i, _, _ in kept})
     moved = [(i, a.id) for i, g, _ in kept for a in g if a.incident != i]
@@ -148,7 +151,7 @@ def write_incidents(
         rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
         insert_rows(connection, s.incident, ("id", "dataset_id", "anomaly_id", "opened_at"), rows)
         moved += [(i, a.id) for i, g, _ in new for a in g]
-        _enlist(connection, moved)
+        _enlist(connection, moved, commit.id)
         _end(connection, [*gone, *(i for i, _, _ in changed if i in known)], commit.id)
         courses = [
             (i, commit.id, *(getattr(c, name) for name in _COURSE)) for i, _, c in (*changed, *new)
@@ -201,7 +204,8 @@ def _say(
         if holiday and said is None:
             told = ("expected", holiday)
         elif said == "expected" and by == ITSELF and not holiday:
-            told = ("reopened", "no holiday explains it any more")
+            left = "resolved" if course.is_over else "reopened"
+            told = (left, "no holiday explains it any more")
         elif said == "resolved" and longer and not course.is_over:
             told = ("reopened", "another anomaly joined it")
         elif course.is_over and not was_over and said in {None, "acknowledged", "reopened"}:
@@ -317,15 +321,28 @@ def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:
     return {row[0]: _Course(*row[1:]) for row in connection.execute(query)}
 
 
-def _enlist(connection: Connection, members: Sequence[tuple[int, int]]) -> None:
+def _enlist(connection: Connection, members: Sequence[tuple[int, int]], commit: int) -> None:
+    """Put anomalies in incidents. A finding that was in another ends, so that the past stays as it was."""
     f = s.finding
-    of: dict[int, list[int]] = {}
-    for incident, anomaly in members:
-        of.setdefault(incident, []).append(anomaly)
-    for incident, anomalies in of.items():
+    of = {anomaly: incident for incident, anomaly in members}
+    columns = [column.name for column in f.columns]
+    copies = []
+    for some in chunks(sorted(of)):
+        query = sa.select(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+        for row in connection.execute(query).all():
+            if row.commit_id != commit:
+                new = {"commit_id": commit, "incident_id": of[row.anomaly_id]}
+                copies.append(tuple({**row._asdict(), **new}[name] for name in columns))
+        ended = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f), f.c.commit_id != commit)
+        connection.execute(ended.values(superseded_commit_id=commit))
+    groups: dict[int, list[int]] = {}
+    for anomaly, incident in of.items():
+        groups.setdefault(incident, []).append(anomaly)
+    for incident, anomalies in groups.items():  # those that were found in this very commit
         for some in chunks(anomalies):
-            change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
-            connection.execute(change.values(incident_id=incident))
+            now = (f.c.anomaly_id.in_(some), s.holds(f), f.c.commit_id == commit)
+            connection.execute(sa.update(f).where(*now).values(incident_id=incident))
+    insert_rows(connection, f, columns, copies)
 
 
 def _end(connection: Connection, incidents: Sequence[int], commit: int) -> None:

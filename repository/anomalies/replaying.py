@@ -12,7 +12,7 @@ import numpy as np
 from repository.anomalies.calendar import holidays_of
 from repository.anomalies.detection import find, read_ledger, stored_suite
 from repository.anomalies.detector import Detector, Ledger, WholeDetector
-from repository.anomalies.finding import Finding, allowed, decided, finding, points_of
+from repository.anomalies.finding import Finding, allowed, decided, finding, inside, points_of
 from repository.anomalies.matrices import matrix, timeline
 from repository.anomalies.monitor import Monitor, Severity
 from repository.anomalies.scorebook import Points
@@ -118,8 +118,9 @@ def _wholes(past: Past, monitor: Monitor, detector: WholeDetector) -> tuple[list
         )
         ids = [row["id"] for row in told.partitions]
         points.append(points_of(told, scores, 0, ids))
-        may = allowed(told, 0, past.window)
+        may = allowed(told, 0)
         flags, _ = decided([replace(monitor, series={})], told, scores, 0, may)
+        flags &= inside(told, 0, past.window)
         for t in np.flatnonzero(flags[0]).tolist():
             new = finding(repr(detector), told, scores, (0, t), 0, Severity(monitor.severity), [])
             name = new.partition["partition"] or "the table"

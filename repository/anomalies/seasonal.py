@@ -81,7 +81,8 @@ class Seasonal(Detector):
 
     def reach(self, grid: Grid) -> int:
         """Return how many partitions before a point its score may depend on."""
-        return self.cycles * max(grid.period, SHORT)
+        # A new level is told by alarms that may lie across the edge, as may those of the one before.
+        return self.cycles * max(grid.period, SHORT) + 2 * SHIFT_WITHIN
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Walk along the points, some hundred series abreast."""

@@ -43,7 +43,7 @@ class Teaching:
         self, series: Sequence[Row], partitions: Sequence[Row], known: NDArray[np.bool_]
     ) -> dict[str, Any]:
         """Return what a `History` of these wants to know; ``known`` says which points have a value."""
-        muted = self._marked(MUTING, series, partitions)
+        muted = self.muted(series, partitions)
         restarts = self._restarts(series, partitions, known)
         holidays = [self.holiday(partition) for partition in partitions]
         return {
@@ -51,6 +51,10 @@ class Teaching:
             "restarts": restarts,
             "holidays": holidays if any(holidays) else None,
         }
+
+    def muted(self, series: Sequence[Row], partitions: Sequence[Row]) -> NDArray[np.bool_] | None:
+        """Return which points teach nothing; None if all do."""
+        return self._marked(MUTING, series, partitions)
 
     def ignored(self, series: Sequence[Row], partitions: Sequence[Row]) -> NDArray[np.bool_] | None:
         """Return which points are to be no anomalies, whatever they are; None if none is."""

@@ -56,9 +56,17 @@ def write(connection: Connection, work: Work, found: Sequence[Found]) -> bool:
     for one in found:
         scorebook.write(connection, one.detector, one.points, one.partitions, commit)
     _write_findings(connection, work, found, commit)
-    if work.window == Window():
-        marks = [(work.id, one.detector, work.seen, one.decided_by) for one in found]
-        upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
+    if work.alone:  # others that come back begin anew
+        mine = [one.detector for one in found]
+        gone = sa.update(s.scored).where(m.dataset_id == work.id, m.detector.not_in(mine))
+        connection.execute(gone.values(commit_id=0, monitors=""))
+    # What was told of a window only is looked at again.
+    whole = work.window == Window()
+    marks = [
+        (work.id, one.detector, work.seen if whole else 0, one.decided_by if whole else "")
+        for one in found
+    ]
+    upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
     write_incidents(connection, work.id, work.teaching, commit)
     return True
 

@@ -209,3 +209,60 @@ def test_failed_and_empty_values_are_missing(repo):
 def test_detecting_in_an_unknown_dataset_is_an_error(repo):
     with pytest.raises(tg.UnknownDatasetError):
         repo.detect("nope")
+
+
+LIMIT = tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))
+
+
+def recorded(repo, **series):
+    for name, values in series.items():
+        numbers = {f"ds=2013-01-{n:02}": float(v) for n, v in enumerate(values, 1)}
+        repo.record("r", name, numbers)
+
+
+def test_a_window_leaves_nothing_behind_that_a_replay_would_not_find(repo):
+    recorded(repo, x=[1, 1, 1, 500, 1, 500])
+    assert len(repo.detect("r", [LIMIT], since="2013-01-06")) == 1
+    assert len(repo.scores("r", name="x")) == 6
+    other = tg.Monitor({}, LIMIT.detector, rule="Threshold(400)")
+    assert repo.detect("r", [other], until="2013-01-05").query("partition < 'ds=2013-01-05'").empty
+    found = repo.detect("r", [LIMIT])
+    assert found["partition"].tolist() == ["ds=2013-01-04", "ds=2013-01-06"]
+    assert repo.detect("r", [LIMIT], replay=True).equals(found)
+
+
+def test_a_monitor_that_comes_back_finds_what_it_found(repo):
+    recorded(repo, x=[1, 1, 500, 1])
+    first = repo.detect("r", [LIMIT])
+    assert len(first) == 1
+    assert repo.detect("r").query("name == 'x'").empty
+    assert repo.detect("r", [LIMIT])["id"].tolist() == first["id"].tolist()
+
+
+def test_an_incident_that_splits_keeps_its_id_with_its_first_anomaly(repo):
+    off = {"a": [9], "b": [5, 7, 9]}
+    series = {name: [500 if n in days else 1 for n in range(1, 12)] for name, days in off.items()}
+    recorded(repo, **series)
+    found = repo.detect("r", [LIMIT])
+    assert found["incident_id"].nunique() == 1
+    repo.label(int(found[found["partition"] == "ds=2013-01-07"]["id"].item()), "ignore")
+    after = repo.detect("r", [LIMIT])
+    assert after["incident_id"].nunique() == 2
+    first = found.loc[found["id"].idxmin(), "incident_id"]
+    assert first in set(after["incident_id"])
+    assert repo.detect("r", [LIMIT], replay=True).equals(after)
+
+
+def test_a_label_speaks_of_the_points_that_its_incident_had(repo):
+    recorded(repo, x=[500 if n in {5, 10} else 1 for n in range(1, 13)])
+    repo.detect("r", [LIMIT])
+    first = int(repo.incidents("r")["id"].min())
+    repo.label(first, "expected", by="ann")
+    recorded(repo, x=[500 if n in {5, 7, 9, 10} else 1 for n in range(1, 13)])
+    repo.detect("r", [LIMIT])
+    assert len(repo.incidents("r")) == 1
+    from repository.labels import said_of
+
+    with repo.database.read() as connection:
+        (said,) = said_of(connection, 1)
+    assert len(said.points) == 1

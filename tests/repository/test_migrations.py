@@ -164,6 +164,51 @@ def test_a_kept_database_goes_up_down_and_up(name, url, tmp_path):
             pd.testing.assert_frame_equal(repo.partitions(dataset), ledger[dataset])
 
 
+def test_scores_of_restated_and_rescored_points_are_packed(url, tmp_path):
+    """Series of one block with two versions, and scored twice, come to lie in rows of their own."""
+    with tg.Repository(url, artifacts=tmp_path / "a") as repo:
+        run = repo.store.open_run(spec())
+        repo.store.commit_batch(run, [day(1), day(2)])
+        repo.store.commit_batch(run, [day(1, "b", rows=5)])
+        repo.database.migrate("0003")
+        columns = "partition_id, series_id, version, detector, commit_id, score, expected"
+        rows = [
+            (1, 1, 1, 1, 1.0),
+            (1, 2, 1, 1, 2.0),
+            (1, 1, 1, 2, 3.0),
+            (1, 1, 2, 2, 4.0),
+            (1, 2, 2, 2, 5.0),
+        ]
+        with repo.database.transaction() as connection:
+            for partition, series, version, commit, score in rows:
+                connection.exec_driver_sql(
+                    f"INSERT INTO score ({columns}) VALUES"
+                    f" ({partition}, {series}, {version}, 'x', {commit}, {score}, NULL)"
+                )
+        repo.database.migrate()
+        from repository.anomalies import scorebook
+
+        with repo.database.read() as connection:
+            now = scorebook.read(connection, 1, "x")
+            found = zip(now.series.tolist(), now.version.tolist(), now.score.tolist(), strict=True)
+            assert sorted(found) == [(1, 1, 3.0), (1, 2, 4.0), (2, 1, 2.0), (2, 2, 5.0)]
+            then = scorebook.read(connection, 1, "x", commit=1)
+            assert sorted(then.score.tolist()) == [1.0, 2.0]
+        repo.database.migrate("0003")
+        with repo.database.read() as connection:
+            old = connection.exec_driver_sql(
+                "SELECT series_id, version, commit_id, score FROM score"
+            )
+            assert sorted(map(tuple, old)) == [
+                (1, 1, 1, 1.0),
+                (1, 1, 2, 3.0),
+                (1, 2, 2, 4.0),
+                (2, 1, 1, 2.0),
+                (2, 2, 2, 5.0),
+            ]
+        repo.database.migrate()
+
+
 def test_what_this_revision_added_goes_down_to_the_first_and_nothing_breaks(url, tmp_path):
     """A database full of what only this revision knows can be taken down, and the old rest stays."""
     with tg.Repository(url, artifacts=tmp_path / "a") as repo:
