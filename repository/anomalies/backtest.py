@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analyzers.errors import SuiteError
+from repository.anomalies.anomaly import Anomaly
 from repository.anomalies.detector import Detector, WholeDetector
 from repository.anomalies.finding import Finding
-from repository.anomalies.incidents import Anomaly, grouped
+from repository.anomalies.incidents import grouped
 from repository.anomalies.matrices import timeline
 from repository.anomalies.monitor import Monitor
 from repository.anomalies.replaying import Past, series_of

@@ -11,7 +11,7 @@ from repository.anomalies.explain import number, one_line
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from repository.anomalies.incidents import Anomaly
+    from repository.anomalies.anomaly import Anomaly
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MOST = 3

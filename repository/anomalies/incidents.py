@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from repository import schema as s
+from repository.anomalies.anomaly import Anomaly
 from repository.anomalies.headline import headline
 from repository.anomalies.monitor import Severity
 from repository.anomalies.teaching import Teaching
@@ -17,8 +18,6 @@ from repository.database import NextCommit, next_findings
 from repository.labels import ITSELF, last_labels
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from sqlalchemy.engine import Connection
 
 GAP = 1
@@ -27,51 +26,6 @@ NO_HOLIDAY = frozenset({"Completeness", "StalePartition", "SchemaChange", "Resta
 """What no holiday explains: numbers may be others, but they are there."""
 ALIKE = 1 / 5
 """Share of a partition's metrics that were anomalies before, from which on it is the same incident."""
-
-
-@dataclass(frozen=True)
-class Anomaly:
-    """One anomaly, as far as grouping and telling need it.
-
-    Attributes
-    ----------
-    id : int
-    series : int
-    place : int
-        Of its partition among those of its kind, in order of time.
-    partition : int
-        The partition's id.
-    within : str
-        The segment that the partition's own keys make.
-    time : datetime or None
-    name, instance, filter, segment : str
-        Of its series.
-    scale, severity, direction : str
-    value, expected : float or None
-    score : float
-    incident : int or None
-        The one that it was in last.
-    """
-
-    id: int
-    series: int
-    place: int
-    partition: int
-    partition_name: str
-    within: str
-    time: datetime | None
-    name: str
-    instance: str
-    filter: str
-    segment: str
-    scale: str
-    severity: str
-    direction: str
-    value: float | None
-    expected: float | None
-    score: float
-    explanation: str
-    incident: int | None
 
 
 def grouped(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 import tidegauge as tg
 from analyzers.metric import Scale
 from repository import schema as s
-from repository.anomalies.incidents import Anomaly, grouped
+from repository.anomalies.anomaly import Anomaly
+from repository.anomalies.incidents import grouped
 from repository.repository import Repository
 from repository.testing import COMPLETE, MEAN, SIZE, day, spec
 from tests.conftest import soak
