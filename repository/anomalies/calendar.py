@@ -61,7 +61,7 @@ def holidays_of(given: Calendar, times: Iterable[datetime | None]) -> Mapping[st
     wanted = {year + n for year in years for n in (-1, 0, 1)}
     try:
         found = country_holidays(country, subdiv=part or None, years=wanted)
-    except NotImplementedError as error:
+    except NotImplementedError as error:  # what the package raises for countries it does not know
         msg = f"holidays {given!r}: {error}"
         raise SuiteError(msg) from error
     return {day.isoformat(): name for day, name in sorted(found.items())}

@@ -34,6 +34,7 @@ from repository.anomalies.finding import (
     decided,
     finding,
     inside,
+    judged_whole,
     points_of,
 )
 from repository.anomalies.matrices import Matrix, grid_of, matrix, naive, timeline
@@ -302,26 +303,19 @@ class Work:
             read_ledger(connection, one.partitions, self.now),
             muted=None if muted is None else muted[0],
         )
-        history = replace(one.history, ledger=ledger)
         start -= first
-        values = detector.measure(history)
-        scores = detector.score(history, start)
-        version = np.maximum(ledger.version, 1)[None, :]
-        whole = replace(one, series=[row], version=version)
+        whole, scores, findings = judged_whole(
+            detector,
+            monitors,
+            replace(one, series=[row]),
+            ledger,
+            start,
+            self.window,
+            self.teaching,
+        )
         found.partitions += ids[first:][start:]
         found.points = Points.joined([found.points, points_of(whole, scores, start, ids[first:])])
-        told = replace(
-            whole, history=replace(history, values=values[None, :], weights=values[None, :])
-        )
-        may = allowed(told, start, self.teaching)
-        flags, grave = decided([replace(m, series={}) for m in monitors], told, scores, start, may)
-        flags &= inside(told, start, self.window)
-        for k in np.flatnonzero(flags[0]):
-            severity = list(Severity)[grave[0, k]]
-            new = finding(found.detector, told, scores, (0, int(k)), start, severity, [])
-            name = new.partition["partition"] or "the table"
-            text = f"{name} {detector.tell(history, int(k) + start)}."
-            found.findings.append(replace(new, explanation=text, direction="high"))
+        found.findings += findings
 
 
 def _nothing(row: Row) -> bool:  # noqa: ARG001 - no series is wanted

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repository.anomalies.detector import Reason, Scores
+from repository.anomalies.detector import Ledger, Reason, Scores, WholeDetector
 from repository.anomalies.explain import direction, explain
 from repository.anomalies.matrices import Matrix
 from repository.anomalies.monitor import Monitor, Severity
@@ -184,6 +184,40 @@ def finding(
             Reason(int(scores.reason[i, k])),
         ),
     )
+
+
+def judged_whole(
+    detector: WholeDetector,
+    monitors: Sequence[Monitor],
+    one: Matrix,
+    ledger: Ledger,
+    start: int,
+    window: Window,
+    teaching: Teaching | None = None,
+) -> tuple[Matrix, Scores, list[Finding]]:
+    """Judge partitions as wholes from one on; return what was measured of them, scores and anomalies.
+
+    Parameters
+    ----------
+    one : Matrix
+        The series that the detector looks at; its only row of ``series`` is that of what it measures.
+    """
+    history = replace(one.history, ledger=ledger)
+    scores = detector.score(history, start)
+    values = detector.measure(history)[None, :]
+    version = np.maximum(ledger.version, 1)[None, :]
+    whole = replace(one, version=version, history=replace(history, values=values, weights=values))
+    may = allowed(whole, start, teaching)
+    flags, grave = decided([replace(m, series={}) for m in monitors], whole, scores, start, may)
+    flags &= inside(whole, start, window)
+    findings = []
+    for k in np.flatnonzero(flags[0]).tolist():
+        severity = list(Severity)[grave[0, k]]
+        new = finding(repr(detector), whole, scores, (0, k), start, severity, [])
+        name = new.partition["partition"] or "the table"
+        text = f"{name} {detector.tell(history, k + start)}."
+        findings.append(replace(new, explanation=text, direction="high"))
+    return whole, scores, findings
 
 
 def subject(series: Row) -> str:

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from repository.anomalies.calendar import holidays_of
 from repository.anomalies.detection import find, read_ledger, stored_suite
 from repository.anomalies.detector import Detector, Ledger, WholeDetector
-from repository.anomalies.finding import Finding, allowed, decided, finding, inside, points_of
+from repository.anomalies.finding import Finding, judged_whole, points_of
 from repository.anomalies.matrices import matrix, timeline
-from repository.anomalies.monitor import Monitor, Severity
+from repository.anomalies.monitor import Monitor
 from repository.anomalies.scorebook import Points
 from repository.anomalies.teaching import Teaching
 from repository.anomalies.verdicts import incidents_of, judged
@@ -107,25 +105,16 @@ def _wholes(past: Past, monitor: Monitor, detector: WholeDetector) -> tuple[list
     for within, places in timeline(facts.partitions).items():
         wanted = monitor.watches if detector.needs_values else _nothing
         one = matrix(facts, places, wanted, 1, past.teaching)
-        history = replace(one.history, ledger=past.ledgers[within])
-        values = detector.measure(history)
-        scores = detector.score(history)
-        told = replace(
-            one,
-            series=[series_of(detector, within)],
-            version=np.maximum(past.ledgers[within].version, 1)[None, :],
-            history=replace(history, values=values[None, :], weights=values[None, :]),
+        whole, scores, told = judged_whole(
+            detector,
+            [monitor],
+            replace(one, series=[series_of(detector, within)]),
+            past.ledgers[within],
+            0,
+            past.window,
         )
-        ids = [row["id"] for row in told.partitions]
-        points.append(points_of(told, scores, 0, ids))
-        may = allowed(told, 0)
-        flags, _ = decided([replace(monitor, series={})], told, scores, 0, may)
-        flags &= inside(told, 0, past.window)
-        for t in np.flatnonzero(flags[0]).tolist():
-            new = finding(repr(detector), told, scores, (0, t), 0, Severity(monitor.severity), [])
-            name = new.partition["partition"] or "the table"
-            text = f"{name} {detector.tell(history, t)}."
-            findings.append(replace(new, explanation=text, direction="high"))
+        points.append(points_of(whole, scores, 0, [row["id"] for row in whole.partitions]))
+        findings += told
     return findings, Points.joined(points)
 
 
