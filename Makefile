@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint types bench lock clean
+.PHONY: help setup demo test soak lint types bench lock widgets clean
 
 help: ## Say what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -16,12 +16,16 @@ $(BIN)/python:
 	@echo "Making $(VENV) ..."
 	@"$(PYTHON)" -m venv $(VENV) && touch $@
 
-# Pinned by hash; the project itself is installed in place. The widget's script joins here one day.
+# Pinned by hash; the project itself is installed in place, which also builds the dashboard's script.
 $(VENV)/%.installed: requirements/%.txt pyproject.toml $(BIN)/python
 	@echo "Installing requirements/$*.txt (Spark is large: some minutes the first time) ..."
 	@$(PIP) --require-hashes --requirement requirements/$*.txt
+	@command -v npm >/dev/null || $(PIP) --require-hashes --requirement requirements/node.txt || true
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+widgets: setup ## Build the dashboard's script, where it changed
+	@$(BIN)/python hatch_build.py
 
 setup: $(VENV)/dev.installed ## Install everything that development needs
 
@@ -29,7 +33,7 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 	@mkdir -p .demo
 	@$(BIN)/tidegauge demo --folder .demo --db sqlite:///.demo/tidegauge.db
 
-test: setup ## Run the tests
+test: widgets ## Run the tests
 	@$(BIN)/python -m pytest
 
 soak: setup ## Run the long tests in full
@@ -38,8 +42,9 @@ soak: setup ## Run the long tests in full
 lint: setup ## Check style and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-types: setup ## Check types
+types: widgets ## Check types
 	@$(BIN)/mypy
+	@$(BIN)/python hatch_build.py --types
 
 bench: setup ## Run the benchmarks
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -48,4 +53,4 @@ lock: setup ## Pin the newest versions of all requirements
 	@$(BIN)/python requirements/lock.py
 
 clean: ## Remove what can be made again
-	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules

@@ -32,6 +32,7 @@
         UnknownDatasetError
         DatasetMismatchError           another table under a name that is taken
         HistoryError                   a question that the repository cannot answer
+      SetupError                       something that is needed is not installed, or was not built
 
 Errors keep their facts as attributes and say in one sentence what was wrong and what would be right.
 """
@@ -264,6 +265,10 @@ class UnknownDatasetError(RepositoryError, LookupError):
 
 class DatasetMismatchError(RepositoryError, ValueError):
     """A dataset is to be measured on another table than the one its history is of."""
+
+
+class SetupError(TidegaugeError, ImportError):
+    """Something that is needed is not installed, or was not built."""
 
 
 class HistoryError(RepositoryError, ValueError):

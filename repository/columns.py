@@ -146,6 +146,15 @@ class Column:
         )
 
 
+def columns_told(connection: Connection, dataset: str) -> list[str]:
+    """Return the columns of which some state tells the distribution, whatever the filter."""
+    t, of = s.statistic.c, dataset_id(connection, dataset)
+    query = sa.select(t.canonical).where(t.dataset_id == of, t.canonical.contains('"state":'))
+    told = [_statistic(canonical) for canonical in connection.execute(query.distinct()).scalars()]
+    kinds = {kind for each in _READ_BY.values() for kind in each}
+    return sorted({one["column"] for one in told if one["column"] and one["state"] in kinds})
+
+
 def _statistic(canonical: str) -> dict[str, Any]:
     """Return a statistic's state, column and size, if it tells the values of one column."""
     told = json.loads(canonical)

@@ -177,6 +177,8 @@ class MetricQuery:
     window : Window
     tags : mapping, optional
         The measuring run has at least these.
+    series : sequence of int, optional
+        Only these, by id.
     """
 
     name: str | Sequence[str] | None = None
@@ -186,11 +188,12 @@ class MetricQuery:
     analyzer: AnyAnalyzer | str | None = None
     window: Window = Window()
     tags: Mapping[str, str] | None = None
+    series: Sequence[int] | None = None
 
     @property
     def selects_series(self) -> bool:
         """Whether some series are asked for, and not all."""
-        asked = (self.name, self.instance, self.segment, self.where, self.analyzer)
+        asked = (self.name, self.instance, self.segment, self.where, self.analyzer, self.series)
         return any(value is not None for value in asked)
 
     def series_condition(self) -> sa.ColumnElement[bool]:
@@ -210,6 +213,8 @@ class MetricQuery:
             )
         if self.analyzer is not None:
             tests.append(a.key == key_of(canonical_of(self.analyzer)))
+        if self.series is not None:
+            tests.append(e.id.in_(self.series))
         return sa.and_(*tests)
 
 

@@ -14,15 +14,16 @@ COMMON = [
 ]
 
 
-def pin(name: str, *options: str) -> None:
+def pin(
+    name: str, *options: str, sources: tuple[str, ...] = ("../pyproject.toml", "build.in")
+) -> None:
     """Write one lock file."""
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile"]
-    sources = [str(HERE.parent / "pyproject.toml"), str(HERE / "build.in")]
-    subprocess.run(
-        [*uv, *sources, *COMMON, *options, "--output-file", str(HERE / name)], check=True
-    )
+    paths = [str((HERE / source).resolve()) for source in sources]
+    subprocess.run([*uv, *paths, *COMMON, *options, "--output-file", str(HERE / name)], check=True)
 
 
 pin("dev.txt", "--all-extras")
 extras = [word for extra in ("spark", "demo", "java") for word in ("--extra", extra)]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
+pin("node.txt", sources=("node.in",))

@@ -35,6 +35,7 @@ from analyzers.errors import PreconditionError as PreconditionError
 from analyzers.errors import ReadOnlyError as ReadOnlyError
 from analyzers.errors import RepositoryError as RepositoryError
 from analyzers.errors import RepositoryWarning as RepositoryWarning
+from analyzers.errors import SetupError as SetupError
 from analyzers.errors import SourceError as SourceError
 from analyzers.errors import StateError as StateError
 from analyzers.errors import StateMismatchError as StateMismatchError
@@ -137,3 +138,4 @@ from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite
 
 __version__: str
+from tidegauge.widgets.dashboard import Dashboard as Dashboard

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from analyzers.errors import HistoryError
@@ -17,6 +18,7 @@ from repository.labels import status_of, statuses
 from repository.recorded import Watched
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
 ANOMALY_COLUMNS = (
@@ -84,8 +86,7 @@ def anomaly_rows(
         .join(s.dataset)
         .join(s.partition, p.id == n.partition_id)
         .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
-        .where(s.metric.c.series_id.is_not(None) | (a.kind == Watched.__name__))
-        .where(query.window.condition(), query.series_condition())
+        .where(_stands(), query.window.condition(), query.series_condition())
         .order_by(f.score.desc(), p.time, n.id)
     )
     if dataset is not None:
@@ -99,6 +100,33 @@ def anomaly_rows(
     for row in rows:
         row["status"] = status_of(said, row["id"], row["incident_id"])
     return [row for row in rows if status is None or row["status"] == status]
+
+
+def anomalous_points(connection: Connection, commit: int | None = None) -> NDArray[np.int64]:
+    """Return where anomalies of current versions are.
+
+    Returns
+    -------
+    array of int, shape (points, 2)
+        Ids of series and partition.
+    """
+    n = s.anomaly.c
+    select = (
+        sa.select(n.series_id, n.partition_id)
+        .join_from(s.anomaly, s.finding, s.finding.c.anomaly_id == n.id)
+        .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
+        .join(s.series, s.series.c.id == n.series_id)
+        .join(s.analyzer)
+        .where(s.holds(s.finding, commit), _stands())
+        .distinct()
+    )
+    rows = [tuple(row) for row in connection.execute(select)]
+    return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def _stands() -> sa.ColumnElement[bool]:
+    """Return the condition that the point of an anomaly, joined to its metric, is one of now."""
+    return s.metric.c.series_id.is_not(None) | (s.analyzer.c.kind == Watched.__name__)
 
 
 def dataset_of(connection: Connection, incident: int) -> tuple[str, int]:
@@ -163,8 +191,10 @@ def score_rows(
     places = {(partitions[p], series[i], v): n for n, (p, i, v) in enumerate(at)}
     wanted = sorted({partitions[p] for p in facts.of_partition.tolist()})
     found: list[tuple[int, str, dict[str, Any]]] = []
+    asked = [series[place] for place in np.unique(facts.of_series).tolist()]
     for detector in detectors(connection, of):
-        points = read(connection, of, detector, wanted, commit)
+        points = read(connection, of, detector, wanted, commit, asked)
+        points = points.taken(np.flatnonzero(np.isin(points.series, asked)))
         p_values = points.p_value
         ids = zip(
             points.partition.tolist(), points.series.tolist(), points.version.tolist(), strict=True

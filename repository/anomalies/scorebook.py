@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from repository.anomalies.detector import Floats
 
 BLOCK = 256
+_FEW = 64
+"""Blocks that are named in a query; of more, all are read."""
 NUMBERS = ("score", "expected", "lower", "upper")
 _BLOBS = ("members", *NUMBERS, "reason")
 _DOUBLE = np.dtype("<f8")
@@ -128,6 +130,7 @@ def read(
     detector: str,
     partitions: Sequence[int] | None = None,
     commit: int | None = None,
+    series: Sequence[int] | None = None,
 ) -> Points:
     """Return what a detector said last, or had said by a commit.
 
@@ -139,11 +142,15 @@ def read(
     partitions : sequence of int, optional
         Only of these, by id; of all if not given.
     commit : int, optional
+    series : sequence of int, optional
+        Only the rows that hold any of these, by id; what else is in them comes too.
     """
     c = s.score.c
     query = sa.select(c.partition_id, c.block, c.version, *(c[name] for name in _BLOBS)).where(
         c.detector == detector, s.holds(s.score, commit)
     )
+    if series is not None and len(blocks := {number // BLOCK for number in series}) <= _FEW:
+        query = query.where(c.block.in_(sorted(blocks)))
     if partitions is None:
         of = query.join_from(s.score, s.partition, s.partition.c.id == c.partition_id)
         return unpack(connection.execute(of.where(s.partition.c.dataset_id == dataset)).all())

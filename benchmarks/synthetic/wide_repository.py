@@ -1,0 +1,63 @@
+"""A repository of wide tables over a year, as the dashboard is measured on: facts, scores, incidents."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import numpy as np
+
+import tidegauge as tg
+from analyzers.errors import MetricRuntimeError
+from analyzers.ledger import Measured, Measurement, RunSpec, RunStatus
+from analyzers.metric import Failure, Metric, Success
+from analyzers.partitions import Partition
+
+FIRST = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+DATASETS = ("orders", "payments", "customers", "shipments", "events")
+KINDS = (tg.Completeness, tg.ApproxCountDistinct, tg.Mean, tg.StandardDeviation, tg.Sum)
+NO_STATE = Failure(MetricRuntimeError("made without a state"))
+
+
+def values_of(series: int, days: int, seed: int) -> np.ndarray:
+    """Return positive numbers with a weekly season, noise and, in one of ten series, one bad stretch."""
+    draw = np.random.default_rng(seed)
+    level = draw.uniform(3, 12, (series, 1))
+    week = draw.normal(0, 0.2, (series, 7))[:, np.arange(days) % 7]
+    values = np.exp(level + week + draw.normal(0, 0.04, (series, days)))
+    for bad in draw.choice(series, series // 10, replace=False):
+        start = int(draw.integers(days // 3, days))
+        values[bad, start : start + int(draw.integers(1, 4))] *= draw.choice([0.3, 0.6, 1.8])
+    ratios = np.arange(series) % len(KINDS) == 0
+    values[ratios] = 1 - values[ratios] / values[ratios].max(axis=1, keepdims=True) * 0.2
+    return values
+
+
+def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[Measured]]:
+    """Yield the days of one table, measured, some at a time."""
+    values = values_of(series, days, seed)
+    analyzers = [KINDS[i % len(KINDS)](f"column_{i // len(KINDS):05}") for i in range(series)]
+    shapes = [a.compute_metric_from(None) for a in analyzers]
+    for first in range(0, days, size):
+        batch = []
+        for day in range(first, min(days, first + size)):
+            time = FIRST + dt.timedelta(days=day)
+            found = tuple(
+                Measurement(a, NO_STATE, Metric(m.entity, m.instance, m.name, Success(value)))
+                for a, m, value in zip(analyzers, shapes, values[:, day].tolist(), strict=True)
+            )
+            name = Partition(("ds",), (f"{time:%Y-%m-%d}",))
+            batch.append(Measured(name, time, "f", time, "[]", 1000, found))
+        yield batch
+
+
+def make(url: str, series: int, days: int, artifacts: str | None = None) -> None:
+    """Fill a database with five tables of together so many series, and detect what is odd."""
+    each = series // len(DATASETS)
+    with tg.Repository(url, artifacts=artifacts) as repo:
+        for seed, dataset in enumerate(DATASETS):
+            run = repo.store.open_run(RunSpec(dataset, f"warehouse.{dataset}", ("ds",)))
+            for batch in batches(each, days, seed):
+                repo.store.commit_batch(run, batch)
+            repo.store.close_run(run, RunStatus.COMPLETE, {"measured": days})
+            repo.detect(dataset)

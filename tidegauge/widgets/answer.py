@@ -1,0 +1,104 @@
+"""What the dashboard's script is told: words as JSON, numbers as bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+LONGEST = 200
+"""Characters of a name that are shown."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to one question.
+
+    Attributes
+    ----------
+    told : mapping
+        What goes as JSON.
+    arrays : mapping of str to array
+        What goes as bytes: unsigned bytes, 32-bit integers, floats of both sizes.
+    """
+
+    told: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def packed(self) -> tuple[dict[str, Any], list[memoryview]]:
+        """Return the JSON, which says what the buffers are, and the buffers.
+
+        Examples
+        --------
+        >>> Answer({"n": math.nan}, {"x": np.zeros((2, 3), np.uint8)}).packed()[0]
+        {'n': None, 'arrays': [['x', 'u1', [2, 3]]]}
+        """
+        little = {name: np.ascontiguousarray(_little(array)) for name, array in self.arrays.items()}
+        heads = [[name, a.dtype.str[1:], list(a.shape)] for name, a in little.items()]
+        return (
+            {**plain(self.told), "arrays": heads},
+            [memoryview(a.view(np.uint8).reshape(-1)) for a in little.values()],
+        )
+
+
+def _little(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in a type that scripts have: JavaScript knows no 64-bit integers among its numbers."""
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
+        return array.astype("<f8")
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it: no NaN, no numpy, times in ISO 8601."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, str | bool) or value is None:
+        return value
+    if isinstance(value, Iterable):
+        return [plain(one) for one in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if value != value:  # noqa: PLR0124 - not a time, and pandas' own NA
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def shown(text: str) -> str:
+    """Return a text as it is sent: names may be of any length.
+
+    Examples
+    --------
+    >>> len(shown("x" * 10_000))
+    200
+    """
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def table(frame: pd.DataFrame, **told: Any) -> Answer:
+    """Return a frame as columns: numbers and times (seconds since 1970) as arrays, all else as text."""
+    texts: dict[str, list[str | None]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in map(str, frame.columns):
+        column = frame[name]
+        if column.dtype.kind == "M":
+            naive = column.dt.tz_convert("UTC").dt.tz_localize(None)
+            seconds = naive.to_numpy("M8[ms]").astype(np.float64) / 1000
+            arrays[name] = np.where(column.isna(), np.nan, seconds)
+        elif column.dtype.kind in "iufb":
+            arrays[name] = column.to_numpy(np.float64, na_value=np.nan)
+        else:
+            missing = column.isna()
+            texts[name] = [
+                None if gone else shown(str(one)) for one, gone in zip(column, missing, strict=True)
+            ]
+    columns = list(map(str, frame.columns))
+    return Answer({**told, "columns": columns, "rows": len(frame), "texts": texts}, arrays)

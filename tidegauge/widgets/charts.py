@@ -1,0 +1,167 @@
+"""The series view: values of some series with all that is known of their points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from analyzers.errors import HistoryError
+from repository import schema as s
+from repository.anomalies.listing import anomaly_rows
+from repository.anomalies.scorebook import detectors, read
+from repository.facts import number_of
+from repository.history import MetricQuery, dataset_id
+from repository.labels import label_rows
+from repository.panorama import KEYS, Panorama
+from tidegauge.widgets.answer import Answer, shown
+from tidegauge.widgets.overview import Overview
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+    from sqlalchemy.engine import Connection
+
+
+MOST = 50
+"""Series that are drawn together."""
+STATUSES = ("absent", "finite", "NaN", "+inf", "-inf", "empty", "failed")
+BOUNDS = ("expected", "lower", "upper")
+FOUND = ("id", "incident_id", "severity", "status", "direction", "detector", "explanation")
+SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
+
+
+def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
+    """Return some series over all columns: values, expectations, anomalies, what was said, old versions.
+
+    ``ids`` says of which; with ``overlay``, the name of a dataset, its like of each is added.
+    """
+    with overview.repository.database.read() as connection:
+        known = overview.panorama(connection)
+        rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
+        value, status, old = _values(connection, known, rows)
+        bounds = _bounds(connection, known, rows)
+        found, said = _told(connection, overview, known, rows)
+    about = [
+        {"id": int(known.series[row]), **{k: shown(getattr(known, k).text(row)) for k in KEYS}}
+        for row in rows
+    ]
+    told = {"series": about, "labels": known.labels, "anomalies": found, "said": said}
+    numbers = {"times": known.times, "value": value, "status": status, "old": old, **bounds}
+    return Answer({**told, "statuses": STATUSES}, numbers)
+
+
+def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return what `series` tells of points, a row for each that has a value."""
+    import pandas as pd  # noqa: PLC0415
+
+    answer = series(Overview(overview.repository, overview.as_of), asked)  # as it is now
+    at = np.nonzero(answer.arrays["status"])
+    about, told = answer.told["series"], answer.told
+    columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
+    columns["label"] = [told["labels"][column] for column in at[1]]
+    columns["value"] = answer.arrays["value"][at]
+    columns["status"] = [STATUSES[number] for number in answer.arrays["status"][at]]
+    columns.update({name: answer.arrays[name][at] for name in BOUNDS})
+    places = {(one["row"], one["column"]): one["id"] for one in told["anomalies"]}
+    ids = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
+    columns["anomaly_id"] = pd.array(ids, dtype="Int64")
+    return pd.DataFrame(columns)
+
+
+def _rows(known: Panorama, ids: Iterable[Any], overlay: str | None) -> list[int]:
+    """Return the rows of series, and of their like in another dataset."""
+    wanted = np.array([int(number) for number in ids], np.int64)
+    rows = [row for row in known.rows_of(wanted).tolist() if row >= 0]
+    if len(rows) > MOST:
+        msg = f"{len(rows)} series are too many to be told apart; choose up to {MOST}"
+        raise HistoryError(msg)
+    if overlay is not None and overlay in known.dataset.words:
+        other = known.dataset.code == known.dataset.words.index(overlay)
+        alike = [
+            np.logical_and.reduce(
+                [getattr(known, k).code == getattr(known, k).code[row] for k in KEYS[1:]]
+            )
+            for row in rows
+        ]
+        found = [int(row) for one in alike for row in np.flatnonzero(other & one)]
+        rows += [row for row in found if row not in rows]
+    return rows[:MOST]
+
+
+def _values(
+    connection: Connection, known: Panorama, rows: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64]]:
+    """Return values and statuses of points, and as (row, column, version, value) what they were before."""
+    shape = (len(rows), known.shape[1])
+    value, status = np.full(shape, np.nan), np.zeros(shape, np.uint8)
+    old: list[tuple[float, ...]] = []
+    place = {int(known.series[row]): n for n, row in enumerate(rows)}
+    column = dict(zip(known.partitions.tolist(), known.column.tolist(), strict=True))
+    m = s.metric.c
+    # One look for each partition; all of a dataset are asked for, whatever their number.
+    within = sa.select(s.partition.c.id).where(
+        s.partition.c.dataset_id.in_(
+            sa.select(s.analyzer.c.dataset_id)
+            .join_from(s.series, s.analyzer)
+            .where(s.series.c.id.in_(list(place)))
+        )
+    )
+    query = sa.select(
+        m.series_id, m.partition_id, m.version, m.value, m.status, s.holds(s.metric, known.commit)
+    ).where(m.partition_id.in_(within), m.series_id.in_(list(place)))
+    if known.commit is not None:
+        query = query.where(m.commit_id <= known.commit)
+    for of, at, version, number, word, holds in connection.execute(query):
+        where = place[of], column[at]
+        if holds:
+            value[where], status[where] = number_of(number, word), STATUSES.index(word)
+        else:
+            old.append((*where, version, number_of(number, word)))
+    return value, status, np.array(old, np.float64).reshape(-1, 4)
+
+
+def _bounds(
+    connection: Connection, known: Panorama, rows: Sequence[int]
+) -> dict[str, NDArray[np.float64]]:
+    """Return what was expected of each point, by the first detector that says it."""
+    out = {name: np.full((len(rows), known.shape[1]), np.nan) for name in BOUNDS}
+    ids = known.series[list(rows)]
+    place = {int(number): n for n, number in enumerate(ids)}
+    for name in {known.dataset.text(row) for row in rows}:
+        of = dataset_id(connection, name)
+        for detector in detectors(connection, of):
+            points = read(connection, of, detector, None, known.commit, list(place))
+            points = points.taken(np.flatnonzero(np.isin(points.series, ids)))
+            row = np.array([place[number] for number in points.series.tolist()], np.intp)
+            column = known.columns_of(points.partition)
+            new = (column >= 0) & np.isnan(out["expected"][row, column])
+            for bound in BOUNDS:
+                out[bound][row[new], column[new]] = getattr(points, bound)[new]
+    return out
+
+
+def _told(
+    connection: Connection, overview: Overview, known: Panorama, rows: Sequence[int]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return anomalies of series with their places, and what was said of them or of ranges."""
+    ids = known.series[list(rows)]
+    place = {int(number): n for n, number in enumerate(ids)}
+    found, said = [], []
+    for name in sorted({known.dataset.text(row) for row in rows}):
+        query = MetricQuery(series=list(place))
+        these = anomaly_rows(connection, name, None, query, overview.as_of)
+        columns = known.columns_of(np.array([row["partition_id"] for row in these], np.int64))
+        found += [
+            {"row": place[row["series_id"]], "column": column, **{c: row[c] for c in FOUND}}
+            for row, column in zip(these, columns.tolist(), strict=True)
+        ]
+        own = {row["id"] for row in these} | {row["incident_id"] for row in these}
+        for label in label_rows(connection, name, overview.as_of):
+            about = {label["anomaly_id"], label["incident_id"]} - {None}
+            if about & own or not about:
+                words = {c: label[c] for c in SAID}
+                said.append({**words, "dataset": shown(name), "about": next(iter(about), None)})
+    return found, said
