@@ -32,6 +32,7 @@
         UnknownDatasetError
         DatasetMismatchError           another table under a name that is taken
         HistoryError                   a question that the repository cannot answer
+        ConflictError                  others said something since it was looked at
       SetupError                       something that is needed is not installed, or was not built
 
 Errors keep their facts as attributes and say in one sentence what was wrong and what would be right.
@@ -40,8 +41,9 @@ Errors keep their facts as attributes and say in one sentence what was wrong and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 
 def nearest(wanted: str, available: Iterable[str]) -> str | None:
@@ -267,12 +269,41 @@ class DatasetMismatchError(RepositoryError, ValueError):
     """A dataset is to be measured on another table than the one its history is of."""
 
 
-class SetupError(TidegaugeError, ImportError):
-    """Something that is needed is not installed, or was not built."""
-
-
 class HistoryError(RepositoryError, ValueError):
     """The history cannot answer this question."""
+
+
+class ConflictError(RepositoryError):
+    """Others said something of an anomaly or incident that the caller had not seen, so nothing was said.
+
+    Attributes
+    ----------
+    revision : int
+        The id of the newest label now; who has read the labels passes it as ``seen``.
+    labels : tuple of mapping
+        What was said since, in order, each with ``id``, ``anomaly_id``, ``incident_id``, ``label``,
+        ``note``, ``by`` and ``created_at``.
+    """
+
+    def __init__(self, revision: int, labels: Iterable[Mapping[str, Any]]) -> None:
+        self.revision, self.labels = revision, tuple(labels)
+        super().__init__(revision, self.labels)
+
+    def __str__(self) -> str:
+        told = "; ".join(map(_told, self.labels))
+        return (
+            f"others spoke since: {told}; nothing was said. Read it (repo.incident(id)), and say it"
+            f" with seen={self.revision}"
+        )
+
+
+def _told(label: Mapping[str, Any]) -> str:
+    note = f" ({label['note']})" if label["note"] else ""
+    return f"{label['by'] or 'somebody'} said {label['label']!r}{note} at {label['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class SetupError(TidegaugeError, ImportError):
+    """Something that is needed is not installed, or was not built."""
 
 
 class PluginWarning(UserWarning):

@@ -317,8 +317,8 @@ class Detected(Opened):
         Returns
         -------
         IncidentDetails
-            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``causes``, and
-            ``explain()``, a text.
+            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``causes``, ``revision`` (for
+            `label`), and ``explain()``, a text.
 
         Raises
         ------
@@ -420,6 +420,7 @@ class Detected(Opened):
         *,
         note: str | None = None,
         by: str | None = None,
+        seen: int | None = None,
     ) -> None:
         """Say something of an anomaly or incident. Labels add up, and the last one tells the status.
 
@@ -432,12 +433,34 @@ class Detected(Opened):
             ``rebaseline``.
         note, by : str, optional
             Why, and who says so.
+        seen : int, optional
+            The ``revision`` that `incident` gave: nothing is said if something newer was said meanwhile
+            of the incident or one of its anomalies, by people or by tidegauge itself. Of an anomaly that
+            is in no incident it is the anomaly's own last label that counts. 0 is: nothing was said yet.
+            If not given, it is said whatever others said.
 
         Raises
         ------
         UnknownNameError, HistoryError
+        ConflictError
+            If something was said that the caller has not seen.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from repository.testing import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=99))
+        ...     _ = repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+        ...     one = repo.incident(repo.incidents("d")["id"][0])
+        ...     repo.label(one.id, "acknowledged", by="ann", seen=one.revision)
+        ...     try:
+        ...         repo.label(one.id, "expected", by="bob", seen=one.revision)
+        ...     except tg.ConflictError as error:
+        ...         [(label["by"], label["label"]) for label in error.labels]
+        [('ann', 'acknowledged')]
         """
-        add_label(self.database, id, label, note, by)
+        add_label(self.database, id, label, note, by, seen)
 
     def labels(self, dataset: str | None = None, *, as_of: AsOf = None) -> pd.DataFrame:
         """Return everything that was said, in order.

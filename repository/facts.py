@@ -86,8 +86,11 @@ class Facts:
         """Return only the last fact of each series."""
         last = np.full(len(self.series), -1, dtype=np.intp)
         last[self.of_series] = np.arange(len(self))  # the last of several stays
-        kept = np.sort(last[last >= 0])
-        arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name in _ARRAYS}
+        return self.taken(np.sort(last[last >= 0]))
+
+    def taken(self, some: npt.NDArray[np.intp]) -> Facts:
+        """Return some of the facts."""
+        arrays = {f.name: getattr(self, f.name)[some] for f in fields(self) if f.name in _ARRAYS}
         return replace(self, **arrays)
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 _NUMBERS = frozenset(
     {"value", "weight", "expected", "lower", "upper", "score", "p_value"}
     | {"old", "new", "change", "low", "high", "mean", "usual", "share"}
-    | {"per_1000", "false_share", "precision", "recall", "seconds"}
+    | {"per_1000", "false_share", "precision", "recall", "seconds", "delay"}
 )
-_WHOLE = frozenset({"version", "run_id", "old_run", "new_run", "anomaly_id", "incident_id"})
+_WHOLE = frozenset(
+    {"version", "run_id", "old_run", "new_run", "anomaly_id", "incident_id", "rows", "anomalies"}
+)
 
 
 def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Sequence[Any]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from analyzers.errors import HistoryError, UnknownNameError
+from analyzers.errors import ConflictError, HistoryError, UnknownNameError
 from repository import schema as s
 from repository.bulk import chunks
 from repository.database import Database, next_commit
@@ -51,8 +51,19 @@ SHAPING = ("expected", "bad", "ignore", "rebaseline")
 """Labels that say what detectors may learn from; ``reopened`` takes them back."""
 
 
-def add_label(database: Database, of: int, label: str, note: str | None, by: str | None) -> None:
+def add_label(
+    database: Database,
+    of: int,
+    label: str,
+    note: str | None,
+    by: str | None,
+    seen: int | None = None,
+) -> None:
     """Add a label to an anomaly or incident.
+
+    With ``seen``, only if nothing newer than the label of this id was said of it, of the incident that it
+    is in, or of another anomaly there. It is looked for under the clock's lock, so of two who saw the same
+    only one speaks.
 
     Raises
     ------
@@ -60,10 +71,13 @@ def add_label(database: Database, of: int, label: str, note: str | None, by: str
         If there is no such label.
     HistoryError
         If there is no such anomaly or incident.
+    ConflictError
+        If something newer was said.
     """
     if label not in STATUS_OF:
         raise UnknownNameError("label", label, STATUS_OF)
     of = index(of)
+    last = None if seen is None else index(seen)
     told = {"note": note and visible(note), "by": by and visible(by)}
 
     def work(connection: Connection) -> None:
@@ -72,10 +86,37 @@ def add_label(database: Database, of: int, label: str, note: str | None, by: str
         if about is None:
             msg = f"there is no anomaly and no incident {of}; repo.anomalies() lists their ids"
             raise HistoryError(msg)
+        if last is not None:
+            newer = labels_since(connection, of, last)
+            if newer:
+                raise ConflictError(newer[-1]["id"], newer)
         values = {**about, "label": label, **told}
         connection.execute(sa.insert(s.label).values(**values, created_at=now, commit_id=commit))
 
     database.write(work)
+
+
+def revision_of(connection: Connection, incident: int) -> int:
+    """Return the id of the newest label of an incident or of one of its anomalies; 0 if there is none."""
+    newest = sa.select(sa.func.max(s.label.c.id)).where(_said_of_incident(incident))
+    return connection.execute(newest).scalar() or 0
+
+
+def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str, Any]]:
+    """Return what is newer than a label and of an incident, or of the one that an anomaly is in, in order."""
+    b, f = s.label.c, s.finding.c
+    around = sa.select(f.incident_id).where(f.anomaly_id == of, s.holds(s.finding))
+    incident = connection.execute(around).scalar() or of
+    about = _said_of_incident(incident) | (b.anomaly_id == of)
+    columns = (b.id, b.anomaly_id, b.incident_id, b.label, b.note, b.by, b.created_at)
+    query = sa.select(*columns).where(b.id > seen, about).order_by(b.id)
+    return [row._asdict() for row in connection.execute(query)]
+
+
+def _said_of_incident(incident: int) -> sa.ColumnElement[bool]:
+    b, f = s.label.c, s.finding.c
+    members = sa.select(f.anomaly_id).where(f.incident_id == incident, s.holds(s.finding))
+    return (b.incident_id == incident) | b.anomaly_id.in_(members)
 
 
 def _anomaly(connection: Connection, of: int) -> dict[str, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class Coded:
 
     def text(self, place: int) -> str:
         """Return one entry."""
-        return self.words[self.code[place]]
+        return self.words[int(self.code[place])]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,16 @@ class Panorama:
     labels: Sequence[str]
     times: NDArray[np.float64]
     commit: int | None = None
+
+    def key(self, row: int) -> dict[str, str]:
+        """Return what a series is, by `KEYS`."""
+        return {name: coded.text(row) for name, coded in self.keys.items()}
+
+    @property
+    def keys(self) -> Mapping[str, Coded]:
+        """What all series are, by `KEYS`."""
+        parts = (self.dataset, self.segment, self.instance, self.name, self.analyzer)
+        return dict(zip(KEYS, parts, strict=True))
 
     @property
     def shape(self) -> tuple[int, int]:

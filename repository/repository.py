@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from repository import history
 from repository import schema as s
+from repository.compared import Compared
 from repository.detected import Detected
 from repository.frames import frame_of
 from repository.history import AsOf
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Repository(Measured, Moved, Detected):
+class Repository(Measured, Moved, Compared, Detected):
     """The memory of what was measured, in a SQL database. Needs no Spark.
 
     Parameters

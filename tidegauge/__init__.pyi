@@ -13,6 +13,7 @@ from analyzers.counts import NumMatchesAndCount as NumMatchesAndCount
 from analyzers.counts import Size as Size
 from analyzers.counts import ZerosCount as ZerosCount
 from analyzers.custom import CustomSql as CustomSql
+from analyzers.errors import ConflictError as ConflictError
 from analyzers.errors import CorruptStateError as CorruptStateError
 from analyzers.errors import DatabaseAccessError as DatabaseAccessError
 from analyzers.errors import DatabaseVersionError as DatabaseVersionError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -71,26 +73,55 @@ class MissingPartition(WholeDetector):
         return f"is the last, {many} overdue" if overdue else f"follows on a gap of {many}"
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
-        grid = _grid(history)
-        columns = grid.column
-        count, score = np.zeros(len(columns)), np.zeros(len(columns))
-        if grid.period == 1 or len(columns) < 2:  # noqa: PLR2004 - no calendar
-            return count, score
-        there = np.zeros(int(columns[-1]) + 1, dtype=bool)
-        there[columns] = True
-        due = _overdue(history, grid)
-        ends = [*columns[1:].tolist(), *([int(columns[-1]) + due + 1] if due else [])]
-        gaps = 0
-        for t, (begin, end) in enumerate(zip(columns.tolist(), ends, strict=False)):
-            place = min(t + 1, len(columns) - 1)
-            seen = min(end, begin + 1 + CYCLES * grid.period)
-            rates = [_rate(there, c, grid.period) for c in range(begin + 1, seen)]
-            rare = [-np.log10(rate) for rate in rates if rate < OFTEN]
-            if rare:
-                count[place] += len(rare) + (end - seen)
-                score[place] = max(rare) + (UNSEEN if not gaps else 0.0)
-                gaps += place >= KNOWN
+        count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
+        told = 0
+        for gap in gaps(history):
+            count[gap.place] += len(gap.columns)
+            score[gap.place] = gap.rarest + (UNSEEN if not told else 0.0)
+            told += gap.place >= KNOWN
         return count, score
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Places of the calendar that are missing though they usually are not.
+
+    Attributes
+    ----------
+    place : int
+        The partition that is told of: the one after the gap, or the last if they are overdue.
+    columns : tuple of int
+        Which places of the grid.
+    times : tuple of datetime64
+        Of the partitions that should be there.
+    rarest : float
+        -log10 of how often the like of the rarest was missing before.
+    """
+
+    place: int
+    columns: tuple[int, ...]
+    times: tuple[np.datetime64, ...]
+    rarest: float
+
+
+def gaps(history: History) -> Iterator[Gap]:
+    """Yield where the calendar of some partitions has gaps, in order, the overdue last."""
+    grid = _grid(history)
+    columns = grid.column
+    if grid.period == 1 or len(columns) < 2:  # noqa: PLR2004 - no calendar
+        return
+    there = np.zeros(int(columns[-1]) + 1, dtype=bool)
+    there[columns] = True
+    due = _overdue(history, grid)
+    ends = [*columns[1:].tolist(), *([int(columns[-1]) + due + 1] if due else [])]
+    for t, (begin, end) in enumerate(zip(columns.tolist(), ends, strict=False)):
+        seen = min(end, begin + 1 + CYCLES * grid.period)
+        rates = {c: _rate(there, c, grid.period) for c in range(begin + 1, seen)}
+        rare = {c: -np.log10(rate) for c, rate in rates.items() if rate < OFTEN}
+        if rare:
+            missing = (*rare, *range(seen, end))
+            times = tuple(history.times[t] + (c - begin) * _step(grid) for c in missing)
+            yield Gap(min(t + 1, len(columns) - 1), missing, times, max(rare.values()))
 
 
 OFTEN = 0.5
@@ -117,7 +148,7 @@ def _overdue(history: History, grid: Grid) -> int:
     if ledger is None or grid.period == 1 or np.isnat(ledger.now):
         return 0
     step = _step(grid)
-    delays = (ledger.arrived - (history.times + step))[-LIVE:]
+    delays = delays_of(history)[-LIVE:]
     known = delays[~np.isnat(delays)]
     if len(known) < LIVE or np.median(
         known.astype("m8[s]").astype(float)
@@ -126,6 +157,18 @@ def _overdue(history: History, grid: Grid) -> int:
     slowest = max(known.max(), np.timedelta64(0, "s"))
     late = ledger.now - (history.times[-1] + step) - 2 * slowest
     return max(int(late / step), 0)
+
+
+def delays_of(history: History) -> NDArray[np.timedelta64]:
+    """Return the time from the end of what each partition is about until it came; not-a-time if unknown.
+
+    It ends after an hour on a grid of hours, after a day on all others.
+    """
+    if history.ledger is None:
+        return np.full(len(history.times), np.timedelta64("NaT", "s"))
+    ends = history.times + _step(_grid(history))
+    delays: NDArray[np.timedelta64] = (history.ledger.arrived - ends).astype("m8[s]")
+    return delays
 
 
 def _step(grid: Grid) -> np.timedelta64:
@@ -151,9 +194,7 @@ class Late(WholeDetector):
 
     def measure(self, history: History) -> Floats:
         """Return the delay in hours."""
-        if history.ledger is None:
-            return np.full(len(history.times), np.nan)
-        delay = (history.ledger.arrived - (history.times + _step(_grid(history)))).astype("m8[s]")
+        delay = delays_of(history)
         hours = delay.astype(np.float64) / HOUR
         return np.where(np.isnat(delay), np.nan, np.maximum(hours, LEAST_DELAY))
 

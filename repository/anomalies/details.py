@@ -20,7 +20,7 @@ from repository.anomalies.listing import (
 )
 from repository.frames import frame_of
 from repository.history import MetricQuery, Window
-from repository.labels import LABEL_COLUMNS, label_rows
+from repository.labels import LABEL_COLUMNS, label_rows, revision_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,12 +44,15 @@ class IncidentDetails:
         What was said of the incident or its anomalies, in order.
     causes : Causes
         Which parts of the table moved it, and what else moved.
+    revision : int
+        The id of the newest label; 0 if there is none. `Repository.label` takes it as ``seen``.
     """
 
     row: Row
     anomalies: pd.DataFrame
     labels: pd.DataFrame
     causes: Causes
+    revision: int
 
     @property
     def id(self) -> int:
@@ -133,6 +136,7 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         frame_of(anomalies, ANOMALY_COLUMNS),
         frame_of(labels, LABEL_COLUMNS),
         causes(connection, dataset, anomalies),
+        revision_of(connection, number),
     )
 
 

@@ -32,7 +32,7 @@ class Answer:
     told: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
-    def packed(self) -> tuple[dict[str, Any], list[memoryview]]:
+    def packed(self) -> tuple[dict[str, Any], list[bytes]]:
         """Return the JSON, which says what the buffers are, and the buffers.
 
         Examples
@@ -40,11 +40,11 @@ class Answer:
         >>> Answer({"n": math.nan}, {"x": np.zeros((2, 3), np.uint8)}).packed()[0]
         {'n': None, 'arrays': [['x', 'u1', [2, 3]]]}
         """
-        little = {name: np.ascontiguousarray(_little(array)) for name, array in self.arrays.items()}
+        little = {name: _little(array) for name, array in self.arrays.items()}
         heads = [[name, a.dtype.str[1:], list(a.shape)] for name, a in little.items()]
         return (
             {**plain(self.told), "arrays": heads},
-            [memoryview(a.view(np.uint8).reshape(-1)) for a in little.values()],
+            [a.tobytes() for a in little.values()],
         )
 
 
@@ -55,19 +55,20 @@ def _little(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
     """Return a value as JSON holds it: no NaN, no numpy, times in ISO 8601."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, str | bool) or value is None:
-        return value
-    if isinstance(value, Iterable):
-        return [plain(one) for one in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if value != value:  # noqa: PLR0124 - not a time, and pandas' own NA
+    match value:
+        case None | str() | bool():
+            return value
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+        case Iterable():
+            return [plain(one) for one in value]
+        case float() | np.floating():
+            return float(value) if math.isfinite(value) else None
+        case int() | np.integer():
+            return int(value)
+    if value != value:  # noqa: PLR0124 - pandas' not-a-time
         return None
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 

@@ -45,11 +45,17 @@ def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
         bounds = _bounds(connection, known, rows)
         found, said = _told(connection, overview, known, rows)
     about = [
-        {"id": int(known.series[row]), **{k: shown(getattr(known, k).text(row)) for k in KEYS}}
+        {"id": int(known.series[row]), **{k: shown(text) for k, text in known.key(row).items()}}
         for row in rows
     ]
     told = {"series": about, "labels": known.labels, "anomalies": found, "said": said}
-    numbers = {"times": known.times, "value": value, "status": status, "old": old, **bounds}
+    numbers: dict[str, NDArray[Any]] = {
+        "times": known.times,
+        "value": value,
+        "status": status,
+        "old": old,
+        **bounds,
+    }
     return Answer({**told, "statuses": STATUSES}, numbers)
 
 
@@ -57,17 +63,21 @@ def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return what `series` tells of points, a row for each that has a value."""
     import pandas as pd  # noqa: PLC0415
 
-    answer = series(Overview(overview.repository, overview.as_of), asked)  # as it is now
-    at = np.nonzero(answer.arrays["status"])
-    about, told = answer.told["series"], answer.told
+    overview = Overview(overview.repository, overview.as_of)  # as it is now
+    answer = series(overview, asked)
+    told, at = answer.told, np.nonzero(answer.arrays["status"])
+    with overview.repository.database.read() as connection:
+        known = overview.panorama(connection)
+    ids = np.array([one["id"] for one in told["series"]], np.int64)
+    about = [known.key(row) for row in known.rows_of(ids).tolist()]
     columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
     columns["label"] = [told["labels"][column] for column in at[1]]
     columns["value"] = answer.arrays["value"][at]
     columns["status"] = [STATUSES[number] for number in answer.arrays["status"][at]]
     columns.update({name: answer.arrays[name][at] for name in BOUNDS})
     places = {(one["row"], one["column"]): one["id"] for one in told["anomalies"]}
-    ids = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
-    columns["anomaly_id"] = pd.array(ids, dtype="Int64")
+    found = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
+    columns["anomaly_id"] = pd.array(found, dtype="Int64")
     return pd.DataFrame(columns)
 
 
@@ -81,9 +91,7 @@ def _rows(known: Panorama, ids: Iterable[Any], overlay: str | None) -> list[int]
     if overlay is not None and overlay in known.dataset.words:
         other = known.dataset.code == known.dataset.words.index(overlay)
         alike = [
-            np.logical_and.reduce(
-                [getattr(known, k).code == getattr(known, k).code[row] for k in KEYS[1:]]
-            )
+            np.logical_and.reduce([known.keys[k].code == known.keys[k].code[row] for k in KEYS[1:]])
             for row in rows
         ]
         found = [int(row) for one in alike for row in np.flatnonzero(other & one)]

@@ -180,7 +180,7 @@ class Dashboard(anywidget.AnyWidget):
         told |= {"id": asked["id"], "seconds": round(time.perf_counter() - started, 4)}
         self.send(told, arrays)
 
-    def _told(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    def _told(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         question = self._questions.get(str(asked.get("ask")))
         if question is None:
             return {"error": f"no question {asked.get('ask')!r}", "kind": "UnknownQuestion"}, []
@@ -193,8 +193,8 @@ class Dashboard(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """Show the widget; where there are none, as on a page of a saved notebook, what is in the repository."""
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        bundle: Any = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return {**data, "text/html": escape(repr(self.repository))}, metadata
 
 

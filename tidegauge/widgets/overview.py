@@ -70,13 +70,17 @@ class Overview:
             self._known = known = panorama(connection, None, self.as_of)
             commits = commits_of(connection)
             found = anomalous_points(connection, known.commit)
-        words = {key: [shown(word) for word in getattr(known, key).words] for key in KEYS}
-        codes = {key: getattr(known, key).code for key in KEYS}
-        told = {"words": words, "labels": [shown(label) for label in known.labels], "steps": STEPS}
-        told["commits"] = commits
+        words = {key: [shown(word) for word in of.words] for key, of in known.keys.items()}
+        codes = {key: of.code for key, of in known.keys.items()}
+        labels = [shown(label) for label in known.labels]
+        told = {"words": words, "labels": labels, "commits": commits}
         row, column = known.rows_of(found[:, 0]), known.columns_of(found[:, 1])
         marks = np.stack([row, column], axis=1)[(row >= 0) & (column >= 0)].astype(np.int32)
-        numbers = {"ids": known.series, "times": known.times, "marks": marks}
+        numbers: dict[str, NDArray[Any]] = {
+            "ids": known.series,
+            "times": known.times,
+            "marks": marks,
+        }
         return Answer(told, {**numbers, **codes})
 
     def levels(self, asked: Mapping[str, Any]) -> Answer:
@@ -101,7 +105,7 @@ class Overview:
         row, column = int(asked["row"]), int(asked["column"])
         with self.repository.database.read() as connection:
             known = self.panorama(connection)
-        key = {name: getattr(known, name).text(row) for name in KEYS}
+        key = known.key(row)
         query = MetricQuery(
             key["name"],
             key["instance"],
@@ -116,19 +120,20 @@ class Overview:
     def _point(self, dataset: str, query: MetricQuery, label: str) -> dict[str, Any]:
         timed = query.window != Window()
         with self.repository.database.read() as connection:
-            facts = list(read_facts(connection, dataset, query, self.as_of).rows())
-            scores = score_rows(connection, dataset, query, self.as_of)
-            found = anomaly_rows(connection, dataset, None, query, self.as_of)
-        points, scores, found = (
-            [row for row in rows if timed or row["partition"] == label]
-            for rows in (facts, scores, found)
+            found = (
+                list(read_facts(connection, dataset, query, self.as_of).rows()),
+                score_rows(connection, dataset, query, self.as_of),
+                anomaly_rows(connection, dataset, None, query, self.as_of),
+            )
+        points, scores, anomalies = (
+            [row for row in rows if timed or row["partition"] == label] for rows in found
         )
         told: dict[str, Any] = {"status": "absent"}
         for point in points[:1]:
             told.update({name: point[name] for name in ("partition", *POINT)})
         for best in sorted(scores, key=lambda row: -row["score"])[:1]:
             told.update({name: best[name] for name in JUDGED})
-        told["anomalies"] = [{name: row[name] for name in FOUND} for row in found]
+        told["anomalies"] = [{name: row[name] for name in FOUND} for row in anomalies]
         return told
 
     def frame(self, by: str = "score") -> pd.DataFrame:
@@ -145,9 +150,8 @@ class Overview:
             level = LEVELS[by](connection, known, 0, columns, np.arange(count)).astype(np.float64)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
-        index = pd.MultiIndex.from_arrays(
-            [[getattr(known, key).text(n) for n in range(count)] for key in KEYS], names=KEYS
-        )
+        words = [[of.text(n) for n in range(count)] for of in known.keys.values()]
+        index = pd.MultiIndex.from_arrays(words, names=KEYS)
         return pd.DataFrame(np.where(level == 0, np.nan, number), index, list(known.labels))
 
     @staticmethod
