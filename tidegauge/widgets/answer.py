@@ -33,17 +33,17 @@ class Answer:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def packed(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Return the JSON, which says what the buffers are, and the buffers.
+        """Return what is told, with what the buffers are, and the buffers.
 
         Examples
         --------
         >>> Answer({"n": math.nan}, {"x": np.zeros((2, 3), np.uint8)}).packed()[0]
-        {'n': None, 'arrays': [['x', 'u1', [2, 3]]]}
+        {'told': {'n': None}, 'arrays': [['x', 'u1', [2, 3]]]}
         """
         little = {name: _little(array) for name, array in self.arrays.items()}
         heads = [[name, a.dtype.str[1:], list(a.shape)] for name, a in little.items()]
         return (
-            {**plain(self.told), "arrays": heads},
+            {"told": plain(self.told), "arrays": heads},
             [a.tobytes() for a in little.values()],
         )
 

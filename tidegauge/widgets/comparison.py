@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import HistoryError
+from repository.facts import dimensions_of
+from repository.history import MetricQuery, dataset_id
 from tidegauge.widgets.answer import Answer, shown, table
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ MOST = 2000
 def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return what a dataset can be compared by: its partitions and its runs, the newest first."""
     dataset = asked["dataset"]
-    partitions = repository.partitions(dataset)["partition"].tolist()[::-1]
+    with repository.database.read() as connection:
+        _, known = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
+    partitions = [row["partition"] for row in reversed(known)]
     runs = repository.runs(dataset)
     told = [
         {

@@ -176,16 +176,16 @@ class Dashboard(anywidget.AnyWidget):
         if not isinstance(asked, Mapping) or "id" not in asked:
             return
         started = time.perf_counter()
-        told, arrays = self._told(asked)
-        told |= {"id": asked["id"], "seconds": round(time.perf_counter() - started, 4)}
-        self.send(told, arrays)
+        answer, buffers = self._told(asked.get("ask"), asked.get("about") or {})
+        seconds = round(time.perf_counter() - started, 4)
+        self.send({"id": asked["id"], "seconds": seconds, **answer}, buffers)
 
-    def _told(self, asked: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        question = self._questions.get(str(asked.get("ask")))
+    def _told(self, ask: Any, about: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        question = self._questions.get(ask)
         if question is None:
-            return {"error": f"no question {asked.get('ask')!r}", "kind": "UnknownQuestion"}, []
+            return {"error": f"no question {ask!r}", "kind": "UnknownQuestion"}, []
         try:
-            return question(asked).packed()
+            return question(about).packed()
         except TidegaugeError as problem:
             return {"error": str(problem), "kind": type(problem).__name__}, []
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is to be seen

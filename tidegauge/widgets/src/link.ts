@@ -59,7 +59,7 @@ export class Link {
     const id = `${this.name}:${++this.count}`;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, { resolve, reject, ask, at: performance.now() });
-      this.model.send({ ...about, ask, id });
+      this.model.send({ id, ask, about });
     });
   }
 
@@ -89,6 +89,6 @@ export class Link {
       arrays[name] = new TYPES[type]((buffer as ArrayBuffer).slice(byteOffset, byteOffset + byteLength));
       shapes[name] = shape;
     });
-    waiting.resolve({ told: message, arrays, shapes });
+    waiting.resolve({ told: message.told, arrays, shapes });
   }
 }
