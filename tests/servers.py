@@ -1,15 +1,20 @@
 """Real servers for tests, started from what is installed, private to the tests, and stopped by them."""
 
 import contextlib
+import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 
 class Postgres:
@@ -105,3 +110,143 @@ def kill(process, *, within: float = 30.0) -> None:
     deadline = time.monotonic() + within
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def jupyter_environment(folder: Path, *paths: Path, **more: str) -> dict[str, str]:
+    """Return an environment in which Jupyter sees nobody's configuration, kernels and extensions but ours.
+
+    In it Python imports from ``paths`` first.
+    """
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "TIDEGAUGE"))
+    }
+    places = {
+        "HOME": "home",
+        "IPYTHONDIR": "ipython",
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "XDG_CACHE_HOME": "cache",
+        "XDG_CONFIG_HOME": "xdg",
+    }
+    for name, place in places.items():
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        environment[name] = str(folder / place)
+    found = [*map(str, paths), str(Path(__file__).parents[1])]  # kernels run elsewhere
+    environment["PYTHONPATH"] = os.pathsep.join(found)
+    environment["JUPYTER_PREFER_ENV_PATH"] = "1"
+    return environment | more
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with contextlib.closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Server:
+    """A server in a process of its own, and the kernels that it starts."""
+
+    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / f"{folder.name}.log"
+        with self.log.open("w") as out:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self) -> str:
+        """All that it printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, pattern: str, *, within: float = 60.0) -> re.Match[str]:
+        """Wait until it prints something, and return the match."""
+        deadline = time.monotonic() + within
+        while (found := re.search(pattern, self.said)) is None:
+            assert self.process.poll() is None, f"it ended: {self.said}"
+            assert time.monotonic() < deadline, f"nothing like {pattern!r} in: {self.said}"
+            time.sleep(0.05)
+        return found
+
+    def children(self) -> list[psutil.Process]:
+        """Return the processes that it started: kernels."""
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def interrupt(self, *, within: float = 30.0) -> int:
+        """End it as Ctrl-C does, and return its exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(within)
+
+    def end(self) -> None:
+        """End it and what it started, whatever they do."""
+        started = self.children()
+        if self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+            kill(self.process)
+        for child in started:  # psutil knows a process from a later one with the same number
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+def tidegauge_command(*arguments: str) -> list[str]:
+    """Return the command line of tidegauge, by this Python."""
+    return [sys.executable, "-c", "from tidegauge.cli import main; main()", *arguments]
+
+
+@contextlib.contextmanager
+def dashboard_server(folder: Path, url: str, *arguments: str):
+    """Serve a repository's dashboard; yield the server and its address."""
+    command = tidegauge_command("dashboard", "--no-browser", "--db", url, *arguments)
+    server = Server(command, folder / "voila", jupyter_environment(folder))
+    try:
+        yield server, server.wait_for(r"Dashboard at (http://\S+)")[1]
+    finally:
+        server.end()
+
+
+@contextlib.contextmanager
+def lab_server(folder: Path, **environment: str):
+    """Start JupyterLab on a folder ``notebooks`` in ``folder``; yield the server and its address."""
+    notebooks = folder / "notebooks"
+    notebooks.mkdir(parents=True, exist_ok=True)
+    (asked := folder / "settings" / "@jupyterlab" / "apputils-extension").mkdir(parents=True)
+    nothing = {"fetchNews": "false", "checkForUpdates": False}
+    (asked / "notification.jupyterlab-settings").write_text(json.dumps(nothing))
+    port = free_port()
+    settings = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.open_browser": False,
+        "ServerApp.allow_root": True,
+        "ServerApp.root_dir": str(notebooks),
+        "IdentityProvider.token": "",
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "LabApp.extension_manager": "readonly",
+    }
+    options = [f"--{key}={value}" for key, value in settings.items()]
+    server = Server(
+        [sys.executable, "-m", "jupyterlab", *options],
+        folder / "lab",
+        jupyter_environment(
+            folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings"), **environment
+        ),
+    )
+    try:
+        server.wait_for(r"is running at:")
+        yield server, f"http://127.0.0.1:{port}"
+    finally:
+        server.end()

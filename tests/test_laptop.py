@@ -88,15 +88,3 @@ for package in (analyzers, repository, tidegauge):
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.spark
-def test_the_notebook_runs(measured_copy, monkeypatch):
-    monkeypatch.setenv("TIDEGAUGE_DB", str(measured_copy.database.url))
-    notebook = json.loads((ROOT / "notebooks" / "looking_back.ipynb").read_text())
-    names = {}
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)  # noqa: S102 - our own notebook
-    assert "ds=2013-02-08" in set(names["found"]["partition"])
-    names["repo"].close()

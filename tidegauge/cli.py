@@ -16,6 +16,7 @@ import typer
 
 from analyzers.errors import TidegaugeError, describe
 from tidegauge.anomaly_commands import anomalies_app, backtest, detect
+from tidegauge.dashboard_command import dashboard
 from tidegauge.db_commands import db_app
 from tidegauge.options import (
     TOOL_FAILED,
@@ -48,6 +49,7 @@ import_app = typer.Typer(help="Bring in what other tools kept.", no_args_is_help
 app.add_typer(import_app, name="import")
 app.command()(detect)
 app.command()(backtest)
+app.command()(dashboard)
 
 
 def main() -> None:

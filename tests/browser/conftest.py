@@ -1,0 +1,187 @@
+"""Fixtures for tests in a real browser: a repository with hostile names, Lab, Voila, a page that is watched."""
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.servers import dashboard_server, lab_server
+
+WAIT = 60_000
+"""Milliseconds in which something must have come about; nothing waits that long if all is well."""
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+SCHEMES = {"data", "blob", "about"}
+"""Addresses that ask nobody."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="package")
+def chromium():
+    """Debian's Chromium. One for all tests here, and ended after them: Playwright holds the event loop."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def coast(tmp_path_factory):
+    """The URL of a repository that is hard to show. Tests may not change it."""
+    from tests.browser.coast import make_coast
+
+    return make_coast(tmp_path_factory.mktemp("coast") / "coast.db")
+
+
+@pytest.fixture
+def coast_copy(coast, tmp_path):
+    """The URL of a copy that a test may change."""
+    file = coast.removeprefix("sqlite:///")
+    shutil.copy(file, tmp_path / "coast.db")
+    if os.path.exists(file + ".artifacts"):
+        shutil.copytree(file + ".artifacts", tmp_path / "coast.db.artifacts")
+    return f"sqlite:///{tmp_path / 'coast.db'}"
+
+
+@pytest.fixture(scope="package")
+def lab(tmp_path_factory, coast):
+    """JupyterLab, whose kernels know the repository as TIDEGAUGE_DB."""
+    with lab_server(tmp_path_factory.mktemp("jupyter"), TIDEGAUGE_DB=coast) as (server, url):
+        yield Lab(server, url)
+
+
+@pytest.fixture(scope="package")
+def voila(tmp_path_factory, coast):
+    """The address of `tidegauge dashboard` on the repository."""
+    with dashboard_server(tmp_path_factory.mktemp("jupyter"), coast) as (_, url):
+        yield url
+
+
+class Lab:
+    """A JupyterLab that runs, and where its notebooks lie."""
+
+    def __init__(self, server, url):
+        self.server, self.url = server, url
+        self.folder = server.log.parents[1] / "notebooks"
+
+    def write(self, name, *cells):
+        """Make a notebook of some code cells, and return its name."""
+        import nbformat
+
+        new = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        )
+        nbformat.write(new, self.folder / name)
+        return name
+
+
+class Watched:
+    """What a page did that no page of ours may do."""
+
+    def __init__(self):
+        self.foreign, self.errors = [], []
+
+    def route(self, route):
+        address = urlsplit(route.request.url)
+        if address.scheme in SCHEMES or address.hostname in LOOPBACK:
+            route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            route.abort()
+
+    def socket(self, socket):
+        if urlsplit(socket.url).hostname not in LOOPBACK:
+            self.foreign.append(socket.url)
+
+    def console(self, message):
+        if message.type == "error":
+            self.errors.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def failed(self, error):
+        self.errors.append(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call":
+        item.stash[REPORT] = report
+    return report
+
+
+REPORT = pytest.StashKey()
+
+
+@pytest.fixture
+def page(chromium, request, tmp_path):
+    """A page that may ask nobody but this machine, and may have no errors; a picture is kept if a test fails."""
+    watched = Watched()
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
+    context.set_default_timeout(WAIT)
+    context.route("**/*", watched.route)
+    page = context.new_page()
+    page.watched = watched
+    page.on("websocket", watched.socket)
+    page.on("console", watched.console)
+    page.on("pageerror", watched.failed)
+    yield page
+    report = request.node.stash.get(REPORT, None)
+    if report is None or report.failed:
+        picture = tmp_path / "failed.png"
+        page.screenshot(path=picture, full_page=True)
+        print(f"the page looked like this: {picture}")
+    leave(page)
+    context.close()
+    assert not watched.foreign, f"asked other hosts: {watched.foreign}"
+    assert not watched.errors, f"errors on the page: {watched.errors}"
+
+
+def leave(page):
+    """Leave the page, which ends its kernel in Voila."""
+    page.context.unroute_all()  # what a page sends as it goes is lost if it is looked at
+    page.goto("about:blank")
+
+
+def open_voila(page, url, *, theme=None, state="drawn"):
+    """Open the served dashboard, and return its root when it is drawn."""
+    page.goto(url if theme is None else f"{url}?theme={theme}")
+    return wait_for_state(page, state)
+
+
+def open_lab(page, lab, notebook, *, state="drawn"):
+    """Open a notebook in Lab, run all its cells, and return the dashboard's root when it is drawn."""
+    from playwright.sync_api import TimeoutError
+
+    workspace = notebook.partition(".")[0]
+    page.goto(f"{lab.url}/lab/workspaces/{workspace}/tree/{notebook}")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell")
+    page.get_by_text("| Idle").wait_for()
+    ran = page.locator(".jp-InputPrompt", has_text=re.compile(r"\[\d+\]")).first
+    for _ in range(5):  # Lab says idle a moment before it is; what is run in that moment is lost
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_text("Run All Cells", exact=True).click()
+        with contextlib.suppress(TimeoutError):
+            ran.wait_for(timeout=WAIT / 6)
+            break
+    return wait_for_state(page, state)
+
+
+def wait_for_state(page, state):
+    """Wait until the dashboard is in a state, and return its root."""
+    root = page.locator(f".tidegauge[data-state='{state}']").first
+    root.wait_for()
+    return root

