@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, ClassVar
@@ -60,6 +60,11 @@ class Distribution:
             yield f"ratio.{key}", value.ratio
         if self.tail_count:
             yield "tailCount", self.tail_count
+
+    def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str, int, str]]]:
+        """Return what a notebook shows: each value with its count and share."""
+        rows = ((k, v.absolute, f"{100 * v.ratio:.3g} %") for k, v in self.values.items())
+        return ("value", "rows", "share"), self.number_of_bins, rows
 
 
 HistogramMetric = Metric[Distribution]

@@ -6,11 +6,23 @@ plain numbers under Deequ's names, and is a function, so that no metric type has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from analyzers.display import (
+    Markup,
+    Rows,
+    card,
+    heading,
+    marked,
+    note,
+    number,
+    pairs,
+    sentence,
+    table,
+)
 from analyzers.errors import EmptyStateError, MetricError
 
 T = TypeVar("T")
@@ -146,6 +158,9 @@ class Metric(Generic[T_co]):
             case Failure(error):
                 raise error
 
+    def _repr_html_(self) -> str:
+        return card(lambda most, width: _pieces(self, most, width))
+
 
 DoubleMetric = Metric[float]
 KeyedDoubleMetric = Metric[Mapping[str, float]]
@@ -157,6 +172,14 @@ class Composite(Protocol):
 
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield each number with the key that tells it from the others."""
+
+
+@runtime_checkable
+class Tabular(Protocol):
+    """A metric value that is shown as a table of its own."""
+
+    def tabulated(self) -> tuple[Sequence[str], int, Iterable[Sequence[Any]]]:
+        """Return the columns, how many rows there are, and the rows; it may be that not all are kept."""
 
 
 def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
@@ -187,3 +210,38 @@ def _part(metric: Metric[Any], mark: str, key: str, value: float) -> Metric[floa
     interval = of.get(key) if isinstance(of, Mapping) else None
     name = f"{metric.name}{mark}{key}"
     return replace(metric, name=name, outcome=Success(float(value)), interval=interval)
+
+
+def _pieces(metric: Metric[Any], most: int, width: int) -> Iterator[Markup]:
+    """Yield what a metric shows of itself."""
+    of = () if metric.instance == "*" else (Markup("of"), metric.instance)
+    yield heading(metric.name, *of)
+    interval = metric.interval if isinstance(metric.interval, Interval) else None
+    match metric.outcome:
+        case Failure(error):
+            yield Markup(f"<p>{marked('empty' if metric.empty else 'failed')}</p>")
+            yield sentence(error)
+        case Success(Mapping() as keyed):
+            of_key = metric.interval if isinstance(metric.interval, Mapping) else {}
+            lines = ((key, value, _bounds(of_key.get(key))) for key, value in keyed.items())
+            columns = ["key", "value", "exactly in"] if of_key else ["key", "value"]
+            rows = Rows.of(lines, most, len(keyed))
+            yield table(
+                columns, Rows([row[: len(columns)] for row in rows.first], (), rows.between), width
+            )
+        case Success(Tabular() as value):
+            head, count, parts = value.tabulated()
+            yield table(head, Rows.of(parts, most, count), width)
+        case Success(Composite() as value):
+            yield table(["key", "value"], Rows.of(list(value.scalars()), most), width)
+        case Success(value):
+            yield pairs([("value", value)], width)
+    yield pairs([("exactly in", _bounds(interval)), ("rows behind it", metric.weight)], width)
+    yield note(f"about: {metric.entity.value.lower()}", width)
+
+
+def _bounds(interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    text = f"{number(interval.lower)} to {number(interval.upper)}"
+    return f"{text} ({100 * interval.confidence:.4g} %)"

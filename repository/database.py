@@ -430,7 +430,9 @@ def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
         options = {"connect_args": {"check_same_thread": False}, "poolclass": StaticPool}
     elif read_only:
         uri = _read_only_uri(file)
-        options = {"creator": lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)}
+        # The pool hands a connection from one thread to the next, as it does when it makes them itself.
+        wanted: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
+        options = {"creator": lambda: sqlite3.connect(uri, uri=True, **wanted)}
     engine = sa.create_engine(url, **options)
     sa.event.listen(engine, "connect", _on_connect_reading if read_only else _on_connect)
     sa.event.listen(engine, "begin", _on_begin)

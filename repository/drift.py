@@ -6,11 +6,13 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 
+from analyzers.display import Markup, card, heading, note, pairs, plain
 from analyzers.errors import HistoryError
 from analyzers.metric import Entity, Scale
 from repository import schema as s
@@ -18,6 +20,7 @@ from repository.anomalies.distances import Distances, category_distances, numeri
 from repository.anomalies.distributions import (
     Quantiles,
 )
+from repository.axes import value_ticks
 from repository.columns import (
     CATEGORICAL,
     NUMERIC,
@@ -34,6 +37,8 @@ from repository.history import (
     Window,
     partition_id,
 )
+from repository.lines import Line
+from repository.pictures import bars, picture
 from repository.record import Record, write_record
 from repository.recorded import Recorded
 from repository.windows import Windows
@@ -46,6 +51,10 @@ Side = str | tuple[Moment, Moment]
 RECORDED_OF = {
     NUMERIC: ("psi", "js", "ks", "wasserstein"),
     CATEGORICAL: ("psi", "js", "unseen", "lost"),
+}
+_SHOWN = {
+    NUMERIC: ("psi", "js", "ks", "ks_significant", "wasserstein", "wasserstein_iqr"),
+    CATEGORICAL: ("psi", "js", "unseen", "lost", "l_infinity", "chi_square_p"),
 }
 RANKS = tuple(rank / 100 for rank in range(101))
 MOST_CATEGORIES = 20
@@ -97,12 +106,37 @@ class Drifted(Distances):
             One row for each side (``baseline``, ``current``) and point, with the columns side, rank and
             value, or side, category and share.
         """
-        import pandas as pd  # noqa: PLC0415 - heavy, and not needed to compare
+        from repository.shown import Shown  # noqa: PLC0415 - heavy, and not needed to compare
 
         point, value = ("rank", "value") if self.kind == NUMERIC else ("category", "share")
         sides = np.repeat(["baseline", "current"], len(self.axis))
         values = (*self.baseline_values, *self.current_values)
-        return pd.DataFrame({"side": sides, point: self.axis * 2, value: np.array(values, float)})
+        return Shown({"side": sides, point: self.axis * 2, value: np.array(values, float)})
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        among = [text for text in (self.segment, self.where and f"where {self.where}") if text]
+        of = (Markup("of"), self.dataset, *among)
+        yield heading(Markup("Drift of"), self.column, *of, most=width)
+        sides = (("baseline", self.baseline_rows), ("current", self.current_rows))
+        names = (self.baseline, self.current)
+        titles = [
+            f"{side}: {plain(name, width)}, {rows:,} values"
+            for (side, rows), name in zip(sides, names, strict=True)
+        ]
+        yield pairs([(name, getattr(self, name)) for name in _SHOWN[self.kind]], width)
+        values = (self.baseline_values, self.current_values)
+        if self.kind == CATEGORICAL:
+            shown = [str(name) for name in self.axis[: max(2, most // 2)]]
+            yield Markup(bars(shown, list(zip(titles, values, strict=True))))
+            return
+        inner = slice(1, -1)  # the tails would press the rest flat
+        ranks = [float(rank) for rank in self.axis[inner]]
+        curves = [Line(t, ranks, v[inner]) for t, v in zip(titles, values, strict=True)]
+        yield Markup(picture(curves, partial(value_ticks, percent=True), together=True))
+        yield note("The value that each share of rows does not exceed, without the outermost 1 %.")
 
 
 def drift(column: Column, baseline: Side, current: Side, *, record: bool = False) -> Drifted:
@@ -177,8 +211,7 @@ def drifts(
                 rows.append({**asdict(found[state]), **vars(state), **about})
         if record and column.as_of is None and found:
             _record(column, kind_of(after), found)
-    frame = frame_of(rows, DRIFTS_COLUMNS)
-    return frame.astype(dict.fromkeys(DRIFTS_COLUMNS[3:-2], "float64"))
+    return frame_of(rows, DRIFTS_COLUMNS)
 
 
 def _trailing(

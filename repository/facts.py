@@ -74,13 +74,13 @@ class Facts:
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy frame with `METRIC_COLUMNS`."""
-        import pandas as pd  # noqa: PLC0415 - heavy, and not needed to write
+        from repository.shown import Shown  # noqa: PLC0415 - heavy, and not needed to write
 
         columns: dict[str, Any] = {name: self.column(name) for name in METRIC_COLUMNS}
         columns["time"] = _moments(self.partitions, "time", self.of_partition)
         columns["analyzed_at"] = _moments(self.commits, "analyzed_at", self.of_commit)
         columns["run_id"] = _integers(columns["run_id"])
-        return pd.DataFrame(columns, copy=False)
+        return Shown(columns, copy=False)
 
     def newest(self) -> Facts:
         """Return only the last fact of each series."""

@@ -14,12 +14,13 @@ from repository.frames import frame_of
 from repository.history import AsOf
 from repository.measured import Measured
 from repository.moved import Moved
+from repository.seen import Seen
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Repository(Measured, Moved, Compared, Detected):
+class Repository(Measured, Moved, Compared, Detected, Seen):
     """The memory of what was measured, in a SQL database. Needs no Spark.
 
     Parameters

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from analyzers.display import Markup, Rows, card, heading, marked, note, pairs, sentence, table
 from analyzers.errors import MetricError, SourceError
 from analyzers.incremental import WAIT_SECONDS, RunReport, Segmentation, run_incremental
 from analyzers.ledger import Change, RunSpec
@@ -83,15 +83,31 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return a small table for a notebook; all text in it is escaped."""
-        rows = [("dataset", self.dataset), ("run", self.id), ("status", self.status)]
-        rows += [("scanned", self.report.scanned), ("skipped", self.report.skipped)]
-        rows += [("gone", len(self.report.gone))]
-        rows += [(f"failed: {analyzer!r}", error) for analyzer, error in self.failed.items()]
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>"
-            for k, v in rows
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading(Markup(f"Run {self.id} of"), self.dataset, Markup(marked(self.status)))
+        became = [
+            (str(change), sum(c is change for c in self.changes.values())) for change in Change
+        ]
+        counts = [("scanned", self.report.scanned), *((k, n) for k, n in became if n)]
+        yield pairs(
+            [*counts, ("skipped", self.report.skipped), ("gone", len(self.report.gone))], width
         )
-        return f"<table>{cells}</table>"
+        changed = [(name, str(c)) for name, c in self.changes.items() if c is not Change.UNCHANGED]
+        changed += [(name, "gone") for name in self.report.gone]
+        if changed:
+            yield table(
+                ["partition", "is"], Rows.of(reversed(changed), most // 4, len(changed)), width
+            )
+        failed = [
+            (repr(analyzer), sentence(error, 4 * width)) for analyzer, error in self.failed.items()
+        ]
+        if failed:
+            yield table(["failed analyzer", "why"], Rows.of(failed, most // 2), width)
+        yield note(
+            "run.metrics(): what it stored; run.repository.detect(run.dataset): what stands out"
+        )
 
 
 def analyze(

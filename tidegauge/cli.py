@@ -35,6 +35,7 @@ from tidegauge.options import (
     the_dataset,
 )
 from tidegauge.output import Format, print_frame
+from tidegauge.report_commands import report
 
 app = typer.Typer(
     name="tidegauge",
@@ -49,6 +50,7 @@ import_app = typer.Typer(help="Bring in what other tools kept.", no_args_is_help
 app.add_typer(import_app, name="import")
 app.command()(detect)
 app.command()(backtest)
+app.command()(report)
 app.command()(dashboard)
 
 

@@ -35,18 +35,20 @@ def _print_table(frame: pd.DataFrame) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from repository.frames import records
+
     table = Table(box=None, pad_edge=False)
     for column in frame.columns:
         numeric = frame[column].dtype.kind in "if"
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(Text(_cell(value)) for value in row))
+    for row in records(frame):
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
     wide = None if sys.stdout.isatty() else 200
     Console(width=wide).print(table)
 
 
 def _cell(value: Any) -> str:
-    if value is None or value != value:  # noqa: PLR0124 - NaN and NaT differ from themselves
+    if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:,.6g}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from analyzers.analyzer import Analyzer
 from analyzers.catalogue import ANALYZERS
 from analyzers.description import canonical_json
+from analyzers.display import Markup, Rows, card, heading, pairs, table
 from analyzers.errors import SuiteError
 from analyzers.partitions import TimeFormat
 from analyzers.segments import MAX_SEGMENTS
@@ -148,6 +149,26 @@ class Suite:
                 **told,
             }
         )
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading(Markup("Suite for"), self.dataset)
+        keys, time = self.partition_by, self.time_format
+        told = [
+            ("partitioned by", "all of the table's" if keys is None else ", ".join(keys)),
+            ("time", time and f"{' or '.join(time.formats)} of {', '.join(time.keys)}"),
+            ("segments", "; ".join(", ".join(columns) for columns in self.segments)),
+            ("windows", ", ".join(self.windows)),
+            ("tags", self.tags),
+            ("holidays", self.holidays),
+            ("notifies", f"{len(self.notify)} sinks" if self.notify else ""),
+        ]
+        yield pairs(told, width)
+        yield table(["analyzer"], Rows.of([(repr(a),) for a in self.analyzers], most), width)
+        if self.monitors:
+            yield table(["monitor"], Rows.of([(repr(m),) for m in self.monitors], most // 2), width)
 
     @classmethod
     def from_json(cls, text: str) -> Suite:

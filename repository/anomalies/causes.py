@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analyzers.display import Markup, Rows, card, note, number, plain, sentence, table
 from repository.anomalies import scorebook
 from repository.anomalies.companions import Companion, companions
 from repository.anomalies.contributions import (
@@ -16,10 +17,8 @@ from repository.anomalies.contributions import (
     Dimension,
     additive_parts,
     best_first,
-    plain,
     ratio_parts,
 )
-from repository.anomalies.explain import number
 from repository.anomalies.finding import subject
 from repository.anomalies.matrices import Matrix, grid_of, matrix, timeline
 from repository.anomalies.parts import identity, is_additive, is_weighted, part_of
@@ -36,6 +35,8 @@ Expected = Mapping[int, float]
 
 TOPICS = 3
 """Metrics of an incident that are explained."""
+_WAYS = 2
+"""Ways to cut a metric that are shown."""
 LATELY = 60
 """Partitions before one that tell what was usual, at least."""
 ALIKE = 8
@@ -106,6 +107,25 @@ class Causes:
     def __str__(self) -> str:
         """Say it in a few lines; empty if nothing is known."""
         return "\n".join(map(str, (*self.moves, *self.companions)))
+
+    def _repr_html_(self) -> str:
+        return card(self.pieces)
+
+    def pieces(self, most: int, width: int) -> Iterator[Markup]:
+        """Yield what a notebook shows: a table of parts for each move, and what moved along."""
+        for move in self.moves:
+            yield sentence(str(move), 8 * width)
+            for dimension in move.dimensions[:_WAYS]:
+                rows = [
+                    (part.name, part.value, part.expected, part.change, f"{100 * part.share:.0f} %")
+                    for part in dimension.parts
+                ]
+                head = [dimension.name, "value", "expected", "change", "share of the change"]
+                yield table(head, Rows.of(rows, max(2, most // 8)), width)
+        for one in self.companions[: max(2, most // 4)]:
+            yield sentence(str(one), 8 * width)
+        if not self.moves and not self.companions:
+            yield note("Nothing is known of why: no part of it is measured.")
 
 
 def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Causes:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analyzers.display import plain
 from repository.anomalies import scorebook
-from repository.anomalies.contributions import plain
 from repository.anomalies.finding import subject
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite, isnan, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from repository.anomalies.explain import number
+from analyzers.display import number, plain
 from repository.frames import frame_of
 
 if TYPE_CHECKING:
@@ -267,15 +267,3 @@ def listed(texts: Sequence[str]) -> str:
     'a, b and c'
     """
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
-def plain(text: Any) -> str:
-    r"""Return a name as it can stand in a line: without control characters.
-
-    Examples
-    --------
-    >>> print(plain("a\n\x1b[31mb"), plain(""))
-    a\n\x1b[31mb ''
-    """
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
-    return shown or "''"

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from analyzers.display import (
+    Markup,
+    Rows,
+    card,
+    heading,
+    marked,
+    note,
+    pairs,
+    plain,
+    sentence,
+    table,
+)
 from analyzers.errors import HistoryError
 from repository import schema as s
 from repository.anomalies.causes import Causes, causes
-from repository.anomalies.contributions import plain
 from repository.anomalies.listing import (
     ANOMALY_COLUMNS,
     anomaly_rows,
@@ -100,6 +111,33 @@ class IncidentDetails:
                 shown = texts[:_TOLD] if more else texts
                 lines += ["", f"{title}:", *(f"  {text}" for text in (*shown, *more))]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        row = self.row
+        yield heading(Markup(f"Incident {self.id} of"), self.dataset)
+        yield sentence(row["headline"], 8 * width)
+        ends = dict.fromkeys([row["first"], row["last"]])
+        told = [
+            ("severity", marked(row["severity"])),
+            ("status", marked(row["status"])),
+            ("partitions", " to ".join(end or "the table" for end in ends)),
+            ("series", row["series"]),
+        ]
+        yield pairs(told, width)
+        firsts = self.firsts
+        texts = [(sentence(text, 4 * width),) for text in firsts["explanation"]]
+        if texts:
+            yield table(["What was found first"], Rows.of(texts, max(2, most // 4)), width)
+        if self.causes.moves or self.causes.companions:
+            yield heading(Markup("Why"))
+            yield from self.causes.pieces(most // 2, width)
+        said = [(sentence(_said(label), 4 * width),) for label in self.labels.to_dict("records")]
+        if said:
+            yield table(["What was said"], Rows.of(said, max(2, most // 4)), width)
+        yield note(f"repo.label({self.id}, 'acknowledged', note=...) says something of it")
 
 
 def _said(label: Mapping[Any, Any]) -> str:

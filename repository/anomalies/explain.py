@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
+from analyzers.display import number, one_line
 from repository.anomalies.detector import Reason
 
 _WORDS = {
@@ -77,22 +78,3 @@ def direction(value: float, expected: float, lower: float, upper: float) -> str:
     if isnan(reference):
         reference = lower if not isnan(lower) and value < lower else upper
     return "low" if value < reference else "high"
-
-
-def one_line(text: str, most: int = 2000) -> str:
-    r"""Return a text without line ends and what cannot be seen, cut to a length.
-
-    Examples
-    --------
-    >>> one_line("a\r\nb\u202ec"), one_line("abcdef", 4)
-    ('a b c', 'abc…')
-    """
-    seen = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return seen if len(seen) <= most else f"{seen[: most - 1]}…"
-
-
-def number(value: float) -> str:
-    """Return a number as people read it."""
-    if abs(value) >= 1000:  # noqa: PLR2004 - thousands read better with commas
-        return f"{value:,.0f}"
-    return f"{value:.4g}"

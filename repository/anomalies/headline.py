@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from repository.anomalies.explain import number, one_line
+from analyzers.display import number, one_line
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -15,7 +15,7 @@ CELLS = (
 def test_it_is_drawn_in_lab(page, lab):
     root = open_lab(page, lab, lab.write("drawn.ipynb", *CELLS))
     assert root.get_attribute("data-view") == "overview"
-    assert PLAIN in root.inner_text()
+    assert PLAIN in root.get_by_label("Dataset", exact=True).text_content()
     assert page.title() != "owned"
 
 
@@ -33,7 +33,7 @@ def test_it_is_drawn_in_voila_and_nothing_else_is(page, voila, theme):
 
 def test_names_are_text(page, voila):
     root = open_voila(page, voila)
-    assert MARKUP in root.inner_text()
+    assert MARKUP in root.get_by_label("Dataset", exact=True).text_content()
     assert not page.locator("img[src='x']").count()
     assert page.title() == "Tidegauge"
 

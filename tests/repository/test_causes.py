@@ -10,7 +10,8 @@ import tidegauge as tg
 from analyzers.catalogue import Completeness, Size
 from analyzers.counts import NumMatches, NumMatchesAndCount
 from analyzers.segments import SegmentSet
-from repository.anomalies.contributions import additive_parts, best_first, plain, ratio_parts
+from analyzers.display import plain
+from repository.anomalies.contributions import additive_parts, best_first, ratio_parts
 from repository.anomalies.parts import part_of
 from repository.testing import commit, day, measurement
 

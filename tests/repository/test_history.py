@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
@@ -458,6 +459,18 @@ def test_passwords_are_never_shown(capsys):
     with pytest.raises(tg.DatabaseAccessError) as caught:
         tg.Repository(f"postgrsql://user:{secret}@host/db")
     assert secret not in str(caught.value)
+
+
+def test_a_reader_can_be_used_from_many_threads(url, tmp_path):
+    # Lab answers widgets in threads of their own.
+    with tg.Repository(url, artifacts=tmp_path) as repository:
+        commit(repository, day(1))
+    with (
+        tg.Repository(url, artifacts=tmp_path, read_only=True) as reader,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        assert reader.datasets() == ["d"]
+        assert list(pool.map(lambda _: reader.datasets(), range(20))) == [["d"]] * 20
 
 
 def test_reading_only_writes_nothing(url, tmp_path):

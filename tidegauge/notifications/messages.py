@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from repository.anomalies.explain import one_line
+from analyzers.display import one_line
 
 CLEAREST = 5
 """So many explanations are told."""

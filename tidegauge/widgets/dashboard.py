@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import time
 from collections.abc import Callable, Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +170,7 @@ class Dashboard(anywidget.AnyWidget):
         with self.repository.database.read() as connection:
             return Answer({"commits": commits_of(connection)})
 
-    def _answer(self, _: Any, asked: Any, buffers: Any) -> None:  # noqa: ARG002 - all is in the words
+    def _answer(self, _: Any, asked: Any, buffers: Any) -> None:
         """Answer one question of the script; an error is an answer, too: Jupyter would swallow it."""
         if not isinstance(asked, Mapping) or "id" not in asked:
             return
@@ -195,7 +194,7 @@ class Dashboard(anywidget.AnyWidget):
         """Show the widget; where there are none, as on a page of a saved notebook, what is in the repository."""
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
-        return {**data, "text/html": escape(repr(self.repository))}, metadata
+        return {**data, "text/html": self.repository._repr_html_()}, metadata
 
 
 def require_script() -> None:

@@ -118,6 +118,8 @@ export class Heat {
     const context = this.canvas.getContext("2d", { alpha: false })!;
     const ratio = window.devicePixelRatio || 1;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.direction = "ltr";
+    context.textAlign = "left";
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.width, this.height);
     this.cells(context, shown, ratio);
@@ -270,13 +272,13 @@ export class Heat {
   private fitting(context: CanvasRenderingContext2D, text: string, width: number, key: number): string {
     let found = this.names.get(key);
     if (found === undefined) {
-      found = shortened(text, 120);
+      // Direction marks would turn what stands around the name.
+      const safe = text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\u{fffd}");
+      found = shortened(safe, 120);
       for (let most = found.length; most > 4 && context.measureText(found).width > width; ) {
         most = Math.floor(Math.min(most - 1, (most * width) / context.measureText(found).width));
-        found = shortened(text, Math.max(4, most));
+        found = shortened(safe, Math.max(4, most));
       }
-      // Direction marks would turn what stands around the name.
-      found = found.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\u{fffd}");
       if (this.names.size > 5000) this.names.clear();
       this.names.set(key, found);
     }

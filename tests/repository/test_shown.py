@@ -1,0 +1,170 @@
+"""Frames that show themselves, and are plain frames in all else."""
+
+import copy
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tidegauge as tg
+from analyzers.counts import NumMatches
+from analyzers.frequencies import FrequenciesAndNumRows
+from repository.frames import frame_of, records
+from repository.shown import Shown
+from repository.testing import commit, day, measurement, spec
+from tests.pages import HOSTILE, LONG, shown
+
+
+def test_comparisons_hold_both_ways():
+    frame = frame_of([{"name": "a", "value": 1.0}], ["name", "value"])
+    plain = pd.DataFrame({"name": ["a"], "value": [1.0]})
+    assert type(frame) is Shown and isinstance(frame, pd.DataFrame) and isinstance(plain, Shown)
+    pd.testing.assert_frame_equal(frame, plain)
+    pd.testing.assert_frame_equal(plain, frame)
+    assert frame.equals(plain) and plain.equals(frame)
+    with pytest.raises(AssertionError):
+        pd.testing.assert_frame_equal(frame, plain * 2)
+
+
+def test_what_is_computed_is_plain():
+    frame = frame_of([{"name": n, "value": v} for n, v in (("a", 1), ("b", 2))], ["name", "value"])
+    made = [
+        *(frame.copy(), frame[["name"]], frame[frame["value"] > 1], frame.head(1)),
+        *(pd.concat([frame, frame]), frame.groupby("name").sum(), frame.merge(frame, on="name")),
+        *(frame.reset_index(), frame.T, copy.deepcopy(frame), frame.sort_values("value")),
+    ]
+    assert {type(one) for one in made} == {pd.DataFrame}
+    frame["more"] = [3, 4]
+    assert frame["more"].tolist() == [3, 4]
+    assert type(frame["name"]) is pd.Series
+
+
+def test_a_frame_is_a_compact_table():
+    rows = [
+        {"name": f"n{n:03}", "value": n / 3, "severity": "error", "note": "", "time": when}
+        for n, when in enumerate(
+            dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(n) for n in range(100)
+        )
+    ]
+    text = shown(frame_of(rows, ["name", "value", "severity", "note", "time"]))
+    assert "n000" in text and "n019" in text and "n020" not in text and "n079" not in text
+    assert "... 60 rows more" in text and "n080" in text and "n099" in text
+    assert "100 rows; nothing in note" in text
+    assert "0.3333■ error2013-01-02" in text
+    assert shown(frame_of([], ["name"])) == "name0 rows"
+    hours = [{"time": dt.datetime(2013, 1, 1, 7, tzinfo=dt.UTC)}, {"time": None}]
+    assert "2013-01-01 07:00" in shown(frame_of(hours, ["time"]))
+
+
+def test_a_column_that_is_empty_only_at_first_stays():
+    rows = [{"note": ""}] * 100 + [{"note": "seen"}]
+    assert "seen" in shown(frame_of(rows, ["note"]))
+
+
+def test_odd_values():
+    frame = Shown(
+        {"a": [None, np.nan, np.inf], "b": pd.array([1, None, 2], "Int64"), 3: [{}, {"k": 1}, []]}
+    )
+    assert "inf" in shown(frame) and "k=1" in shown(frame)
+    assert records(frame)[1] == {"a": None, "b": None, "3": {"k": 1}}
+
+
+@pytest.mark.parametrize("name", [HOSTILE, LONG])
+def test_hostile_text_and_many_rows(name):
+    columns = ["name", "explanation", "severity", "tags", *(f"{name}{n}" for n in range(40))]
+    row = dict.fromkeys(columns, name) | {"tags": {name: name}}
+    shown(frame_of([row] * 10_000, columns))
+
+
+def test_what_a_repository_returns_shows_itself(repo):
+    commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 32)))
+    repo.detect("d")
+    frames = [
+        *(repo.metrics("d"), repo.latest("d"), repo.anomalies("d"), repo.incidents("d")),
+        *(repo.partitions("d"), repo.runs("d"), repo.labels("d"), repo.scores("d")),
+        *(repo.chart("d"), repo.restatements("d"), repo.versions("d", "ds=2013-01-01")),
+        *(repo.drifts("d", "s"), repo.overview(), repo.alarm_rates("d")),
+        *(repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-30").frame(), *repo.pages("d")),
+    ]
+    for frame in frames:
+        assert type(frame) is Shown
+        shown(frame)
+
+
+def test_results_show_themselves(repo):
+    groups = {(HOSTILE,): 30, ("b",): 20}
+    commit(
+        repo,
+        *(day(n, rows=50, groups=groups) for n in range(1, 30)),
+        day(30, rows=20, groups={("b",): 20}),
+        dataset=HOSTILE,
+    )
+    repo.detect(HOSTILE)
+    drifted = repo.drift(HOSTILE, "s", "ds=2013-01-01", "ds=2013-01-30")
+    text = shown(drifted)
+    assert "baseline: ds=2013-01-01, 50 values" in text and "60 %" in text and "lost0.6" in text
+    incident = int(repo.incidents(HOSTILE)["id"][0])
+    repo.label(incident, "acknowledged", note=LONG, by=HOSTILE)
+    text = shown(repo.incident(incident))
+    assert f"Incident {incident} of" in text and "◐ acknowledged" in text and "▲ warning" in text
+    assert "Why" in text and "What was said" in text
+    assert "instead of 50" in shown(repo.causes(incident))
+    assert "share of the change" in shown(repo.causes(incident))
+
+
+def test_numbers_drift_as_curves(repo):
+    with_sketch = [
+        day(n, extra=[measurement(tg.ExactQuantile("x", 0.5), frequencies(low))])
+        for n, low in ((1, 0), (2, 50))
+    ]
+    commit(repo, *with_sketch)
+    text = shown(repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02"))
+    assert "current: ds=2013-01-02, 100 values" in text and "wasserstein50" in text
+
+
+def frequencies(low):
+    return FrequenciesAndNumRows.of([((n,), 1) for n in range(low, low + 100)])
+
+
+def test_a_repository_tells_its_datasets(repo):
+    assert "It is empty" in shown(repo)
+    commit(repo, day(1), day(2, rows=12, extra=[measurement(tg.Size(where="a"), NumMatches(2))]))
+    commit(repo, day(1), dataset=HOSTILE)
+    text = shown(repo)
+    assert "d2ds=2013-01-02" in text and "none" in text
+
+
+def test_the_overview_on_both_databases(url, tmp_path):
+    with tg.Repository(url, artifacts=tmp_path / "states") as repo:
+        commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 31)))
+        repo.detect("d")
+        (row,) = records(repo.overview())
+        assert (row["partitions"], row["newest"], row["rows"], row["warnings"]) == (
+            30,
+            "ds=2013-01-30",
+            9,
+            1,
+        )
+        assert repo.plot("d", name="Size").data["direction"].tolist() == [None] * 29 + ["low"]
+        shown(repo)
+
+
+def test_the_overview_counts_what_is_open(repo):
+    commit(repo, *(day(n, rows=100 + n % 2) for n in range(1, 32) if n != 20))
+    repo.detect("d")
+    assert records(repo.overview())[0]["missing"] == 0  # the gap was over with the next partition
+    anomalies = repo.anomalies("d")
+    gap = anomalies[anomalies["name"] == "MissingPartition"].iloc[0]
+    assert gap["partition"] == "ds=2013-01-21"
+    repo.label(int(gap["incident_id"]), "reopened")
+    (row,) = records(repo.overview())
+    expected = {"dataset": "d", "partitions": 30, "newest": "ds=2013-01-31", "rows": 101}
+    expected |= {"errors": 0, "warnings": 1, "infos": 0, "missing": 1, "late": 0}
+    expected |= {"series": len(repo.latest("d")), "failed": 1, "status": "complete", "run_id": 1}
+    assert {name: row[name] for name in expected} == expected
+    assert records(repo.overview("d", since="2013-02-01"))[0]["missing"] == 0
+    repo.store.mark_gone(repo.store.open_run(spec()), ["ds=2013-01-31"])
+    assert records(repo.overview())[0]["newest"] == "ds=2013-01-30"
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.overview("e")

@@ -1,0 +1,1 @@
+"""A repository as one page for mail and archives."""

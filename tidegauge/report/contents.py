@@ -1,0 +1,233 @@
+"""What a report tells of a dataset, read from the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import TidegaugeError
+from repository.axes import seconds_of
+from repository.frames import records
+from repository.lines import Line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from repository.anomalies.details import IncidentDetails
+    from repository.history import Moment
+    from repository.repository import Repository
+
+INCIDENTS = 10
+"""Open incidents of a dataset that are told in full."""
+CHARTS = 3
+"""Series of an incident that are drawn."""
+BEFORE, AFTER = 60, 10
+"""Partitions before and after an incident that are drawn."""
+LATELY = 90
+"""Partitions that a small line of a series tells."""
+_SERIES = ("segment", "name", "instance", "analyzer")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An open incident, and the first of its series to draw."""
+
+    details: IncidentDetails
+    lines: Sequence[Line]
+    timed: bool
+
+
+@dataclass(frozen=True)
+class SeriesRow:
+    """A series at its newest partition.
+
+    Attributes
+    ----------
+    about : mapping
+        As in `Repository.latest`.
+    values : sequence of float
+        The last ones, NaN where there is none.
+    marks : sequence of int
+        Which of them stood out.
+    expected : float or None
+        None if no detector says.
+    open : int
+        Anomalies that nobody has settled.
+    """
+
+    about: Row
+    values: Sequence[float]
+    marks: Sequence[int]
+    expected: float | None
+    open: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a report tells of one dataset.
+
+    Attributes
+    ----------
+    row : mapping
+        As in `Repository.overview`.
+    evidence : sequence of Evidence
+    incidents : sequence of mapping
+        All that a window holds, as in `Repository.incidents`.
+    partitions, runs : sequence of mapping
+        As in `Repository.partitions` and `Repository.runs`.
+    series : sequence of SeriesRow
+        The worst first.
+    rows : Line or None
+        How many rows partitions have; none if they have no time.
+    """
+
+    row: Row
+    evidence: Sequence[Evidence]
+    incidents: Sequence[Row]
+    partitions: Sequence[Row]
+    series: Sequence[SeriesRow]
+    rows: Line | None
+    runs: Sequence[Row]
+
+
+def contents_of(
+    repository: Repository, row: Row, since: Moment = None, *, most: int = 200
+) -> Contents:
+    """Read what a report tells of one dataset.
+
+    Parameters
+    ----------
+    repository : Repository
+    row : mapping
+        As in `Repository.overview`.
+    since
+        Only incidents that reach to this partition time, and partitions from then on.
+    most : int
+        Series, at most.
+    """
+    dataset = str(row["dataset"])
+    ledger = repository.partitions(dataset)
+    incidents = records(repository.incidents(dataset, since=since))
+    still = [one for one in incidents if one["status"] == "open"]
+    return Contents(
+        row=row,
+        evidence=[_evidence(repository, one["id"], ledger) for one in _worst(still)[:INCIDENTS]],
+        incidents=incidents,
+        partitions=records(_from(ledger, since)),
+        series=_series(repository, dataset, ledger, most),
+        rows=_row_counts(_from(ledger, since)),
+        runs=records(repository.runs(dataset)),
+    )
+
+
+def _worst(incidents: Sequence[Row]) -> list[Row]:
+    order = ("error", "warning", "info")
+    return sorted(incidents, key=lambda one: order.index(one["severity"]))
+
+
+def _from(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
+    from repository.history import Window  # noqa: PLC0415 - SQLAlchemy
+
+    start = Window.of(since, None).since
+    return ledger if start is None else ledger[ledger["time"] >= start]
+
+
+def _evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> Evidence:
+    details = repository.incident(incident)
+    window = _around(ledger, str(details.row["first"]), str(details.row["last"]))
+    lines: list[Line] = []
+    timed = True
+    for first in details.firsts.sort_values("score", ascending=False, kind="stable").to_dict(
+        "records"
+    ):
+        if len(lines) == CHARTS:
+            break
+        asked = {name: first[name] for name in _SERIES}
+        try:
+            plot = repository.plot(details.dataset, **asked, **window)
+        except TidegaugeError:  # of whole partitions, or of an analyzer that is not installed here
+            continue
+        lines += plot.lines
+        timed = plot.timed
+    return Evidence(details, lines, timed)
+
+
+def _around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any]:
+    """Return the window from some partitions before the first to some after the last."""
+    places = {name: place for place, name in enumerate(ledger["partition"])}
+    times = ledger["time"]
+    if first not in places or last not in places or bool(times.isna().any()):
+        return {}
+    ends = (
+        times.iloc[max(places[first] - BEFORE, 0)],
+        times.iloc[min(places[last] + AFTER, len(times) - 1)],
+    )
+    return {"since": ends[0].to_pydatetime(), "until": ends[1].to_pydatetime()}
+
+
+def _row_counts(ledger: pd.DataFrame) -> Line | None:
+    there = ledger[ledger["gone_at"].isna() & ledger["time"].notna()]
+    if there.empty:
+        return None
+    rows = there.astype({"rows": "float64"}).groupby("time")["rows"].sum(min_count=1)
+    xs = [seconds_of(time.to_pydatetime()) for time in rows.index]
+    return Line("Rows of each partition", xs, rows.tolist())
+
+
+def _series(
+    repository: Repository, dataset: str, ledger: pd.DataFrame, most: int
+) -> list[SeriesRow]:
+    newest = records(repository.latest(dataset))
+    found = repository.anomalies(dataset)
+    still = found[found["status"] == "open"].groupby(list(_SERIES))["score"].agg(["size", "max"])
+    told = {key: (int(n), float(score)) for key, n, score in still.itertuples(name=None)}
+    times = ledger["time"].dropna()
+    scored = repository.scores(
+        dataset, since=None if times.empty else times.iloc[-1].to_pydatetime()
+    )
+    usual = {_key(row): row for row in reversed(records(scored))}  # the first detector's stays
+
+    def badness(row: Row) -> tuple[float, ...]:
+        number, score = told.get(_key(row), (0, 0.0))
+        last = usual.get(_key(row), {}).get("score") or 0.0
+        return -score if number else 0.0, row["status"] != "failed", -last
+
+    kept = sorted(newest, key=badness)[:most]
+    past = _past(repository, dataset, times, kept)
+    out = {(*_key(row), row["partition"]) for row in records(found)}
+    return [
+        SeriesRow(
+            about=row,
+            values=[value for _, value in past.get(_key(row), [])],
+            marks=[
+                n
+                for n, (name, _) in enumerate(past.get(_key(row), []))
+                if (*_key(row), name) in out
+            ],
+            expected=usual.get(_key(row), {}).get("expected"),
+            open=told.get(_key(row), (0, 0.0))[0],
+        )
+        for row in kept
+    ]
+
+
+def _past(
+    repository: Repository, dataset: str, times: pd.Series[Any], kept: Sequence[Row]
+) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
+    """Return the last values of some series, with their partitions."""
+    since = None if times.empty else times.iloc[-min(LATELY, len(times))].to_pydatetime()
+    names = sorted({row["name"] for row in kept})
+    frame = repository.metrics(dataset, name=names, since=since)
+    found: dict[tuple[Any, ...], list[tuple[str, float]]] = {_key(row): [] for row in kept}
+    columns = [*_SERIES, "partition", "value"]
+    for *key, partition, value in frame[columns].itertuples(index=False, name=None):
+        if tuple(key) in found:
+            found[tuple(key)].append((partition, value))
+    return found
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _SERIES)

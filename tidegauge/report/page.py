@@ -1,0 +1,291 @@
+"""A report as one page: no script, nothing from elsewhere, for light, dark and paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analyzers.display import (
+    STYLE,
+    Markup,
+    Rows,
+    cell,
+    escaped,
+    isolated,
+    marked,
+    note,
+    sentence,
+    table,
+)
+from repository.axes import order_ticks, time_ticks
+from repository.frames import records
+from repository.pictures import LINE, picture, sparkline, svg
+from repository.plotting import write_whole
+from tidegauge.report.contents import Contents, Evidence, Row, SeriesRow, contents_of
+
+if TYPE_CHECKING:
+    from repository.history import Moment
+    from repository.repository import Repository
+
+MOST_DATASETS = 20
+"""Datasets that are told in full, the worst first; all are in the table at the top."""
+MOST_SERIES, LEAST_SERIES = 400, 20
+"""Series of the whole page, and of each dataset."""
+_SETTLED, _RUNS, _CAUSES = 10, 10, 6
+_STRIP, _ACROSS, _CELL = 120, 40, 20
+_LARGEST = 60_000
+
+_CSS = """
+:root{color-scheme:light dark;--page:#fff;--text:#1c1e21;--line:rgba(128,128,128,.35)}
+@media(prefers-color-scheme:dark){:root{--page:#16181c;--text:#dfe1e5}}
+body{background:var(--page);color:var(--text);margin:0 auto;padding:1.2em 1.5em;max-width:1100px}
+.tidegauge{font-size:14px;overflow-x:visible}
+h1{font-size:1.6em;margin:0}h2{font-size:1.3em;margin:2em 0 .4em;border-bottom:2px solid var(--line)}
+h3{font-size:1.05em;margin:1.4em 0 .3em}
+.tiles{display:flex;flex-wrap:wrap;gap:10px;margin:.8em 0}
+.tile{border:1px solid var(--line);border-radius:6px;padding:8px 14px;min-width:96px}
+.tile b{display:block;font-size:1.35em}.tile span{opacity:.75}
+.incident{border:1px solid var(--line);border-left-width:5px;border-radius:6px;padding:4px 14px 10px;margin:1em 0}
+.wide{overflow-x:auto}
+@media print{:root{--page:#fff;--text:#000}body{max-width:none;padding:0}
+.incident,.tile,tr,svg{break-inside:avoid}h2,h3{break-after:avoid}.wide{overflow:visible}}
+""".strip()
+
+
+def write_report(
+    repository: Repository,
+    file: Path,
+    dataset: str | None = None,
+    *,
+    since: Moment = None,
+    made: datetime | None = None,
+) -> Path:
+    """Write a report as one HTML file; one that is there is replaced as a whole.
+
+    Parameters
+    ----------
+    repository : Repository
+    file : Path
+    dataset : str, optional
+        All if not given.
+    since
+        Only incidents that reach to this partition time or later, and partitions from then on.
+    made : datetime, optional
+        When it is made; now if not given.
+
+    Raises
+    ------
+    UnknownDatasetError, HistoryError, DatabaseAccessError
+    """
+    made = made or datetime.now(UTC)
+    rows = records(repository.overview(dataset, since=since))
+    rows.sort(
+        key=lambda row: [-row[column] for column in ("errors", "warnings", "infos", "failed")]
+    )
+    full = rows[:MOST_DATASETS]
+    most = max(LEAST_SERIES, MOST_SERIES // max(1, len(full)))
+    parts = (contents_of(repository, row, since, most=most) for row in full)
+    return write_whole(file, "".join(_page(repository.database.name, rows, parts, made, since)))
+
+
+def _page(
+    name: str, rows: Sequence[Row], parts: Iterator[Contents], made: datetime, since: Moment
+) -> Iterator[str]:
+    of = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
+    yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(of)} - Tidegauge</title>'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f'<style>{STYLE}{_CSS}</style></head><body><div class="tidegauge">'
+    yield f"<h1>Tidegauge report: {isolated(of, 200)}</h1>"
+    scope = f", from {since} on" if since else ""
+    yield note(f"Made {made:%Y-%m-%d %H:%M} UTC from {name}, as it was known then{scope}.", 400)
+    if not rows:
+        yield note("The repository is empty.")
+    if len(rows) > 1:
+        yield _datasets(rows)
+    for one in parts:
+        yield from _section(one)
+    if len(rows) > MOST_DATASETS:
+        yield note(f"{len(rows) - MOST_DATASETS:,} more datasets are in the table at the top only.")
+    yield "</div></body></html>\n"
+
+
+def _datasets(rows: Sequence[Row]) -> str:
+    head = ["dataset", "partitions", "newest", "rows", "series", "error", "warning", "info"]
+    head += ["missing", "late", "failed", "last run"]
+    columns = ["partitions", "newest", "rows", "series", "errors", "warnings", "infos"]
+    columns += ["missing", "late", "failed"]
+    lines = [
+        [row["dataset"], *(_known(row[c]) for c in columns), marked(str(row["status"] or ""))]
+        for row in rows
+    ]
+    return f'<div class="wide">{table(head, Rows.of(lines, 1000))}</div>'
+
+
+def _known(value: Any) -> Any:
+    """Return a number as a whole one; columns with gaps come as floats."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _section(one: Contents) -> Iterator[str]:
+    row = one.row
+    yield f"<h2>{isolated(row['dataset'], 200)}</h2>"
+    newest = cell(row["newest"] or "the table")
+    yield f'<p class="note">As of run {cell(_known(row["run_id"]))}, newest partition {newest}.</p>'
+    tiles = [
+        ("partitions", f"{row['partitions']:,}"),
+        ("rows of the newest", cell(_known(row["rows"])) or "unknown"),
+        ("series", f"{row['series']:,}"),
+        *((f"open, {word}", f"{row[f'{word}s']:,}") for word in ("error", "warning", "info")),
+        ("missing or overdue", f"{row['missing']:,}"),
+        ("late", f"{row['late']:,}"),
+        ("analyzers that failed", f"{row['failed']:,}"),
+        ("last run", marked(str(row["status"] or "none"))),
+    ]
+    drawn = "".join(
+        f'<div class="tile"><b>{what}</b><span>{name}</span></div>' for name, what in tiles
+    )
+    yield f'<div class="tiles">{drawn}</div>'
+    yield from _incidents(one)
+    yield "<h3>Partitions</h3>"
+    yield _strip(one.partitions)
+    if one.rows is not None:
+        yield picture([one.rows], time_ticks, tall=120)
+    yield from _series(one)
+    yield "<h3>Runs</h3>"
+    columns = ("run_id", "status", "started_at", "measured", "skipped", "failed", "gone", "error")
+    runs = [
+        [marked(str(run[c])) if c == "status" else _known(run[c]) for c in columns]
+        for run in one.runs[:_RUNS]
+    ]
+    names = ["run", "status", "started", "measured", "skipped", "failed", "gone", "error"]
+    yield f'<div class="wide">{table(names, Rows.of(runs, _RUNS, len(one.runs)))}</div>'
+
+
+def _incidents(one: Contents) -> Iterator[str]:
+    still = [incident for incident in one.incidents if incident["status"] == "open"]
+    yield "<h3>Open incidents</h3>"
+    if not still:
+        yield note("None.")
+    for evidence in one.evidence:
+        yield from _incident(evidence)
+    if len(still) > len(one.evidence):
+        yield note(f"and {len(still) - len(one.evidence):,} more")
+    settled = [incident for incident in one.incidents if incident["status"] != "open"]
+    if settled:
+        yield "<h3>Settled incidents</h3>"
+        lines = [
+            [
+                i["id"],
+                marked(i["status"]),
+                marked(i["severity"]),
+                i["series"],
+                sentence(i["headline"], 400),
+            ]
+            for i in settled[:_SETTLED]
+        ]
+        head = ["id", "status", "severity", "series", "what"]
+        yield f'<div class="wide">{table(head, Rows.of(lines, _SETTLED, len(settled)))}</div>'
+
+
+def _incident(evidence: Evidence) -> Iterator[str]:
+    details = evidence.details
+    row = details.row
+    yield f'<div class="incident"><h3>{marked(row["severity"])}: {isolated(row["headline"], 600)}</h3>'
+    ends = dict.fromkeys([row["first"], row["last"]])
+    yield note(
+        f"Incident {details.id}, {row['series']} series, {' to '.join(e or 'the table' for e in ends)}."
+    )
+    if evidence.lines:
+        yield picture(
+            evidence.lines, time_ticks if evidence.timed else _places, tall=95, largest=_LARGEST
+        )
+    causes = [str(cause) for cause in (*details.causes.moves, *details.causes.companions)]
+    texts = causes[:_CAUSES] or details.firsts["explanation"].tolist()[:_CAUSES]
+    yield from (str(sentence(text, 600)) for text in texts)
+    said = [
+        f"{label['created_at']:%Y-%m-%d %H:%M} {label['label']}: {label['note'] or ''}"
+        for label in records(details.labels)[-_CAUSES:]
+    ]
+    yield from (str(note(text, 400)) for text in said)
+    yield "</div>"
+
+
+def _places(low: float, high: float) -> list[tuple[float, str]]:
+    """Name partitions without a time by their places."""
+    return order_ticks([f"{n + 1}." for n in range(int(high) + 1)]) if high >= low else []
+
+
+def _strip(partitions: Sequence[Row]) -> str:
+    """Return the last partitions as a strip: filled if measured, with a number if restated, crossed if gone."""
+    some = partitions[-_STRIP:]
+    if not some:
+        return note("None.")
+    parts, restated, gone = [], 0, 0
+    for n, row in enumerate(some):
+        x, y = n % _ACROSS * _CELL + 1, n // _ACROSS * _CELL + 1
+        is_gone, version = row["gone_at"] is not None, row["version"]
+        gone, restated = gone + is_gone, restated + (version > 1)
+        state = "gone" if is_gone else "measured" if version == 1 else f"version {version}"
+        told = f"<title>{escaped(row['partition'] or 'the table', 80)}: {state}</title>"
+        fill = "none" if is_gone else "#e69f00" if version > 1 else "#0072b2"
+        parts.append(
+            f'<g><rect x="{x}" y="{y}" width="{_CELL - 3}" height="{_CELL - 3}" rx="2" fill="{fill}"'
+            f' fill-opacity=".55" stroke="currentColor" stroke-opacity=".4"/>{told}'
+        )
+        if is_gone:
+            parts.append(
+                f'<path d="M{x},{y}l{_CELL - 3},{_CELL - 3}m0,{3 - _CELL}l{3 - _CELL},{_CELL - 3}"'
+                ' stroke="currentColor"/>'
+            )
+        elif version > 1:
+            parts.append(
+                f'<text x="{x + 8}" y="{y + 13}" text-anchor="middle" font-size="11">{version}</text>'
+            )
+        parts.append("</g>")
+    height = -(-len(some) // _ACROSS) * _CELL + LINE
+    label = f"the last {len(some)} partitions, {restated} restated, {gone} gone"
+    parts.append(
+        f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_ends(some, label), 200)}</text>'
+    )
+    return svg(min(len(some), _ACROSS) * _CELL + 200, height, parts, label)
+
+
+def _ends(some: Sequence[Row], label: str) -> str:
+    first, last = some[0], some[-1]
+    return f"{label}: {first['partition'] or 'the table'} to {last['partition'] or 'the table'}"
+
+
+def _series(one: Contents) -> Iterator[str]:
+    yield f"<h3>Series, the last {_past(one.series)} partitions</h3>"
+    lines = [
+        [
+            series.about["segment"],
+            series.about["name"],
+            series.about["instance"],
+            Markup(sparkline(series.values, series.marks)),
+            series.about["value"],
+            series.expected,
+            _status(series),
+            series.about["analyzer"],
+        ]
+        for series in one.series
+    ]
+    head = ["segment", "metric", "of", "lately", "newest", "expected", "status", "analyzer"]
+    if not any(line[0] for line in lines):
+        head, lines = head[1:], [line[1:] for line in lines]
+    yield f'<div class="wide">{table(head, Rows.of(lines, len(lines), one.row["series"]))}</div>'
+
+
+def _past(series: Sequence[SeriesRow]) -> int:
+    return max((len(one.values) for one in series), default=0)
+
+
+def _status(series: SeriesRow) -> Markup:
+    if series.open:
+        return Markup(f"{marked('open')} {series.open}")
+    status = str(series.about["status"])
+    if status != "finite":
+        return marked(status)
+    return Markup("" if series.expected is None else "as usual")

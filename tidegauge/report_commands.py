@@ -1,0 +1,33 @@
+"""The command that reports what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.options import ArtifactsOption, Db, FormatOption, Since, open_repository
+from tidegauge.output import Format, print_frame
+
+
+def report(
+    dataset: Annotated[str | None, typer.Argument(help="The dataset; all if left out.")] = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    since: Since = None,
+    form: FormatOption = Format.TABLE,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write one page for mail and archives to this file, and replace it."),
+    ] = None,
+) -> None:
+    """Print what there is and what is open, a row for each dataset; or write it as one page."""
+    with open_repository(db, artifacts, read_only=True) as repository:
+        if html is not None:
+            from tidegauge.report.page import write_report
+
+            print(write_report(repository, html, dataset, since=since))
+            return
+        frame = repository.overview(dataset, since=since)
+    print_frame(frame, form)
