@@ -223,6 +223,7 @@ class Dashboard implements Stage {
 
 export default {
   render({ model, el }: RenderProps<Model>): () => void {
+    performance.mark("tidegauge:start");
     const dashboard = new Dashboard(model);
     el.append(dashboard.root);
     // The element has its size and colours only after it is on the page.

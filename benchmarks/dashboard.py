@@ -1,0 +1,226 @@
+"""How quickly the dashboard draws 10,000 series over a year, in JupyterLab and a real browser.
+
+    python benchmarks/dashboard.py [--series 10000] [--large 100000] [--folder DIR] [--json FILE]
+
+A repository of five tables is made (facts, scores, incidents), its file is dropped from memory, and a fresh
+kernel opens it in Lab, in Chromium. Told is the time from `tg.Dashboard(repo)` until the first screen is
+drawn (the rows that are seen, the newest 90 partitions), until all of it is known, where that time goes, how
+long 200 turns of the wheel take to be drawn, and the bytes that were sent. Beside it, the same numbers as heat
+maps in ten plotly FigureWidgets. Then more series, over a quarter of a year.
+
+Each of these has a kernel of its own. With ``--folder`` the repositories are kept and used again. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import nbformat
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.synthetic.wide_repository import make
+from tests.servers import lab_server
+
+WAIT = 300_000
+BEGIN = "import time, json, pathlib\nbegun = time.time()\nimport tidegauge as tg\ntg.Dashboard\nimported = time.time()"
+OPEN = """asked = time.time()
+repo = tg.Repository({url!r}, read_only=True)
+dashboard = tg.Dashboard(repo)
+pathlib.Path({told!r}).write_text(json.dumps([begun, imported, asked, time.time()]))
+dashboard"""
+FIGURES = """import numpy as np, plotly.graph_objects as go, ipywidgets
+parts = np.array_split(tg.Dashboard(tg.Repository({url!r}, read_only=True)).data.to_numpy(), 10)
+asked = time.time()
+figures = [go.FigureWidget(go.Heatmap(z=part)) for part in parts]
+pathlib.Path({told!r}).write_text(json.dumps([begun, imported, asked, time.time()]))
+ipywidgets.VBox(figures)"""
+ALL_FIGURES = "document.querySelectorAll('.js-plotly-plot .heatmaplayer image').length === 10"
+WHEEL = """async () => {
+  const canvas = document.querySelector('.tg-heat'), frame = () => new Promise(requestAnimationFrame);
+  const {x, y, width, height} = canvas.getBoundingClientRect();
+  const turns = [{deltaY: 300}, {deltaY: 240, ctrlKey: true}, {deltaX: -200}, {deltaY: -120, ctrlKey: true}];
+  const found = [];
+  for (let n = 0; n < 200; n++) {
+    const begun = performance.now();
+    canvas.dispatchEvent(new WheelEvent('wheel', {bubbles: true, cancelable: true,
+      clientX: x + width * 0.6, clientY: y + height * 0.5, ...turns[Math.floor(n / 5) % 4]}));
+    await frame(); await frame();
+    found.push(performance.now() - begun);
+  }
+  return found;
+}"""
+
+
+class Notebook:
+    """A page of Lab that runs some cells, and what came over its wire."""
+
+    def __init__(self, page: Page, url: str, folder: Path, name: str, *cells: str) -> None:
+        self.page, self.bytes = page, 0
+        page.set_default_timeout(WAIT)
+        page.on("websocket", lambda socket: socket.on("framereceived", self._received))
+        metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        code = [nbformat.v4.new_code_cell(cell) for cell in cells]
+        notebook = nbformat.v4.new_notebook(cells=code, metadata=metadata)
+        nbformat.write(notebook, folder / "notebooks" / f"{name}.ipynb")
+        page.goto(f"{url}/lab/workspaces/{name}/tree/{name}.ipynb")
+        page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell")
+        page.get_by_text("| Idle").wait_for()
+        time.sleep(2)  # Lab says idle a moment before it is
+        self.bytes = 0
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_text("Run All Cells", exact=True).click()
+
+    def _received(self, payload: str | bytes) -> None:
+        self.bytes += len(payload)
+
+    def mark(self, name: str) -> float:
+        """Return the moment of a mark, in seconds since 1970."""
+        script = f"() => performance.getEntriesByName({name!r})[0]?.startTime"
+        self.page.wait_for_function(f"performance.getEntriesByName({name!r}).length > 0")
+        origin = self.page.evaluate("performance.timeOrigin")
+        return float(origin + self.page.evaluate(script)) / 1000
+
+    def close(self, url: str) -> None:
+        """End its kernel and the page."""
+        for kernel in self.page.request.get(f"{url}/api/kernels").json():
+            self.page.request.delete(f"{url}/api/kernels/{kernel['id']}")
+        self.page.context.close()
+
+
+def forget(file: Path) -> None:
+    """Drop a file from memory."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def ours(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
+    """Measure the dashboard on one repository."""
+    forget(file)
+    told = folder / "told.json"
+    opened = OPEN.format(url=f"sqlite:///{file}", told=str(told))
+    notebook = Notebook(page, url, folder, file.stem, BEGIN, opened)
+    first, whole = notebook.mark("tidegauge:first:score"), notebook.mark("tidegauge:whole:score")
+    page.wait_for_selector(".tidegauge[data-state=drawn]")
+    begun, imported, asked, made = json.loads(told.read_text())
+    started = notebook.mark("tidegauge:start")
+    sent = notebook.bytes
+    log = page.evaluate("document.querySelector('.tidegauge').tidegauge.link.log")
+    wheel = page.evaluate(WHEEL)
+    paints = page.evaluate(
+        "performance.getEntriesByName('tidegauge:paint').slice(-200).map(m => m.duration)"
+    )
+    parts = {"opened, widget made (kernel)": made - asked, "script on the page": started - made}
+    for ask in ("catalogue", "rows", "levels"):
+        one = next(entry for entry in log if entry["ask"] == ask)
+        parts[f"first {ask}"] = one["milliseconds"] / 1000
+        parts[f"first {ask}, of it in the kernel"] = one["kernel"] / 1000
+    pieces = [entry for entry in log if entry["ask"] == "levels"][1:]
+    parts["all levels, in the kernel"] = sum(entry["kernel"] for entry in pieces) / 1000
+    notebook.close(url)
+    return {
+        "imports, s": imported - begun,
+        "first screen, s": first - asked,
+        "whole matrix, s": whole - asked,
+        "wheel to second frame, p50, ms": float(np.percentile(wheel, 50)),
+        "wheel to second frame, p95, ms": float(np.percentile(wheel, 95)),
+        "painting, p95, ms": float(np.percentile(paints, 95)),
+        "sent, MB": sent / 1e6,
+        "parts, s": parts,
+    }
+
+
+def figures(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
+    """Measure ten FigureWidgets of the same numbers, which were read before."""
+    told = folder / "figures.json"
+    cell = FIGURES.format(url=f"sqlite:///{file}", told=str(told))
+    notebook = Notebook(page, url, folder, "figures", BEGIN, cell)
+    page.wait_for_function(ALL_FIGURES)
+    drawn, sent = time.time(), notebook.bytes
+    begun, imported, asked, _ = json.loads(told.read_text())
+    notebook.close(url)
+    return {"imports, s": imported - begun, "drawn, s": drawn - asked, "sent, MB": sent / 1e6}
+
+
+def repository(folder: Path, series: int, days: int) -> Path:
+    """Return the file of a repository, made if it is not there."""
+    file = folder / f"wide_{series}_{days}.db"
+    if not file.exists():
+        started = time.perf_counter()
+        making = file.with_suffix(".making")
+        make(f"sqlite:///{making}", series, days)
+        making.rename(file)
+        print(
+            f"made {series:,} series x {days} partitions in {time.perf_counter() - started:.0f} s"
+        )
+    return file
+
+
+def show(title: str, found: dict[str, Any]) -> None:
+    """Print what was found."""
+    print(f"\n{title}")
+    for name, value in found.items():
+        for part, number in value.items() if isinstance(value, dict) else [(name, value)]:
+            indent = "    " if isinstance(value, dict) else "  "
+            print(f"{indent}{part:<{52 - len(indent)}}{number:>9.2f}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=re.split(r"\n\n", __doc__)[0])
+    parser.add_argument("--series", type=int, default=10_000)
+    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--large", type=int, default=100_000, help="0 leaves them out")
+    parser.add_argument("--large-days", type=int, default=90)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        kept = options.folder or folder
+        kept.mkdir(parents=True, exist_ok=True)
+        usual = repository(kept, options.series, options.days)
+        large = repository(kept, options.large, options.large_days) if options.large else None
+        found: dict[str, Any] = {}
+        with sync_playwright() as playwright, lab_server(folder) as (_, url):
+            arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=arguments
+            )
+
+            def page() -> Page:
+                return browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+
+            found["dashboard"] = ours(page(), url, folder, usual)
+            show(f"{options.series:,} series x {options.days} partitions", found["dashboard"])
+            found["figures"] = figures(page(), url, folder, usual)
+            show("the same in ten plotly FigureWidgets", found["figures"])
+            ours_, theirs = found["dashboard"], found["figures"]
+            found["ratios"] = {
+                "time until all is drawn": theirs["drawn, s"] / ours_["whole matrix, s"],
+                "time until the first screen": theirs["drawn, s"] / ours_["first screen, s"],
+                "bytes": theirs["sent, MB"] / ours_["sent, MB"],
+            }
+            show("FigureWidgets by the dashboard", found["ratios"])
+            if large is not None:
+                found["large"] = ours(page(), url, folder, large)
+                show(f"{options.large:,} series x {options.large_days} partitions", found["large"])
+            browser.close()
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
