@@ -55,7 +55,7 @@ def build() -> str | None:
         return None
     STATIC.mkdir(exist_ok=True)
     try:
-        _bundle(*_node())
+        _bundle(*find_node())
     except (OSError, subprocess.CalledProcessError) as error:
         said = str(getattr(error, "stderr", None) or error).strip()
         problem = f"its script could not be built: {said[-1000:]}"
@@ -65,7 +65,7 @@ def build() -> str | None:
     return None
 
 
-def _node() -> tuple[list[str], list[str]]:
+def find_node() -> tuple[list[str], list[str]]:
     """Return how to call node and npm: those of the machine, else those of the Python package."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm:
@@ -96,7 +96,7 @@ def _bundle(node: list[str], npm: list[str]) -> None:
 
 def check_types() -> str | None:
     """Check the script's types; return what is wrong with them."""
-    node, _ = _node()
+    node, _ = find_node()
     compiler = [*node, "node_modules/typescript/bin/tsc", "--noEmit"]
     done = subprocess.run(compiler, cwd=WIDGETS, capture_output=True, text=True, check=False)
     return done.stdout or None

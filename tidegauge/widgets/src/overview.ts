@@ -145,14 +145,14 @@ export class Overview implements View {
     const { by } = this.options;
     let under = this.loading.get(by);
     if (!under) {
-      under = this.fetch(by);
+      under = this.read(by);
       this.loading.set(by, under);
       under.catch(() => this.loading.delete(by));
     }
     return under;
   }
 
-  private async fetch(by: Colour): Promise<void> {
+  private async read(by: Colour): Promise<void> {
     const { link, catalogue } = this.stage;
     const { rows, columns } = catalogue;
     const levels = new Levels(rows, columns, by === "score" ? SCORE_STRENGTH : CHANGE_STRENGTH);

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Catalogue, ordered } from "../src/catalogue";
+
+const series = [
+  ["flights", "", "*", "Size", "Size()"],
+  ["flights", "", "dep_time", "Completeness", "Completeness('dep_time')"],
+  ["flights", "origin=EWR", "dep_time", "Completeness", "Completeness('dep_time', where='a = \\'b\\'')"],
+  ["orders", "", "*", "Size", "Size()"],
+];
+const keys = ["dataset", "segment", "instance", "name", "analyzer"] as const;
+
+function catalogue(): Catalogue {
+  const words = Object.fromEntries(keys.map((key, n) => [key, [...new Set(series.map((one) => one[n]))].sort()]));
+  const codes = Object.fromEntries(
+    keys.map((key, n) => [key, Int32Array.from(series, (one) => words[key].indexOf(one[n]))]),
+  );
+  const told = { words, labels: ["2013-01-01"], datasets: ["flights", "orders"], writable: true, commits: 1, by: "ann" };
+  const arrays = { ids: Float64Array.from([11, 12, 13, 14]), times: new Float64Array(1), marks: new Int32Array(0), ...codes };
+  return new Catalogue({ told: told as any, arrays, shapes: {} });
+}
+
+test("titles say name, column, filter and segment", () => {
+  const of = catalogue();
+  assert.equal(of.title(0), "Size");
+  assert.equal(of.title(1), "Completeness dep_time");
+  assert.equal(of.title(2), "Completeness dep_time where a = \\'b\\' · origin=EWR");
+  assert.equal(of.rowOf(13), 2);
+  assert.equal(of.rowOf(99), -1);
+});
+
+test("all words must occur, in whatever order, case and part", () => {
+  const of = catalogue();
+  assert.deepEqual([...of.matching("")], [0, 1, 2, 3]);
+  assert.deepEqual([...of.matching("  DEP ewr")], [2]);
+  assert.deepEqual([...of.matching("size orders")], [3]);
+  assert.deepEqual([...of.matching("nothing")], []);
+});
+
+test("rows in order of keys, or of numbers, and else as they were", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  assert.deepEqual([...ordered(all, of, ["name", "dataset"])], [1, 2, 0, 3]);
+  assert.deepEqual([...ordered(all, of, [], Float64Array.from([1, 5, 1, 7]))], [3, 1, 0, 2]);
+});
