@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repository.anomalies.distances import Distances
 from repository.columns import columns_told
 from tidegauge.widgets.answer import Answer, shown, table
 from tidegauge.widgets.comparison import side
@@ -28,6 +27,8 @@ def columns(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return both distributions, and the distances between them."""
+    from repository.anomalies.distances import Distances  # noqa: PLC0415 - scipy's are slow to import
+
     found = _drifted(repository, asked)
     distances = {field.name: getattr(found, field.name) for field in fields(Distances)}
     told: dict[str, Any] = {"kind": found.kind, "distances": distances}
