@@ -14,6 +14,7 @@ from pathlib import Path
 from analyzers.errors import PluginWarning, TidegaugeError
 from analyzers.plugins import load_plugins
 from tidegauge.java import bundled_java, find_java, java_version
+from tidegauge.widgets import script
 
 OK, MISSING, WRONG = "ok", "missing", "wrong"
 _OLDEST_JAVA = 17
@@ -45,6 +46,7 @@ def examine(url: str) -> Iterator[Finding]:
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)
     yield from _plugins()
+    yield _script()
     yield _java()
     yield _layout()
     yield _repository(url)
@@ -74,6 +76,11 @@ def _package(package: str, use: str, extra: str) -> Finding:
     except PackageNotFoundError:
         wanted = f"'tidegauge[{extra}]'" if extra else "tidegauge"
         return Finding(what, MISSING if extra else WRONG, "not installed", f"pip install {wanted}")
+
+
+def _script() -> Finding:
+    what, why = "the dashboard's script", script.problem()
+    return Finding(what, OK, "built") if why is None else Finding(what, MISSING, why, script.CURE)
 
 
 def _plugins() -> Iterator[Finding]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import tidegauge as tg
-from tidegauge.widgets import dashboard as module
+from tidegauge.doctor import examine
+from tidegauge.widgets import script as built
 from tidegauge.widgets.answer import Answer, plain, table
 
 DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
@@ -15,12 +16,11 @@ HOSTILE = '<img src=x onerror="alert(1)">'
 
 
 @pytest.fixture
-def script(monkeypatch, tmp_path):
-    """A script in the place of the real one, which these tests do not need."""
-    (tmp_path / "dashboard.js").write_text("export default {}")
-    (tmp_path / "dashboard.css").write_text("")
-    monkeypatch.setattr(module, "STATIC", tmp_path)
-    return tmp_path
+def script(monkeypatch):
+    """These tests need no script, and run where none could be built."""
+    monkeypatch.setattr(built, "problem", lambda: None)
+    monkeypatch.setattr(tg.Dashboard, "_esm", "export default {}")
+    monkeypatch.setattr(tg.Dashboard, "_css", "")
 
 
 @pytest.fixture
@@ -273,12 +273,15 @@ def test_an_empty_repository(repo, script):
 
 
 def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "STATIC", tmp_path)
+    monkeypatch.setattr(built, "STATIC", tmp_path)
+    monkeypatch.setattr(built, "SCRIPT", tmp_path / "dashboard.js")
     with pytest.raises(tg.SetupError, match="it was never built; `make widgets`"):
         tg.Dashboard(repo)
     (tmp_path / "missing.txt").write_text("there is no npm\n")
     with pytest.raises(tg.SetupError, match="no script: there is no npm; `make"):
         tg.Dashboard(repo)
+    (finding,) = [one for one in examine("sqlite://") if one.what == "the dashboard's script"]
+    assert (finding.status, finding.found) == ("missing", "there is no npm")
 
 
 def test_answers_hold_nothing_that_json_cannot():

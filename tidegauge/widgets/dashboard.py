@@ -5,11 +5,10 @@ from __future__ import annotations
 import getpass
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import SetupError, TidegaugeError, UnknownNameError, describe
-from tidegauge.widgets import charts, comparison, distribution, inbox, ledger
+from tidegauge.widgets import charts, comparison, distribution, inbox, ledger, script
 from tidegauge.widgets.answer import Answer
 from tidegauge.widgets.overview import LEVELS, Overview, commits_of
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from repository.history import AsOf
     from repository.repository import Repository
 
-STATIC = Path(__file__).parent / "static"
 VIEWS = ("overview", "series", "compare", "distribution", "incidents", "partitions")
 
 
@@ -77,8 +75,8 @@ class Dashboard(anywidget.AnyWidget):
     (1, 1)
     """
 
-    _esm = STATIC / "dashboard.js"
-    _css = STATIC / "dashboard.css"
+    _esm = script.source(script.SCRIPT)
+    _css = script.source(script.STYLE)
 
     view = traitlets.Unicode("overview").tag(sync=True)
     dataset = traitlets.Unicode(allow_none=True).tag(sync=True)
@@ -95,7 +93,10 @@ class Dashboard(anywidget.AnyWidget):
         as_of: AsOf = None,
         height: int = 720,
     ) -> None:
-        require_script()
+        why = script.problem()
+        if why is not None:
+            msg = f"the dashboard has no script: {why}; {script.CURE}"
+            raise SetupError(msg)
         there = repository.datasets()
         if dataset is not None:
             repository.partitions(dataset)  # or there is no such
@@ -195,13 +196,3 @@ class Dashboard(anywidget.AnyWidget):
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return {**data, "text/html": self.repository._repr_html_()}, metadata
-
-
-def require_script() -> None:
-    """Raise a `SetupError` if the dashboard's script was not built."""
-    if (STATIC / "dashboard.js").exists():
-        return
-    told = STATIC / "missing.txt"
-    why = told.read_text(encoding="utf-8").strip() if told.exists() else "it was never built"
-    msg = f"the dashboard has no script: {why}; `make widgets`, or installing again, builds it"
-    raise SetupError(msg)
