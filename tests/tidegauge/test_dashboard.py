@@ -200,7 +200,7 @@ def test_sides_comparisons_distributions_and_partitions(talk):
     assert told["rows"] == told["total"] == 2
     told, _ = talk.ask("compare", dataset="orders", baseline={}, current={})
     assert told["error"] == "{} is no side: give partition, run, or since and until"
-    assert talk.ask("columns", dataset="orders")[0]["columns"] == []
+    assert talk.ask("columns", dataset="orders")[0]["names"] == []
     told, _ = talk.ask("distribution", dataset="orders", column="x", **sides)
     assert told["kind"] == "HistoryError"
     told, _ = talk.ask("partitions", dataset="orders")

@@ -41,7 +41,7 @@ def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
     with overview.repository.database.read() as connection:
         known = overview.panorama(connection)
         rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
-        value, status, old = _values(connection, known, rows)
+        value, status, version, old = _values(connection, known, rows)
         bounds = _bounds(connection, known, rows)
         found, said = _told(connection, overview, known, rows)
     about = [
@@ -53,6 +53,7 @@ def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
         "times": known.times,
         "value": value,
         "status": status,
+        "version": version,
         "old": old,
         **bounds,
     }
@@ -101,10 +102,11 @@ def _rows(known: Panorama, ids: Iterable[Any], overlay: str | None) -> list[int]
 
 def _values(
     connection: Connection, known: Panorama, rows: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64]]:
-    """Return values and statuses of points, and as (row, column, version, value) what they were before."""
+) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.int32], NDArray[np.float64]]:
+    """Return values, statuses and versions of points, and as (row, column, version, value) what they were before."""
     shape = (len(rows), known.shape[1])
     value, status = np.full(shape, np.nan), np.zeros(shape, np.uint8)
+    versions = np.zeros(shape, np.int32)
     old: list[tuple[float, ...]] = []
     place = {int(known.series[row]): n for n, row in enumerate(rows)}
     column = dict(zip(known.partitions.tolist(), known.column.tolist(), strict=True))
@@ -126,9 +128,10 @@ def _values(
         where = place[of], column[at]
         if holds:
             value[where], status[where] = number_of(number, word), STATUSES.index(word)
+            versions[where] = version
         else:
             old.append((*where, version, number_of(number, word)))
-    return value, status, np.array(old, np.float64).reshape(-1, 4)
+    return value, status, versions, np.array(old, np.float64).reshape(-1, 4)
 
 
 def _bounds(

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 def columns(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the columns whose distribution is stored."""
+    """Return the columns whose distribution is stored, and the newest partitions, to begin with them."""
     with repository.database.read() as connection:
-        return Answer({"columns": columns_told(connection, asked["dataset"])})
+        names = columns_told(connection, asked["dataset"])
+    newest = repository.partitions(asked["dataset"])[["partition", "time"]].tail(2)[::-1]
+    answer = table(newest)
+    return Answer({**answer.told, "names": names}, answer.arrays)
 
 
 def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:
@@ -54,5 +57,7 @@ def _drifted(repository: Repository, asked: Mapping[str, Any]) -> Drifted:
 
 
 def drifts(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return how far each partition is from the four weeks before it."""
-    return table(repository.drifts(asked["dataset"], asked["column"], record=False))
+    """Return how far each partition from ``since`` until ``until`` is from the four weeks before it."""
+    since, until = asked.get("since"), asked.get("until")
+    dataset, column = asked["dataset"], asked["column"]
+    return table(repository.drifts(dataset, column, since=since, until=until, record=False))

@@ -2,9 +2,11 @@
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Catalogue } from "./catalogue";
+import { Distribution } from "./distribution";
 import { button, fill, h } from "./dom";
 import { Link } from "./link";
 import { Overview } from "./overview";
+import { Series } from "./series";
 import { type Stage, type View, type ViewName, VIEWS } from "./stage";
 import { readTheme, type Theme } from "./theme";
 import "uplot/dist/uPlot.min.css";
@@ -27,6 +29,8 @@ const TITLES: Record<ViewName, string> = {
 };
 const MAKERS: Partial<Record<ViewName, (stage: Stage) => View>> = {
   overview: (stage) => new Overview(stage),
+  series: (stage) => new Series(stage),
+  distribution: (stage) => new Distribution(stage),
 };
 /** How often it is asked whether something was written. */
 const PULSE = 5000;

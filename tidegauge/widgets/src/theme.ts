@@ -49,15 +49,20 @@ export function readTheme(root: HTMLElement): Theme {
   }
   const ground = packed(rgb(background));
   score[0] = change[0] = ground;
-  const read = (name: string) => style.getPropertyValue(name).trim();
+  // A canvas takes no light-dark() and no var(): let the browser say what they are.
+  const probe = document.createElement("span");
+  root.append(probe);
+  const read = (name: string) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const named = { muted: read("--tg-muted"), faint: read("--tg-faint"), accent: read("--tg-accent"), warn: read("--tg-warn") };
+  probe.remove();
   return {
+    ...named,
     dark,
     text: style.color,
-    muted: read("--tg-muted"),
-    faint: read("--tg-faint"),
     background,
-    accent: read("--tg-accent"),
-    warn: read("--tg-warn"),
     lines: dark ? LINES_DARK : LINES_LIGHT,
     score,
     change,
