@@ -163,19 +163,19 @@ def test_incidents_and_what_others_said_meanwhile(talk, found):
     listed, _ = talk.ask("incidents", dataset="orders")
     assert listed["rows"] == 1
     incident = int(found.incidents()["id"][0])
-    told, _ = talk.ask("incident", id=incident)
+    told, _ = talk.ask("incident", incident=incident)
     assert (told["status"], told["revision"]) == ("open", 0)
     assert len(told["evidence"]) == 1
-    said, _ = talk.ask("say", id=incident, label="acknowledged", note="on it", seen=0)
+    said, _ = talk.ask("say", incident=incident, label="acknowledged", note="on it", seen=0)
     assert said["status"] == "acknowledged"
     assert [(one["label"], one["note"], one["by"]) for one in said["said"]] == [
         ("acknowledged", "on it", "ann")
     ]
-    late, _ = talk.ask("say", id=incident, label="expected", note="", seen=0)
+    late, _ = talk.ask("say", incident=incident, label="expected", note="", seen=0)
     assert late["kind"] == "ConflictError"
     assert "ann said 'acknowledged' (on it)" in late["error"]
     assert found.incidents()["status"].tolist() == ["acknowledged"]
-    again, _ = talk.ask("say", id=incident, label="expected", note="", seen=said["revision"])
+    again, _ = talk.ask("say", incident=incident, label="expected", note="", seen=said["revision"])
     assert again["status"] == "expected"
 
 
@@ -184,7 +184,7 @@ def test_a_repository_that_is_only_read(found):
         talk = Talk(tg.Dashboard(reader))
         assert talk.ask("catalogue")[0]["writable"] is False
         incident = int(found.incidents()["id"][0])
-        told, _ = talk.ask("say", id=incident, label="resolved", seen=0)
+        told, _ = talk.ask("say", incident=incident, label="resolved", seen=0)
         assert told["kind"] == "ReadOnlyError"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,11 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
+def seconds(time: datetime | None) -> float:
+    """Return a time as seconds since 1970; NaN if there is none."""
+    return math.nan if time is None else time.timestamp()
+
+
 def shown(text: str) -> str:
     """Return a text as it is sent: names may be of any length.
 
@@ -92,8 +98,8 @@ def table(frame: pd.DataFrame, **told: Any) -> Answer:
         column = frame[name]
         if column.dtype.kind == "M":
             naive = column.dt.tz_convert("UTC").dt.tz_localize(None)
-            seconds = naive.to_numpy("M8[ms]").astype(np.float64) / 1000
-            arrays[name] = np.where(column.isna(), np.nan, seconds)
+            moments = naive.to_numpy("M8[ms]").astype(np.float64) / 1000
+            arrays[name] = np.where(column.isna(), np.nan, moments)
         elif column.dtype.kind in "iufb":
             arrays[name] = column.to_numpy(np.float64, na_value=np.nan)
         else:

@@ -118,6 +118,7 @@ class Dashboard(anywidget.AnyWidget):
             "incident": lambda asked: inbox.incident(repository, asked),
             "say": lambda asked: inbox.say(repository, asked, self.by),
             "partitions": lambda asked: ledger.partitions(repository, asked),
+            "day": lambda asked: ledger.day(repository, asked),
             "pulse": self._pulse,
         }
         super().__init__(

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
 
 def columns(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the columns whose distribution is stored, and the newest partitions, to begin with them."""
+    """Return the columns whose distribution is stored."""
     with repository.database.read() as connection:
-        names = columns_told(connection, asked["dataset"])
-    newest = repository.partitions(asked["dataset"])[["partition", "time"]].tail(2)[::-1]
-    answer = table(newest)
-    return Answer({**answer.told, "names": names}, answer.arrays)
+        return Answer({"names": columns_told(connection, asked["dataset"])})
 
 
 def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:

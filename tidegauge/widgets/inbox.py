@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from repository import schema as s
-from tidegauge.widgets.answer import Answer, shown, table
+from tidegauge.widgets.answer import Answer, seconds, shown, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EVIDENCE = 6
 """Series whose charts are shown."""
-SAID = ("label", "note", "by", "created_at")
+SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
 
 
 def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
@@ -32,18 +32,23 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
 
 def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return all that is known of one, and which series show it best."""
-    found = repository.incident(int(asked["id"]))
+    found = repository.incident(int(asked["incident"]))
     firsts = found.firsts.head(EVIDENCE)
     with repository.database.read() as connection:
         n = s.anomaly.c
         query = sa.select(n.id, n.series_id).where(n.id.in_(firsts["id"].tolist()))
         series = {row[0]: row[1] for row in connection.execute(query)}
-    told = {name: found.row[name] for name in ("id", "severity", "series", "status", "updated_at")}
+    told = {name: found.row[name] for name in ("severity", "series", "status", "updated_at")}
     told |= {name: shown(str(found.row[name])) for name in ("dataset", "headline", "first", "last")}
+    times = [seconds(time) for time in found.anomalies["time"].dropna()]
     return Answer(
         {
             **told,
+            "incident": found.id,
             "revision": found.revision,
+            "since": min(times, default=None),
+            "until": max(times, default=None),
+            "anomalies": len(found.anomalies),
             "evidence": [series[number] for number in firsts["id"]],
             "first_found": [shown(text) for text in firsts["explanation"]],
             "moved": [str(move) for move in found.causes.moves],
@@ -55,7 +60,7 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 def say(repository: Repository, asked: Mapping[str, Any], by: str) -> Answer:
     """Label an incident, unless somebody spoke since it was looked at."""
-    number = int(asked["id"])
+    number = int(asked["incident"])
     note = asked.get("note") or None
     repository.label(number, asked["label"], note=note, by=by, seen=int(asked["seen"]))
-    return incident(repository, {"id": number})
+    return incident(repository, {"incident": number})

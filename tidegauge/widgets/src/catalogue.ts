@@ -21,6 +21,8 @@ export class Catalogue {
   readonly datasets: string[];
   readonly writable: boolean;
   readonly commits: number;
+  /** Who says what is said here. */
+  readonly by: string;
   /** Anomalies as pairs of row and column. */
   readonly marks: Int32Array;
   private readonly words: Record<Key, string[]>;
@@ -29,7 +31,7 @@ export class Catalogue {
 
   constructor({ told, arrays }: Answer<Told>) {
     ({ words: this.words, labels: this.labels, datasets: this.datasets } = told);
-    ({ writable: this.writable, commits: this.commits } = told);
+    ({ writable: this.writable, commits: this.commits, by: this.by } = told);
     this.ids = arrays.ids as Float64Array;
     this.times = arrays.times as Float64Array;
     this.marks = arrays.marks as Int32Array;
@@ -57,9 +59,7 @@ export class Catalogue {
     const instance = this.text("instance", row);
     const about = instance === "*" ? "" : ` ${instance}`;
     const segment = this.text("segment", row);
-    const filter = /where='((?:[^'\\]|\\.)*)'|where="((?:[^"\\]|\\.)*)"/.exec(this.text("analyzer", row));
-    const where = filter ? ` where ${filter[1] ?? filter[2]}` : "";
-    return `${this.text("name", row)}${about}${where}${segment ? ` · ${segment}` : ""}`;
+    return `${this.text("name", row)}${about}${filterOf(this.text("analyzer", row))}${segment ? ` · ${segment}` : ""}`;
   }
 
   rowOf(id: number): number {
@@ -78,6 +78,12 @@ export class Catalogue {
     }
     return found.slice(0, count);
   }
+}
+
+/** What an analyzer's text says of the rows that it is of: ` where origin = 'EWR'`. */
+export function filterOf(analyzer: string): string {
+  const found = /where='((?:[^'\\]|\\.)*)'|where="((?:[^"\\]|\\.)*)"/.exec(analyzer);
+  return found ? ` where ${found[1] ?? found[2]}` : "";
 }
 
 /** Put rows in order: by some keys, or by numbers, the highest first. */

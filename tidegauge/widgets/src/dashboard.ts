@@ -2,10 +2,13 @@
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Catalogue } from "./catalogue";
+import { Compare } from "./compare";
 import { Distribution } from "./distribution";
 import { button, fill, h } from "./dom";
+import { Incidents } from "./incidents";
 import { Link } from "./link";
 import { Overview } from "./overview";
+import { Partitions } from "./partitions";
 import { Series } from "./series";
 import { type Stage, type View, type ViewName, VIEWS } from "./stage";
 import { readTheme, type Theme } from "./theme";
@@ -27,8 +30,11 @@ const TITLES: Record<ViewName, string> = {
   incidents: "Incidents",
   partitions: "Partitions",
 };
-const MAKERS: Partial<Record<ViewName, (stage: Stage) => View>> = {
+const MAKERS: Record<ViewName, (stage: Stage) => View> = {
   overview: (stage) => new Overview(stage),
+  compare: (stage) => new Compare(stage),
+  incidents: (stage) => new Incidents(stage),
+  partitions: (stage) => new Partitions(stage),
   series: (stage) => new Series(stage),
   distribution: (stage) => new Distribution(stage),
 };
@@ -116,7 +122,7 @@ class Dashboard implements Stage {
   view(name: ViewName): View {
     let view = this.views.get(name);
     if (!view) {
-      view = MAKERS[name]!(this);
+      view = MAKERS[name](this);
       this.views.set(name, view);
     }
     return view;

@@ -7,8 +7,10 @@ import { many, number } from "./format";
 import { type Answer, KernelError } from "./link";
 import { swatch } from "./picker";
 import type { Axis } from "./points";
-import { pieces, type Side, SideChooser, weeksBefore } from "./sides";
+import { FreeSide } from "./sidefield";
+import type { Known, Side } from "./sides";
 import type { Stage, View } from "./stage";
+import { pieces, weeksBefore } from "./weeks";
 import "./distribution.css";
 
 interface Options {
@@ -20,12 +22,6 @@ interface Options {
   tails: boolean;
   /** Which distance is shown over time. */
   over: keyof Distances;
-}
-
-interface Columns {
-  names: string[];
-  rows: number;
-  texts: { partition: string[] };
 }
 
 interface Told {
@@ -60,8 +56,8 @@ const LOW = 170;
 export class Distribution implements View {
   readonly element: HTMLElement;
   private readonly column: HTMLLabelElement;
-  private readonly baseline = new SideChooser("Baseline", (baseline) => this.chose({ baseline }));
-  private readonly current = new SideChooser("Current", (current) => this.chose({ current }));
+  private readonly baseline = new FreeSide("Baseline", (baseline) => this.chose({ baseline }));
+  private readonly current = new FreeSide("Current", (current) => this.chose({ current }));
   private readonly curve = choice("Curve", CURVES.map((name) => [name, name === "quantiles" ? "quantiles" : "cumulative shares"]), "quantiles", (curve) => this.chose({ curve: curve as Curve }));
   private readonly tails = h("input", { type: "checkbox", onchange: () => this.chose({ tails: this.tails.checked }) });
   private readonly tailed = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1 %");
@@ -71,7 +67,7 @@ export class Distribution implements View {
   private readonly distances = h("div", { class: "tg-distances" });
   private readonly drift = h("div", { class: "tg-drift", tabindex: "0", role: "application", "aria-label": "Drift over time. Arrow keys go from partition to partition, Enter chooses one as current." });
   private readonly driftSaid = h("span", { class: "tg-muted" });
-  private known: { dataset: string; commits: number; columns: Answer<Columns> } | null = null;
+  private known: { dataset: string; commits: number; names: string[]; sides: Known } | null = null;
   private told: { asked: string; answer: Answer<Told> | null; wrong: string | null } | null = null;
   private drifts: Drift | null = null;
   private turn = 0;
@@ -109,16 +105,15 @@ export class Distribution implements View {
     const { dataset, link, catalogue } = this.stage;
     if (this.known?.dataset !== dataset || this.known.commits !== catalogue.commits) {
       const [columns, sides] = await Promise.all([
-        link.ask<Columns>("columns", { dataset }),
-        link.ask<{ partitions: string[] }>("sides", { dataset }),
+        link.ask<{ names: string[] }>("columns", { dataset }),
+        link.ask<Omit<Known, "times">>("sides", { dataset }),
       ]);
       if (turn !== this.turn) return;
-      this.known = { dataset, commits: catalogue.commits, columns };
+      const known = { ...sides.told, times: sides.arrays.times as Float64Array };
+      this.known = { dataset, commits: catalogue.commits, names: columns.told.names, sides: known };
       this.told = this.drifts = null;
-      this.baseline.know(sides.told.partitions);
-      this.current.know(sides.told.partitions);
     }
-    const { names } = this.known.columns.told;
+    const { names, sides } = this.known;
     this.element.classList.toggle("tg-nothing", !names.length);
     if (!names.length) {
       this.picture.replaceChildren(h("p", { class: "tg-empty" }, "No distribution is stored of this dataset. Measure an analyzer that keeps one, such as Histogram, ApproxQuantiles or KLLSketch, and its columns are offered here."));
@@ -126,18 +121,18 @@ export class Distribution implements View {
     }
     const options = this.complete(this.options, names);
     fill(this.column.querySelector("select")!, names.map((name) => [name, name]), options.column);
-    this.baseline.show(options.baseline);
-    this.current.show(options.current);
+    this.baseline.show(sides, options.baseline);
+    this.current.show(sides, options.current);
     await this.compare(options, turn);
   }
 
   /** Fill in what was not chosen: the first column, the newest partition, the four weeks before it. */
   private complete(options: Partial<Options>, names: string[]): Options {
-    const { told, arrays } = this.known!.columns;
-    const [newest, previous] = told.texts.partition;
+    const { partitions, times } = this.known!.sides;
+    const [newest, previous] = partitions;
     const column = options.column !== undefined && names.includes(options.column) ? options.column : names[0];
     const current: Side = options.current ?? { partition: newest };
-    const time = arrays.time[0];
+    const time = times[0];
     const before: Side = Number.isNaN(time) ? { partition: previous ?? newest } : weeksBefore(time);
     const whole: Options = { curve: "quantiles", tails: false, over: "psi", ...options, dataset: this.stage.dataset, column, current, baseline: options.baseline ?? before };
     if (!options.column || !options.current || !options.baseline) this.stage.remember("distribution", whole);
@@ -314,7 +309,7 @@ export class Distribution implements View {
   }
 
   resized(): void {
-    if (this.told && this.known) this.show(this.complete(this.options, this.known.columns.told.names));
+    if (this.told && this.known) this.show(this.complete(this.options, this.known.names));
   }
 
   close(): void {

@@ -1,96 +1,83 @@
-// Sides of a comparison of distributions: a partition, or a window of time.
+// What is compared with what: partitions, runs or windows, and which of them if nothing was chosen.
 
-import { choice, fill, h, later } from "./dom";
-import { sideText } from "./points";
+export type Kind = "partitions" | "runs" | "windows";
+export interface Window {
+  since: string | null;
+  until: string | null;
+}
+export type Side = { partition: string } | { run: number } | Window;
 
-export type Side = { partition: string } | { since: string | null; until: string | null };
-
-const DAY = 86400;
-/** As long as the windows that drift is measured against. */
-const BEFORE = 28 * DAY;
-const MOST_OFFERED = 200;
-
-/** The four weeks before a moment, without it. */
-export function weeksBefore(seconds: number): Side {
-  const step = seconds % DAY === 0 ? DAY : 1;
-  return { since: sideText(seconds - BEFORE, step), until: sideText(seconds - step, step) };
+export interface Known {
+  /** The newest first, and of each the segment that its keys make, and its time in seconds or NaN. */
+  partitions: readonly string[];
+  within: readonly string[];
+  times: Float64Array;
+  runs: readonly { id: number; started_at: string; measured: number }[];
 }
 
-/** The windows in which drift is asked for, the newest first: long against the weeks that each reads before it. */
-export function pieces(times: ArrayLike<number>): { since: string; until: string }[] {
-  const known = Array.from(times).filter((time) => !Number.isNaN(time));
-  const found: { since: string; until: string }[] = [];
-  for (let last = known.length - 1; last >= 0; ) {
-    const first = known.findIndex((time) => time > known[last] - 2 * BEFORE);
-    found.push({ since: sideText(known[first], 1), until: sideText(known[last], 1) });
-    last = first - 1;
+const [HOUR, DAY, WEEK] = [3600, 86400, 7 * 86400];
+
+export function kindOf(side: Side | undefined): Kind | null {
+  if (!side) return null;
+  return "partition" in side ? "partitions" : "run" in side ? "runs" : "windows";
+}
+
+/** Whether there is such a side. */
+export function isKnown(known: Known, side: Side | undefined): boolean {
+  if (!side) return false;
+  if ("partition" in side) return known.partitions.includes(side.partition);
+  if ("run" in side) return known.runs.some(({ id }) => id === side.run);
+  return true;
+}
+
+/** The place of the partition a week before another of the same segment, else of the one before it, else -1. */
+export function before(known: Pick<Known, "times" | "within">, place: number): number {
+  const { times, within } = known;
+  let found = -1;
+  for (let other = 0; other < times.length; other++) {
+    if (other === place || within[other] !== within[place]) continue;
+    if (times[other] === times[place] - WEEK) return other;
+    if (times[other] < times[place] && !(times[other] <= times[found])) found = other;
   }
   return found;
 }
 
-/** Fields to choose one side by. */
-export class SideChooser {
-  readonly element: HTMLElement;
-  private readonly kind: HTMLLabelElement;
-  private readonly offered = h("datalist", { id: `tg-${Math.random().toString(36).slice(2)}` });
-  private readonly partition: HTMLInputElement;
-  private readonly since: HTMLInputElement;
-  private readonly until: HTMLInputElement;
-  private readonly window: HTMLElement;
-  private partitions: readonly string[] = [];
+/** Whether all partitions begin with a day, so that dates are enough to tell them apart. */
+export function hasDays(times: Float64Array): boolean {
+  return times.every((time) => Number.isNaN(time) || time % DAY === 0);
+}
 
-  constructor(
-    title: string,
-    private readonly chosen: (side: Side) => void,
-  ) {
-    this.kind = choice(title, [["partition", "partition"], ["window", "window"]], "partition", () => this.turned());
-    const changed = () => this.tell();
-    const field = (label: string, width: number) =>
-      h("input", { type: "text", size: width, "aria-label": `${title}: ${label}`, placeholder: label, spellcheck: "false", onchange: changed });
-    this.partition = field("partition", 20);
-    this.partition.setAttribute("list", this.offered.id);
-    this.partition.addEventListener("input", later(60, () => this.offer()));
-    this.partition.addEventListener("input", () => this.partitions.includes(this.partition.value) && this.tell());
-    this.since = field("since, 2013-02-01", 14);
-    this.until = field("until, 2013-02-28", 14);
-    this.window = h("span", { class: "tg-choice" }, this.since, "to", this.until);
-    this.element = h("span", { class: "tg-side", role: "group", "aria-label": title }, this.kind, this.partition, this.offered, this.window);
-  }
-
-  know(partitions: readonly string[]): void {
-    this.partitions = partitions;
-    this.offer();
-  }
-
-  /** Show a side, unless somebody is typing another. */
-  show(side: Side): void {
-    if (this.element.contains(document.activeElement) && document.activeElement instanceof HTMLInputElement) return;
-    const one = "partition" in side;
-    fill(this.kind.querySelector("select")!, [["partition", "partition"], ["window", "window"]], one ? "partition" : "window");
-    if (one) this.partition.value = side.partition;
-    else [this.since.value, this.until.value] = [side.since ?? "", side.until ?? ""];
-    this.turned();
-  }
-
-  private turned(): void {
-    const one = this.kind.querySelector("select")!.value === "partition";
-    this.partition.hidden = !one;
-    this.window.hidden = one;
-  }
-
-  private tell(): void {
-    if (!this.partition.hidden) {
-      const name = this.partition.value.trim();
-      if (name) this.chosen({ partition: name });
-    } else if (this.since.value.trim() || this.until.value.trim()) {
-      this.chosen({ since: this.since.value.trim() || null, until: this.until.value.trim() || null });
+/** Baseline and current if none were chosen; null where there are no two to compare. */
+export function usual(known: Known, kind: Kind): readonly [Side, Side] | null {
+  const { partitions, runs, times } = known;
+  if (kind === "runs") return runs.length < 2 ? null : [{ run: runs[1].id }, { run: runs[0].id }];
+  if (kind === "partitions") {
+    for (let place = 0; place < partitions.length; place++) {
+      const earlier = before(known, place);
+      if (earlier >= 0) return [{ partition: partitions[earlier] }, { partition: partitions[place] }];
     }
+    // Without times, any two.
+    return partitions.length < 2 ? null : [{ partition: partitions[1] }, { partition: partitions[0] }];
   }
+  const newest = times.reduce((most, time) => (time > most ? time : most), -Infinity);
+  if (!Number.isFinite(newest)) return null;
+  const days = hasDays(times);
+  const window = (end: number) => ({
+    since: written(end - WEEK + (days ? DAY : HOUR), days),
+    until: written(end, days),
+  });
+  return [window(newest - WEEK), window(newest)];
+}
 
-  /** Offer the partitions that hold what is typed, the newest first. */
-  private offer(): void {
-    const text = this.partitions.includes(this.partition.value) ? "" : this.partition.value;
-    const found = this.partitions.filter((name) => name.includes(text)).slice(0, MOST_OFFERED);
-    this.offered.replaceChildren(...found.map((value) => h("option", { value })));
-  }
+/** A moment as fields of a form hold it; in UTC. */
+function written(seconds: number, days: boolean): string {
+  return new Date(1000 * seconds).toISOString().slice(0, days ? 10 : 16);
+}
+
+/** Names that hold a text, those that begin with it first, up to some. */
+export function matches(names: readonly string[], text: string, most: number): string[] {
+  const wanted = text.trim().toLowerCase();
+  const found = names.filter((name) => name.toLowerCase().includes(wanted));
+  const begins = (name: string) => (name.toLowerCase().startsWith(wanted) ? 0 : 1);
+  return found.sort((a, b) => begins(a) - begins(b)).slice(0, most);
 }

@@ -5,7 +5,7 @@ import { spread } from "../src/marks";
 import {
   axisOf, gapsOf, lineOf, median, notPositive, olderOf, placeOf, saidOf, type SeriesTold, sideText, stepOf, unitOf, windowBefore,
 } from "../src/points";
-import { pieces, weeksBefore } from "../src/sides";
+import { pieces, weeksBefore } from "../src/weeks";
 import { logTicks, tickText, timeText } from "../src/axes";
 
 const DAY = 86400;

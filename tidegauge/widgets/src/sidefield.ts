@@ -1,0 +1,136 @@
+// A field in which one side of a comparison is chosen.
+
+import { choice, fill, h } from "./dom";
+import { many, moment } from "./format";
+import { hasDays, type Kind, kindOf, type Known, matches, type Side, type Window } from "./sides";
+
+/** Names that are offered at once while one is typed. */
+const OFFERED = 200;
+
+export class SideField {
+  readonly element: HTMLElement;
+  private readonly room = h("span", { class: "tg-side-room" });
+  private readonly hint = h("span", { class: "tg-muted tg-side-hint" });
+  private readonly names = h("datalist");
+  private readonly partition: HTMLInputElement;
+  private readonly run: HTMLSelectElement;
+  private readonly since: HTMLInputElement;
+  private readonly until: HTMLInputElement;
+  private known!: Known;
+
+  constructor(
+    private readonly label: string,
+    private readonly chosen: (side: Side) => void,
+  ) {
+    this.names.id = `tg-names-${label}`.toLowerCase() + Math.random().toString(36).slice(2);
+    this.partition = h("input", {
+      type: "text",
+      autocomplete: "off",
+      spellcheck: "false",
+      list: this.names.id,
+      "aria-label": `${label}: partition`,
+      oninput: () => {
+        this.partition.setCustomValidity("");
+        this.offer();
+      },
+      onfocus: () => {
+        this.partition.select();
+        this.offer("");
+      },
+      onchange: () => this.typed(),
+    });
+    this.run = h("select", { "aria-label": `${label}: run`, onchange: () => chosen({ run: Number(this.run.value) }) });
+    const window = (which: string) =>
+      h("input", { "aria-label": `${label}: ${which}`, onchange: () => chosen(this.window) });
+    [this.since, this.until] = [window("since"), window("until")];
+    this.element = h("div", { class: "tg-side", role: "group", "aria-label": label }, h("span", { class: "tg-muted" }, label), this.room, this.hint);
+  }
+
+  show(known: Known, kind: Kind, side: Side | null): void {
+    this.known = known;
+    const parts = {
+      partitions: () => [this.partition, this.names],
+      runs: () => [this.run],
+      windows: () => [this.since, h("span", { class: "tg-muted" }, "to"), this.until],
+    }[kind]();
+    // Moving a field would take the focus from it.
+    if (this.room.firstChild !== parts[0]) this.room.replaceChildren(...parts);
+    this.hint.textContent = "";
+    if (kind === "partitions") this.showPartition(side as { partition: string } | null);
+    else if (kind === "runs") this.showRun(side as { run: number } | null);
+    else this.showWindow(side as Window | null);
+  }
+
+  private showPartition(side: { partition: string } | null): void {
+    this.partition.setCustomValidity("");
+    if (document.activeElement !== this.partition) this.partition.value = side?.partition ?? "";
+    const time = side ? this.known.times[this.known.partitions.indexOf(side.partition)] : NaN;
+    if (Number.isNaN(time) || time === undefined) return;
+    this.hint.textContent = new Date(1000 * time).toLocaleDateString("en-US", { weekday: "short", timeZone: "UTC" });
+  }
+
+  private showRun(side: { run: number } | null): void {
+    const text = (run: Known["runs"][number]) =>
+      `${run.id} · ${moment(Date.parse(run.started_at) / 1000)} · ${many(run.measured, "partition")}`;
+    fill(this.run, this.known.runs.map((run) => [String(run.id), text(run)]), String(side?.run ?? ""));
+  }
+
+  private showWindow(side: Window | null): void {
+    const type = hasDays(this.known.times) ? "date" : "datetime-local";
+    for (const [field, value] of [[this.since, side?.since], [this.until, side?.until]] as const) {
+      field.type = type;
+      if (document.activeElement !== field) field.value = value ?? "";
+    }
+    const [since, until] = [this.since, this.until].map((field) => Date.parse(`${field.value}${type === "date" ? "" : "Z"}`) / 1000);
+    const within = this.known.times.filter((time) => !(time < since || time > until || Number.isNaN(time)));
+    this.hint.textContent = many(within.length, "partition");
+  }
+
+  private get window(): Window {
+    return { since: this.since.value || null, until: this.until.value || null };
+  }
+
+  private offer(text = this.partition.value): void {
+    const found = matches(this.known.partitions, text, OFFERED);
+    this.names.replaceChildren(...found.map((name) => h("option", { value: name })));
+  }
+
+  /** Take what was typed: a name, or a part that only one name has. */
+  private typed(): void {
+    const { value } = this.partition;
+    const { partitions } = this.known;
+    const found = partitions.includes(value) ? [value] : matches(partitions, value, 2);
+    if (found.length === 1) {
+      this.partition.value = found[0];
+      this.chosen({ partition: found[0] });
+      return;
+    }
+    const why = found.length ? `several partitions hold “${value}”` : `there is no partition “${value}”`;
+    this.partition.setCustomValidity(`${this.label}: ${why}; choose one of the list.`);
+    this.partition.reportValidity();
+  }
+}
+
+/** A field with a choice of its own between a partition and a window. */
+export class FreeSide {
+  readonly element: HTMLElement;
+  private readonly kind: HTMLLabelElement;
+  private readonly field: SideField;
+  private known!: Known;
+
+  constructor(label: string, chosen: (side: Side) => void) {
+    this.field = new SideField(label, chosen);
+    const kinds = [["partitions", "partition"], ["windows", "window"]] as const;
+    this.kind = choice("is a", kinds, "partitions", (kind) => this.field.show(this.known, kind as Kind, null));
+    this.element = h("span", { class: "tg-side" }, this.field.element, this.kind);
+  }
+
+  show(known: Known, side: Side): void {
+    this.known = known;
+    const kind = kindOf(side)!;
+    // Who is about to choose another kind is not interrupted.
+    if (this.element.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return;
+    this.kind.querySelector("select")!.value = kind;
+    this.field.show(known, kind, side);
+  }
+}
