@@ -48,6 +48,8 @@ def explain(
     --------
     >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97, 0.98], 0.975, 0.95, 0.99)
     'Completeness of email in ds=2013-02-08 (a Friday) is 0.5, below the usual 0.95 to 0.99 (expected 0.975): the lowest of 3 partitions.'
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050)
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000).'
     """
     day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
     side = "below" if direction(value, expected, lower, upper) == "low" else "above"
@@ -61,7 +63,9 @@ def explain(
     else:
         band = f"{number(lower)} to {number(upper)}"
         centre = "" if isnan(expected) else f" (expected {number(expected)})"
-        usual = f"{side} the usual {band}{centre}"
+        # Many that are odd together are found, though none of them alone would be.
+        inside = {"below": "low within", "above": "high within"}[side]
+        usual = f"{inside if lower <= value <= upper else side} the usual {band}{centre}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):

@@ -217,6 +217,8 @@ def test_the_pulse_beats_when_something_is_written(talk, found):
 def test_what_is_no_question(talk):
     told, _ = talk.ask("drop")
     assert told["error"] == "no question 'drop'"
+    told, _ = talk.ask("levels", by="scores")
+    assert told["error"] == "unknown colour 'scores'; did you mean 'score'?"
     told, _ = talk.ask("cell")
     assert told["kind"] == "KeyError"
 

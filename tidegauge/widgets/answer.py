@@ -79,7 +79,7 @@ def seconds(time: datetime | None) -> float:
     return math.nan if time is None else time.timestamp()
 
 
-def shown(text: str) -> str:
+def shown(text: str, most: int = LONGEST) -> str:
     """Return a text as it is sent: names may be of any length.
 
     Examples
@@ -87,7 +87,7 @@ def shown(text: str) -> str:
     >>> len(shown("x" * 10_000))
     200
     """
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def table(frame: pd.DataFrame, **told: Any) -> Answer:

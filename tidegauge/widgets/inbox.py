@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EVIDENCE = 6
 """Series whose charts are shown."""
+SENTENCE = 1000
+"""Characters of a sentence that are shown."""
 SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
 
 
@@ -39,7 +41,8 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
         query = sa.select(n.id, n.series_id).where(n.id.in_(firsts["id"].tolist()))
         series = {row[0]: row[1] for row in connection.execute(query)}
     told = {name: found.row[name] for name in ("severity", "series", "status", "updated_at")}
-    told |= {name: shown(str(found.row[name])) for name in ("dataset", "headline", "first", "last")}
+    told |= {name: shown(str(found.row[name])) for name in ("dataset", "first", "last")}
+    told["headline"] = shown(str(found.row["headline"]), SENTENCE)
     times = [seconds(time) for time in found.anomalies["time"].dropna()]
     return Answer(
         {
@@ -50,7 +53,7 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
             "until": max(times, default=None),
             "anomalies": len(found.anomalies),
             "evidence": [series[number] for number in firsts["id"]],
-            "first_found": [shown(text) for text in firsts["explanation"]],
+            "first_found": [shown(text, SENTENCE) for text in firsts["explanation"]],
             "moved": [str(move) for move in found.causes.moves],
             "along": [str(one) for one in found.causes.companions],
             "said": [{k: label[k] for k in SAID} for label in found.labels.to_dict("records")],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
+from analyzers.errors import UnknownNameError
 from repository import schema as s
 from repository.anomalies.listing import anomalous_points, anomaly_rows, score_rows
 from repository.facts import read_facts
@@ -89,7 +90,7 @@ class Overview:
             known = self.panorama(connection)
             rows = self._rows(known, asked.get("rows"))
             first, last = self._columns(known, asked)
-            level = LEVELS[asked["by"]](connection, known, first, last, rows)
+            level = _read(asked["by"])(connection, known, first, last, rows)
         return Answer({"first": first, "last": last}, {"levels": level})
 
     def rows(self, asked: Mapping[str, Any]) -> Answer:
@@ -147,7 +148,7 @@ class Overview:
         with self.repository.database.read() as connection:
             known = panorama(connection, None, self.as_of)
             count, columns = known.shape
-            level = LEVELS[by](connection, known, 0, columns, np.arange(count)).astype(np.float64)
+            level = _read(by)(connection, known, 0, columns, np.arange(count)).astype(np.float64)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
         words = [[of.text(n) for n in range(count)] for of in known.keys.values()]
@@ -163,6 +164,12 @@ class Overview:
         count = known.shape[1]
         last = min(int(asked.get("last", count)), count)
         return max(0, min(int(asked.get("first", 0)), last)), last
+
+
+def _read(by: str) -> Callable[..., NDArray[np.uint8]]:
+    if by not in LEVELS:
+        raise UnknownNameError("colour", by, LEVELS)
+    return LEVELS[by]
 
 
 def _moment(seconds: float) -> Window:

@@ -165,6 +165,7 @@ class Dashboard implements Stage {
       const view = this.view(name);
       if (this.shown !== name) {
         this.shown = name;
+        this.say("");
         this.page.replaceChildren(view.element);
       }
       await view.open();

@@ -134,7 +134,8 @@ export class Distribution implements View {
     const current: Side = options.current ?? { partition: newest };
     const time = times[0];
     const before: Side = Number.isNaN(time) ? { partition: previous ?? newest } : weeksBefore(time);
-    const whole: Options = { curve: "quantiles", tails: false, over: "psi", ...options, dataset: this.stage.dataset, column, current, baseline: options.baseline ?? before };
+    const curve = CURVES.find((one) => one === options.curve) ?? CURVES[0];
+    const whole: Options = { tails: false, over: "psi", ...options, curve, dataset: this.stage.dataset, column, current, baseline: options.baseline ?? before };
     if (!options.column || !options.current || !options.baseline) this.stage.remember("distribution", whole);
     return whole;
   }

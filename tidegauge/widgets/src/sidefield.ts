@@ -9,6 +9,7 @@ const OFFERED = 200;
 
 export class SideField {
   readonly element: HTMLElement;
+  readonly label: HTMLElement;
   private readonly room = h("span", { class: "tg-side-room" });
   private readonly hint = h("span", { class: "tg-muted tg-side-hint" });
   private readonly names = h("datalist");
@@ -19,16 +20,16 @@ export class SideField {
   private known!: Known;
 
   constructor(
-    private readonly label: string,
+    private readonly title: string,
     private readonly chosen: (side: Side) => void,
   ) {
-    this.names.id = `tg-names-${label}`.toLowerCase() + Math.random().toString(36).slice(2);
+    this.names.id = `tg-names-${title}`.toLowerCase() + Math.random().toString(36).slice(2);
     this.partition = h("input", {
       type: "text",
       autocomplete: "off",
       spellcheck: "false",
       list: this.names.id,
-      "aria-label": `${label}: partition`,
+      "aria-label": `${title}: partition`,
       oninput: () => {
         this.partition.setCustomValidity("");
         this.offer();
@@ -39,11 +40,12 @@ export class SideField {
       },
       onchange: () => this.typed(),
     });
-    this.run = h("select", { "aria-label": `${label}: run`, onchange: () => chosen({ run: Number(this.run.value) }) });
+    this.run = h("select", { "aria-label": `${title}: run`, onchange: () => chosen({ run: Number(this.run.value) }) });
     const window = (which: string) =>
-      h("input", { "aria-label": `${label}: ${which}`, onchange: () => chosen(this.window) });
+      h("input", { "aria-label": `${title}: ${which}`, onchange: () => chosen(this.window) });
     [this.since, this.until] = [window("since"), window("until")];
-    this.element = h("div", { class: "tg-side", role: "group", "aria-label": label }, h("span", { class: "tg-muted" }, label), this.room, this.hint);
+    this.label = h("span", { class: "tg-muted" }, title);
+    this.element = h("div", { class: "tg-side", role: "group", "aria-label": title }, this.label, this.room, this.hint);
   }
 
   show(known: Known, kind: Kind, side: Side | null): void {
@@ -106,7 +108,7 @@ export class SideField {
       return;
     }
     const why = found.length ? `several partitions hold “${value}”` : `there is no partition “${value}”`;
-    this.partition.setCustomValidity(`${this.label}: ${why}; choose one of the list.`);
+    this.partition.setCustomValidity(`${this.title}: ${why}; choose one of the list.`);
     this.partition.reportValidity();
   }
 }
@@ -121,8 +123,9 @@ export class FreeSide {
   constructor(label: string, chosen: (side: Side) => void) {
     this.field = new SideField(label, chosen);
     const kinds = [["partitions", "partition"], ["windows", "window"]] as const;
-    this.kind = choice("is a", kinds, "partitions", (kind) => this.field.show(this.known, kind as Kind, null));
-    this.element = h("span", { class: "tg-side" }, this.field.element, this.kind);
+    this.kind = choice(label, kinds, "partitions", (kind) => this.field.show(this.known, kind as Kind, null));
+    this.field.label.remove(); // the choice has it
+    this.element = h("span", { class: "tg-side" }, this.kind, this.field.element);
   }
 
   show(known: Known, side: Side): void {

@@ -1,0 +1,96 @@
+"""Take the guide's pictures of the dashboard, on the repository that ``make demo`` fills.
+
+python docs/screens.py sqlite:///.demo/tidegauge.db [docs/screens]
+
+Needs Chromium. The repository is only read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from playwright.sync_api import Page, sync_playwright
+
+import tidegauge as tg
+from tests.servers import dashboard_server
+
+SIZE = {"width": 1280, "height": 760}
+BLIZZARD = "ds=2013-02-08"
+
+
+def options(repo: tg.Repository) -> dict[str, dict[str, Any]]:
+    """Return what each view is to show."""
+    found = repo.anomalies("flights", name="Completeness", instance="dep_time", where="")
+    worst = found[found["partition"] == BLIZZARD].iloc[0]
+    return {
+        "overview": {"sort": "worst"},
+        "compare": {
+            "kind": "partitions",
+            "baseline": {"partition": "ds=2013-02-01"},
+            "current": {"partition": BLIZZARD},
+        },
+        "distribution": {
+            "column": "dep_delay",
+            "baseline": {"since": "2013-02-08", "until": "2013-03-07"},
+            "current": {"partition": "ds=2013-03-08"},
+            "tails": False,
+            "over": "psi",
+            "curve": "cumulative",
+        },
+        "incidents": {"id": int(worst["incident_id"]), "status": ""},
+    }
+
+
+def turn(page: Page, view: str, chosen: dict[str, Any] | None) -> None:
+    """Turn to a view, and wait until it is drawn."""
+    go = "([view, options]) => document.querySelector('.tidegauge').tidegauge.go(view, options ?? undefined)"
+    page.evaluate(go, [view, chosen])
+    page.wait_for_selector(f".tidegauge[data-view={view}][data-state=drawn]")
+    page.wait_for_timeout(2500)  # small lines and drifts come after
+
+
+def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: str) -> None:
+    """Take the pictures in one theme."""
+    suffix = "" if theme == "light" else "-dark"
+    wanted = ("overview", "series", "compare", "distribution", "incidents", "partitions")
+    for view in wanted if theme == "light" else wanted[:1]:
+        if view == "series":
+            find = "() => { const {catalogue: c} = document.querySelector('.tidegauge').tidegauge; return ['Completeness dep_time', 'Completeness arr_time'].map(t => { for (let r = 0; r < c.rows; r++) if (c.title(r) === t) return c.ids[r]; }).filter(Boolean).slice(0, 1); }"
+            chosen = {**chosen, "series": {"ids": page.evaluate(find)}}
+        turn(page, view, chosen.get(view))
+        root = page.locator(".tidegauge")
+        root.screenshot(path=folder / f"{view}{suffix}.png")
+
+
+def main(url: str, target: str = "docs/screens") -> None:
+    """Take all pictures."""
+    folder = Path(target)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tg.Repository(url, read_only=True) as repo:
+        chosen = options(repo)
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        dashboard_server(Path(temporary), url, "--read-only") as (_, address),
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=arguments
+        )
+        for theme in ("light", "dark"):
+            page = browser.new_page(viewport=SIZE)
+            page.goto(f"{address}?theme={theme}")
+            page.wait_for_selector(".tidegauge[data-state=drawn]")
+            shoot(page, folder, chosen, theme)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
