@@ -55,7 +55,7 @@ export class Overview implements View {
   private readonly count = h("span", { class: "tg-muted" });
   private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1" });
   private readonly filter: HTMLInputElement;
-  private readonly group: HTMLLabelElement;
+  private readonly choices: Record<"by" | "group" | "sort", HTMLLabelElement>;
   private levels = new Map<Colour, Levels>();
   private loading = new Map<Colour, Promise<void>>();
   private marks = new Map<number, number[]>();
@@ -70,23 +70,23 @@ export class Overview implements View {
   private moved = false;
 
   constructor(private readonly stage: Stage) {
-    const { by, group, sort, filter } = this.options;
     this.filter = h("input", {
       type: "search",
       placeholder: "Filter: words of dataset, column, metric …",
       "aria-label": "Filter series",
       oninput: later(80, () => this.chose({ filter: this.filter.value })),
     });
-    this.filter.value = filter;
     const groups = Object.entries(GROUPS).map(([key, { text }]) => [key, text] as const);
-    this.group = choice("Group by", [...groups, ["", "nothing"]], group, (value) => this.chose({ group: value }));
+    this.choices = {
+      by: choice("Colour", COLOURS, "", (value) => this.chose({ by: value as Colour })),
+      group: choice("Group by", [...groups, ["", "nothing"]], "", (value) => this.chose({ group: value })),
+      sort: choice("Sort by", SORTS, "", (value) => this.chose({ sort: value })),
+    };
     const zoom = (rows: number, columns: number) => () => this.zoom(rows, columns);
     const tools = h(
       "div",
       { class: "tg-tools" },
-      choice("Colour", COLOURS, by, (value) => this.chose({ by: value as Colour })),
-      this.group,
-      choice("Sort by", SORTS, sort, (value) => this.chose({ sort: value })),
+      ...Object.values(this.choices),
       this.filter,
       h(
         "span",
@@ -112,9 +112,7 @@ export class Overview implements View {
 
   private chose(some: Partial<Options>): void {
     this.stage.remember("overview", { ...this.options, ...some });
-    if (some.by) void this.load().catch((error) => this.stage.fail(error));
-    this.arrange();
-    this.redraw();
+    void this.open().catch((error) => this.stage.fail(error));
   }
 
   async open(): Promise<void> {
@@ -134,9 +132,10 @@ export class Overview implements View {
       this.measure();
       if (first) this.restart();
       this.place = { place: this.order.findIndex((row) => row >= 0), column: catalogue.columns - 1 };
-      await this.load();
     }
     this.measure();
+    await this.load();
+    this.arrange();
     this.redraw();
   }
 
@@ -194,10 +193,14 @@ export class Overview implements View {
   private arrange(): void {
     const { catalogue } = this.stage;
     const { by, group, sort, filter } = this.options;
+    for (const [name, label] of Object.entries(this.choices)) {
+      label.querySelector("select")!.value = this.options[name as "by" | "group" | "sort"];
+    }
+    this.choices.group.querySelector("select")!.disabled = sort !== "name";
+    if (document.activeElement !== this.filter) this.filter.value = filter;
     const levels = this.levels.get(by);
     const rows = catalogue.matching(filter);
     const keys = sort === "name" ? (GROUPS[group]?.keys ?? []) : [];
-    (this.group.querySelector("select") as HTMLSelectElement).disabled = sort !== "name";
     this.order = ordered(rows, catalogue, keys, this.weights(sort, levels)) as Int32Array<ArrayBuffer>;
     this.headings = [];
     if (keys.length) this.order = this.withHeadings(this.order, keys);
