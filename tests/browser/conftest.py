@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers import dashboard_server, lab_server
 
-WAIT = 60_000
+WAIT = 30_000
 """Milliseconds in which something must have come about; nothing waits that long if all is well."""
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 SCHEMES = {"data", "blob", "about"}
@@ -117,17 +117,18 @@ class Watched:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
+    """Keep a picture of the page where a test failed."""
     report = yield
-    if call.when == "call":
-        item.stash[REPORT] = report
+    page = getattr(item, "funcargs", {}).get("page")
+    if call.when == "call" and report.failed and page is not None:
+        picture = item.funcargs["tmp_path"] / "failed.png"
+        page.screenshot(path=picture, full_page=True)
+        print(f"the page looked like this: {picture}")
     return report
 
 
-REPORT = pytest.StashKey()
-
-
 @pytest.fixture
-def page(chromium, request, tmp_path):
+def page(chromium, tmp_path):
     """A page that may ask nobody but this machine, and may have no errors; a picture is kept if a test fails."""
     watched = Watched()
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
@@ -139,11 +140,6 @@ def page(chromium, request, tmp_path):
     page.on("console", watched.console)
     page.on("pageerror", watched.failed)
     yield page
-    report = request.node.stash.get(REPORT, None)
-    if report is None or report.failed:
-        picture = tmp_path / "failed.png"
-        page.screenshot(path=picture, full_page=True)
-        print(f"the page looked like this: {picture}")
     leave(page)
     context.close()
     assert not watched.foreign, f"asked other hosts: {watched.foreign}"

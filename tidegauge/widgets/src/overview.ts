@@ -66,6 +66,7 @@ export class Overview implements View {
   private place = { place: 0, column: 0 };
   private pending = 0;
   private of: Catalogue | null = null;
+  private readonly sizes = new ResizeObserver(() => this.resized());
   private dragged: { x: number; y: number } | null = null;
   private moved = false;
 
@@ -371,6 +372,8 @@ export class Overview implements View {
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("focus", () => this.drawCursor());
     canvas.addEventListener("blur", () => (this.cursor.hidden = true));
+    // The room changes with the tools above it, too, which wrap.
+    this.sizes.observe(canvas.parentElement!);
   }
 
   private wheel(event: WheelEvent): void {
@@ -571,6 +574,7 @@ export class Overview implements View {
   }
 
   close(): void {
+    this.sizes.disconnect();
     cancelAnimationFrame(this.pending);
   }
 }

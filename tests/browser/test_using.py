@@ -1,0 +1,177 @@
+"""The dashboard in use, in Lab and in Voila: opening what stands out, speaking of it, names that would do harm."""
+
+import contextlib
+
+import pytest
+
+from repository.repository import Repository
+from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
+from tests.browser.conftest import leave, open_lab, open_voila
+from tests.servers import dashboard_server
+
+VIEWS = ("Overview", "Series", "Compare", "Distribution", "Incidents", "Partitions")
+FIND = """([dataset, title]) => {
+  const {catalogue} = document.querySelector('.tidegauge').tidegauge;
+  for (let row = 0; row < catalogue.rows; row++)
+    if (catalogue.text('dataset', row) === dataset && catalogue.title(row) === title) return catalogue.ids[row];
+}"""
+PLACE = """([id, label]) => document.querySelector('.tidegauge').tidegauge.view('overview').locate(id, label)"""
+
+
+@pytest.fixture(params=["lab", "voila"])
+def root(request, page, coast_copy, tmp_path):
+    """The dashboard of a copy, drawn in each."""
+    if request.param == "lab":
+        lab = request.getfixturevalue("lab")
+        name = f"{request.node.name.translate(str.maketrans('[]', '--'))}.ipynb"
+        cells = (
+            f"import tidegauge as tg\nrepo = tg.Repository({coast_copy!r})",
+            "tg.Dashboard(repo, by='ann')",
+        )
+        yield open_lab(page, lab, lab.write(name, *cells))
+        return
+    with dashboard_server(tmp_path, coast_copy) as (_, url):
+        yield open_voila(page, url)
+        leave(page)
+
+
+@pytest.fixture
+def repo(coast_copy):
+    with Repository(coast_copy) as repository:
+        yield repository
+
+
+def turn(root, view):
+    root.get_by_role("tab", name=view, exact=True).click()
+    drawn(root, view.lower())
+
+
+def drawn(root, view):
+    root.page.locator(f".tidegauge[data-view={view}][data-state=drawn]").wait_for()
+
+
+def press_cell(root, dataset, title, label):
+    """Press a cell of the heat map with the mouse, as somebody who sees it does."""
+    page = root.page
+    series = page.evaluate(FIND, [dataset, title])
+    place = page.evaluate(PLACE, [series, label])
+    page.mouse.click(place["x"], place["y"])
+
+
+def focus(root):
+    """The moment that the series view points at."""
+    return root.page.evaluate(
+        "() => { const stage = document.querySelector('.tidegauge').tidegauge;"
+        " return stage.catalogue.labels[stage.options('series').focus]; }"
+    )
+
+
+def look_at_an_incident(root, repo):
+    """Turn to the incidents; return the one that is looked at, which is open."""
+    turn(root, "Incidents")
+    root.get_by_role("button", name="Acknowledge").wait_for()
+    looked = "document.querySelector('.tidegauge').tidegauge.options('incidents').id"
+    number = root.page.evaluate(looked) or int(repo.incidents(PLAIN, status="open")["id"][0])
+    assert status(repo, number) == "open"
+    return number
+
+
+def status(repo, number):
+    return repo.incidents().set_index("id")["status"][number]
+
+
+def test_a_press_on_a_bad_cell_opens_its_series(root):
+    root.locator(".tg-heat").scroll_into_view_if_needed()
+    press_cell(root, PLAIN, "Size", BAD_PARTITION.removeprefix("ds="))
+    drawn(root, "series")
+    root.get_by_text("Size", exact=True).first.wait_for()
+    assert focus(root) == BAD_PARTITION.removeprefix("ds=")
+    assert root.locator(".u-over").count() == 1
+
+
+def test_the_keyboard_does_so_too(root):
+    heat = root.locator(".tg-heat")
+    heat.focus()
+    for key in ("ArrowDown", "ArrowLeft", "ArrowUp"):
+        heat.press(key)
+    root.page.wait_for_function(
+        "document.querySelector('.tg-status').textContent.includes('2013-')"
+    )
+    heat.press("Enter")
+    drawn(root, "series")
+
+
+def test_what_is_said_of_an_incident_is_written(root, repo):
+    number = look_at_an_incident(root, repo)
+    root.get_by_label("Note").fill(f"on it {MARKUP}")
+    root.get_by_role("button", name="Acknowledge").click()
+    root.get_by_role("button", name="Reopen").wait_for()
+    assert status(repo, number) == "acknowledged"
+    said = repo.incident(number).labels.iloc[-1]
+    assert (said["label"], said["note"]) == ("acknowledged", f"on it {MARKUP}")
+    assert said["by"]
+    assert not root.locator("img[src='x']").count()
+
+
+def test_who_spoke_meanwhile_is_heard(root, repo):
+    number = look_at_an_incident(root, repo)
+    root.get_by_label("Note").fill("mine")
+    repo.label(number, "expected", note="the storm", by="bob")
+    root.get_by_role("button", name="Acknowledge").click()
+    told = root.locator(".tg-conflict")
+    told.wait_for()
+    assert "bob" in told.inner_text()
+    assert "the storm" in told.inner_text()
+    assert root.get_by_label("Note").input_value() == "mine"
+    assert status(repo, number) == "expected"
+
+
+def test_what_others_write_shows_up(root, repo):
+    before = root.page.evaluate("document.querySelector('.tidegauge').tidegauge.catalogue.rows")
+    repo.record(PLAIN, "brand new", 1.0, partition=BAD_PARTITION)
+    more = f"document.querySelector('.tidegauge').tidegauge.catalogue.rows === {before + 1}"
+    root.page.wait_for_function(more)
+
+
+def test_hostile_names_do_no_harm_in_any_view(root):
+    page = root.page
+    root.get_by_role("tab", name="Compare", exact=True).click()
+    drawn(root, "compare")
+    root.get_by_label("Dataset", exact=True).select_option(MARKUP)
+    title = page.title()
+    for view in VIEWS:
+        with contextlib.suppress(Exception):  # a view may have nothing to show of this dataset
+            page.wait_for_timeout(200)
+        root.get_by_role("tab", name=view, exact=True).click()
+        page.locator(f".tidegauge[data-view={view.lower()}]:not([data-state=loading])").wait_for()
+        page.wait_for_timeout(500)
+        assert root.get_attribute("data-state") == "drawn", root.locator(".tg-alert").inner_text()
+    turn(root, "Series")
+    search = root.get_by_placeholder("Add a series", exact=False)
+    for word in ("img", "DROP", "long", "\u05de\u05d3"):
+        search.fill(word)
+        page.wait_for_timeout(300)
+        search.press("ArrowDown")
+        search.press("Enter")
+        page.wait_for_timeout(300)
+    assert page.title() == title != "owned"
+    assert not page.locator("img[src='x']").count()
+    assert page.evaluate("document.documentElement.scrollWidth") < 6000
+    width = root.bounding_box()["width"]
+    assert root.evaluate("e => e.scrollWidth") <= width + 1
+
+
+@pytest.mark.spark
+def test_the_blizzard(page, measured_copy, tmp_path):
+    """On the real flights: the cell of Friday, 8 February 2013, opens the series in which it shows."""
+    measured_copy.detect("flights")
+    url = str(measured_copy.database.url)
+    with dashboard_server(tmp_path / "page", url) as (_, address):
+        root = open_voila(page, address)
+        root.get_by_label("Filter series").fill("completeness dep_time")
+        root.get_by_text("of 77 series").wait_for()
+        press_cell(root, "flights", "Completeness dep_time", "2013-02-08")
+        drawn(root, "series")
+        root.get_by_text("Completeness dep_time").first.wait_for()
+        assert focus(root) == "2013-02-08"
+        leave(page)
