@@ -18,6 +18,8 @@ MOST = 3
 """Metrics that a headline names."""
 CLEAR = 20.0
 """A score above which another is not clearer."""
+LONGEST = 100
+"""Characters that a partition as a whole is told in."""
 _PLAIN = frozenset({"Completeness", "Size"})
 _ROWS = {"Size": "volume"}
 _VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
@@ -65,6 +67,10 @@ def _told(some: Sequence[Anomaly]) -> str:
 
 
 def _said(one: Anomaly) -> str:
+    whole = f"{one.partition_name or 'the table'} "
+    if one.explanation.startswith(whole):  # what is said of a partition as a whole
+        text = one.explanation.removeprefix(whole).removesuffix(".")
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
     value, expected = one.value, one.expected
     if value is None:
         return f"{one.name} of {one.instance} is no number"

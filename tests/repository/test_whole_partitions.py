@@ -130,7 +130,7 @@ def test_a_new_schema(repo):
     assert one["explanation"] == (
         f"{name(40)} has another schema: s is gone, t is new, x is double, not long."
     )
-    assert "SchemaChange is 3" in incident["headline"]
+    assert "has another schema: s is gone, t is new, x is double, not long" in incident["headline"]
 
 
 def test_many_new_columns_are_counted(repo):
@@ -164,7 +164,7 @@ def test_a_restated_partition(repo):
     one, incident = only(repo, watch)
     assert (one["partition"], one["value"]) == (name(40), 1)
     assert one["explanation"] == f"{name(40)} was restated once."
-    assert "Restatement is 1" in incident["headline"]
+    assert "was restated once" in incident["headline"]
     stored(repo, [partition(40, rows=1020, fingerprint="c")])
     one, _ = only(repo, watch)
     assert one["explanation"] == f"{name(40)} was restated 2 times."
@@ -266,7 +266,7 @@ def test_a_late_partition(repo):
     assert one["value"] == pytest.approx(14, abs=0.5)
     assert one["explanation"].startswith(f"{name(40)} came 1")
     assert one["explanation"].endswith(" hours after its end.")
-    assert incident["headline"].split(": ")[1].startswith("Late is 1")
+    assert incident["headline"].split(": ")[1].startswith("came 14.1 hours after its end")
 
 
 def test_early_and_a_little_late_is_no_matter(repo):
@@ -299,7 +299,7 @@ def test_all_a_little_off(repo):
     assert one["partition"] == name(40)
     assert one["explanation"].startswith(f"{name(40)} is odd in ")
     assert one["explanation"].endswith(" of 12 metrics at once.")
-    assert "Multivariate" in incident["headline"]
+    assert "is odd in 4 of 12 metrics at once" in incident["headline"]
 
 
 def test_few_metrics_none_of_which_is_odd(repo):
