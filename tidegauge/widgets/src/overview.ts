@@ -1,9 +1,12 @@
 // The overview: all series over all moments, to scroll, zoom, sort, filter, and to open what stands out.
 
-import { type Catalogue, type Key, ordered } from "./catalogue";
+import { arranged, GROUPS, keysOf, SORTS } from "./arrangement";
+import type { Catalogue } from "./catalogue";
+import { type Cell, cellLines, cellWords } from "./cell";
 import { button, choice, h, later, named } from "./dom";
-import { many, number } from "./format";
+import { many } from "./format";
 import { AXIS, Heat, type Shown, STRIP } from "./heat";
+import { drawLegend } from "./legend";
 import { CHANGE_STRENGTH, Levels, SCORE_STRENGTH } from "./levels";
 import { Sparklines } from "./sparklines";
 import type { Stage, View } from "./stage";
@@ -15,34 +18,14 @@ const PIECE = 60;
 const MOST_CELLS = 64e6;
 export const MOST_PICKED = 50;
 
-const GROUPS: Record<string, { text: string; keys: Key[] }> = {
-  column: { text: "dataset, column", keys: ["dataset", "instance"] },
-  dataset: { text: "dataset", keys: ["dataset"] },
-  analyzer: { text: "analyzer", keys: ["name", "dataset"] },
-};
-const SORTS = [["name", "name"], ["worst", "worst"], ["newest", "newest"], ["anomalies", "most anomalies"]] as const;
 const COLOURS = [["score", "anomaly score"], ["change", "change"]] as const;
-type Colour = (typeof COLOURS)[number][0];
+export type Colour = (typeof COLOURS)[number][0];
 
 interface Options {
   by: Colour;
   group: string;
   sort: string;
   filter: string;
-}
-
-interface Cell {
-  partition?: string;
-  label: string;
-  value?: number | null;
-  status: string;
-  version?: number;
-  expected?: number | null;
-  lower?: number | null;
-  upper?: number | null;
-  score?: number | null;
-  detector?: string;
-  anomalies: { id: number; severity: string; status: string; explanation: string }[];
 }
 
 export class Overview implements View {
@@ -59,7 +42,7 @@ export class Overview implements View {
   private levels = new Map<Colour, Levels>();
   private loading = new Map<Colour, Promise<void>>();
   private marks = new Map<number, number[]>();
-  private order = new Int32Array();
+  private order: Int32Array = new Int32Array();
   private headings: string[] = [];
   private picked = new Set<number>();
   private sparklines!: Sparklines;
@@ -201,10 +184,8 @@ export class Overview implements View {
     if (document.activeElement !== this.filter) this.filter.value = filter;
     const levels = this.levels.get(by);
     const rows = catalogue.matching(filter);
-    const keys = sort === "name" ? (GROUPS[group]?.keys ?? []) : [];
-    this.order = ordered(rows, catalogue, keys, this.weights(sort, levels)) as Int32Array<ArrayBuffer>;
-    this.headings = [];
-    if (keys.length) this.order = this.withHeadings(this.order, keys);
+    const found = arranged(rows, catalogue, sort, keysOf(group, sort), this.marks, levels);
+    ({ order: this.order, headings: this.headings } = found);
     levels?.arrange(this.order);
     this.heat.forgetNames();
     const all = catalogue.rows;
@@ -212,40 +193,12 @@ export class Overview implements View {
     this.count.textContent = `${some} · ${many(catalogue.columns, "partition")}`;
   }
 
-  private weights(sort: string, levels?: Levels): Float64Array | undefined {
-    if (sort === "name" || !levels) return undefined;
-    const { rows, columns, bytes, strength } = levels;
-    const found = new Float64Array(rows);
-    for (let row = 0; row < rows; row++) {
-      if (sort === "anomalies") found[row] = this.marks.get(row)?.length ?? 0;
-      else if (sort === "newest") found[row] = strength[bytes[(row + 1) * columns - 1]];
-      else for (let n = row * columns; n < (row + 1) * columns; n++) found[row] = Math.max(found[row], strength[bytes[n]]);
-    }
-    return found;
-  }
-
-  private withHeadings(order: Int32Array, keys: Key[]): Int32Array<ArrayBuffer> {
-    const { catalogue } = this.stage;
-    const found: number[] = [];
-    let before = -1;
-    for (const row of order) {
-      if (before < 0 || keys.some((key) => catalogue.code(key, row) !== catalogue.code(key, before))) {
-        const words = keys.map((key) => catalogue.text(key, row)).map((word) => (word === "*" ? "the table" : word));
-        this.headings.push(words.join(" · "));
-        found.push(-this.headings.length);
-      }
-      found.push(row);
-      before = row;
-    }
-    return Int32Array.from(found);
-  }
-
   private get shown(): Shown | null {
     const { catalogue, theme } = this.stage;
     const { by, group, sort } = this.options;
     const levels = this.levels.get(by);
     if (!levels) return null;
-    const keys: Key[] = sort === "name" ? (GROUPS[group]?.keys ?? []) : [];
+    const keys = keysOf(group, sort);
     return {
       catalogue,
       levels,
@@ -285,7 +238,7 @@ export class Overview implements View {
     const started = performance.now();
     this.heat.clamp(this.order.length, shown.catalogue.columns);
     this.heat.draw(shown, this.stage.theme);
-    this.drawLegend();
+    drawLegend(this.legend, this.stage.theme, this.options.by);
     this.drawCursor();
     if (this.heat.hasNames) this.wantLines();
     performance.measure("tidegauge:paint", { start: started, end: performance.now() });
@@ -294,36 +247,6 @@ export class Overview implements View {
   private readonly wantLines = later(60, () => {
     void this.sparklines.want(this.heat.visible(this.order)).catch((error) => this.stage.fail(error));
   });
-
-  private drawLegend(): void {
-    const { theme } = this.stage;
-    const { by } = this.options;
-    const ratio = window.devicePixelRatio || 1;
-    const [width, height] = [230, 30];
-    this.legend.width = width * ratio;
-    this.legend.height = height * ratio;
-    this.legend.style.width = `${width}px`;
-    const context = this.legend.getContext("2d")!;
-    context.scale(ratio, ratio);
-    const image = new ImageData(192, 1);
-    const palette = by === "score" ? theme.score : theme.change;
-    const pixels = new Uint32Array(image.data.buffer);
-    for (let x = 0; x < 192; x++) pixels[x] = palette[1 + (by === "score" ? x : Math.round((x * 254) / 191))];
-    const strip = document.createElement("canvas");
-    [strip.width, strip.height] = [192, 1];
-    strip.getContext("2d")!.putImageData(image, 0, 0);
-    context.drawImage(strip, 12, 2, 192, 10);
-    context.font = "11px system-ui, sans-serif";
-    context.fillStyle = theme.muted;
-    context.textAlign = "center";
-    const ticks = by === "score"
-      ? [[0, "usual"], [3, "p = .001"], [6, "10⁻⁶"], [9, "10⁻⁹"]] as const
-      : [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
-    for (const [at, text] of ticks) {
-      const x = by === "score" ? 12 + at * 16 : 108 + at * 96;
-      context.fillText(text, Math.max(16, Math.min(214, x)), 25);
-    }
-  }
 
   private drawCursor(): void {
     const { place, column } = this.place;
@@ -558,19 +481,9 @@ export class Overview implements View {
 
   private describe(row: number, cell: Cell): void {
     const { catalogue } = this.stage;
-    const expected = cell.expected === undefined || cell.expected === null
-      ? null
-      : `expected ${number(cell.expected)}${cell.lower === null && cell.upper === null ? "" : ` (${number(cell.lower)} to ${number(cell.upper)})`}`;
-    const value = cell.status === "absent" ? "not measured" : cell.status === "finite" ? number(cell.value) : cell.status;
-    const lines = [
-      h("div", {}, h("b", {}, value), expected ? `, ${expected}` : null),
-      cell.score ? h("div", { class: "tg-muted" }, `score ${cell.score.toFixed(1)} by `, named(cell.detector ?? "", 40)) : null,
-      (cell.version ?? 1) > 1 ? h("div", { class: "tg-muted" }, `version ${cell.version}: it was restated`) : null,
-      ...cell.anomalies.slice(0, 3).map((one) => h("div", { class: "tg-found" }, `${one.severity}, ${one.status}: `, named(one.explanation, 160))),
-    ];
     const title = `${catalogue.text("dataset", row)} · ${catalogue.title(row)}`;
-    this.tip.replaceChildren(h("strong", {}, named(title, 90)), h("div", {}, named(cell.partition ?? cell.label)), ...lines.filter((line) => line !== null));
-    this.stage.say(`${title}, ${cell.label}: ${value}${expected ? `, ${expected}` : ""}${cell.anomalies.length ? ", an anomaly" : ""}`);
+    this.tip.replaceChildren(...cellLines(title, cell));
+    this.stage.say(cellWords(title, cell));
   }
 
   close(): void {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { arranged, keysOf } from "../src/arrangement";
 import { Catalogue, ordered } from "../src/catalogue";
+import { Levels, SCORE_STRENGTH } from "../src/levels";
 
 const series = [
   ["flights", "", "*", "Size", "Size()"],
@@ -42,4 +44,26 @@ test("rows in order of keys, or of numbers, and else as they were", () => {
   const all = Int32Array.from([0, 1, 2, 3]);
   assert.deepEqual([...ordered(all, of, ["name", "dataset"])], [1, 2, 0, 3]);
   assert.deepEqual([...ordered(all, of, [], Float64Array.from([1, 5, 1, 7]))], [3, 1, 0, 2]);
+});
+
+test("headings stand before what they are of", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  const { order, headings } = arranged(all, of, "name", keysOf("column", "name"), new Map());
+  assert.deepEqual(headings, ["flights · the table", "flights · dep_time", "orders · the table"]);
+  assert.deepEqual([...order], [-1, 0, -2, 1, 2, -3, 3]);
+  assert.deepEqual(keysOf("column", "worst"), []);
+  assert.deepEqual(keysOf("", "name"), []);
+});
+
+test("the worst, the newest, or what has most anomalies first", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  const levels = new Levels(4, 2, SCORE_STRENGTH);
+  levels.take(Uint8Array.from([9, 0, 1, 5, 0, 0, 7, 2]), 0, 2);
+  const marks = new Map([[2, [0, 1]], [1, [1]]]);
+  const by = (sort: string) => [...arranged(all, of, sort, [], marks, levels).order];
+  assert.deepEqual(by("worst"), [0, 3, 1, 2]);
+  assert.deepEqual(by("newest"), [1, 3, 0, 2]);
+  assert.deepEqual(by("anomalies"), [2, 1, 0, 3]);
 });
