@@ -24,6 +24,6 @@ def pin(
 
 
 pin("dev.txt", "--all-extras")
-extras = [word for extra in ("spark", "demo", "java") for word in ("--extra", extra)]
+extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("--extra", extra)]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))

@@ -341,6 +341,7 @@ def demo(
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
     option = "" if db is None else f" --db {db}"
+    print(f"  {command} dashboard{option}")
     print(f"  {command} metrics flights --name Completeness --instance dep_time{option}")
     print(f"  {command} anomalies list flights --incidents{option}")
     print("Run it again: nothing is new then, so nothing is scanned.")
