@@ -61,7 +61,8 @@ class Panorama:
     """What there is to look at.
 
     Series are in order of dataset, column, name, segment and analyzer. A column of the picture is a moment:
-    all partitions of one time, whatever dataset they are of; partitions without a time follow by name.
+    all partitions of one time, whatever dataset they are of; partitions without a time follow by name. Where
+    a series has several at one time, as numbers that were recorded for some regions have, the last by name counts.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class Panorama:
     dataset, segment, instance, name, analyzer : Coded
         Of each series.
     partitions : array of int
-        Ids.
+        Ids, in order of column and name.
     column : array of int
         Of each partition.
     labels : sequence of str
@@ -143,8 +144,11 @@ def panorama(
     keys = dict(zip(KEYS, (Coded.of(column) for column in columns[1:]), strict=True))
     order = ("analyzer", "segment", "name", "instance", "dataset")  # the last one first
     places = np.lexsort([keys[key].code for key in order])
-    p = s.partition.c
-    query = sa.select(p.id, p.name, p.time).where(p.dataset_id.in_(ids))
+    commit, p = commit_as_of(connection, as_of), s.partition.c
+    query = sa.select(p.id, p.name, p.time).where(p.dataset_id.in_(ids)).order_by(p.name)
+    if commit is not None:
+        then = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
+        query = query.where(p.first_seen_at <= then.scalar_subquery())
     found = sorted(
         ((row.time is None, row.time or row.name, row.id) for row in connection.execute(query)),
         key=lambda row: row[:2],
@@ -158,7 +162,7 @@ def panorama(
         column=np.array([column[row[1]] for row in found], np.int64),
         labels=[m if isinstance(m, str) else _label(m) for m in moments],
         times=np.array([np.nan if isinstance(m, str) else m.timestamp() for m in moments]),
-        commit=commit_as_of(connection, as_of),
+        commit=commit,
     )
 
 
@@ -214,8 +218,7 @@ def values(
         NaN where there is no finite value.
     """
     out = np.full((len(rows), last - first), np.nan)
-    row_of = _inverse(of.series[rows])
-    column_of = _inverse(of.partitions, of.column)
+    row_of, rank = _inverse(of.series[rows]), _inverse(of.partitions)
     m = s.metric.c
     query = sa.select(m.partition_id, m.series_id, m.value).where(
         s.holds(s.metric, of.commit), m.status == "finite"
@@ -226,9 +229,10 @@ def values(
     for some in chunks(_within(of, first, last).tolist(), _AT_ONCE):
         partition, series, value = fetch_columns(connection, query.where(m.partition_id.in_(some)))
         row = _looked_up(row_of, np.array(series, np.int64))
-        here = row >= 0
-        column = column_of[np.array(partition, np.int64)[here]] - first
-        out[row[here], column] = np.array(value, np.float64)[here]
+        place = rank[np.array(partition, np.int64)]
+        here = np.argsort(place, kind="stable")  # so that the last of a column comes last
+        here = here[row[here] >= 0]
+        out[row[here], of.column[place[here]] - first] = np.array(value, np.float64)[here]
     return out
 
 

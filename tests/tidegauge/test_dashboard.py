@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -37,16 +38,16 @@ class Talk:
     """The other end of the wire."""
 
     def __init__(self, dashboard):
-        self.sent = []
+        self.sent, self.catalogue = [], None
         self.dashboard = dashboard
-        dashboard.comm.publish_msg = self.hear
 
     def hear(self, kind, data=None, buffers=None, **_):
         self.sent.append((data, buffers))
 
     def ask(self, ask, **about):
         self.sent.clear()
-        content = {"id": "7", "ask": ask, "about": about}
+        self.dashboard.comm.publish_msg = self.hear
+        content = {"id": "7", "ask": ask, "about": about, "catalogue": self.catalogue}
         message = {"content": {"data": {"method": "custom", "content": content}}, "buffers": []}
         self.dashboard.comm.handle_msg(message)
         ((data, buffers),) = self.sent
@@ -57,6 +58,8 @@ class Talk:
         for (name, kind, shape), buffer in zip(said.get("arrays", []), buffers, strict=True):
             assert kind in {"u1", "i4", "f4", "f8"}, "what the script can read"
             arrays[name] = np.frombuffer(buffer, kind).reshape(shape)
+        if ask == "catalogue":
+            self.catalogue = said["told"]["catalogue"]
         return said.get("told", said), arrays
 
 
@@ -108,6 +111,49 @@ def test_a_cell_without_a_value(talk, found):
     told, _ = talk.ask("cell", row=row, column=31)
     assert (told["partition"], told["value"]) == ("part=a", 1.0)
     assert talk.ask("cell", row=row, column=3)[0]["status"] == "absent"
+
+
+def test_a_cell_of_a_detector_of_whole_partitions(talk):
+    row = row_of(*talk.ask("catalogue"), "MissingPartition")
+    told, _ = talk.ask("cell", row=row, column=30)
+    assert (told["status"], told["name"]) == ("absent", "MissingPartition")
+    assert told["detector"] == "MissingPartition()"
+
+
+def test_what_comes_meanwhile_changes_no_places(talk, found):
+    told, arrays = talk.ask("catalogue")
+    row, number = row_of(told, arrays, "n"), arrays["ids"][row_of(told, arrays, "n")]
+    found.record("aaa", "first of all", 9.0, partition="ds=2012-01-01")
+    found.record("orders", "n", 7.0, partition="ds=2012-01-01", scale="count")
+    other = Talk(talk.dashboard)
+    other.ask("catalogue")  # another page of the same dashboard
+    assert talk.ask("rows", rows=[row])[1]["values"][0, -2:].tolist() == [101.0, 3.0]
+    assert talk.ask("cell", row=row, column=30)[0]["value"] == 3.0
+    assert talk.ask("series", ids=[number])[1]["value"].shape == (1, 31)
+    for _ in range(8):
+        other.ask("catalogue")
+    assert talk.ask("rows", rows=[row])[0]["kind"] == "OutdatedError"
+
+
+def test_of_several_partitions_at_one_time_the_last_counts_everywhere(repo, script):
+    both = {"ds=2013-01-01/region=EU": 2.0, "ds=2013-01-01/region=US": 3.0}
+    repo.record("d", "n", both)
+    talk = Talk(tg.Dashboard(repo))
+    _, arrays = talk.ask("catalogue")
+    assert talk.ask("rows", rows=[0])[1]["values"].tolist() == [[3.0]]
+    told, _ = talk.ask("cell", row=0, column=0)
+    assert (told["partition"], told["value"]) == ("ds=2013-01-01/region=US", 3.0)
+    assert talk.ask("series", ids=arrays["ids"].tolist())[1]["value"].tolist() == [[3.0]]
+
+
+def test_as_it_was_known(repo, script):
+    repo.record("d", "n", {DAYS[0]: 1.0})
+    then = datetime.now(UTC)
+    repo.record("d", "n", {DAYS[0]: 2.0, DAYS[1]: 3.0})
+    told, _ = Talk(tg.Dashboard(repo, as_of=then)).ask("catalogue")
+    assert told["labels"] == ["2013-01-01"]
+    with pytest.raises(tg.HistoryError, match="no such run"):
+        tg.Dashboard(repo, as_of=999)
 
 
 def test_series(talk):
@@ -272,6 +318,11 @@ def test_an_empty_repository(repo, script):
     assert dashboard.dataset is None
     told, _ = Talk(dashboard).ask("catalogue")
     assert told["datasets"] == []
+    dashboard.view = "partitions"
+    with pytest.raises(tg.HistoryError, match="the repository is empty"):
+        _ = dashboard.data
+    repo.record("d", "n", {DAYS[0]: 1.0})
+    assert dashboard.data["partition"].tolist() == [DAYS[0]]
 
 
 def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):

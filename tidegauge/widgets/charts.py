@@ -17,12 +17,13 @@ from repository.history import MetricQuery, dataset_id
 from repository.labels import label_rows
 from repository.panorama import KEYS, Panorama
 from tidegauge.widgets.answer import Answer, shown
-from tidegauge.widgets.overview import Overview
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
+
+    from tidegauge.widgets.overview import Overview
 
 
 MOST = 50
@@ -39,7 +40,7 @@ def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
     ``ids`` says of which; with ``overlay``, the name of a dataset, its like of each is added.
     """
     with overview.repository.database.read() as connection:
-        known = overview.panorama(connection)
+        known = overview.panorama(connection, asked)
         rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
         value, status, version, old = _values(connection, known, rows)
         bounds = _bounds(connection, known, rows)
@@ -64,11 +65,10 @@ def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return what `series` tells of points, a row for each that has a value."""
     import pandas as pd  # noqa: PLC0415
 
-    overview = Overview(overview.repository, overview.as_of)  # as it is now
     answer = series(overview, asked)
     told, at = answer.told, np.nonzero(answer.arrays["status"])
     with overview.repository.database.read() as connection:
-        known = overview.panorama(connection)
+        known = overview.panorama(connection, asked)
     ids = np.array([one["id"] for one in told["series"]], np.int64)
     about = [known.key(row) for row in known.rows_of(ids).tolist()]
     columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
@@ -124,7 +124,10 @@ def _values(
     ).where(m.partition_id.in_(within), m.series_id.in_(list(place)))
     if known.commit is not None:
         query = query.where(m.commit_id <= known.commit)
-    for of, at, version, number, word, holds in connection.execute(query):
+    ranks = {partition: rank for rank, partition in enumerate(known.partitions.tolist())}
+    # What came since the page asked has no place on it; of several at one time the last is drawn.
+    found = [row for row in connection.execute(query) if row[1] in column]
+    for of, at, version, number, word, holds in sorted(found, key=lambda row: ranks[row[1]]):
         where = place[of], column[at]
         if holds:
             value[where], status[where] = number_of(number, word), STATUSES.index(word)

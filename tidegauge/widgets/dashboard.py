@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import SetupError, TidegaugeError, UnknownNameError, describe
+from repository.history import commit_as_of
 from tidegauge.widgets import charts, comparison, distribution, inbox, ledger, script
 from tidegauge.widgets.answer import Answer
 from tidegauge.widgets.overview import LEVELS, Overview, commits_of
@@ -100,8 +101,10 @@ class Dashboard(anywidget.AnyWidget):
         there = repository.datasets()
         if dataset is not None:
             repository.partitions(dataset)  # or there is no such
+        with repository.database.read() as connection:
+            commit_as_of(connection, as_of)  # likewise
         self.repository = repository
-        self.by = by or getpass.getuser()
+        self.by = by or _user()
         self._overview = Overview(repository, as_of)
         self._questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "catalogue": self._catalogue,
@@ -146,7 +149,8 @@ class Dashboard(anywidget.AnyWidget):
         HistoryError
             If a comparison was not chosen yet.
         """
-        asked = {"dataset": self.dataset, **self.options.get(self.view, {})}
+        first = next(iter(self.repository.datasets()), None)
+        asked = {"dataset": self.dataset or first, **self.options.get(self.view, {})}
         match self.view:
             case "overview":
                 return self._overview.frame(asked.get("by", next(iter(LEVELS))))
@@ -159,7 +163,7 @@ class Dashboard(anywidget.AnyWidget):
             case "incidents":
                 return inbox.frame(self.repository, asked)
             case _:
-                return self.repository.calendar(asked["dataset"])
+                return ledger.frame(self.repository, asked)
 
     def _catalogue(self, asked: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - all that there is
         answer = self._overview.catalogue()
@@ -177,7 +181,8 @@ class Dashboard(anywidget.AnyWidget):
         if not isinstance(asked, Mapping) or "id" not in asked:
             return
         started = time.perf_counter()
-        answer, buffers = self._told(asked.get("ask"), asked.get("about") or {})
+        about = {**(asked.get("about") or {}), "catalogue": asked.get("catalogue")}
+        answer, buffers = self._told(asked.get("ask"), about)
         seconds = round(time.perf_counter() - started, 4)
         self.send({"id": asked["id"], "seconds": seconds, **answer}, buffers)
 
@@ -197,3 +202,11 @@ class Dashboard(anywidget.AnyWidget):
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return {**data, "text/html": self.repository._repr_html_()}, metadata
+
+
+def _user() -> str | None:
+    """Return who runs this; nobody where the system has no name for them, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None

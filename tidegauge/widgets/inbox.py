@@ -61,7 +61,7 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     )
 
 
-def say(repository: Repository, asked: Mapping[str, Any], by: str) -> Answer:
+def say(repository: Repository, asked: Mapping[str, Any], by: str | None) -> Answer:
     """Label an incident, unless somebody spoke since it was looked at."""
     number = int(asked["incident"])
     note = asked.get("note") or None

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from analyzers.errors import HistoryError
 from repository import schema as s
 from repository.anomalies.listing import anomaly_rows
 from repository.history import MetricQuery, Window, dataset_id
 from tidegauge.widgets.answer import Answer, shown, table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from repository.repository import Repository
 
 MOST = 200
@@ -26,7 +29,7 @@ VERSION = ("version", "rows", "arrived_at", "measured_at")
 
 def partitions(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return the calendar of a dataset; ``overdue`` counts by segment what is missing after all that is sent."""
-    found = repository.calendar(asked["dataset"])
+    found = frame(repository, asked)
     known = found[found["partition"].notna()]
     # A table that nobody writes any more would be missing partitions without end.
     last = found["segment"].map(known.groupby("segment")["time"].max())
@@ -40,6 +43,14 @@ def partitions(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     # Names are sent whole: they come back to ask for a day.
     names = found["partition"].tolist()
     return table(found.drop(columns="partition"), partitions=names, overdue=left)
+
+
+def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the calendar of a dataset, in full."""
+    if asked["dataset"] is None:
+        msg = "the repository is empty: there is no dataset whose partitions could be shown"
+        raise HistoryError(msg)
+    return repository.calendar(asked["dataset"])
 
 
 def day(repository: Repository, asked: Mapping[str, Any]) -> Answer:

@@ -5,13 +5,14 @@ import type { Answer } from "./link";
 export const KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
 export type Key = (typeof KEYS)[number];
 
-interface Told {
+export interface Told {
   words: Record<Key, string[]>;
   labels: string[];
   datasets: string[];
   writable: boolean;
   commits: number;
   by: string;
+  catalogue: number;
 }
 
 export class Catalogue {

@@ -1,7 +1,7 @@
 // The widget: pages for the views, what they share, and the links between them.
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
-import { Catalogue } from "./catalogue";
+import { Catalogue, type Told } from "./catalogue";
 import { Compare } from "./compare";
 import { Distribution } from "./distribution";
 import { button, fill, h } from "./dom";
@@ -141,7 +141,9 @@ class Dashboard implements Stage {
 
   /** Ask anew what there is. */
   private async renew(): Promise<void> {
-    this.catalogue = new Catalogue(await this.link.ask("catalogue"));
+    const answer = await this.link.ask<Told>("catalogue");
+    this.catalogue = new Catalogue(answer);
+    this.link.catalogue = answer.told.catalogue;
     fill(this.chooser, this.catalogue.datasets.map((name) => [name, name]), this.dataset);
   }
 

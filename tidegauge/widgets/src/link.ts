@@ -45,6 +45,8 @@ export class KernelError extends Error {
 
 export class Link {
   readonly log: Asked[] = [];
+  /** The number of the catalogue by whose places rows and columns are named. */
+  catalogue: number | null = null;
   private readonly waiting = new Map<string, Waiting>();
   private count = 0;
   // Several pages may look at one widget: each hears all answers and knows its own.
@@ -59,7 +61,7 @@ export class Link {
     const id = `${this.name}:${++this.count}`;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, { resolve, reject, ask, at: performance.now() });
-      this.model.send({ id, ask, about });
+      this.model.send({ id, ask, about, catalogue: this.catalogue });
     });
   }
 
