@@ -18,7 +18,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 WIDGETS = Path(__file__).parent / "tidegauge" / "widgets"
 STATIC = WIDGETS / "static"
-SCRIPT, MISSING = STATIC / "dashboard.js", STATIC / "missing.txt"
+SCRIPT, STYLE = STATIC / "dashboard.js", STATIC / "dashboard.css"
+MISSING = STATIC / "missing.txt"
 INPUTS = ("src", "build.mjs", "package-lock.json")
 
 
@@ -42,7 +43,7 @@ class WidgetsHook(BuildHookInterface[Any]):
 
 def out_of_date() -> bool:
     """Whether the script is older than any of its sources, or missing."""
-    if not SCRIPT.exists():
+    if MISSING.exists() or not SCRIPT.exists() or not STYLE.exists():
         return True
     roots = [WIDGETS / name for name in INPUTS]
     sources = [path for root in roots for path in (root, *root.rglob("*")) if path.is_file()]

@@ -14,6 +14,7 @@ from repository import schema as s
 from repository.anomalies.scorebook import BLOCK
 from repository.bulk import chunks, fetch_columns
 from repository.history import AsOf, commit_as_of
+from repository.recorded import Watched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +61,8 @@ class Coded:
 class Panorama:
     """What there is to look at.
 
-    Series are in order of dataset, column, name, segment and analyzer. A column of the picture is a moment:
+    Series are in order of dataset, column, name, segment and analyzer, those of detectors of whole partitions,
+    which have scores but no values, after the others of their column. A column of the picture is a moment:
     all partitions of one time, whatever dataset they are of; partitions without a time follow by name. Where
     a series has several at one time, as numbers that were recorded for some regions have, the last by name counts.
 
@@ -135,15 +137,18 @@ def panorama(
     ids = sorted(known[name] for name in (known if datasets is None else datasets))
     e, a = s.series.c, s.analyzer.c
     series = (
-        sa.select(e.id, d.name, a.segment, e.instance, e.name, a.text)
+        sa.select(e.id, a.kind == Watched.__name__, d.name, a.segment, e.instance, e.name, a.text)
         .join_from(s.series, s.analyzer)
         .join(s.dataset)
         .where(a.dataset_id.in_(ids))
     )
     columns = fetch_columns(connection, series)
-    keys = dict(zip(KEYS, (Coded.of(column) for column in columns[1:]), strict=True))
-    order = ("analyzer", "segment", "name", "instance", "dataset")  # the last one first
-    places = np.lexsort([keys[key].code for key in order])
+    keys = dict(zip(KEYS, (Coded.of(column) for column in columns[2:]), strict=True))
+    codes = {key: coded.code for key, coded in keys.items()}
+    watched = np.array(columns[1], np.int8)
+    # The last one first.
+    order: list[NDArray[Any]] = [codes["analyzer"], codes["segment"], codes["name"], watched]
+    places = np.lexsort([*order, codes["instance"], codes["dataset"]])
     commit, p = commit_as_of(connection, as_of), s.partition.c
     query = sa.select(p.id, p.name, p.time).where(p.dataset_id.in_(ids)).order_by(p.name)
     if commit is not None:

@@ -48,7 +48,7 @@ class Dashboard(anywidget.AnyWidget):
     as_of : datetime or int, optional
         What the overview and the series show: as it was known then. All else is as of now.
     height : int
-        In pixels.
+        In pixels; 0 is the height of the window.
 
     Attributes
     ----------

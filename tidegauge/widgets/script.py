@@ -16,7 +16,9 @@ def source(file: Path) -> Path | str:
 
 def problem() -> str | None:
     """Return why there is no script; None if there is one."""
-    if SCRIPT.exists() and STYLE.exists():
-        return None
-    told = STATIC / "missing.txt"  # what the build left
-    return told.read_text(encoding="utf-8").strip() if told.exists() else "it was never built"
+    told = (
+        STATIC / "missing.txt"
+    )  # what a build left that failed, also where an older script is there
+    if told.exists():
+        return told.read_text(encoding="utf-8").strip()
+    return None if SCRIPT.exists() and STYLE.exists() else "it was never built"

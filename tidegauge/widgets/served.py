@@ -66,7 +66,7 @@ def dashboard() -> Any:
     try:
         shown = Shown.of(os.environ)
         repository = Repository(shown.db, artifacts=shown.artifacts, read_only=shown.read_only)
-        return Dashboard(repository, shown.dataset)
+        return Dashboard(repository, shown.dataset, height=0)
     except TidegaugeError as error:
         return Problem(str(error))
 

@@ -56,9 +56,9 @@ export class Catalogue {
   }
 
   /** What a row is called beside its dataset: `Completeness dep_time · origin=EWR`. */
-  title(row: number): string {
+  title(row: number, told: readonly Key[] = []): string {
     const instance = this.text("instance", row);
-    const about = instance === "*" ? "" : ` ${instance}`;
+    const about = instance === "*" || told.includes("instance") ? "" : ` ${instance}`;
     const segment = this.text("segment", row);
     return `${this.text("name", row)}${about}${filterOf(this.text("analyzer", row))}${segment ? ` · ${segment}` : ""}`;
   }

@@ -6,7 +6,7 @@ import { Compare } from "./compare";
 import { Distribution } from "./distribution";
 import { button, fill, h } from "./dom";
 import { Incidents } from "./incidents";
-import { Link } from "./link";
+import { KernelError, Link } from "./link";
 import { Overview } from "./overview";
 import { Partitions } from "./partitions";
 import { Series } from "./series";
@@ -54,6 +54,12 @@ class Dashboard implements Stage {
   private readonly tabs = new Map<ViewName, HTMLButtonElement>();
   private readonly watched: (() => void)[] = [];
   private shown: ViewName | null = null;
+  /** Whether what there is must be asked for anew; at first it is. */
+  private stale = true;
+  private asking = false;
+  private closed = false;
+  /** The options that this page wrote last. */
+  private written = "";
   private frame = 0;
 
   constructor(private readonly model: AnyModel<Model>) {
@@ -70,15 +76,15 @@ class Dashboard implements Stage {
       h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.chooser),
     );
     this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, this.alert, this.page, this.status);
-    this.root.style.height = `${model.get("height")}px`;
+    this.fit();
     // For scripts that look from outside, such as tests and benchmarks.
     Object.assign(this.root, { tidegauge: this });
   }
 
   async start(): Promise<void> {
+    if (this.closed) return;
     this.theme = readTheme(this.root);
     this.watch();
-    await this.renew();
     await this.show();
   }
 
@@ -95,12 +101,16 @@ class Dashboard implements Stage {
   }
 
   remember(view: ViewName, options: object): void {
+    this.written = JSON.stringify(options);
     this.model.set("options", { ...this.model.get("options"), [view]: options });
     this.model.save_changes();
   }
 
   go(view: ViewName, options?: object): void {
-    if (options) this.model.set("options", { ...this.model.get("options"), [view]: options });
+    if (options) {
+      this.written = JSON.stringify(options);
+      this.model.set("options", { ...this.model.get("options"), [view]: options });
+    }
     const same = this.model.get("view") === view;
     this.model.set("view", view);
     this.model.save_changes();
@@ -112,6 +122,11 @@ class Dashboard implements Stage {
   }
 
   fail(error: unknown): void {
+    if (error instanceof KernelError && error.kind === "OutdatedError") {
+      this.stale = true;
+      void this.show();
+      return;
+    }
     const text = error instanceof Error ? error.message : String(error);
     this.alert.replaceChildren(h("span", {}, text), button("Dismiss", () => (this.alert.hidden = true)));
     this.alert.hidden = false;
@@ -129,9 +144,16 @@ class Dashboard implements Stage {
   }
 
   close(): void {
+    this.closed = true;
     this.watched.forEach((stop) => stop());
     this.views.forEach((view) => view.close());
     this.link.close();
+  }
+
+  /** Take the height that was asked for; 0 is all of the window. */
+  private fit(): void {
+    const height = this.model.get("height");
+    this.root.style.height = height > 0 ? `${height}px` : "calc(100vh - 18px)";
   }
 
   private choose(dataset: string): void {
@@ -144,6 +166,8 @@ class Dashboard implements Stage {
     const answer = await this.link.ask<Told>("catalogue");
     this.catalogue = new Catalogue(answer);
     this.link.catalogue = answer.told.catalogue;
+    this.stale = false;
+    if (this.model.get("dataset") === null && this.catalogue.datasets.length) this.choose(this.catalogue.datasets[0]);
     fill(this.chooser, this.catalogue.datasets.map((name) => [name, name]), this.dataset);
   }
 
@@ -156,14 +180,16 @@ class Dashboard implements Stage {
       tab.setAttribute("aria-selected", String(key === name));
       tab.tabIndex = key === name ? 0 : -1;
     }
-    this.chooser.value = this.dataset;
     this.chooser.parentElement!.hidden = name === "overview" || name === "series";
-    if (!this.catalogue.datasets.length) {
-      this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: nothing was measured yet."));
-      this.root.dataset.state = "drawn";
-      return;
-    }
     try {
+      if (this.stale) await this.renew();
+      this.chooser.value = this.dataset;
+      if (!this.catalogue.datasets.length) {
+        this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: nothing was measured yet."));
+        this.shown = null;
+        this.root.dataset.state = "drawn";
+        return;
+      }
       const view = this.view(name);
       if (this.shown !== name) {
         this.shown = name;
@@ -173,7 +199,8 @@ class Dashboard implements Stage {
       await view.open();
       if (this.model.get("view") === name && this.root.dataset.state === "loading") this.root.dataset.state = "drawn";
     } catch (error) {
-      this.fail(error);
+      // What goes wrong in a view that was left is nothing to whom looks at another.
+      if (this.model.get("view") === name) this.fail(error);
     }
   }
 
@@ -190,10 +217,16 @@ class Dashboard implements Stage {
   private watch(): void {
     const { model } = this;
     const showAgain = () => void this.show();
-    const height = () => (this.root.style.height = `${model.get("height")}px`);
+    const height = () => this.fit();
+    // Another page may look at the same dashboard, and Python may choose.
+    const chosen = () => {
+      const view = model.get("view");
+      if (JSON.stringify(this.options(view)) !== this.written) showAgain();
+    };
     model.on("change:view", showAgain);
     model.on("change:dataset", showAgain);
     model.on("change:height", height);
+    model.on("change:options", chosen);
     const sizes = new ResizeObserver(() => {
       cancelAnimationFrame(this.frame);
       this.frame = requestAnimationFrame(() => this.shown && this.views.get(this.shown)?.resized());
@@ -212,6 +245,7 @@ class Dashboard implements Stage {
       () => model.off("change:view", showAgain),
       () => model.off("change:dataset", showAgain),
       () => model.off("change:height", height),
+      () => model.off("change:options", chosen),
       () => sizes.disconnect(),
       () => themes.disconnect(),
       () => scheme.removeEventListener("change", colours),
@@ -221,15 +255,18 @@ class Dashboard implements Stage {
 
   /** Look whether something was written since, unless nobody is looking. */
   private async pulse(): Promise<void> {
-    if (document.hidden || !this.root.isConnected || this.root.offsetParent === null || !this.catalogue) return;
+    const unseen = document.hidden || !this.root.isConnected || this.root.offsetParent === null;
+    if (unseen || this.asking) return; // a kernel that is busy is asked once, not every time
+    this.asking = true;
     try {
       const { told } = await this.link.ask<{ commits: number }>("pulse");
-      if (told.commits !== this.catalogue.commits) {
-        await this.renew();
-        await this.show();
-      }
+      if (told.commits === this.catalogue?.commits) return;
+      this.stale = true;
+      await this.show();
     } catch {
-      // The kernel is busy or gone; the next question says so.
+      // The database cannot be read; the next question says so.
+    } finally {
+      this.asking = false;
     }
   }
 }

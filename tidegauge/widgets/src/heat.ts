@@ -11,8 +11,9 @@ export const AXIS = 24;
 export const STRIP = 14;
 const SPARK = 90;
 /** From this height on, rows have names. */
-const NAMED = 11;
-const FONT = '12px system-ui, -apple-system, "Segoe UI", sans-serif';
+const NAMED = 8;
+const FAMILY = 'system-ui, -apple-system, "Segoe UI", sans-serif';
+const FONT = `12px ${FAMILY}`;
 
 export interface Shown {
   catalogue: Catalogue;
@@ -172,13 +173,14 @@ export class Heat {
 
   private labels(context: CanvasRenderingContext2D, shown: Shown, theme: Theme, ratio: number): void {
     const { top, rowHeight } = this.sight;
-    context.font = FONT;
+    const font = `${Math.max(9, Math.min(12, Math.floor(rowHeight)))}px ${FAMILY}`;
+    context.font = font;
     context.textBaseline = "middle";
     if (!this.hasNames) {
       this.brackets(context, shown, theme);
       return;
     }
-    const lineHeight = Math.min(rowHeight - 3, 22);
+    const lineHeight = Math.max(5, Math.min(rowHeight - 3, 22));
     const last = Math.min(shown.order.length, Math.ceil(top + this.inner.height / rowHeight));
     context.save();
     context.beginPath();
@@ -188,10 +190,10 @@ export class Heat {
       const row = shown.order[place];
       const y = AXIS + (place - top + 0.5) * rowHeight;
       if (row < 0) {
-        context.font = `600 ${FONT}`;
+        context.font = `600 ${font}`;
         context.fillStyle = theme.text;
         context.fillText(this.fitting(context, shown.headings[-row - 1], this.gutter - 12, row), 4, y);
-        context.font = FONT;
+        context.font = font;
         continue;
       }
       if (shown.picked.has(row)) {
@@ -210,7 +212,8 @@ export class Heat {
   /** Rows too thin for names: their headings, where there is room. */
   private brackets(context: CanvasRenderingContext2D, shown: Shown, theme: Theme): void {
     const { top, rowHeight } = this.sight;
-    let free = AXIS;
+    let free = AXIS - 7;
+    context.font = FONT;
     const last = Math.min(shown.order.length, Math.ceil(top + this.inner.height / rowHeight));
     for (let place = Math.max(0, Math.floor(top)); place < last; place++) {
       const row = shown.order[place];

@@ -34,6 +34,7 @@ export class Overview implements View {
   private readonly heat = new Heat(this.canvas);
   private readonly cursor = h("div", { class: "tg-cursor", hidden: true });
   private readonly tip = h("div", { class: "tg-tip", hidden: true });
+  private readonly none = h("p", { class: "tg-empty tg-none", hidden: true }, "No series holds all of these words.");
   private readonly pickedBar = h("span", { class: "tg-picked" });
   private readonly count = h("span", { class: "tg-muted" });
   private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1" });
@@ -82,7 +83,7 @@ export class Overview implements View {
       ),
       this.pickedBar,
     );
-    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tip);
+    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tip, this.none);
     const help = "Wheel scrolls, with Ctrl it zooms; Shift-click compares; arrow keys, Enter, Space, + and - do so too.";
     const foot = h("div", { class: "tg-foot" }, this.legend, this.count, h("span", { class: "tg-muted tg-help" }, help));
     this.element = h("section", { class: "tg-overview" }, tools, field, foot);
@@ -96,13 +97,15 @@ export class Overview implements View {
 
   private chose(some: Partial<Options>): void {
     this.stage.remember("overview", { ...this.options, ...some });
+    this.hide();
+    this.heat.sight.top = 0; // what was asked for stands first
     void this.open().catch((error) => this.stage.fail(error));
   }
 
   async open(): Promise<void> {
     const { catalogue, link } = this.stage;
     if (this.of !== catalogue) {
-      const first = this.of === null;
+      const before = this.of;
       this.of = catalogue;
       this.levels.clear();
       this.loading.clear();
@@ -112,10 +115,20 @@ export class Overview implements View {
         const [row, column] = [catalogue.marks[n], catalogue.marks[n + 1]];
         this.marks.set(row, [...(this.marks.get(row) ?? []), column]);
       }
+      const at = before && this.order[this.place.place] >= 0 ? before.ids[this.order[this.place.place]] : null;
+      const label = before?.labels[this.place.column];
+      const ids = before ? [...this.picked].map((row) => before.ids[row]) : [];
+      this.picked = new Set(ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0));
       this.arrange();
       this.measure();
-      if (first) this.restart();
-      this.place = { place: this.order.findIndex((row) => row >= 0), column: catalogue.columns - 1 };
+      if (!before) this.restart();
+      // Where one was is where one stays, though other rows came.
+      const place = at === null ? -1 : this.order.indexOf(catalogue.rowOf(at));
+      const column = label === undefined ? -1 : catalogue.labels.indexOf(label);
+      this.place = {
+        place: place >= 0 ? place : this.order.findIndex((row) => row >= 0),
+        column: column >= 0 ? column : catalogue.columns - 1,
+      };
     }
     this.measure();
     await this.load();
@@ -158,7 +171,10 @@ export class Overview implements View {
         this.arrange();
         this.redraw();
       },
-      (error) => this.stage.fail(error),
+      (error) => {
+        this.loading.delete(by);
+        this.stage.fail(error);
+      },
     );
   }
 
@@ -181,6 +197,7 @@ export class Overview implements View {
       label.querySelector("select")!.value = this.options[name as "by" | "group" | "sort"];
     }
     this.choices.group.querySelector("select")!.disabled = sort !== "name";
+    this.choices.group.title = sort === "name" ? "" : "Only what is in order of names is grouped";
     if (document.activeElement !== this.filter) this.filter.value = filter;
     const levels = this.levels.get(by);
     const rows = catalogue.matching(filter);
@@ -190,6 +207,7 @@ export class Overview implements View {
     this.heat.forgetNames();
     const all = catalogue.rows;
     const some = rows.length === all ? many(all, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${many(all, "series", "series")}`;
+    this.none.hidden = rows.length > 0;
     this.count.textContent = `${some} · ${many(catalogue.columns, "partition")}`;
   }
 
@@ -208,7 +226,10 @@ export class Overview implements View {
       marks: this.marks,
       picked: this.picked,
       sparklines: this.sparklines,
-      title: (row) => (keys.includes("dataset") ? catalogue.title(row) : `${catalogue.text("dataset", row)} · ${catalogue.title(row)}`),
+      title: (row) => {
+        const alone = keys.includes("dataset") || catalogue.datasets.length === 1;
+        return `${alone ? "" : `${catalogue.text("dataset", row)} · `}${catalogue.title(row, keys)}`;
+      },
     };
   }
 
@@ -262,8 +283,9 @@ export class Overview implements View {
 
   private zoom(rows: number, columns: number, x?: number, y?: number): void {
     const { sight, inner, gutter } = this.heat;
-    const across = (x ?? gutter + inner.width) - gutter;
-    const down = (y ?? AXIS) - AXIS;
+    this.hide();
+    const across = (x ?? gutter + inner.width / 2) - gutter;
+    const down = (y ?? AXIS + inner.height / 2) - AXIS;
     const column = sight.left + across / sight.columnWidth;
     const place = sight.top + down / sight.rowHeight;
     sight.rowHeight *= rows;
@@ -274,7 +296,16 @@ export class Overview implements View {
     this.redraw();
   }
 
+  private zoomAtPlace(factor: number): void {
+    const { place, column } = this.place;
+    this.reveal(place, column);
+    const { x, y, width, height } = this.heat.box(place, column);
+    this.zoom(factor, factor, x + width / 2, y + height / 2);
+    this.reveal(place, column);
+  }
+
   private all(): void {
+    this.hide();
     Object.assign(this.heat.sight, { top: 0, left: 0, rowHeight: 0, columnWidth: 0 });
     this.redraw();
   }
@@ -379,8 +410,8 @@ export class Overview implements View {
     if (event.key in steps) this.step(...steps[event.key]);
     else if (event.key === "Enter" && row >= 0) this.openSeries(row, this.place.column);
     else if (event.key === " " && row >= 0) this.pick(row);
-    else if (event.key === "+" || event.key === "=") this.zoom(1.5, 1.5);
-    else if (event.key === "-") this.zoom(1 / 1.5, 1 / 1.5);
+    else if (event.key === "+" || event.key === "=") this.zoomAtPlace(1.5);
+    else if (event.key === "-") this.zoomAtPlace(1 / 1.5);
     else if (event.key === "0") this.all();
     else if (event.key === "1") this.restart();
     else if (event.key === "Escape") this.hide();
@@ -445,8 +476,7 @@ export class Overview implements View {
   private openSeries(row: number, column: number): void {
     const { catalogue } = this.stage;
     this.hide();
-    const focus = column >= 0 && column < catalogue.columns ? column : null;
-    this.stage.go("series", { ids: [catalogue.ids[row]], focus });
+    this.stage.go("series", { ids: [catalogue.ids[row]], focus: catalogue.labels[column] ?? null });
   }
 
   private hide(): void {
