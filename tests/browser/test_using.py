@@ -61,8 +61,7 @@ def press_cell(root, dataset, title, label):
 def focus(root):
     """The moment that the series view points at."""
     return root.page.evaluate(
-        "() => { const stage = document.querySelector('.tidegauge').tidegauge;"
-        " return stage.catalogue.labels[stage.options('series').focus]; }"
+        "document.querySelector('.tidegauge').tidegauge.options('series').focus"
     )
 
 
