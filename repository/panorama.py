@@ -52,7 +52,7 @@ class Coded:
         """Return some of the entries."""
         return Coded(self.words, self.code[places])
 
-    def text(self, place: int) -> str:
+    def word(self, place: int) -> str:
         """Return one entry."""
         return self.words[int(self.code[place])]
 
@@ -98,7 +98,7 @@ class Panorama:
 
     def key(self, row: int) -> dict[str, str]:
         """Return what a series is, by `KEYS`."""
-        return {name: coded.text(row) for name, coded in self.keys.items()}
+        return {name: coded.word(row) for name, coded in self.keys.items()}
 
     @property
     def keys(self) -> Mapping[str, Coded]:

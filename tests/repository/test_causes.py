@@ -305,7 +305,7 @@ def test_a_finding_of_a_whole_partition_is_told(repo):
     anomalies = repo.anomalies("d")
     assert len(anomalies)
     found = repo.incident(int(anomalies["incident_id"].iloc[0]))
-    assert found.causes.moves == () and "MissingPartition" in found.explain()
+    assert found.causes.moves == () and "follows on a gap of 5 partitions" in found.explain()
 
 
 def test_unknown_ids_are_said(fell):

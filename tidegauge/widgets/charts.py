@@ -144,7 +144,7 @@ def _bounds(
     out = {name: np.full((len(rows), known.shape[1]), np.nan) for name in BOUNDS}
     ids = known.series[list(rows)]
     place = {int(number): n for n, number in enumerate(ids)}
-    for name in {known.dataset.text(row) for row in rows}:
+    for name in {known.dataset.word(row) for row in rows}:
         of = dataset_id(connection, name)
         for detector in detectors(connection, of):
             points = read(connection, of, detector, None, known.commit, list(place))
@@ -164,7 +164,7 @@ def _told(
     ids = known.series[list(rows)]
     place = {int(number): n for n, number in enumerate(ids)}
     found, said = [], []
-    for name in sorted({known.dataset.text(row) for row in rows}):
+    for name in sorted({known.dataset.word(row) for row in rows}):
         query = MetricQuery(series=list(place))
         these = anomaly_rows(connection, name, None, query, overview.as_of)
         columns = known.columns_of(np.array([row["partition_id"] for row in these], np.int64))

@@ -140,7 +140,7 @@ class Overview:
     def _point(
         self, connection: Connection, known: Panorama, row: int, column: int
     ) -> dict[str, Any]:
-        series, dataset = int(known.series[row]), known.dataset.text(row)
+        series, dataset = int(known.series[row]), known.dataset.word(row)
         partitions = known.partitions[known.column == column].tolist()
         m, p = s.metric.c, s.partition.c
         query = (
@@ -183,7 +183,7 @@ class Overview:
             level = _read(by)(connection, known, 0, columns, np.arange(series)).astype(np.float64)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
-        words = [[of.text(n) for n in range(series)] for of in known.keys.values()]
+        words = [[of.word(n) for n in range(series)] for of in known.keys.values()]
         index = pd.MultiIndex.from_arrays(words, names=KEYS)
         return pd.DataFrame(np.where(level == 0, np.nan, number), index, list(known.labels))
 
