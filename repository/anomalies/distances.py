@@ -39,6 +39,9 @@ class Distances:
     ----------
     psi : float
         Population stability index, in nats.
+    psi_rest : float
+        The share of rows, of the side that has more, whose categories `psi` takes together; if it is most of
+        them, `psi` says little, and `js` more. Of categories only.
     js : float
         Jensen-Shannon divergence, in bits, 0 to 1.
     ks : float
@@ -60,6 +63,7 @@ class Distances:
     """
 
     psi: float = nan
+    psi_rest: float = nan
     js: float = nan
     ks: float = nan
     ks_significant: bool = False
@@ -107,8 +111,10 @@ def category_distances(baseline: Mapping[str, float], current: Mapping[str, floa
     expected, actual = paired(baseline, current)
     n, m = expected.sum(), actual.sum()
     both = n > 0 and m > 0
+    binned = with_rest(expected, actual)
     return Distances(
-        psi=psi(*with_rest(expected, actual)),
+        psi=psi(*binned),
+        psi_rest=float(max(binned[0][-1] / n, binned[1][-1] / m)) if both else nan,
         js=jensen_shannon(expected, actual),
         unseen=float(actual[expected == 0].sum() / m) if both else nan,
         lost=float(expected[actual == 0].sum() / n) if both else nan,

@@ -59,6 +59,16 @@ def test_psi_as_in_deequ():
     assert category_distances(*named).psi == pytest.approx(0.007406694184014186, rel=1e-12)
 
 
+def test_the_share_of_rows_that_psi_takes_together():
+    # Of 100 rows on both sides, categories of fewer than 5 expected rows are rare.
+    found = category_distances({"a": 92, "b": 5, "c": 3}, {"a": 80, "d": 20})
+    assert found.psi_rest == 0.2
+    many = {str(i): 1 for i in range(100)}
+    assert category_distances(many, many).psi_rest == 1
+    assert category_distances({"a": 9}, {"a": 9}).psi_rest == 0
+    assert math.isnan(category_distances({}, {"a": 9}).psi_rest)
+
+
 def test_chi_square_as_in_deequ():
     found = chi_square({"a": 20, "b": 20}, {"a": 30})
     assert found.p_value == pytest.approx(4.3204630539861455e-8, rel=1e-9)

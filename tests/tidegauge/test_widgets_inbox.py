@@ -45,6 +45,7 @@ def test_an_incident_tells_what_is_needed_to_decide(repo, number):
     days = [dt.datetime(2013, 1, n, tzinfo=dt.UTC).timestamp() for n in (4, 5)]
     assert [told["since"], told["until"]] == days
     assert len(told["evidence"]) == len(told["first_found"]) == 1
+    assert told["all_series"] == told["evidence"]
     assert "99" in told["first_found"][0]
     assert told["said"] == []
 

@@ -1,13 +1,15 @@
 """What the series and distribution views are told. No Spark, no browser."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 import tidegauge as tg
 from analyzers.frequencies import FrequenciesAndNumRows
+from analyzers.partitions import Partition
 from repository.testing import commit, day, measurement
-from tidegauge.widgets import charts, distribution
+from tidegauge.widgets import charts, comparison, distribution
 from tidegauge.widgets.overview import Overview
 
 CITY = tg.Histogram("city")
@@ -100,3 +102,41 @@ def test_a_distribution_is_told_with_its_distances(repo):
     assert sorted(shares) == [("a", 0.75, 0.5), ("b", 0.25, 0.0), ("c", 0.0, 0.5)]
     assert told.told["distances"]["unseen"] == 0.5
     assert told.told["distances"]["lost"] == 0.25
+
+
+def of_country(measured, country):
+    name, within = measured.partition.values[0], f"country={country}"
+    return replace(
+        measured,
+        partition=Partition(("ds", "country"), (name, country)),
+        segment=within,
+        measurements=tuple(replace(one, segment=within) for one in measured.measurements),
+    )
+
+
+def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
+    german = [of_country(cities(n, berlin=n), "DE") for n in range(1, 9)]
+    french = [of_country(cities(n, paris=1), "FR") for n in range(1, 9)]
+    commit(repo, *german, *french)
+    sides = comparison.sides(repo, {"dataset": "d"}).told
+    assert set(zip(sides["partitions"], sides["within"], strict=True)) >= {
+        ("ds=2013-01-08/country=DE", "country=DE"),
+        ("ds=2013-01-08/country=FR", "country=FR"),
+    }
+    asked = {
+        "dataset": "d",
+        "column": "city",
+        "baseline": {"since": "2013-01-01", "until": "2013-01-03"},
+        "current": {"since": "2013-01-04", "until": "2013-01-05"},
+    }
+    told = distribution.distribution(repo, {**asked, "segment": "country=DE"}).told
+    assert (told["baseline_rows"], told["current_rows"]) == (1 + 2 + 3, 4 + 5)
+    assert told["categories"] == ["berlin"]
+    both = distribution.distribution(repo, {**asked, "segment": None}).told
+    assert (both["baseline_rows"], both["current_rows"]) == (6 + 3, 9 + 2)
+    drifts = distribution.drifts(repo, {**asked, "segment": "country=DE"})
+    assert drifts.told["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
+    assert drifts.arrays["js"].tolist() == [0]
+    assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
+    every = distribution.drifts(repo, {**asked, "segment": ""})
+    assert every.told["texts"]["segment"] == ["country=DE", "country=FR"]

@@ -43,9 +43,9 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
         for number, started, measured in columns
         if measured and measured > 0  # None or NaN while it runs
     ]
-    # Names are sent whole: they come back as the sides.
+    # Names are sent whole: they come back as the sides, and segments as what both are of.
     names = [row.name for row in partitions]
-    within = [shown(row.segment) for row in partitions]
+    within = [row.segment for row in partitions]
     times = np.array([seconds(row.time) for row in partitions], np.float64)
     return Answer({"partitions": names, "within": within, "runs": told}, {"times": times})
 

@@ -50,11 +50,21 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
 
 def _drifted(repository: Repository, asked: Mapping[str, Any]) -> Drifted:
     baseline, current = (side(asked.get(name)) for name in ("baseline", "current"))
-    return repository.drift(asked["dataset"], asked["column"], baseline, current)
+    segment = asked.get("segment") or None
+    return repository.drift(asked["dataset"], asked["column"], baseline, current, segment=segment)
 
 
 def drifts(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return how far each partition from ``since`` until ``until`` is from the four weeks before it."""
-    since, until = asked.get("since"), asked.get("until")
-    dataset, column = asked["dataset"], asked["column"]
-    return table(repository.drifts(dataset, column, since=since, until=until, record=False))
+    """Return how far each partition from ``since`` until ``until`` is from the four weeks before it.
+
+    Of ``segment`` only, if that is given; each segment is compared with its own past.
+    """
+    found = repository.drifts(
+        asked["dataset"],
+        asked["column"],
+        segment=asked.get("segment") or None,
+        since=asked.get("since"),
+        until=asked.get("until"),
+        record=False,
+    )
+    return table(found)

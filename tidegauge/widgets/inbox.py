@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from repository import schema as s
 from tidegauge.widgets.answer import Answer, seconds, shown, table
+from tidegauge.widgets.charts import MOST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,10 +36,11 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
 def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return all that is known of one, and which series show it best."""
     found = repository.incident(int(asked["incident"]))
-    firsts = found.firsts.head(EVIDENCE)
+    every = found.firsts.head(MOST)
+    firsts = every.head(EVIDENCE)
     with repository.database.read() as connection:
         n = s.anomaly.c
-        query = sa.select(n.id, n.series_id).where(n.id.in_(firsts["id"].tolist()))
+        query = sa.select(n.id, n.series_id).where(n.id.in_(every["id"].tolist()))
         series = {row[0]: row[1] for row in connection.execute(query)}
     told = {name: found.row[name] for name in ("severity", "series", "status", "updated_at")}
     told |= {name: shown(str(found.row[name])) for name in ("dataset", "first", "last")}
@@ -53,6 +55,7 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
             "until": max(times, default=None),
             "anomalies": len(found.anomalies),
             "evidence": [series[number] for number in firsts["id"]],
+            "all_series": list(dict.fromkeys(series[number] for number in every["id"])),
             "first_found": [shown(text, SENTENCE) for text in firsts["explanation"]],
             "moved": [str(move) for move in found.causes.moves],
             "along": [str(one) for one in found.causes.companions],

@@ -44,8 +44,8 @@ export interface Plan {
   lines: Drawn[];
   log: boolean;
   small: boolean;
-  /** A column of the answer that is pointed out. */
-  focus: number | null;
+  /** The label of a column that is pointed out. */
+  focus: string | null;
   /** What is in view, as places on the axis. */
   window: [number, number] | null;
 }
@@ -227,8 +227,9 @@ export class Chart {
 
   private over(u: uPlot, named: boolean): void {
     const { theme, plan } = this;
-    const focus = plan.focus === null ? -1 : plan.axis.columns.indexOf(plan.focus);
-    if (focus >= 0) drawFocus(u, plan.axis.x[focus], this.answer.told.labels[plan.axis.columns[focus]], theme);
+    const { labels } = this.answer.told;
+    const focus = plan.focus === null ? -1 : plan.axis.columns.indexOf(labels.indexOf(plan.focus));
+    if (focus >= 0) drawFocus(u, plan.axis.x[focus], plan.focus!, theme);
     drawMarks(u, this.prepared.map(({ marked }) => marked), theme, plan.small);
     if (!named) return;
     const [first, last] = u.series[0].idxs ?? [0, plan.axis.x.length - 1];

@@ -3,6 +3,7 @@
 import { filterOf } from "./catalogue";
 import { button, choice, h, later, named } from "./dom";
 import { many, number, percent } from "./format";
+import { labelOf } from "./points";
 import { SideField } from "./sidefield";
 import { isKnown, type Kind, kindOf, type Known, type Side, usual } from "./sides";
 import { byColumn, type Cells, lengthOfChange, lengthOfSurprise, shownRows } from "./sorting";
@@ -139,6 +140,7 @@ export class Compare implements View {
       this.told = this.cells = null;
       this.cellsOf = "";
       this.arrange();
+      this.stage.say("");
       const missing = { partitions: "partitions", runs: "runs that measured some", windows: "partitions with a time" }[kind];
       this.tellEmpty(`There are no two ${missing} to compare yet: measure more, or compare something else.`);
       return;
@@ -146,15 +148,17 @@ export class Compare implements View {
     const [baseline, current] = sides;
     const asked = JSON.stringify([of, sides]);
     if (this.cellsOf !== asked) {
+      this.stage.say("");
       const { told, arrays } = await link.ask<Told>("compare", { dataset, baseline, current });
       this.told = told;
       this.cells = { texts: told.texts, numbers: arrays as Record<string, Float64Array>, rows: told.rows };
       const same = this.cellsOf !== "" && this.cellsOf.includes(JSON.stringify(sides));
       this.cellsOf = asked;
       if (!same) this.rows.element.scrollTop = this.rows.active = 0;
-      this.stage.say(`${many(told.unusual, "unusual difference")} among ${many(told.total, "metric")}.`);
     }
     this.arrange();
+    const { unusual: found, total } = this.told!;
+    this.stage.say(`${many(found, "unusual difference")} among ${many(total, "metric")}.`);
   }
 
   /** What is compared: what was chosen if that is there, else what is usual. */
@@ -215,6 +219,9 @@ export class Compare implements View {
       if (count > 1) found.title = `the median of ${count} partitions`;
       return found;
     };
+    // Where there is little room, the sides themselves are not shown.
+    const relative = cell("relative", diverging(value("relative")), h("span", {}, percent(value("relative"))));
+    relative.title = `baseline ${number(value("baseline"))}, current ${number(value("current"))}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
     const note = [unusual ? "▲ unusual" : "", status === "both" ? "" : status].filter(Boolean).join(", ");
@@ -227,7 +234,7 @@ export class Compare implements View {
       side("baseline"),
       side("current"),
       cell("change", signed(value("change"))),
-      cell("relative", diverging(value("relative")), h("span", {}, percent(value("relative")))),
+      relative,
       this.surprise(cell("surprise"), value("surprise"), status),
       cell("unusual", note),
     );
@@ -254,9 +261,9 @@ export class Compare implements View {
       return;
     }
     const { current } = this.options;
-    const label = current && "partition" in current ? current.partition : "";
-    const focus = this.stage.catalogue.labels.indexOf(label);
-    this.stage.go("series", { ids: [id], focus: focus < 0 ? null : focus });
+    const name = current && "partition" in current ? current.partition : null;
+    const time = name === null ? null : this.known!.times[this.known!.partitions.indexOf(name)];
+    this.stage.go("series", { ids: [id], focus: labelOf(this.stage.catalogue, time, name) });
   }
 
   resized(): void {

@@ -160,6 +160,8 @@ export function drawDrift(
 
 export interface Distances {
   psi: number | null;
+  /** The share of rows in categories that PSI takes together. */
+  psi_rest: number | null;
   js: number | null;
   ks: number | null;
   ks_significant: boolean;
@@ -179,6 +181,8 @@ const SIZES: Record<string, [number, number]> = {
   lost: [0.01, 0.05],
 };
 
+const HALF = 0.5;
+
 export const DISTANCES: [name: keyof Distances, title: string, what: string][] = [
   ["psi", "PSI", "population stability index, in nats"],
   ["js", "Jensen-Shannon", "divergence in bits, 0 to 1"],
@@ -190,6 +194,7 @@ export const DISTANCES: [name: keyof Distances, title: string, what: string][] =
 
 /** How great a distance is, in a word. */
 export function sizeOf(name: string, distances: Distances): string {
+  if (name === "psi" && (distances.psi_rest ?? 0) > HALF) return "not meaningful: rare categories count as one";
   if (name === "ks" && !distances.ks_significant) return "no more than chance";
   const value = name === "wasserstein" ? distances.wasserstein_iqr : (distances[name as keyof Distances] as number | null);
   if (value === null) return name === "wasserstein" ? "–" : "";

@@ -3,6 +3,7 @@
 import { button, h, named } from "./dom";
 import { many, moment, number } from "./format";
 import { delayOf, MEANINGS, type Partition, SYMBOLS, titleOf } from "./partition";
+import { labelOf } from "./points";
 import { written } from "./said";
 import { severityOf } from "./severity";
 import type { Stage } from "./stage";
@@ -96,8 +97,7 @@ export class DayPane {
   }
 
   private openSeries(id: number, one: Partition): void {
-    const focus = this.stage.catalogue.labels.indexOf(one.name ?? "");
-    this.stage.go("series", { ids: [id], focus: focus < 0 ? null : focus });
+    this.stage.go("series", { ids: [id], focus: labelOf(this.stage.catalogue, one.time, one.name) });
   }
 }
 

@@ -2,15 +2,15 @@
 
 import uPlot from "uplot";
 import { bars, CURVES, type Curve, DISTANCES, type Distances, drawCurves, drawDrift, looks, type Pair, SIDES, sizeOf, valueAt } from "./curves";
-import { button, choice, fill, h, named } from "./dom";
+import { button, choice, fill, h, named, shortened } from "./dom";
 import { many, number } from "./format";
 import { type Answer, KernelError } from "./link";
 import { swatch } from "./picker";
 import type { Axis } from "./points";
 import { FreeSide } from "./sidefield";
-import type { Known, Side } from "./sides";
+import { type Known, moved, segmentOf, segmentsOf, shared, type Side } from "./sides";
 import type { Stage, View } from "./stage";
-import { pieces, weeksBefore } from "./weeks";
+import { ofSegment, pieces, weeksBefore } from "./weeks";
 import "./distribution.css";
 
 interface Options {
@@ -18,10 +18,12 @@ interface Options {
   column: string;
   baseline: Side;
   current: Side;
+  /** That both sides are of, among those that partition keys make; null if each has its own. */
+  segment: string | null;
   curve: Curve;
   tails: boolean;
-  /** Which distance is shown over time. */
-  over: keyof Distances;
+  /** Which distance is shown over time; what suits the column if not said. */
+  over?: keyof Distances;
 }
 
 interface Told {
@@ -35,7 +37,7 @@ interface Told {
 }
 
 interface Drifts {
-  texts: { partition: string[] };
+  texts: { partition: string[]; segment: string[] };
 }
 
 /** Distances over time, as far as they are known. */
@@ -58,6 +60,7 @@ export class Distribution implements View {
   private readonly column: HTMLLabelElement;
   private readonly baseline = new FreeSide("Baseline", (baseline) => this.chose({ baseline }));
   private readonly current = new FreeSide("Current", (current) => this.chose({ current }));
+  private readonly segment = choice("Segment", [], "", (segment) => this.turnTo(segment));
   private readonly curve = choice("Curve", CURVES.map((name) => [name, name === "quantiles" ? "quantiles" : "cumulative shares"]), "quantiles", (curve) => this.chose({ curve: curve as Curve }));
   private readonly tails = h("input", { type: "checkbox", onchange: () => this.chose({ tails: this.tails.checked }) });
   private readonly tailed = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1 %");
@@ -77,7 +80,7 @@ export class Distribution implements View {
 
   constructor(private readonly stage: Stage) {
     this.column = choice("Column", [], "", (column) => this.chose({ column }));
-    const tools = h("div", { class: "tg-tools" }, this.column, this.baseline.element, this.current.element, button("Newest", () => this.newest(), { title: "The newest partition against the four weeks before it" }));
+    const tools = h("div", { class: "tg-tools" }, this.column, this.segment, this.baseline.element, this.current.element, button("Newest", () => this.newest(), { title: "The newest partition against the four weeks before it" }));
     const shape = h("div", { class: "tg-tools tg-shape" }, this.curve, this.tailed, this.legend);
     const both = h("div", { class: "tg-apart" }, this.picture, this.distances);
     this.element = h("section", { class: "tg-distribution" }, tools, shape, both, h("div", { class: "tg-tools" }, this.over, this.driftSaid), this.drift);
@@ -95,6 +98,7 @@ export class Distribution implements View {
   }
 
   private newest(): void {
+    // The segment stays.
     const { baseline: _, current: __, ...rest } = this.options;
     this.stage.remember("distribution", rest);
     void this.open().catch((error) => this.stage.fail(error));
@@ -121,28 +125,54 @@ export class Distribution implements View {
     }
     const options = this.complete(this.options, names);
     fill(this.column.querySelector("select")!, names.map((name) => [name, name]), options.column);
-    this.baseline.show(sides, options.baseline);
-    this.current.show(sides, options.current);
+    this.showSegment(options);
+    this.baseline.show(sides, options.baseline, options.segment);
+    this.current.show(sides, options.current, options.segment);
     await this.compare(options, turn);
   }
 
-  /** Fill in what was not chosen: the first column, the newest partition, the four weeks before it. */
+  /** Fill in what was not chosen: the first column, the newest partition, the four weeks before it in its segment. */
   private complete(options: Partial<Options>, names: string[]): Options {
-    const { partitions, times } = this.known!.sides;
-    const [newest, previous] = partitions;
+    const { sides } = this.known!;
+    const { partitions, within, times } = sides;
     const column = options.column !== undefined && names.includes(options.column) ? options.column : names[0];
-    const current: Side = options.current ?? { partition: newest };
-    const time = times[0];
-    const before: Side = Number.isNaN(time) ? { partition: previous ?? newest } : weeksBefore(time);
+    const chosen = options.segment ?? null;
+    const newest = Math.max(0, within.indexOf(chosen ?? segmentOf(sides, options.baseline) ?? within[0]));
+    const current: Side = options.current ?? { partition: partitions[newest] };
+    const place = "partition" in current ? Math.max(0, partitions.indexOf(current.partition)) : newest;
+    const previous = within.findIndex((one, n) => n > place && one === within[place]);
+    const before: Side = Number.isNaN(times[place]) ? { partition: partitions[previous < 0 ? place : previous] } : weeksBefore(times[place]);
     const curve = CURVES.find((one) => one === options.curve) ?? CURVES[0];
-    const whole: Options = { tails: false, over: "psi", ...options, curve, dataset: this.stage.dataset, column, current, baseline: options.baseline ?? before };
-    if (!options.column || !options.current || !options.baseline) this.stage.remember("distribution", whole);
+    const baseline = options.baseline ?? before;
+    const segment = shared(sides, baseline, current, chosen);
+    const whole: Options = { tails: false, ...options, curve, dataset: this.stage.dataset, column, current, baseline, segment };
+    if (!options.column || !options.current || !options.baseline || chosen !== segment) this.stage.remember("distribution", whole);
     return whole;
   }
 
+  /** Which segment is looked at, where there are several. */
+  private showSegment({ segment }: Options): void {
+    const there = segmentsOf(this.known!.sides);
+    this.segment.hidden = there.length < 2;
+    // No segment has this name: they are made of keys.
+    const none = segment === null ? [["/", "each side its own"] as const] : [];
+    fill(this.segment.querySelector("select")!, [...none, ...there.map((name) => [name, name || "none"] as const)], segment ?? "/");
+  }
+
+  private turnTo(segment: string): void {
+    const { sides, names } = this.known!;
+    const { baseline, current } = this.complete(this.options, names);
+    this.chose({ segment, baseline: moved(sides, baseline, segment), current: moved(sides, current, segment) });
+  }
+
+  /** The segment whose drift is shown: the current side's. */
+  private drifting({ current, segment }: Options): string | null {
+    return segment ?? segmentOf(this.known!.sides, current);
+  }
+
   private async compare(options: Options, turn: number): Promise<void> {
-    const { dataset, column, baseline, current } = options;
-    const about = { dataset, column, baseline, current };
+    const { dataset, column, baseline, current, segment } = options;
+    const about = { dataset, column, baseline, current, segment };
     const asked = JSON.stringify(about);
     if (this.told?.asked !== asked) {
       try {
@@ -163,7 +193,8 @@ export class Distribution implements View {
   private async follow(options: Options): Promise<void> {
     const { dataset, column } = options;
     const { link, catalogue } = this.stage;
-    const asked = JSON.stringify([dataset, column, this.known!.commits]);
+    const segment = this.drifting(options);
+    const asked = JSON.stringify([dataset, column, segment, this.known!.commits]);
     if (this.drifts?.asked === asked) return;
     const found: Drift = { asked, labels: [], numbers: {}, whole: false };
     this.drifts = found;
@@ -171,10 +202,11 @@ export class Distribution implements View {
     try {
       // Piece by piece, so that other questions are answered between them.
       for (const window of pieces(catalogue.times)) {
-        const { told, arrays } = await link.ask<Drifts>("drifts", { dataset, column, ...window });
+        const { told, arrays } = await link.ask<Drifts>("drifts", { dataset, column, segment, ...window });
         if (this.drifts !== found) return;
-        found.labels = [...told.texts.partition, ...found.labels];
-        for (const [name, values] of Object.entries(arrays)) found.numbers[name] = [...values, ...(found.numbers[name] ?? [])];
+        const piece = ofSegment(told.texts, arrays, segment);
+        found.labels = [...piece.labels, ...found.labels];
+        for (const [name, values] of Object.entries(piece.numbers)) found.numbers[name] = [...values, ...(found.numbers[name] ?? [])];
         this.showDrift({ ...options, ...this.options });
       }
       found.whole = true;
@@ -261,9 +293,14 @@ export class Distribution implements View {
     this.line = null;
     const { labels, numbers, whole }: Omit<Drift, "asked"> = this.drifts ?? { labels: [], numbers: {}, whole: false };
     const offered = DISTANCES.filter(([name]) => numbers[name]?.some((value) => !Number.isNaN(value)));
-    const over = offered.some(([name]) => name === options.over) ? options.over : (offered[0]?.[0] ?? "psi");
+    const isOffered = (wanted: string | undefined) => offered.some(([name]) => name === wanted);
+    // PSI takes rare categories together, of which there may be many.
+    const usual = isOffered("unseen") ? "js" : (offered[0]?.[0] ?? "psi");
+    const over = isOffered(options.over) ? options.over! : usual;
     fill(this.over.querySelector("select")!, offered.length ? offered.map(([name, title]) => [name, title]) : [["psi", "PSI"]], over);
-    this.driftSaid.textContent = `Each partition against the four weeks before it. ${whole ? "Press a point to look at it." : "More is being worked out …"}`;
+    const segment = this.drifting(options);
+    const within = segment && segmentsOf(this.known!.sides).length > 1 ? ` of ${shortened(segment, 60)}` : "";
+    this.driftSaid.textContent = `Each partition${within} against the four weeks before it. ${whole ? "Press a point to look at it." : "More is being worked out …"}`;
     if (!offered.length) {
       const few = "There are too few partitions with a time to follow the drift: a partition needs seven before it.";
       this.drift.replaceChildren(h("p", { class: "tg-empty" }, whole ? few : "Working out the drift …"));

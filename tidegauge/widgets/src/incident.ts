@@ -5,6 +5,7 @@ import { type SeriesTold, smallChart } from "./chart";
 import { button, h, named } from "./dom";
 import { many } from "./format";
 import { type Answer, KernelError } from "./link";
+import { labelOf } from "./points";
 import { newer, type Said, saying, written } from "./said";
 import { severityOf } from "./severity";
 import type { Stage } from "./stage";
@@ -25,6 +26,8 @@ export interface Incident {
   updated_at: string;
   revision: number;
   evidence: number[];
+  /** Of every series, the first found first, up to as many as are drawn together. */
+  all_series: number[];
   first_found: string[];
   moved: string[];
   along: string[];
@@ -53,6 +56,7 @@ export class IncidentPane {
   private readonly actions = h("div", { class: "tg-incident-actions" });
   private readonly conflict = h("div", { class: "tg-conflict", role: "alert", hidden: true });
   private readonly form: HTMLElement;
+  private readonly said = h("section", {});
   private readonly body = h("div", { class: "tg-incident-body" });
   private readonly none = h("p", { class: "tg-empty" });
   private readonly drafts = new Map<number, string>();
@@ -67,7 +71,7 @@ export class IncidentPane {
   ) {
     this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.actions);
     this.note.addEventListener("input", () => this.told && this.drafts.set(this.told.incident, this.note.value));
-    this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.none, this.head, this.form, this.body);
+    this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.none, this.head, this.form, this.said, this.body);
     this.clear("");
   }
 
@@ -75,15 +79,20 @@ export class IncidentPane {
   clear(text: string): void {
     this.told = null;
     this.of = "";
+    this.element.removeAttribute("aria-busy");
     this.none.textContent = text;
     this.none.hidden = false;
-    for (const part of [this.head, this.form, this.body]) part.hidden = true;
+    for (const part of [this.head, this.form, this.said, this.body]) part.hidden = true;
   }
 
   /** Fetch and show an incident, unless another is looked at meanwhile. */
   async look(id: number, wanted: () => boolean): Promise<void> {
     const of = `${id} ${this.stage.catalogue.commits}`;
-    if (this.of === of) return;
+    if (this.of === of) {
+      // Sizes or colours may have changed while another view was shown.
+      this.redraw();
+      return;
+    }
     this.element.setAttribute("aria-busy", "true");
     try {
       const { told } = await this.stage.link.ask<Incident>("incident", { incident: id });
@@ -101,7 +110,7 @@ export class IncidentPane {
     const other = this.told?.incident !== told.incident;
     this.told = told;
     this.none.hidden = true;
-    for (const part of [this.head, this.form, this.body]) part.hidden = false;
+    for (const part of [this.head, this.form, this.said, this.body]) part.hidden = false;
     if (other) {
       this.note.value = this.drafts.get(told.incident) ?? "";
       this.conflict.hidden = true;
@@ -120,6 +129,7 @@ export class IncidentPane {
       ),
     );
     this.showActions(told);
+    this.showSaid(told);
     this.showBody(told);
     if (other) this.element.scrollTop = 0;
   }
@@ -138,6 +148,13 @@ export class IncidentPane {
     this.actions.replaceChildren(...buttons, h("span", { class: "tg-muted" }, "said by ", named(catalogue.by, 40)));
   }
 
+  /** What was said, down to the newest. */
+  private showSaid({ said }: Incident): void {
+    const list = h("ol", { class: "tg-said-list", tabindex: "0", "aria-label": "What was said" }, ...said.map(saying));
+    this.said.replaceChildren(...(said.length ? [h("h3", {}, "What was said"), list] : [h("p", { class: "tg-muted" }, "Nothing was said of it yet.")]));
+    list.scrollTop = list.scrollHeight;
+  }
+
   private showBody(told: Incident): void {
     const sections: HTMLElement[] = [];
     const add = (title: string, ...children: Node[]) => sections.push(h("section", {}, h("h3", {}, title), ...children));
@@ -149,16 +166,19 @@ export class IncidentPane {
       // The calendar is of the dataset that is looked at.
       const calendar = !counted && told.dataset === this.stage.dataset;
       const open = counted
-        ? button("Open series", () => this.openSeries(id), { "aria-label": `Open series: ${told.first_found[n]}` })
+        ? button("Open series", () => this.openSeries([id]), { "aria-label": `Open series: ${told.first_found[n]}` })
         : calendar && button("Open calendar", () => this.stage.go("partitions", { partition: told.last }));
       return h("li", { class: "tg-evidence" }, this.charts[n], h("div", { class: "tg-evidence-text" }, named(told.first_found[n], 300), open || null));
     });
     const left = told.series - told.evidence.length;
     const more = left > 0 ? ` (of ${many(told.series, "series", "series")})` : "";
-    add(`What was found first${more}`, h("ul", { class: "tg-evidences" }, ...cards));
+    const { all_series: all } = told;
+    const which = all.length < told.series ? `the first ${all.length}` : `all ${all.length}`;
+    const together = all.length > 1 ? button(`Open ${which} in Series`, () => this.openSeries(all)) : null;
+    const title = h("div", { class: "tg-incident-title" }, h("h3", {}, `What was found first${more}`), together);
+    sections.push(h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards)));
     if (told.moved.length) add("What moved it", list(told.moved));
     if (told.along.length) add("What moved along", list(told.along));
-    add("What was said", told.said.length ? h("ol", { class: "tg-said" }, ...told.said.map(saying)) : h("p", { class: "tg-muted" }, "Nothing yet."));
     this.body.replaceChildren(...sections);
     this.redraw();
   }
@@ -176,10 +196,9 @@ export class IncidentPane {
     });
   }
 
-  private openSeries(id: number): void {
-    const { catalogue } = this.stage;
-    const focus = this.told?.since == null ? -1 : catalogue.times.indexOf(this.told.since);
-    this.stage.go("series", { ids: [id], focus: focus < 0 ? null : focus });
+  private openSeries(ids: number[]): void {
+    const { since = null, first = null } = this.told ?? {};
+    this.stage.go("series", { ids, focus: labelOf(this.stage.catalogue, since, first) });
   }
 
   /** Say something of the incident, unless others spoke since it was shown. */

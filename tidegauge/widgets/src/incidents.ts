@@ -95,7 +95,7 @@ export class Incidents implements View {
     // What was looked at in another dataset is not what to show of this one.
     const stale = !known && this.last?.id === this.options.id && this.last?.dataset !== dataset;
     const id = this.options.id === undefined || stale ? this.shown[0]?.id : this.options.id;
-    if (id === undefined) this.pane.clear(this.all.length ? "Choose another status above." : "Anomalies that belong together show up here once detection found some.");
+    if (id === undefined || (!known && !this.shown.length)) this.nothing();
     else await this.look(id, false);
   }
 
@@ -121,8 +121,17 @@ export class Incidents implements View {
     this.stage.remember("incidents", { ...this.options, ...some });
     this.arrange();
     this.rows.element.scrollTop = 0;
-    const inside = this.shown.some(({ id }) => id === this.options.id);
-    if (!inside && this.shown.length) void this.look(this.shown[0].id);
+    if (!this.shown.length) this.nothing();
+    else if (!this.shown.some(({ id }) => id === this.options.id)) void this.look(this.shown[0].id);
+  }
+
+  /** Show no incident, since none is listed. */
+  private nothing(): void {
+    this.looking++;
+    const { id: _, ...rest } = this.options;
+    this.stage.remember("incidents", rest);
+    const { status } = rest;
+    this.pane.clear(this.all.length ? `Nothing is ${status} here; choose another status above.` : "Anomalies that belong together show up here once detection found some.");
   }
 
   private widen(all: boolean): void {

@@ -135,6 +135,17 @@ export function unitOf({ told, arrays }: Answer<SeriesTold>, row: number): numbe
   return unit > 0 ? unit : null;
 }
 
+/** How many times the largest row is as large as the smallest, by the medians of absolute values; 1 for fewer than two. */
+export function sizesApart({ told, arrays }: Answer<SeriesTold>, rows: readonly number[]): number {
+  const width = told.labels.length;
+  const sizes = rows
+    .map((row) => Array.from(arrays.value.subarray(row * width, (row + 1) * width)).filter(Number.isFinite))
+    .filter((values) => values.length)
+    .map((values) => median(values.map(Math.abs)));
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+  return sizes.length < 2 || least === most ? 1 : most / least;
+}
+
 /** Why a logarithmic scale will not do for some rows; null if it does. */
 export function notPositive({ told, arrays }: Answer<SeriesTold>, rows: readonly number[]): number | null {
   const width = told.labels.length;
@@ -178,6 +189,13 @@ export function windowBefore(since: number, until: number, step: number): { sinc
 export function sideText(seconds: number, step: number): string {
   const text = new Date(1000 * seconds).toISOString();
   return step >= 86400 && text.includes("T00:00:00.000") ? text.slice(0, 10) : text.slice(0, 19);
+}
+
+/** The label of the column that a partition is in, by its time, or by its name if it has none; null if there is none. */
+export function labelOf(known: { labels: readonly string[]; times: ArrayLike<number> }, time: number | null | undefined, name: string | null): string | null {
+  const timed = typeof time === "number" && !Number.isNaN(time);
+  const column = timed ? Array.prototype.indexOf.call(known.times, time) : known.labels.indexOf(name ?? "");
+  return known.labels[column] ?? null;
 }
 
 /** Where a window that was remembered lies on the axis: seconds, a label, or a time as text. */

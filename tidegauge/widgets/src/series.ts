@@ -1,17 +1,21 @@
 // Series over time: one with what was expected of it, or many together.
 
 import type { Catalogue, Key } from "./catalogue";
-import { Chart, type Drawn, type Listener, picture, type Plan, styleOf } from "./chart";
+import { Chart, type Drawn, type Listener, styleOf } from "./chart";
 import { button, choice, fill, h, later, named } from "./dom";
 import { many, moment, number } from "./format";
 import type { Answer } from "./link";
+import { multiples } from "./multiples";
 import { type Chip, Picker } from "./picker";
-import { type Axis, axisOf, lineOf, notPositive, placeOf, type SeriesTold, sideText, stepOf, unitOf, windowBefore } from "./points";
+import { type Axis, axisOf, lineOf, notPositive, placeOf, type SeriesTold, sideText, sizesApart, stepOf, unitOf, windowBefore } from "./points";
 import type { Stage, View } from "./stage";
 import { describe } from "./told";
 import "./series.css";
 
 const MOST = 50;
+const DAY = 86400;
+/** Series of which one is so many times as large as another are not drawn along one axis by themselves. */
+const APART = 30;
 const LIKE: Key[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
 const KEY = "▲▼ anomaly: the graver, the fuller · ⚑ somebody spoke of it · ○─ restated: the old value · on the axis: × failed, ○ empty, ◇ no finite number";
@@ -20,9 +24,10 @@ const HELP = "Drag to zoom, double click for all. Arrow keys go from point to po
 interface Options {
   ids: number[];
   overlay: string | null;
-  /** A column to point out. */
-  focus: number | null;
-  mode: string;
+  /** The label of a column to point out. */
+  focus: string | null;
+  /** One of `MODES`; what suits the series if not said. */
+  mode: string | null;
   log: boolean;
   /** Whether expectations are shown; of one series alone if not said. */
   band: boolean | null;
@@ -33,7 +38,7 @@ interface Options {
 export class Series implements View {
   readonly element: HTMLElement;
   private readonly picker: Picker;
-  private readonly mode: HTMLLabelElement;
+  private readonly choice: HTMLLabelElement;
   private readonly overlay: HTMLLabelElement;
   private readonly log = h("input", { type: "checkbox", onchange: () => this.chose({ log: this.log.checked }) });
   private readonly band = h("input", { type: "checkbox", onchange: () => this.chose({ band: this.band.checked }) });
@@ -50,6 +55,7 @@ export class Series implements View {
   private turn = 0;
   private of: Catalogue | null = null;
   private axis: Axis = { columns: [], x: [], timed: true };
+  private mode = "together";
   private lines: Drawn[] = [];
   private chart: Chart | null = null;
   private pointed: { place: number; line: number } | null = null;
@@ -60,13 +66,13 @@ export class Series implements View {
       () => this.options.ids,
       (id) => this.add(id),
     );
-    this.mode = choice("Show", MODES, "together", (mode) => this.chose({ mode }));
+    this.choice = choice("Show", MODES, "together", (mode) => this.chose({ mode }));
     this.overlay = choice("Lay over", [["", "no other dataset"]], "", (name) => this.chose({ overlay: name || null }));
     const tools = h(
       "div",
       { class: "tg-tools" },
       this.picker.element,
-      this.mode,
+      this.choice,
       h("label", { class: "tg-choice" }, this.band, "Expected"),
       h("label", { class: "tg-choice" }, this.log, "Log scale", this.why),
       this.overlay,
@@ -80,7 +86,7 @@ export class Series implements View {
   }
 
   private get options(): Options {
-    const none = { ids: [], overlay: null, focus: null, mode: "together", log: false, band: null, since: null, until: null };
+    const none = { ids: [], overlay: null, focus: null, mode: null, log: false, band: null, since: null, until: null };
     return { ...none, ...this.stage.options<Options>("series") };
   }
 
@@ -134,6 +140,7 @@ export class Series implements View {
     const { answer } = this;
     const options = this.options;
     this.drop();
+    this.mode = options.mode ?? "together";
     if (!answer?.told.series.length) {
       this.lines = [];
       this.picker.show([], () => undefined, () => undefined);
@@ -142,7 +149,8 @@ export class Series implements View {
       return;
     }
     const rows = answer.told.series.map((_, row) => row);
-    const { mode } = options;
+    if (options.mode === null && sizesApart(answer, rows) > APART) this.mode = "small";
+    const { mode } = this;
     const band = options.band ?? (rows.length === 1 || mode === "small");
     const units = rows.map((row) => (mode === "indexed" ? unitOf(answer, row) : 1));
     const looks = rows.map((row) => styleOf(this.stage.theme, row));
@@ -160,7 +168,8 @@ export class Series implements View {
     const remove = (n: number) => this.chose({ ids: options.ids.filter((id) => id !== answer.told.series[n].id) });
     this.picker.show(chips, remove, (n) => this.highlight(n));
     const missing = options.ids.filter((id) => !answer.told.series.some((one) => one.id === id)).length;
-    this.note.textContent = missing ? `${many(missing, "series", "series")} of those asked for ${missing === 1 ? "is" : "are"} not here.` : "";
+    const apart = options.mode === null && mode === "small" ? "Drawn apart: their sizes differ too much for one axis. " : "";
+    this.note.textContent = apart + (missing ? `${many(missing, "series", "series")} of those asked for ${missing === 1 ? "is" : "are"} not here.` : "");
     this.draw();
   }
 
@@ -173,7 +182,7 @@ export class Series implements View {
   }
 
   private tools(options: Options): void {
-    this.mode.querySelector("select")!.value = options.mode;
+    this.choice.querySelector("select")!.value = this.mode;
     this.band.checked = this.lines.some(({ band }) => band);
     this.overlay.querySelector("select")!.value = options.overlay ?? "";
     const row = this.answer ? notPositive(this.answer, this.lines.map((line) => line.row)) : null;
@@ -197,28 +206,21 @@ export class Series implements View {
   private draw(): void {
     const { clientWidth: width, clientHeight: height } = this.field;
     if (!width || !height || !this.answer) return;
-    const { focus, mode } = this.options;
+    const { mode } = this;
+    const { focus } = this.options;
     this.drop();
     this.field.classList.toggle("tg-multiples", mode === "small");
     this.help.textContent = mode === "small" ? "Press a name to see it alone." : HELP;
     const common = { axis: this.axis, log: this.log.checked, focus, window: this.seen };
     if (mode === "small") {
-      const across = Math.max(1, Math.floor((width - 16) / 330));
-      const wide = Math.floor((width - 16) / across) - 10;
-      this.field.replaceChildren(...this.lines.map((line) => this.multiple({ ...common, lines: [{ ...line, style: { ...line.style, dash: [] } }], small: true }, wide)));
+      const plans = this.lines.map((line) => ({ ...common, lines: [{ ...line, style: { ...line.style, dash: [] } }], small: true }));
+      const { series } = this.answer.told;
+      const alone = (row: number) => this.chose({ ids: [series[row].id], mode: null, overlay: null });
+      this.field.replaceChildren(...multiples(this.stage.theme, this.answer, plans, width, height, alone));
       return;
     }
     this.chart = new Chart(this.stage.theme, this.answer, { ...common, lines: this.lines, small: false }, width, height, this.listener);
     this.field.replaceChildren(this.chart.element);
-  }
-
-  /** One of many small charts; pressed, it is shown alone. */
-  private multiple(plan: Plan, width: number): HTMLElement {
-    const [{ row, text }] = plan.lines;
-    const { id } = this.answer!.told.series[row];
-    const alone = () => this.chose({ ids: [id], mode: "together", overlay: null });
-    const title = h("button", { type: "button", class: "tg-plain", title: "Show alone", onclick: alone }, `${row + 1} `, named(text, 60));
-    return h("figure", { class: "tg-multiple" }, h("figcaption", {}, title), picture(this.stage.theme, this.answer!, plan, width, 130));
   }
 
   private empty(gone: boolean): void {
@@ -272,7 +274,8 @@ export class Series implements View {
   private compare(): void {
     const [since, until] = this.seen!;
     const steps = this.lines.map(({ row }) => stepOf(this.axis.x, lineOf(this.answer!, row, this.axis, "value"))).filter(Number.isFinite);
-    const step = Math.min(...steps);
+    // One point alone tells no step.
+    const step = steps.length ? Math.min(...steps) : DAY;
     const before = windowBefore(since, until, step);
     const side = (one: { since: number; until: number }) => ({ since: sideText(one.since, step), until: sideText(one.until, step) });
     this.stage.go("compare", { baseline: side(before), current: side({ since, until }) });

@@ -1,11 +1,12 @@
 // A field in which one side of a comparison is chosen.
 
-import { choice, fill, h } from "./dom";
+import { choice, fill, h, shortened } from "./dom";
 import { many, moment } from "./format";
-import { hasDays, type Kind, kindOf, type Known, matches, type Side, type Window } from "./sides";
+import { fieldText, hasDays, type Kind, kindOf, type Known, matches, type Side, type Window } from "./sides";
 
 /** Names that are offered at once while one is typed. */
 const OFFERED = 200;
+const ENDS = ["since", "until"] as const;
 
 export class SideField {
   readonly element: HTMLElement;
@@ -18,6 +19,8 @@ export class SideField {
   private readonly since: HTMLInputElement;
   private readonly until: HTMLInputElement;
   private known!: Known;
+  private segment: string | null = null;
+  private window: Window = { since: null, until: null };
 
   constructor(
     private readonly title: string,
@@ -42,14 +45,16 @@ export class SideField {
     });
     this.run = h("select", { "aria-label": `${title}: run`, onchange: () => chosen({ run: Number(this.run.value) }) });
     const window = (which: string) =>
-      h("input", { "aria-label": `${title}: ${which}`, onchange: () => chosen(this.window) });
+      h("input", { "aria-label": `${title}: ${which}`, onchange: () => this.ended() });
     [this.since, this.until] = [window("since"), window("until")];
     this.label = h("span", { class: "tg-muted" }, title);
     this.element = h("div", { class: "tg-side", role: "group", "aria-label": title }, this.label, this.room, this.hint);
   }
 
-  show(known: Known, kind: Kind, side: Side | null): void {
+  /** Show a side; of a window, partitions of one segment are counted if that is given. */
+  show(known: Known, kind: Kind, side: Side | null, segment: string | null = null): void {
     this.known = known;
+    this.segment = segment;
     const parts = {
       partitions: () => [this.partition, this.names],
       runs: () => [this.run],
@@ -79,17 +84,31 @@ export class SideField {
 
   private showWindow(side: Window | null): void {
     const type = hasDays(this.known.times) ? "date" : "datetime-local";
-    for (const [field, value] of [[this.since, side?.since], [this.until, side?.until]] as const) {
+    const wrong: string[] = [];
+    this.window = { since: side?.since ?? null, until: side?.until ?? null };
+    for (const end of ENDS) {
+      const field = this[end];
+      const text = fieldText(this.window[end], type === "date", end);
+      if (text === null) wrong.push(`${end} “${shortened(this.window[end]!, 30)}” is no time`);
       field.type = type;
-      if (document.activeElement !== field) field.value = value ?? "";
+      if (document.activeElement !== field) field.value = text ?? "";
     }
-    const [since, until] = [this.since, this.until].map((field) => Date.parse(`${field.value}${type === "date" ? "" : "Z"}`) / 1000);
-    const within = this.known.times.filter((time) => !(time < since || time > until || Number.isNaN(time)));
-    this.hint.textContent = many(within.length, "partition");
+    const [since, until] = ENDS.map((end) => Date.parse(`${this[end].value}${type === "date" ? "" : "Z"}`) / 1000);
+    const { times, within: segments } = this.known;
+    const within = times.filter((time, n) => (this.segment === null || segments[n] === this.segment) && !(time < since || time > until || Number.isNaN(time)));
+    this.hint.textContent = wrong.join(", ") || many(within.length, "partition");
   }
 
-  private get window(): Window {
-    return { since: this.since.value || null, until: this.until.value || null };
+  /** Take the ends that were changed; what a field cannot show stays as it was told. */
+  private ended(): void {
+    const days = this.since.type === "date";
+    const found = { ...this.window };
+    for (const end of ENDS) {
+      const field = this[end];
+      if (!field.reportValidity()) return;
+      if (field.value !== (fieldText(found[end], days, end) ?? "")) found[end] = field.value || null;
+    }
+    this.chosen(found);
   }
 
   private offer(text = this.partition.value): void {
@@ -119,21 +138,23 @@ export class FreeSide {
   private readonly kind: HTMLLabelElement;
   private readonly field: SideField;
   private known!: Known;
+  private segment: string | null = null;
 
   constructor(label: string, chosen: (side: Side) => void) {
     this.field = new SideField(label, chosen);
     const kinds = [["partitions", "partition"], ["windows", "window"]] as const;
-    this.kind = choice(label, kinds, "partitions", (kind) => this.field.show(this.known, kind as Kind, null));
+    this.kind = choice(label, kinds, "partitions", (kind) => this.field.show(this.known, kind as Kind, null, this.segment));
     this.field.label.remove(); // the choice has it
     this.element = h("span", { class: "tg-side" }, this.kind, this.field.element);
   }
 
-  show(known: Known, side: Side): void {
+  show(known: Known, side: Side, segment: string | null): void {
     this.known = known;
+    this.segment = segment;
     const kind = kindOf(side)!;
     // Who is about to choose another kind is not interrupted.
     if (this.element.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return;
     this.kind.querySelector("select")!.value = kind;
-    this.field.show(known, kind, side);
+    this.field.show(known, kind, side, segment);
   }
 }

@@ -42,6 +42,35 @@ export function before(known: Pick<Known, "times" | "within">, place: number): n
   return found;
 }
 
+/** The segments that keys beside time make, in order. */
+export function segmentsOf({ within }: Pick<Known, "within">): string[] {
+  return [...new Set(within)].sort();
+}
+
+/** The segment of a partition; null of other sides. */
+export function segmentOf(known: Pick<Known, "partitions" | "within">, side: Side | undefined): string | null {
+  return side && "partition" in side ? (known.within[known.partitions.indexOf(side.partition)] ?? null) : null;
+}
+
+/** The segment that two sides are looked at in: that of the partition, else the one chosen before; null if each has its own. */
+export function shared(known: Pick<Known, "partitions" | "within">, baseline: Side, current: Side, chosen: string | null): string | null {
+  const [before, after] = [segmentOf(known, baseline), segmentOf(known, current)];
+  if (before !== null && after !== null && before !== after) return null;
+  const there = chosen !== null && known.within.includes(chosen) ? chosen : null;
+  return after ?? before ?? there ?? known.within[0] ?? null;
+}
+
+/** The same side of another segment: the partition of the same time there, else its newest; windows are of any. */
+export function moved(known: Pick<Known, "partitions" | "within" | "times">, side: Side, segment: string): Side {
+  if (!("partition" in side)) return side;
+  const { partitions, within, times } = known;
+  const time = times[partitions.indexOf(side.partition)];
+  const newest = within.indexOf(segment);
+  const same = within.findIndex((one, n) => one === segment && times[n] === time);
+  const place = same < 0 ? newest : same;
+  return place < 0 ? side : { partition: partitions[place] };
+}
+
 /** Whether all partitions begin with a day, so that dates are enough to tell them apart. */
 export function hasDays(times: Float64Array): boolean {
   return times.every((time) => Number.isNaN(time) || time % DAY === 0);
@@ -72,6 +101,17 @@ export function usual(known: Known, kind: Kind): readonly [Side, Side] | null {
 /** A moment as fields of a form hold it; in UTC. */
 function written(seconds: number, days: boolean): string {
   return new Date(1000 * seconds).toISOString().slice(0, days ? 10 : 16);
+}
+
+/** An end of a window as its field holds it: a date where partitions are days, else with minutes; null if it is no time. */
+export function fieldText(told: string | null | undefined, days: boolean, end: keyof Window): string | null {
+  if (!told) return "";
+  const [date, time = end === "since" ? "00:00" : "23:59"] = told.trim().split(/[T ]/, 2);
+  if (Number.isNaN(Date.parse(date)) || !/^\d{4}-\d\d-\d\d$/.test(date) || !/^\d\d:\d\d/.test(time)) return null;
+  if (days) return date;
+  // What says how far it is from UTC is told in UTC, as partitions are.
+  const far = /(Z|[+-]\d\d:?\d\d)$/.test(time) ? Date.parse(`${date}T${time}`) : Date.parse(`${date}T${time.slice(0, 5)}Z`);
+  return Number.isNaN(far) ? null : new Date(far).toISOString().slice(0, 16);
 }
 
 /** Names that hold a text, those that begin with it first, up to some. */

@@ -1,5 +1,6 @@
 // The windows that drift is measured against, and in which it is asked for.
 
+import type { Numbers } from "./link";
 import { sideText } from "./points";
 import type { Window } from "./sides";
 
@@ -23,4 +24,16 @@ export function pieces(times: ArrayLike<number>): { since: string; until: string
     last = first - 1;
   }
   return found;
+}
+
+/** The drift of one segment among rows of many, in order of time; of all if null. */
+export function ofSegment(
+  texts: { partition: readonly string[]; segment: readonly string[] },
+  arrays: Readonly<Record<string, Numbers>>,
+  segment: string | null,
+): { labels: string[]; numbers: Record<string, number[]> } {
+  const rows = texts.partition.map((_, row) => row).filter((row) => segment === null || texts.segment[row] === segment);
+  rows.sort((a, b) => arrays.time[a] - arrays.time[b]);
+  const numbers = Object.entries(arrays).map(([name, values]) => [name, rows.map((row) => values[row])] as const);
+  return { labels: rows.map((row) => texts.partition[row]), numbers: Object.fromEntries(numbers) };
 }

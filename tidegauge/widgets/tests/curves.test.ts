@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { cumulative, type Distances, sizeOf, valueAt } from "../src/curves";
 
-const NONE: Distances = { psi: null, js: null, ks: null, ks_significant: false, wasserstein: null, wasserstein_iqr: null, unseen: null, lost: null };
+const NONE: Distances = { psi: null, psi_rest: null, js: null, ks: null, ks_significant: false, wasserstein: null, wasserstein_iqr: null, unseen: null, lost: null };
 
 test("the cumulative curve jumps where many rows have one value", () => {
   const [x, y] = cumulative([0, 5, 5, 5, 10], [0, 0.25, 0.5, 0.75, 1]);
@@ -25,6 +25,8 @@ test("distances have a word for their size", () => {
   assert.equal(sizeOf("psi", { ...NONE, psi: 0.09 }), "small");
   assert.equal(sizeOf("psi", { ...NONE, psi: 0.1 }), "moderate");
   assert.equal(sizeOf("psi", { ...NONE, psi: 0.25 }), "large");
+  assert.equal(sizeOf("psi", { ...NONE, psi: 0, psi_rest: 0.5 }), "none");
+  assert.match(sizeOf("psi", { ...NONE, psi: 0, psi_rest: 0.51 }), /^not meaningful/);
   assert.equal(sizeOf("ks", { ...NONE, ks: 0.4 }), "no more than chance");
   assert.equal(sizeOf("ks", { ...NONE, ks: 0.4, ks_significant: true }), "large");
   assert.match(sizeOf("wasserstein", { ...NONE, wasserstein: 3, wasserstein_iqr: 0.15 }), /^moderate: 0.15 /);

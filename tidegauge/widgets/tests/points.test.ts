@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Answer } from "../src/link";
+import { gridOf } from "../src/multiples";
 import { spread } from "../src/marks";
 import {
-  axisOf, gapsOf, lineOf, median, notPositive, olderOf, placeOf, saidOf, type SeriesTold, sideText, stepOf, unitOf, windowBefore,
+  axisOf, gapsOf, labelOf, lineOf, median, notPositive, olderOf, placeOf, saidOf, type SeriesTold, sideText, sizesApart, stepOf, unitOf, windowBefore,
 } from "../src/points";
-import { pieces, weeksBefore } from "../src/weeks";
+import { ofSegment, pieces, weeksBefore } from "../src/weeks";
 import { logTicks, tickText, timeText } from "../src/axes";
 
 const DAY = 86400;
@@ -141,4 +142,38 @@ test("logarithmic axes have round ticks", () => {
   assert.deepEqual(logTicks(0.9, 12), [1, 2, 5, 10]);
   assert.deepEqual(logTicks(365, 810), [400, 500, 600, 700, 800]);
   assert.deepEqual(logTicks(1, 1e6), [1, 10, 100, 1000, 10000, 100000, 1000000]);
+});
+
+test("a partition's column is found by its time, or by its name if it has none", () => {
+  const known = { labels: ["2013-01-01", "2013-01-02", "model=a"], times: [0, DAY, NaN] };
+  assert.equal(labelOf(known, DAY, "ds=2013-01-02"), "2013-01-02");
+  assert.equal(labelOf(known, 0, null), "2013-01-01");
+  assert.equal(labelOf(known, NaN, "model=a"), "model=a");
+  assert.equal(labelOf(known, null, "model=b"), null);
+  assert.equal(labelOf(known, 5 * DAY, "model=a"), null);
+});
+
+test("sizes are told apart by the medians of absolute values", () => {
+  const three = answer([[1, -2, 3], [90, -60, 50], [NaN, NaN, NaN]], [[1, 1, 1], [1, 1, 1], [6, 6, 6]], [0, 1, 2]);
+  assert.equal(sizesApart(three, [0, 1, 2]), 30);
+  assert.equal(sizesApart(three, [0, 2]), 1);
+  const zero = answer([[0, 0], [5, 5]], [[1, 1], [1, 1]], [0, 1]);
+  assert.equal(sizesApart(zero, [0, 1]), Infinity);
+  assert.equal(sizesApart(zero, [0, 0]), 1);
+});
+
+test("small charts fill the room, and keep their least size where there is too little", () => {
+  assert.deepEqual(gridOf(1, 1200, 500), { across: 1, wide: 1200, tall: 476 });
+  // Two of 596 x 476 beside each other are read better than two of 1200 x 224 below each other.
+  assert.deepEqual(gridOf(2, 1200, 500), { across: 2, wide: 596, tall: 476 });
+  assert.deepEqual(gridOf(50, 1200, 500), { across: 3, wide: 394, tall: 130 });
+  assert.deepEqual(gridOf(4, 300, 200), { across: 1, wide: 300, tall: 130 });
+});
+
+test("of drift the rows of one segment are kept, in order of time", () => {
+  const texts = { partition: ["c", "a", "b"], segment: ["x", "x", "y"] };
+  const arrays = { time: Float64Array.from([3, 1, 2]), js: Float64Array.from([0.3, 0.1, 0.2]) };
+  assert.deepEqual(ofSegment(texts, arrays, "x"), { labels: ["a", "c"], numbers: { time: [1, 3], js: [0.1, 0.3] } });
+  assert.deepEqual(ofSegment(texts, arrays, null).labels, ["a", "b", "c"]);
+  assert.deepEqual(ofSegment({ partition: [], segment: [] }, {}, "x"), { labels: [], numbers: {} });
 });

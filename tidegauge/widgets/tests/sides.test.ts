@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { before, hasDays, isKnown, kindOf, type Known, matches, usual } from "../src/sides";
+import { before, fieldText, hasDays, isKnown, kindOf, type Known, matches, moved, segmentOf, segmentsOf, shared, usual } from "../src/sides";
 
 const DAY = 86400;
 
@@ -61,4 +61,32 @@ test("a side tells its kind, and whether it is there", () => {
 test("names that begin with what was typed come first", () => {
   assert.deepEqual(matches(["xAb", "abc", "b", "zab"], " AB", 2), ["abc", "xAb"]);
   assert.deepEqual(matches(["a", "b"], "", 5), ["a", "b"]);
+});
+
+test("two sides are looked at in one segment, that of the current partition first", () => {
+  const some = { partitions: ["2b", "2a", "1b", "1a"], within: ["b", "a", "b", "a"], times: Float64Array.from([DAY, DAY, 0, 0]) };
+  const window = { since: "1970-01-01", until: null };
+  assert.deepEqual(segmentsOf(some), ["a", "b"]);
+  assert.equal(segmentOf(some, { partition: "1a" }), "a");
+  assert.equal(segmentOf(some, window), null);
+  assert.equal(shared(some, window, { partition: "1a" }, "b"), "a");
+  assert.equal(shared(some, { partition: "1a" }, window, "b"), "a");
+  assert.equal(shared(some, window, window, "a"), "a");
+  assert.equal(shared(some, window, window, "gone"), "b");
+  assert.equal(shared(some, { partition: "1a" }, { partition: "1b" }, "a"), null);
+  assert.equal(shared({ partitions: [], within: [] }, window, window, null), null);
+  assert.deepEqual(moved(some, { partition: "1a" }, "b"), { partition: "1b" });
+  assert.deepEqual(moved({ ...some, within: ["b", "a", "c", "a"] }, { partition: "1a" }, "b"), { partition: "2b" });
+  assert.deepEqual(moved(some, window, "b"), window);
+});
+
+test("an end of a window is told as its field holds it", () => {
+  assert.equal(fieldText("2013-01-05", true, "since"), "2013-01-05");
+  assert.equal(fieldText("2013-01-05T12:30:00", true, "until"), "2013-01-05");
+  assert.equal(fieldText("2013-01-05", false, "since"), "2013-01-05T00:00");
+  assert.equal(fieldText("2013-01-05", false, "until"), "2013-01-05T23:59");
+  assert.equal(fieldText("2013-01-05 12:30:59", false, "until"), "2013-01-05T12:30");
+  assert.equal(fieldText("2013-01-05T12:30:00+02:00", false, "since"), "2013-01-05T10:30");
+  assert.equal(fieldText(null, false, "since"), "");
+  for (const wrong of ["yesterday", "2013-13-01", "2013-01-05T99:00"]) assert.equal(fieldText(wrong, false, "since"), null);
 });
