@@ -36,6 +36,10 @@ MARKS = {
     "empty": ("○", "#0072b2"),
     "high": ("▲", "#d55e00"),
     "low": ("▼", "#0072b2"),
+    "missing": ("✕", "#d55e00"),
+    "gone": ("○", "#d55e00"),
+    "late": ("▲", "#e69f00"),
+    "restated": ("●", "#e69f00"),
 }
 """A shape and a colour for words that judge; the word stays, so neither has to be told apart."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from analyzers.catalogue import ANALYZERS
-from analyzers.errors import HistoryError, StateError, UnknownNameError
+from analyzers.errors import HistoryError, StateError, UnknownNameError, nearest
 from analyzers.frequencies import FrequenciesAndNumRows
 from analyzers.state import State
 from repository import schema as s
@@ -134,16 +134,33 @@ class Column:
             ]
             if found:
                 return [ANALYZERS.parse(text) for *_, text in sorted(found)]
-        raise HistoryError(self._nothing())
+        raise HistoryError(self._nothing(connection))
 
-    def _nothing(self) -> str:
+    def _nothing(self, connection: Connection) -> str:
         filtered = f", where={self.where!r}" if self.where else ""
         numbers = f"ApproxQuantile({self.name!r}, 0.5{filtered}) or "
-        return (
+        said = (
             f"nothing that is stored for {self.dataset!r} tells the distribution of {self.name!r}"
-            f"{filtered}; add {'' if self.kind == CATEGORICAL else numbers}"
+            f"{filtered}"
+        )
+        told = columns_told(connection, self.dataset)
+        close = None if self._is_measured(connection) else nearest(self.name, told)
+        if close is not None and close != self.name:
+            return f"{said}, but of {close!r}; did you mean {close!r}?"
+        return (
+            f"{said}; add {'' if self.kind == CATEGORICAL else numbers}"
             f"Histogram({self.name!r}{filtered}) to the suite"
         )
+
+    def _is_measured(self, connection: Connection) -> bool:
+        """Whether anything is measured of the column, so that its name is not misspelt."""
+        of = dataset_id(connection, self.dataset)
+        query = (
+            sa.select(s.series.c.id)
+            .join_from(s.series, s.analyzer)
+            .where(s.analyzer.c.dataset_id == of, s.series.c.instance == self.name)
+        )
+        return connection.execute(query.limit(1)).first() is not None
 
 
 def columns_told(connection: Connection, dataset: str) -> list[str]:

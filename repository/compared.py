@@ -156,4 +156,7 @@ class Compared(Opened):
         window = Window.of(since, until)
         with self.database.read() as connection:
             rows = calendar_rows(connection, dataset, window, as_of)
-        return frame_of(rows, CALENDAR_COLUMNS).astype({"late": bool, "restated": bool})
+        frame = frame_of(rows, CALENDAR_COLUMNS)
+        for name in ("late", "restated"):  # also where there are no rows
+            frame[name] = frame[name].astype(bool)
+        return frame

@@ -88,7 +88,7 @@ _NOTHING: Mapping[str, NDArray[Any]] = {
 def _frame(
     series: Sequence[Row], lines: NDArray[np.intp], columns: Mapping[str, NDArray[Any]]
 ) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - heavy, and not needed to write
+    from repository.shown import Shown  # noqa: PLC0415 - heavy, and not needed to write
 
     surprise, change = columns["surprise"], columns["change"]
     unknown = np.where(change == 0, 2, np.isnan(surprise).astype(int))
@@ -99,7 +99,7 @@ def _frame(
         for name in SERIES_COLUMNS
     }
     names = (*_NUMBERS, "unusual", *_COUNTS, "status")
-    return pd.DataFrame({**told, **{name: columns[name][order] for name in names}})
+    return Shown({**told, **{name: columns[name][order] for name in names}})
 
 
 def _kind(which: str, side: Any) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from analyzers.display import escaped, plain
-from analyzers.errors import DatabaseAccessError, HistoryError
+from analyzers.errors import DatabaseAccessError, HistoryError, nearest
 from repository import schema as s
 from repository.anomalies.finding import subject
 from repository.anomalies.listing import anomaly_rows, score_rows
@@ -190,7 +190,8 @@ def _check_number(connection: Connection, dataset: str, query: MetricQuery) -> N
     )
     count = connection.execute(sa.select(sa.func.count()).select_from(asked.subquery())).scalar()
     if not count:
-        msg = f"no series of {dataset!r} is so; repo.latest({dataset!r}) lists those that there are"
+        hint = _unknown(connection, of, query)
+        msg = f"no series of {dataset!r} is so{hint}; repo.latest({dataset!r}) lists those that there are"
         raise HistoryError(msg)
     if count > MOST_SERIES:
         some = [row._asdict() for row in connection.execute(asked.limit(3))]
@@ -200,6 +201,31 @@ def _check_number(connection: Connection, dataset: str, query: MetricQuery) -> N
             " name=, instance=, segment=, where= (the empty text: no filter) or analyzer="
         )
         raise HistoryError(msg)
+
+
+def _unknown(connection: Connection, dataset: int, query: MetricQuery) -> str:
+    """Return which part of a query no series has, with the nearest that some has; nothing if each is there."""
+    a, e = s.analyzer.c, s.series.c
+    columns = {"name": (e.name, a.kind), "instance": (e.instance,), "segment": (a.segment,)}
+    for option, told in columns.items():
+        asked = getattr(query, option)
+        if asked is None:
+            continue
+        there: set[str] = set()
+        for column in told:
+            found = (
+                sa.select(column)
+                .join_from(s.series, s.analyzer)
+                .where(a.dataset_id == dataset, a.kind != Watched.__name__)
+            )
+            there.update(filter(None, connection.execute(found.distinct()).scalars()))
+        for one in [asked] if isinstance(asked, str) else asked:
+            if one not in there:
+                close = nearest(one, there)
+                return f": none has {option}={one!r}" + (
+                    f", did you mean {close!r}?" if close else ""
+                )
+    return ""
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -88,13 +88,15 @@ def test_exploring_history_needs_no_spark(measured_copy, tmp_path):
 
 def test_dashboard_needs_no_spark(tmp_path):
     pytest.importorskip("anywidget")
-    view, incidents, spark = run(
+    view, compared, incidents, spark = run(
         "dashboard.ipynb",
         tmp_path,
-        f"[dashboard.view, len(repo.incidents('shop')), {SPARK_LOADED}]",
+        "[dashboard.view, dashboard.data[['baseline_partitions', 'status']].values.tolist(),"
+        f" len(repo.incidents('shop')), {SPARK_LOADED}]",
         without_spark(tmp_path),
     )
-    assert view == "incidents"
+    assert view == "compare"
+    assert compared == [[1, "both"]]
     assert incidents >= 1
     assert not spark
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.options import ArtifactsOption, Db, FormatOption, Since, open_repository
+from tidegauge.options import ArtifactsOption, Db, FormatOption, open_repository
 from tidegauge.output import Format, print_frame
 
 
@@ -15,7 +15,14 @@ def report(
     dataset: Annotated[str | None, typer.Argument(help="The dataset; all if left out.")] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    since: Since = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Count only open incidents, missing and late partitions that reach to this partition time"
+            " or later; with --html list only such incidents, and partitions from then on. What there is"
+            " (partitions, newest, rows, series, runs, what failed) is counted as a whole."
+        ),
+    ] = None,
     form: FormatOption = Format.TABLE,
     html: Annotated[
         Path | None,
@@ -23,6 +30,9 @@ def report(
     ] = None,
 ) -> None:
     """Print what there is and what is open, a row for each dataset; or write it as one page."""
+    if html is not None and form is not Format.TABLE:
+        msg = f"--html writes a page, and --format {form} prints: give one of them"
+        raise typer.BadParameter(msg)
     with open_repository(db, artifacts, read_only=True) as repository:
         if html is not None:
             from tidegauge.report.page import write_report

@@ -459,6 +459,12 @@ def test_errors_say_what_to_do(repo):
         tg.HistoryError, match=r"add ApproxQuantile\('x', 0.5\) or Histogram\('x'\) to the suite"
     ):
         repo.drift("d", "x", *days)
+    with pytest.raises(tg.HistoryError, match="of 'ss', but of 's'; did you mean 's'") as raised:
+        repo.drift("d", "ss", *days)
+    assert "add " not in str(raised.value)
+    repo.record("d", "Mean", 1.0, partition=days[0], instance="ss")
+    with pytest.raises(tg.HistoryError, match=r"add ApproxQuantile\('ss', 0.5\)"):
+        repo.drift("d", "ss", *days)  # it is measured, so it is no misspelt 's'
     with pytest.raises(tg.HistoryError, match=r"add Histogram\('s', where='y'\) to the suite"):
         repo.drifts("d", "s", where="y", kind="categorical")
     with pytest.raises(tg.HistoryError, match="no partition in 2014-01-01 to ..."):

@@ -1,6 +1,7 @@
 """Pictures of series: axes, lines, gaps, what stood out; and what is read for them."""
 
 import datetime as dt
+import re
 from dataclasses import replace
 from math import inf, nan
 
@@ -214,8 +215,18 @@ def test_too_many_and_none(repo):
         tg.HistoryError, match=r"19 series match, and a picture shows 8 at most: .*name="
     ):
         repo.plot("d", name="Histogram")
-    with pytest.raises(tg.HistoryError, match="no series of 'd' is so"):
-        repo.plot("d", name="Sise")
+    for asked, hint in [
+        ({"name": "Sise"}, ": none has name='Sise', did you mean 'Size'?;"),
+        ({"name": ["Size", "Histogrm"]}, ""),
+        ({"instance": "t"}, ": none has instance='t';"),
+        ({"name": "size", "segment": "x"}, ": none has name='size', did you mean 'Size'?;"),
+        ({"name": "Size", "instance": "s"}, ";"),
+    ]:
+        if hint:
+            with pytest.raises(tg.HistoryError, match=re.escape(f"no series of 'd' is so{hint}")):
+                repo.plot("d", **asked)
+        else:
+            assert repo.plot("d", **asked).lines
     with pytest.raises(tg.HistoryError, match="lies in that window"):
         repo.plot("d", name="Size", since="2014-01-01")
     with pytest.raises(tg.UnknownDatasetError):

@@ -2,6 +2,7 @@
 
 import copy
 import datetime as dt
+import re
 
 import numpy as np
 import pandas as pd
@@ -48,10 +49,10 @@ def test_a_frame_is_a_compact_table():
         )
     ]
     text = shown(frame_of(rows, ["name", "value", "severity", "note", "time"]))
-    assert "n000" in text and "n019" in text and "n020" not in text and "n079" not in text
-    assert "... 60 rows more" in text and "n080" in text and "n099" in text
-    assert "100 rows; nothing in note" in text
-    assert "0.3333■ error2013-01-02" in text
+    assert "n000" in text and "n009" in text and "n010" not in text and "n089" not in text
+    assert "... 80 rows more" in text and "n090" in text and "n099" in text
+    assert "100 rows; all with severity ■ error; nothing in note" in text
+    assert "0.33332013-01-02" in text
     assert shown(frame_of([], ["name"])) == "name0 rows"
     hours = [{"time": dt.datetime(2013, 1, 1, 7, tzinfo=dt.UTC)}, {"time": None}]
     assert "2013-01-01 07:00" in shown(frame_of(hours, ["time"]))
@@ -60,6 +61,105 @@ def test_a_frame_is_a_compact_table():
 def test_a_column_that_is_empty_only_at_first_stays():
     rows = [{"note": ""}] * 100 + [{"note": "seen"}]
     assert "seen" in shown(frame_of(rows, ["note"]))
+
+
+def heads(frame):
+    return re.findall(r"<th><bdi>(.*?)</bdi></th>", frame._repr_html_())
+
+
+def anomaly(**told):
+    row = {
+        "id": 1,
+        "dataset": "d",
+        "time": None,
+        "partition": "ds=1",
+        "name": "Size",
+        "instance": "*",
+    }
+    row |= {"analyzer": "Size()", "score": 9.0, "value": 5.0, "severity": "error"}
+    row |= {"explanation": "it fell", "incident_id": 7}
+    return row | told
+
+
+def test_what_is_the_same_everywhere_is_told_below():
+    rows = [anomaly(), anomaly(id=2, partition="ds=2", value=6.0)]
+    frame = frame_of(rows, list(rows[0]))
+    text = shown(frame)
+    assert heads(frame) == ["partition", "value", "id"]
+    below = "dataset d, name Size, instance *, analyzer Size(), score 9, severity ■ error"
+    assert f"2 rows; all with {below}, explanation it fell, incident_id 7; nothing in time" in text
+    assert list(frame.columns) == list(rows[0])  # the frame is as it was
+
+
+def test_a_single_row_and_equal_rows_keep_their_columns():
+    row = anomaly()
+    first = ["name", "instance", "partition", "value", "severity", "explanation", "incident_id"]
+    frame = frame_of([row], list(row))
+    assert heads(frame) == [*first, "id", "dataset", "analyzer", "score"]
+    assert heads(frame_of([row, row], list(row))) == [*first, "id", "dataset", "analyzer", "score"]
+
+
+def test_an_analyzer_stands_early_where_it_tells_series_apart():
+    some = [anomaly(), anomaly(analyzer="Size(where='a')", value=6.0)]
+    assert heads(frame_of(some, list(some[0]))) == ["analyzer", "value"]
+    others = [anomaly(), anomaly(name="Mean", analyzer="Mean('x')", value=6.0)]
+    assert heads(frame_of(others, list(some[0]))) == ["name", "value", "analyzer"]
+
+
+def test_of_long_analyzers_the_filter_is_seen():
+    rows = [{"analyzer": f"Completeness('c', where='{x * 9}')"} for x in "ab"]  # 36 characters
+    rows += [{"analyzer": f"Completeness('cc', where='{x * 9}')"} for x in "ab"]
+    text = shown(frame_of(rows, ["analyzer"]))
+    assert "Completeness('c', where='aaaaaaaaa')" in text
+    assert "Completeness…cc', where='bbbbbbbbb')" in text
+
+
+def test_long_sentences_are_one_line_of_80_characters():
+    rows = [{"explanation": "a\n" + "b" * 100}, {"explanation": "c" * 80}]
+    html = frame_of(rows, ["explanation"])._repr_html_()
+    assert f"<td><bdi>a {'b' * 77}…</bdi></td>" in html
+    assert f"<td><bdi>{'c' * 80}</bdi></td>" in html
+
+
+def test_numbers_that_are_alike_but_missing_are_no_constant():
+    frame = Shown({"a": pd.array([1, None], "Int64"), "b": [1.0, np.nan], "c": ["x", None]})
+    assert heads(frame) == ["a", "b", "c"]
+    assert heads(Shown({"a": [True, True], "b": [1, 2], "c": [{}, {}]})) == ["b", "c"]
+
+
+def test_incidents_begin_with_what_is_said_of_them():
+    rows = [
+        {
+            "id": n,
+            "dataset": "d",
+            "headline": f"h{n}",
+            "severity": level,
+            "first": n,
+            "status": "open",
+        }
+        for n, level in ((1, "error"), (2, "info"))
+    ]
+    assert heads(frame_of(rows, list(rows[0]))) == ["id", "severity", "headline", "first"]
+
+
+def test_delays_shares_and_flags_are_words():
+    delays = [7200.0, -120.0, 93_780.0, 20.0, np.nan]  # 93,780 s are 1 d 2 h 3 min
+    frame = Shown(
+        {
+            "n": range(5),
+            "delay": delays,
+            "relative": [-0.5, 0.014182, 0.0, np.inf, np.nan],
+            "late": [True, *[False] * 4],
+        }
+    )
+    lines = re.findall(r"<td>(.*?)</td>" * 3, frame._repr_html_())
+    assert lines == [
+        ("2 h", "-50 %", "yes"),
+        ("-2 min", "+1.42 %", "no"),
+        ("1 d 2 h", "+0 %", "no"),
+        ("0 min", "+inf %", "no"),
+        ("", "", "no"),
+    ]
 
 
 def test_odd_values():
@@ -84,6 +184,7 @@ def test_what_a_repository_returns_shows_itself(repo):
         *(repo.metrics("d"), repo.latest("d"), repo.anomalies("d"), repo.incidents("d")),
         *(repo.partitions("d"), repo.runs("d"), repo.labels("d"), repo.scores("d")),
         *(repo.chart("d"), repo.restatements("d"), repo.versions("d", "ds=2013-01-01")),
+        *(repo.compare("d", "ds=2013-01-01", "ds=2013-01-30"), repo.calendar("d")),
         *(repo.drifts("d", "s"), repo.overview(), repo.alarm_rates("d")),
         *(repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-30").frame(), *repo.pages("d")),
     ]

@@ -282,11 +282,17 @@ def test_data_is_what_the_view_shows(found):
     dashboard.view = "partitions"
     assert dashboard.data["partition"].tolist() == DAYS
     dashboard.view = "compare"
-    with pytest.raises(tg.HistoryError, match="give partition, run"):
+    assert dashboard.data["baseline"].tolist() == [101.0, 5.0]  # a week before the newest
+    assert dashboard.data["current"].tolist() == [3.0, 5.0]
+    dashboard.options = {"compare": {"baselin": {"partition": DAYS[0]}, "current": {}}}
+    with pytest.raises(tg.HistoryError, match="there are: baselin, current"):
         _ = dashboard.data
     sides = {"baseline": {"partition": DAYS[0]}, "current": {"partition": DAYS[1]}}
     dashboard.options = {"compare": sides}
     assert dashboard.data["current"].tolist() == [101.0, 5.0]
+    dashboard.view = "distribution"
+    with pytest.raises(tg.HistoryError, match="needs column and baseline and current"):
+        _ = dashboard.data
     dashboard.view = "series"
     assert dashboard.data.empty
     told, arrays = Talk(dashboard).ask("catalogue")

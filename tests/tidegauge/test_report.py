@@ -71,6 +71,27 @@ def test_settled_incidents_are_listed_and_a_window_leaves_out(url, repo, tmp_pat
     assert "Settled" not in read_page(late.read_text("utf-8"))[1]
 
 
+def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url, repo, tmp_path):
+    def sizes():
+        text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+        table = text[text.index("Series, the last") : text.index("Runs")]
+        assert "as usual" not in table[: table.index("anomaly, ")]  # the worst come first
+        return table
+
+    number = int(repo.incidents()["id"][0])
+    assert f"anomaly, ● open ({number})" in sizes()
+    repo.label(number, "expected")
+    assert f"anomaly, ✓ expected ({number})" in sizes()
+    assert "open" not in sizes()
+
+
+def test_a_page_is_not_printed_in_another_form(url, tmp_path, capsys):
+    asked = ["report", "--db", url, "--html", str(tmp_path / "a.html"), "--format", "json"]
+    assert run_command(asked) != 0
+    assert "--html writes a page, and --format json prints" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.html"))
+
+
 def test_an_empty_repository(repo, tmp_path):
     page = write_report(repo, tmp_path / "a.html", made=MADE)
     assert "The repository is empty." in read_page(page.read_text("utf-8"))[1]

@@ -85,3 +85,26 @@ def test_sides_as_they_are_asked_for():
     assert comparison.side({"since": "2013-01-01", "until": ""}) == ("2013-01-01", None)
     with pytest.raises(tg.HistoryError, match="is no side"):
         comparison.side(None)
+
+
+def chosen(repo, **asked):
+    row = comparison.frame(repo, {"dataset": "d", **asked}).set_index("name").loc["Size"]
+    return row["baseline"], row["current"]
+
+
+def test_nothing_chosen_is_the_newest_partition_and_the_one_a_week_before(repo):
+    assert chosen(repo, kind="partitions", sort="surprise") == (12, 19)  # 2 and 9 January
+    commit(repo, day(17, rows=99))
+    assert chosen(repo) == (19, 99)  # none on 10 January: the one before
+    repo.record("loose", "Size", {"batch=1": 1.0, "batch=2": 2.0})
+    assert chosen(repo, dataset="loose") == (2, 1)  # without times, as they are listed
+    repo.record("lonely", "Size", 1.0, partition="batch=1")
+    with pytest.raises(tg.HistoryError, match="'lonely' has no two partitions"):
+        chosen(repo, dataset="lonely")
+
+
+@pytest.mark.parametrize("given", [{"baselin", "current"}, {"current"}, {"baselin"}])
+def test_sides_that_are_missing_or_misspelt_are_named(repo, given):
+    with pytest.raises(tg.HistoryError, match="needs baseline and current") as raised:
+        chosen(repo, **dict.fromkeys(given, FIRST))
+    assert str(raised.value).endswith(f"; there are: {', '.join(sorted(given))}")

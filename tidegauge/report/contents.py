@@ -56,6 +56,8 @@ class SeriesRow:
         None if no detector says.
     open : int
         Anomalies that nobody has settled.
+    anomaly : mapping or None
+        The one that its newest value is, settled or not, as in `Repository.anomalies`.
     """
 
     about: Row
@@ -63,6 +65,7 @@ class SeriesRow:
     marks: Sequence[int]
     expected: float | None
     open: int
+    anomaly: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -189,15 +192,28 @@ def _series(
         dataset, since=None if times.empty else times.iloc[-1].to_pydatetime()
     )
     usual = {_key(row): row for row in reversed(records(scored))}  # the first detector's stays
+    out: dict[tuple[Any, ...], Row] = {}
+    # Of several, one that is open, then the strongest.
+    for anomaly in sorted(records(found), key=lambda one: one["status"] != "open"):
+        out.setdefault((*_key(anomaly), anomaly["partition"]), anomaly)
+
+    def current(row: Row) -> Row | None:
+        return out.get((*_key(row), row["partition"]))
 
     def badness(row: Row) -> tuple[float, ...]:
+        anomaly = current(row) or {"status": None}
         number, score = told.get(_key(row), (0, 0.0))
         last = usual.get(_key(row), {}).get("score") or 0.0
-        return -score if number else 0.0, row["status"] != "failed", -last
+        return (
+            anomaly["status"] != "open",
+            -score if number else 0.0,
+            anomaly["status"] is None,
+            row["status"] != "failed",
+            -last,
+        )
 
     kept = sorted(newest, key=badness)[:most]
     past = _past(repository, dataset, times, kept)
-    out = {(*_key(row), row["partition"]) for row in records(found)}
     return [
         SeriesRow(
             about=row,
@@ -209,6 +225,7 @@ def _series(
             ],
             expected=usual.get(_key(row), {}).get("expected"),
             open=told.get(_key(row), (0, 0.0))[0],
+            anomaly=current(row),
         )
         for row in kept
     ]

@@ -48,7 +48,9 @@ h3{font-size:1.05em;margin:1.4em 0 .3em}
 .tile{border:1px solid var(--line);border-radius:6px;padding:8px 14px;min-width:96px}
 .tile b{display:block;font-size:1.35em}.tile span{opacity:.75}
 .incident{border:1px solid var(--line);border-left-width:5px;border-radius:6px;padding:4px 14px 10px;margin:1em 0}
-.wide{overflow-x:auto}
+.incident,h3{overflow-wrap:anywhere}.incident .long{min-width:0}
+.wide{overflow-x:auto}.wide svg{max-width:none}
+@media(max-width:640px){body{padding:1em .8em}.incident{padding:4px 10px 8px}.wide .long{min-width:11em}}
 @media print{:root{--page:#fff;--text:#000}body{max-width:none;padding:0}
 .incident,.tile,tr,svg{break-inside:avoid}h2,h3{break-after:avoid}.wide{overflow:visible}}
 """.strip()
@@ -283,6 +285,10 @@ def _past(series: Sequence[SeriesRow]) -> int:
 
 
 def _status(series: SeriesRow) -> Markup:
+    if series.anomaly is not None:
+        incident = _known(series.anomaly["incident_id"])
+        of = "" if incident is None else f" ({cell(incident)})"
+        return Markup(f"anomaly, {marked(series.anomaly['status'])}{of}")
     if series.open:
         return Markup(f"{marked('open')} {series.open}")
     status = str(series.about["status"])

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 MOST = 10_000
 """Rows that are sent; the least surprising of more are left out."""
+_WEEK = 7 * 86400.0
+_SIDES = frozenset({"baseline", "current"})
+_BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down"})
+"""What else is asked, and remembered of how the table is looked at."""
 SERIES = ("segment", "name", "instance", "analyzer")
 
 
@@ -70,9 +74,44 @@ def _ids(repository: Repository, dataset: str, found: pd.DataFrame) -> NDArray[n
 
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the same in full."""
-    baseline, current = (side(asked.get(name)) for name in ("baseline", "current"))
+    """Return the same in full; of the newest partition with one before it if nothing was chosen."""
+    if not set(asked) - _BESIDE:
+        asked = {**asked, **_usual(repository, asked)}
+    given = sorted(set(asked) - _BESIDE)
+    if any(asked.get(name) is None for name in _SIDES) or set(given) != _SIDES:
+        msg = (
+            "dashboard.options['compare'] needs baseline and current, each {'partition': ...}, {'run': ...}"
+            f" or {{'since': ..., 'until': ...}}; there are: {', '.join(given)}"
+        )
+        raise HistoryError(msg)
+    baseline, current = side(asked["baseline"]), side(asked["current"])
     return repository.compare(asked["dataset"], baseline, current)
+
+
+def _usual(repository: Repository, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sides that the script takes if none were chosen (``usual`` in sides.ts): two partitions.
+
+    The newest that has one before it in its segment, a week before it or else the one before.
+    """
+    answer = sides(repository, asked)
+    names, within = answer.told["partitions"], answer.told["within"]
+    times: NDArray[np.float64] = answer.arrays["times"]
+    for place, time in enumerate(times.tolist()):
+        earlier = [
+            n
+            for n, other in enumerate(times.tolist())
+            if other < time and within[n] == within[place]
+        ]
+        if earlier:
+            week = [n for n in earlier if times[n] == time - _WEEK]
+            before = week[0] if week else max(earlier, key=lambda n: times[n])
+            break
+    else:  # without times, any two
+        place, before = 0, 1
+    if len(names) <= before:
+        msg = f"{asked['dataset']!r} has no two partitions to compare"
+        raise HistoryError(msg)
+    return {"baseline": {"partition": names[before]}, "current": {"partition": names[place]}}
 
 
 def side(told: Any) -> Any:

@@ -147,7 +147,7 @@ class Dashboard(anywidget.AnyWidget):
         Raises
         ------
         HistoryError
-            If a comparison was not chosen yet.
+            If what a view needs was not chosen, or is misspelt: it says what.
         """
         first = next(iter(self.repository.datasets()), None)
         asked = {"dataset": self.dataset or first, **self.options.get(self.view, {})}

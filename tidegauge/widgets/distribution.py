@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analyzers.errors import HistoryError
 from repository.columns import columns_told
 from tidegauge.widgets.answer import Answer, shown, table
 from tidegauge.widgets.comparison import side
@@ -45,6 +46,10 @@ def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return both distributions, tidily."""
+    missing = [name for name in ("column", "baseline", "current") if asked.get(name) is None]
+    if missing:
+        msg = f"dashboard.options['distribution'] needs {' and '.join(missing)}; see the guide"
+        raise HistoryError(msg)
     return _drifted(repository, asked).frame()
 
 
