@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+import hatch_build
 from hatch_build import WIDGETS, check_types, find_node
 
 
@@ -45,3 +46,32 @@ def test_what_is_built_holds_the_licence_and_asks_nobody(node):
     for text in (script, style):
         for asking in ("fetch(", "XMLHttpRequest", "import(", "innerHTML", "url(http", "@import"):
             assert asking not in text
+
+
+def test_where_it_cannot_be_built_the_reason_is_kept_until_it_can(tmp_path, monkeypatch):
+    for name, file in {
+        "SCRIPT": "dashboard.js",
+        "STYLE": "dashboard.css",
+        "MISSING": "missing.txt",
+    }.items():
+        monkeypatch.setattr(hatch_build, name, tmp_path / file)
+    monkeypatch.setattr(hatch_build, "STATIC", tmp_path)
+
+    def nowhere():
+        raise OSError("there is no npm")
+
+    monkeypatch.setattr(hatch_build, "find_node", nowhere)
+    problem = "its script could not be built: there is no npm"
+    assert hatch_build.build() == problem
+    assert (tmp_path / "missing.txt").read_text() == problem + "\n"
+
+    def bundle(node, npm):
+        (tmp_path / "dashboard.js").write_text("")
+        (tmp_path / "dashboard.css").write_text("")
+
+    monkeypatch.setattr(hatch_build, "find_node", lambda: (["node"], ["npm"]))
+    monkeypatch.setattr(hatch_build, "_bundle", bundle)
+    assert hatch_build.out_of_date()
+    assert hatch_build.build() is None
+    assert not (tmp_path / "missing.txt").exists()
+    assert not hatch_build.out_of_date()
