@@ -148,3 +148,22 @@ def test_what_is_not_there_has_no_place(two):
     found = known(two)
     assert found.rows_of(np.array([10_000])).tolist() == [-1]
     assert found.columns_of(np.array([10_000])).tolist() == [-1]
+
+
+def test_on_both_databases(url, tmp_path):
+    with tg.Repository(url, artifacts=tmp_path) as repo:
+        numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False))
+        repo.record("d", "n", numbers, scale="count")
+        then = dt.datetime.now(dt.UTC)
+        repo.record("e", "part", 1.0, partition="part=x")
+        repo.detect("d")
+        found = known(repo)
+        row = [found.key(row)["name"] for row in range(found.shape[0])].index("n")
+        assert look(repo, values)[row, :31].tolist() == list(numbers.values())
+        assert look(repo, score_levels)[row, 30] > 50
+        assert look(repo, change_levels)[row, 30] < 128
+        assert list(found.labels) == [*(day[3:] for day in DAYS), "part=x"]
+        assert list(known(repo, as_of=then).labels) == [day[3:] for day in DAYS]
+        with repo.database.read() as connection:
+            points = anomalous_points(connection)
+        assert found.columns_of(points[:, 1]).tolist() == [30]

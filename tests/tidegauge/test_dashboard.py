@@ -362,3 +362,33 @@ def test_tables():
     assert (answer.told["rows"], answer.told["more"]) == (2, 1)
     np.testing.assert_array_equal(answer.arrays["time"], [1360281600.0, np.nan])
     np.testing.assert_array_equal(answer.arrays["n"], [1.0, np.nan])
+
+
+def test_every_question_on_both_databases(url, script, tmp_path):
+    with tg.Repository(url, artifacts=tmp_path) as repo:
+        numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=True))
+        repo.record("orders", "n", numbers, scale="count")
+        repo.detect("orders")
+        talk = Talk(tg.Dashboard(repo, by="ann"))
+        told, arrays = talk.ask("catalogue")
+        row = row_of(told, arrays, "n")
+        incident = int(repo.incidents()["id"][0])
+        sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
+        asked = {
+            "levels": {"by": "change"},
+            "rows": {"rows": [row]},
+            "cell": {"row": row, "column": 30},
+            "series": {"ids": [arrays["ids"][row]]},
+            "sides": {"dataset": "orders"},
+            "compare": {"dataset": "orders", **sides},
+            "columns": {"dataset": "orders"},
+            "incidents": {"dataset": None},
+            "incident": {"incident": incident},
+            "say": {"incident": incident, "label": "acknowledged", "seen": 0},
+            "partitions": {"dataset": "orders"},
+            "day": {"dataset": "orders", "partition": DAYS[30]},
+            "pulse": {},
+        }
+        for ask, about in asked.items():
+            assert "error" not in talk.ask(ask, **about)[0], ask
+        assert repo.incidents()["status"].tolist() == ["acknowledged"]
