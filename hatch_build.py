@@ -58,8 +58,8 @@ def build() -> str | None:
     try:
         _bundle(*find_node())
     except (OSError, subprocess.CalledProcessError) as error:
-        said = str(getattr(error, "stderr", None) or error).strip()
-        problem = f"its script could not be built: {said[-1000:]}"
+        said = str(getattr(error, "stderr", None) or error).strip().splitlines()
+        problem = f"its script could not be built: {' '.join(said[:5])[:500]}"  # npm says the reason first
         MISSING.write_text(problem + "\n", encoding="utf-8")
         return problem
     MISSING.unlink(missing_ok=True)
