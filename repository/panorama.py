@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from analyzers.errors import UnknownDatasetError
 from repository import schema as s
-from repository.anomalies.scorebook import BLOCK
+from repository.anomalies.scorebook import BLOCK, in_blocks
 from repository.bulk import chunks, fetch_columns
 from repository.history import AsOf, commit_as_of
 from repository.recorded import Watched
@@ -120,27 +119,13 @@ class Panorama:
         return _looked_up(_inverse(self.partitions, self.column), partitions)
 
 
-def panorama(
-    connection: Connection, datasets: Sequence[str] | None = None, as_of: AsOf = None
-) -> Panorama:
-    """Return what there is of some datasets, or of all.
-
-    Raises
-    ------
-    UnknownDatasetError
-    """
-    d = s.dataset.c
-    known = {row.name: int(row.id) for row in connection.execute(sa.select(d.id, d.name))}
-    for asked in datasets or ():
-        if asked not in known:
-            raise UnknownDatasetError(asked, known)
-    ids = sorted(known[name] for name in (known if datasets is None else datasets))
-    e, a = s.series.c, s.analyzer.c
+def panorama(connection: Connection, as_of: AsOf = None) -> Panorama:
+    """Return what there is, now or as it was known."""
+    d, e, a = s.dataset.c, s.series.c, s.analyzer.c
     series = (
         sa.select(e.id, a.kind == Watched.__name__, d.name, a.segment, e.instance, e.name, a.text)
         .join_from(s.series, s.analyzer)
         .join(s.dataset)
-        .where(a.dataset_id.in_(ids))
     )
     columns = fetch_columns(connection, series)
     keys = dict(zip(KEYS, (Coded.of(column) for column in columns[2:]), strict=True))
@@ -150,7 +135,7 @@ def panorama(
     order: list[NDArray[Any]] = [codes["analyzer"], codes["segment"], codes["name"], watched]
     places = np.lexsort([*order, codes["instance"], codes["dataset"]])
     commit, p = commit_as_of(connection, as_of), s.partition.c
-    query = sa.select(p.id, p.name, p.time).where(p.dataset_id.in_(ids)).order_by(p.name)
+    query = sa.select(p.id, p.name, p.time).order_by(p.name)
     if commit is not None:
         then = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
         query = query.where(p.first_seen_at <= then.scalar_subquery())
@@ -191,11 +176,8 @@ def score_levels(
     column_of = _inverse(of.partitions, of.column)
     c = s.score.c
     query = sa.select(c.partition_id, c.block, c.members, c.score).where(
-        s.holds(s.score, of.commit)
+        s.holds(s.score, of.commit), in_blocks(of.series[rows].tolist())
     )
-    blocks = np.unique(of.series[rows] // BLOCK).tolist()
-    if len(blocks) <= _FEW:
-        query = query.where(c.block.in_(blocks))
     for some in chunks(_within(of, first, last).tolist()):
         found = connection.execute(query.where(c.partition_id.in_(some)))
         for partition, block, members, scores in found:
@@ -206,10 +188,6 @@ def score_levels(
             at = row[here], column_of[partition] - first
             out[at] = np.maximum(out[at], level[here].astype(np.uint8))
     return out
-
-
-_FEW = 64
-"""Blocks that are named in a query; of more, all are read."""
 
 
 def values(

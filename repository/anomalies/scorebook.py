@@ -7,7 +7,7 @@ these one after the other. So a chart of all series reads some thousand rows, no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
@@ -124,6 +124,12 @@ def unpack(rows: Sequence[Any]) -> Points:
     return Points.joined(parts)
 
 
+def in_blocks(series: Iterable[int]) -> sa.ColumnElement[bool]:
+    """Return the condition that a row of the table may hold any of some series, by id."""
+    blocks = sorted({number // BLOCK for number in series})
+    return s.score.c.block.in_(blocks) if len(blocks) <= _FEW else sa.true()
+
+
 def read(
     connection: Connection,
     dataset: int,
@@ -149,8 +155,8 @@ def read(
     query = sa.select(c.partition_id, c.block, c.version, *(c[name] for name in _BLOBS)).where(
         c.detector == detector, s.holds(s.score, commit)
     )
-    if series is not None and len(blocks := {number // BLOCK for number in series}) <= _FEW:
-        query = query.where(c.block.in_(sorted(blocks)))
+    if series is not None:
+        query = query.where(in_blocks(series))
     if partitions is None:
         of = query.join_from(s.score, s.partition, s.partition.c.id == c.partition_id)
         return unpack(connection.execute(of.where(s.partition.c.dataset_id == dataset)).all())

@@ -73,12 +73,6 @@ def test_values_lie_where_they_belong(two):
     )  # rows as asked, columns up to before the last
 
 
-def test_some_datasets(two):
-    assert known(two, datasets=["b"]).shape == (1, 3)
-    with pytest.raises(tg.UnknownDatasetError, match="'bb'"):
-        known(two, datasets=["bb"])
-
-
 def test_nothing(repo):
     assert known(repo).shape == (0, 0)
     assert look(repo, values).shape == (0, 0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST = 50
 """Series that are drawn together."""
-STATUSES = ("absent", "finite", "NaN", "+inf", "-inf", "empty", "failed")
+STATUSES = ("absent", *s.STATUSES)
 BOUNDS = ("expected", "lower", "upper")
 FOUND = ("id", "incident_id", "severity", "status", "direction", "detector", "explanation")
 SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
@@ -42,9 +42,15 @@ def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
     with overview.repository.database.read() as connection:
         known = overview.panorama(connection, asked)
         rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
-        value, status, version, old = _values(connection, known, rows)
-        bounds = _bounds(connection, known, rows)
-        found, said = _told(connection, overview, known, rows)
+        return _answer(connection, overview, known, rows)
+
+
+def _answer(
+    connection: Connection, overview: Overview, known: Panorama, rows: Sequence[int]
+) -> Answer:
+    value, status, version, old = _values(connection, known, rows)
+    bounds = _bounds(connection, known, rows)
+    found, said = _told(connection, overview, known, rows)
     about = [
         {"id": int(known.series[row]), **{k: shown(text) for k, text in known.key(row).items()}}
         for row in rows
@@ -65,12 +71,12 @@ def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return what `series` tells of points, a row for each that has a value."""
     import pandas as pd  # noqa: PLC0415
 
-    answer = series(overview, asked)
-    told, at = answer.told, np.nonzero(answer.arrays["status"])
     with overview.repository.database.read() as connection:
         known = overview.panorama(connection, asked)
-    ids = np.array([one["id"] for one in told["series"]], np.int64)
-    about = [known.key(row) for row in known.rows_of(ids).tolist()]
+        rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
+        answer = _answer(connection, overview, known, rows)
+    told, at = answer.told, np.nonzero(answer.arrays["status"])
+    about = [known.key(row) for row in rows]  # in full: what is sent is cut
     columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
     columns["label"] = [told["labels"][column] for column in at[1]]
     columns["value"] = answer.arrays["value"][at]
@@ -109,7 +115,7 @@ def _values(
     versions = np.zeros(shape, np.int32)
     old: list[tuple[float, ...]] = []
     place = {int(known.series[row]): n for n, row in enumerate(rows)}
-    column = dict(zip(known.partitions.tolist(), known.column.tolist(), strict=True))
+    rank = {partition: n for n, partition in enumerate(known.partitions.tolist())}
     m = s.metric.c
     # One look for each partition; all of a dataset are asked for, whatever their number.
     within = sa.select(s.partition.c.id).where(
@@ -124,11 +130,10 @@ def _values(
     ).where(m.partition_id.in_(within), m.series_id.in_(list(place)))
     if known.commit is not None:
         query = query.where(m.commit_id <= known.commit)
-    ranks = {partition: rank for rank, partition in enumerate(known.partitions.tolist())}
     # What came since the page asked has no place on it; of several at one time the last is drawn.
-    found = [row for row in connection.execute(query) if row[1] in column]
-    for of, at, version, number, word, holds in sorted(found, key=lambda row: ranks[row[1]]):
-        where = place[of], column[at]
+    found = [row for row in connection.execute(query) if row[1] in rank]
+    for of, at, version, number, word, holds in sorted(found, key=lambda row: rank[row[1]]):
+        where = place[of], int(known.column[rank[at]])
         if holds:
             value[where], status[where] = number_of(number, word), STATUSES.index(word)
             versions[where] = version

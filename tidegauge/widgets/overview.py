@@ -77,7 +77,7 @@ class Overview:
         """
         number = asked.get("catalogue")
         if number is None:
-            return panorama(connection, None, self.as_of)
+            return panorama(connection, self.as_of)
         if number not in self._kept:
             msg = "what this page knows is out of date; it is read anew"
             raise OutdatedError(msg)
@@ -93,7 +93,7 @@ class Overview:
     def catalogue(self) -> Answer:
         """Return series, columns, and where anomalies are, as they are now."""
         with self.repository.database.read() as connection:
-            known = panorama(connection, None, self.as_of)
+            known = panorama(connection, self.as_of)
             commits = commits_of(connection)
             found = anomalous_points(connection, known.commit)
         words = {key: [shown(word) for word in of.words] for key, of in known.keys.items()}
@@ -178,7 +178,7 @@ class Overview:
         import pandas as pd  # noqa: PLC0415
 
         with self.repository.database.read() as connection:
-            known = panorama(connection, None, self.as_of)
+            known = panorama(connection, self.as_of)
             series, columns = known.shape
             level = _read(by)(connection, known, 0, columns, np.arange(series)).astype(np.float64)
         root = (level - 128) / 127
