@@ -2,7 +2,7 @@
 
 import type { Answer } from "./link";
 
-export const KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
+const KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
 export type Key = (typeof KEYS)[number];
 
 export interface Told {

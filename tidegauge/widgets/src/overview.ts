@@ -16,7 +16,7 @@ const NEWEST = 90;
 const PIECE = 60;
 /** Cells that are fetched by themselves; older columns of larger histories are left out, and it is said. */
 const MOST_CELLS = 64e6;
-export const MOST_PICKED = 50;
+const MOST_PICKED = 50;
 
 const COLOURS = [["score", "anomaly score"], ["change", "change"]] as const;
 export type Colour = (typeof COLOURS)[number][0];
