@@ -19,6 +19,8 @@
         CorruptStateError              bytes that differ from what was stored
       SuiteError                       a suite or a suite file that cannot be
         UnknownNameError               an analyzer, option, detector ... that does not exist
+        RuleError                      a rule, fix or policy that cannot be
+      DQMError                         data that its policies refuse
       SourceError                      the table, path or frame to be measured
         NoSuchTableError
         PartitionColumnError
@@ -210,6 +212,27 @@ class UnknownNameError(SuiteError):
 
     def __str__(self) -> str:
         return f"unknown {self.kind} {self.name!r}; {_suggestion(self.name, self.available)}"
+
+
+class RuleError(SuiteError):
+    """A rule, fix or policy that cannot be."""
+
+
+class DQMError(TidegaugeError):
+    """Data that its policies refuse.
+
+    Attributes
+    ----------
+    result : CheckResult
+        What was found.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def __str__(self) -> str:
+        return str(self.result)
 
 
 class SourceError(TidegaugeError):

@@ -1,0 +1,241 @@
+"""What rules and fixes are written in: Spark SQL text, Columns, and functions that return either.
+
+An expression is a sequence of pieces. Text stands as it is; a Column has no text that could be put into
+other text, so each gets a column of its own before the text is read; a function is called with the frame.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Union
+
+from analyzers.errors import RuleError
+from analyzers.sql import literal, parts, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Given = Union[str, "Column", Callable[["DataFrame"], "str | Column"]]
+"""What users write: Spark SQL, a Column, or a function of the frame that returns either."""
+
+
+SELF: Any = object()
+"""The column that an expression is about, among its pieces."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """Pieces that make one SQL expression.
+
+    Attributes
+    ----------
+    pieces : tuple
+        SQL text, Columns, and functions of the frame.
+    """
+
+    pieces: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, given: Given, owner: str) -> Expression:
+        """Make one of what a user gave.
+
+        Raises
+        ------
+        RuleError
+            If it is neither text nor a Column nor a function.
+        """
+        if isinstance(given, str):
+            if not given.strip():
+                msg = f"{owner}: an expression is Spark SQL such as 'age < 150', not an empty text"
+                raise RuleError(msg)
+            return cls((f"(\n{given.strip()}\n)",))
+        if is_column(given) or callable(given):
+            return cls((given,))
+        msg = f"{owner}: an expression is Spark SQL, a Column or a function of the frame, not {given!r}"
+        raise RuleError(msg)
+
+    @classmethod
+    def about(cls, column: str | Column, pieces: Sequence[Any]) -> Expression:
+        """Make one of pieces of SQL text, where `SELF` stands for the column."""
+        subject = column_sql(column) if isinstance(column, str) else column
+        return cls(tuple(subject if piece is SELF else piece for piece in pieces))
+
+    @property
+    def text(self) -> str:
+        """What it is told by: text as it stands, Columns as they print, functions by their names."""
+        return "".join(
+            shown_text(piece) if not isinstance(piece, str) else piece for piece in self.pieces
+        ).strip()
+
+    @property
+    def shown(self) -> str:
+        """The same as one line, without the brackets around users' own text."""
+        text = self.text
+        if text.startswith("(\n") and text.endswith("\n)") and text.count("(\n") == 1:
+            text = text[2:-2]
+        return " ".join(text.split())
+
+    def identity(self) -> list[str]:
+        """Return what tells it from others: its text, and the source of its functions."""
+        functions = [piece for piece in self.pieces if _is_function(piece)]
+        return [self.text, *map(source_of, functions)]
+
+
+def is_column(value: Any) -> bool:
+    """Whether a value is a Column of Spark, classic or Connect; imports neither."""
+    return any(
+        t.__name__ == "Column" and t.__module__.startswith("pyspark.sql")
+        for t in type(value).__mro__
+    )
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, str) and not is_column(value)
+
+
+def shown_text(value: Any) -> str:
+    """Return what a Column, a function or any other value prints as."""
+    if is_column(value):
+        return str(value).removeprefix("Column<'").removesuffix("'>")
+    if _is_function(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return str(value)
+
+
+def column_sql(column: str) -> str:
+    """Return SQL that reads a column or a field in it.
+
+    Examples
+    --------
+    >>> column_sql("address.zip"), column_sql("`a.b`"), column_sql("lines[0].price")
+    ('`address`.`zip`', '`a.b`', 'get(`lines`, 0).`price`')
+    """
+    sql = ""
+    for step in parts(column):
+        if isinstance(step, int):
+            sql = f"get({sql}, {step})"
+        else:
+            sql = f"{sql}.{quote(step)}" if sql else quote(step)
+    return sql
+
+
+def value_sql(value: Any) -> str:
+    r"""Return SQL for a value of Python.
+
+    Raises
+    ------
+    RuleError
+        If it is of a type that has no literal.
+
+    Examples
+    --------
+    >>> [value_sql(v) for v in (1, -2.5, "it's", True, None, date(2013, 2, 8), Decimal("0.10"))]
+    ['1', '-2.5D', "'it\\\\'s'", 'true', 'NULL', "DATE'2013-02-08'", '0.10BD']
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value) if abs(value) < 2**63 else f"{value}BD"
+        case float() if math.isfinite(value):
+            return f"{value!r}D"
+        case float():
+            return f"double('{value}')"
+        case Decimal() if value.is_finite():
+            return f"{value:f}BD"
+        case str():
+            return literal(value)
+        case datetime():
+            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+        case date():
+            return f"DATE'{value.isoformat()}'"
+    msg = f"{value!r} has no SQL literal; give a number, text, date, time, true or false"
+    raise RuleError(msg)
+
+
+def given_sql(value: Any, owner: str) -> Expression:
+    """Return the expression of a replacement: text is SQL, other values of Python are literals."""
+    if isinstance(value, str) or is_column(value) or callable(value):
+        return Expression.of(value, owner)
+    return Expression((value_sql(value),))
+
+
+def source_of(function: Any) -> str:
+    """Return a hash of what a function does: its source, what it closes over, and its own helpers.
+
+    Functions and plain values of its module that it names are included, and theirs in turn; what it
+    imports is not.
+    """
+    digest = hashlib.sha256()
+    for line in _sources(function, set()):
+        digest.update(line.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _sources(function: Any, seen: set[int]) -> Iterable[str]:
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    target = function if isinstance(function, types.FunctionType) else type(function).__call__
+    if not isinstance(target, types.FunctionType):
+        target = getattr(function, "__func__", None)
+    if isinstance(function, type) or not isinstance(target, types.FunctionType):
+        yield _source(function if isinstance(function, type) else type(function))
+        yield (
+            repr(sorted(getattr(function, "__dict__", {}).items(), key=str))
+            if not isinstance(function, type)
+            else ""
+        )
+        return
+    yield _source(target)
+    if target is not function:
+        yield repr(sorted(getattr(function, "__dict__", {}).items(), key=str))
+    cells = target.__closure__ or ()
+    values = [cell.cell_contents for cell in cells] + list(target.__defaults__ or ())
+    values += list((target.__kwdefaults__ or {}).values())
+    values += [
+        target.__globals__[name] for name in _names(target.__code__) if name in target.__globals__
+    ]
+    for value in values:
+        if isinstance(value, types.FunctionType):
+            if value.__module__ == target.__module__:
+                yield from _sources(value, seen)
+        elif isinstance(
+            value,
+            str
+            | int
+            | float
+            | bool
+            | Decimal
+            | date
+            | tuple
+            | frozenset
+            | list
+            | dict
+            | set
+            | None,
+        ):
+            yield repr(value)
+
+
+def _names(code: types.CodeType) -> Sequence[str]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [*code.co_names, *(name for c in inner for name in _names(c))]
+
+
+def _source(of: Any) -> str:
+    try:
+        return inspect.getsource(of)
+    except (OSError, TypeError):  # typed into a console that keeps no lines
+        code = getattr(of, "__code__", None)
+        return repr((code.co_code, code.co_consts, code.co_names)) if code else repr(of)

@@ -1,0 +1,320 @@
+"""Policies: when what the tasks counted is too much.
+
+A task policy minds one rule or fix, a `DQMPolicy` all of the data. They are functions of counts, and can be
+asked again, with other limits, without the data. All fail when the limit is reached, not only when it is
+passed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import RuleError
+from analyzers.rules.expressions import source_of
+from analyzers.rules.state import DQMState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Asked = Callable[..., bool]
+
+
+class DQMTaskPolicy:
+    """When what one task counted is too much. Subclass it for policies of your own."""
+
+    def refuses(self, count: int, records: int) -> str | None:  # noqa: ARG002 - others ask
+        """Return why a count is too much, or None if it is not.
+
+        Parameters
+        ----------
+        count : int
+            Records that the task is charged with.
+        records : int
+            Records it saw.
+        """
+        return None
+
+    def identity(self) -> list[Any]:
+        """Return what the policy is, as JSON takes it."""
+        own = [] if type(self).__module__ == __name__ else [source_of(type(self))]
+        return [type(self).__name__, sorted(vars(self).items()), *own]
+
+    def __repr__(self) -> str:
+        """Return text as it is written."""
+        return f"{type(self).__name__}({', '.join(map(repr, vars(self).values()))})"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare kind and limit."""
+        return isinstance(other, DQMTaskPolicy) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        """Hash the kind and limit."""
+        return hash(repr(self))
+
+
+class FailNone(DQMTaskPolicy):
+    """Any number is right; the task is counted and minded by nobody."""
+
+
+class FailCount(DQMTaskPolicy):
+    """Fails where a task is charged with ``limit`` records or more.
+
+    Examples
+    --------
+    >>> FailCount(10).refuses(9, 100) is None, FailCount(10).refuses(10, 100)
+    (True, '10 of 100 records, fewer than 10 wanted')
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = _count(limit, self)
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return why there are too many."""
+        return _too_many(count, records, self.limit)
+
+
+class FailAny(DQMTaskPolicy):
+    """Fails where a task is charged with any record."""
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return why there are too many."""
+        return _too_many(count, records, 1)
+
+
+class FailPercent(DQMTaskPolicy):
+    """Fails where a task is charged with a share of ``share`` or more. No data is no failure.
+
+    Parameters
+    ----------
+    share : float
+        Above 0 and at most 1: 0.05 is five percent.
+
+    Examples
+    --------
+    >>> FailPercent(0.05).refuses(5, 100)
+    '5 of 100 records are 5 %, less than 5 % wanted'
+    >>> FailPercent(50)
+    Traceback (most recent call last):
+        ...
+    analyzers.errors.RuleError: FailPercent takes a share above 0 and at most 1, not 50: five percent is 0.05
+    """
+
+    def __init__(self, share: float) -> None:
+        self.share = _share(share, self)
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return why there are too many."""
+        return _too_large(count, records, self.share)
+
+
+class DQMPolicy:
+    """A condition on the whole of the data. Subclass it and override `holds`, or give a function.
+
+    Parameters
+    ----------
+    policy : callable
+        Is given the `DQMState`, whose counts are final, and returns whether all is well; or is given the
+        frame, after rules and fixes, and the state. A policy that needs the frame cannot be asked again from
+        the repository.
+    name : str, optional
+        The function's name if not given.
+
+    Examples
+    --------
+    >>> few = DQMPolicy(lambda state: state.rule_count("age") + state.fix_count("cap") < 3, "few")
+    >>> state = DQMState(["age"], ["cap"])
+    >>> state.add_rule("age", 3)
+    >>> state.snapshot()
+    >>> few.holds(state), few.needs_data
+    (False, False)
+    """
+
+    def __init__(self, policy: Asked, name: str | None = None) -> None:
+        if not callable(policy):
+            msg = f"DQMPolicy takes a function of the state, or of the frame and the state, not {policy!r}"
+            raise RuleError(msg)
+        self.policy = policy
+        self.name = str(getattr(policy, "__name__", "")) if name is None else name
+        if not self.name.strip() or self.name == "<lambda>":
+            msg = "a policy needs a name: DQMPolicy(function, 'name')"
+            raise RuleError(msg)
+        self.needs_data = _parameters(policy) == 2  # noqa: PLR2004
+
+    def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
+        """Whether the policy is met.
+
+        Raises
+        ------
+        RuleError
+            If it needs the frame and there is none.
+        """
+        if not self.needs_data:
+            return bool(self.policy(state))
+        if data is None:
+            msg = f"policy {self.name!r} looks at the data, so it cannot be asked again from counts alone"
+            raise RuleError(msg)
+        return bool(self.policy(data, state))
+
+    def message(self, state: DQMState) -> str:  # noqa: ARG002 - others tell counts
+        """Return why it is not met."""
+        return "the policy does not hold"
+
+    @property
+    def needs_action(self) -> bool:
+        """Whether counts are needed, so that the data must have been read."""
+        return True
+
+    def identity(self) -> list[Any]:
+        """Return what the policy is, as JSON takes it."""
+        return [type(self).__name__, self.name, source_of(self.policy)]
+
+    def __repr__(self) -> str:
+        """Return its kind and name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class _Total(DQMPolicy):
+    """A limit on one of the sums."""
+
+    needs_data = False
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.name = f"{type(self).__name__}({limit})"
+
+    def counted(self, state: DQMState) -> int:
+        """Return the sum that is limited."""
+        raise NotImplementedError
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return why there are too many, or None."""
+        raise NotImplementedError
+
+    def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:  # noqa: ARG002
+        """Whether the sum is below the limit."""
+        return self.refuses(state) is None
+
+    def message(self, state: DQMState) -> str:
+        """Return the sum and the limit."""
+        return self.refuses(state) or ""
+
+    def identity(self) -> list[Any]:
+        """Return the kind and limit."""
+        return [type(self).__name__, self.limit]
+
+
+class _TotalCount(_Total):
+    def __init__(self, limit: int) -> None:
+        super().__init__(_count(limit, self))
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return why there are too many."""
+        return _too_many(self.counted(state), state.records, int(self.limit))
+
+
+class _TotalPercent(_Total):
+    def __init__(self, share: float) -> None:
+        super().__init__(_share(share, self))
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return why there are too many."""
+        return _too_large(self.counted(state), state.records, self.limit)
+
+
+class FailTotalRuleCountPolicy(_TotalCount):
+    """Fails where all rules together are charged with ``limit`` records or more."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the sum over the rules."""
+        return state.total_rule_count
+
+
+class FailTotalRulePercentPolicy(_TotalPercent):
+    """Fails where all rules together are charged with a share of ``share`` or more."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the sum over the rules."""
+        return state.total_rule_count
+
+
+class FailTotalFixCountPolicy(_TotalCount):
+    """Fails where all fixes together repaired ``limit`` values or more."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the sum over the fixes."""
+        return state.total_fix_count
+
+
+class FailTotalFixPercentPolicy(_TotalPercent):
+    """Fails where the values that all fixes repaired are a share of ``share`` of the records or more."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the sum over the fixes."""
+        return state.total_fix_count
+
+
+class FailParserCountPolicy(_TotalCount):
+    """Fails where ``limit`` records of a file or more cannot be read."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the records that could not be read."""
+        return state.parser_count
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return why there are too many."""
+        return _too_many(state.parser_count, state.lines, int(self.limit))
+
+
+def as_task_policy(given: Any) -> DQMTaskPolicy:
+    """Return a task policy; ``FailAny`` may be written without brackets."""
+    made = given() if isinstance(given, type) and issubclass(given, FailNone | FailAny) else given
+    if not isinstance(made, DQMTaskPolicy):
+        msg = f"a rule or fix is minded by FailNone, FailAny, FailCount(n) or FailPercent(r), not {given!r}"
+        raise RuleError(msg)
+    return made
+
+
+def _too_many(count: int, records: int, limit: int) -> str | None:
+    if count < limit:
+        return None
+    return f"{count} of {records} records, fewer than {limit} wanted"
+
+
+def _too_large(count: int, records: int, share: float) -> str | None:
+    if not records or count < share * records:
+        return None
+    told = f"{count} of {records} records are {100 * count / records:.4g} %"
+    return f"{told}, less than {100 * share:.4g} % wanted"
+
+
+def _count(limit: Any, owner: object) -> int:
+    kind = type(owner).__name__
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        msg = f"{kind} takes a whole number from 1 on, at which it fails, not {limit!r}"
+        raise RuleError(msg)
+    return limit
+
+
+def _share(share: Any, owner: object) -> float:
+    kind = type(owner).__name__
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        hint = "for none at all there is FailAny" if share == 0 else "five percent is 0.05"
+        msg = f"{kind} takes a share above 0 and at most 1, not {share!r}: {hint}"
+        raise RuleError(msg)
+    return float(share)
+
+
+def _parameters(function: Any) -> int:
+    """Return how many positional parameters a policy's function needs."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind in kinds and p.default is inspect.Parameter.empty
+    ]
+    if len(found) not in {1, 2}:
+        msg = "a policy is a function of the state, or of the frame and the state"
+        raise RuleError(msg)
+    return len(found)

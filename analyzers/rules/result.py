@@ -1,0 +1,127 @@
+"""The verdict on data: which policies it met, and what is to be told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from analyzers.display import Markup, Rows, card, heading, marked, sentence, table
+from analyzers.errors import DQMError, RuleError
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The verdict of policies on data.
+
+    Attributes
+    ----------
+    passed : bool
+        Whether all policies hold; True where there are none.
+    error_messages : tuple of (str, str)
+        Name and message of each policy that does not hold.
+    check_log : tuple of str
+        What is to be told of all tasks, those that no policy minds included.
+    outcomes : tuple of (str, bool)
+        Name of each policy, and whether it holds.
+
+    Examples
+    --------
+    >>> good = CheckResult(True, outcomes=(("age", True),))
+    >>> bad = CheckResult(False, (("fare", "3 records, fewer than 1 wanted"),), outcomes=(("fare", False),))
+    >>> (good + bad).passed, (good + bad).outcomes
+    (False, (('age', True), ('fare', False)))
+    >>> CheckResult.from_json(bad.to_json()) == bad
+    True
+    """
+
+    passed: bool
+    error_messages: tuple[tuple[str, str], ...] = ()
+    check_log: tuple[str, ...] = ()
+    outcomes: tuple[tuple[str, bool], ...] = ()
+
+    def __post_init__(self) -> None:
+        pairs = object.__setattr__
+        pairs(self, "error_messages", tuple((str(a), str(b)) for a, b in self.error_messages))
+        pairs(self, "check_log", tuple(map(str, self.check_log)))
+        pairs(self, "outcomes", tuple((str(a), bool(b)) for a, b in self.outcomes))
+
+    def __add__(self, other: CheckResult) -> CheckResult:
+        """Return the verdict on both: passed if both are."""
+        if not isinstance(other, CheckResult):
+            return NotImplemented
+        return CheckResult(
+            self.passed and other.passed,
+            self.error_messages + other.error_messages,
+            self.check_log + other.check_log,
+            self.outcomes + other.outcomes,
+        )
+
+    def terminate_at_error(self) -> CheckResult:
+        """Return the verdict if it is passed.
+
+        Raises
+        ------
+        DQMError
+            If it is not; the error has the verdict as ``result``.
+        """
+        if not self.passed:
+            raise DQMError(self)
+        return self
+
+    def to_json(self) -> str:
+        """Return JSON that `from_json` reads."""
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "passed": self.passed,
+                "errorMessages": self.error_messages,
+                "checkLog": self.check_log,
+                "outcomes": self.outcomes,
+            },
+            ensure_ascii=False,
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> CheckResult:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        RuleError
+            If it is something else.
+        """
+        try:
+            kept: dict[str, Any] = json.loads(text)
+            if kept["version"] != _VERSION or not isinstance(kept["passed"], bool):
+                raise ValueError(kept["version"])  # noqa: TRY301 - one sentence for all that cannot be read
+            return cls(kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"])
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"not the JSON of a CheckResult: {text[:80]!r}"
+            raise RuleError(msg) from error
+
+    def __str__(self) -> str:
+        """Return the verdict in a few lines."""
+        if self.passed:
+            return f"passed: {len(self.outcomes)} policies hold"
+        failed = "; ".join(f"{name}: {message}" for name, message in self.error_messages)
+        return f"failed: {failed}"
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading("Check", Markup(marked("complete" if self.passed else "failed")))
+        messages = dict(self.error_messages)
+        rows = [
+            (name, "holds" if good else "fails", sentence(messages.get(name, ""), 4 * width))
+            for name, good in self.outcomes
+        ]
+        if rows:
+            yield table(["policy", "", "why"], Rows.of(rows, most), width)
+        if self.check_log:
+            yield table(["log"], Rows.of([(line,) for line in self.check_log], most), 2 * width)

@@ -1,0 +1,312 @@
+"""What is known of data that went through rules and fixes: counts, samples, and when they are final."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from analyzers.errors import RuleError
+from analyzers.state import State, register_state
+
+MOST_MASKS = 4096
+"""Of more combinations of broken rules only the sums are kept."""
+
+
+@register_state("record-counts/1")
+@dataclass(frozen=True, slots=True)
+class RecordCounts(State):
+    """How many records there were, and what became of them under each combination of rules and fixes.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Sums, in the order of `analyzers.rules.layout.Layout.counters`; none at all for no data.
+    masks : mapping of int to int, or None
+        The number of records by what became of them, as a bit mask that the layout reads; None where there
+        were more than 4,096 combinations.
+
+    Examples
+    --------
+    >>> a, b = RecordCounts((3, 1), {0: 2, 1: 1}), RecordCounts((2, 2), {1: 2})
+    >>> a + b
+    RecordCounts(counts=(5, 3), masks={0: 2, 1: 3})
+    """
+
+    counts: tuple[int, ...] = ()
+    masks: Mapping[int, int] | None = field(default_factory=dict)
+
+    def combine(self, other: Self) -> Self:
+        """Add the counts; too many combinations are dropped, in whatever order they come together."""
+        if not self.counts or not other.counts:
+            return self if self.counts else other
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        if self.masks is None or other.masks is None:
+            return type(self)(counts, None)
+        masks = dict(self.masks)
+        for mask, count in other.masks.items():
+            masks[mask] = masks.get(mask, 0) + count
+        return type(self)(counts, masks if len(masks) <= MOST_MASKS else None)
+
+    def agrees_with(self, other: Self) -> bool:
+        """Whether all counts are equal, and the combinations where both know them."""
+        if type(self) is not type(other) or self.counts != other.counts:
+            return False
+        return None in (self.masks, other.masks) or self.masks == other.masks
+
+    def pack(self) -> bytes:
+        """Return JSON: the counts, and pairs of a mask in hexadecimal and a count."""
+        masks = self.masks and [[f"{mask:x}", count] for mask, count in sorted(self.masks.items())]
+        return json.dumps([self.counts, masks], separators=(",", ":")).encode()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read what `pack` wrote."""
+        counts, masks = json.loads(payload)
+        known = None if masks is None else {int(mask, 16): count for mask, count in masks or ()}
+        return cls(tuple(counts), known)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One record that was rejected or could not be read, for people to look at.
+
+    Attributes
+    ----------
+    task : str
+        The rule that rejected it, or the kind of error that kept it from being read.
+    record : mapping of str to str or None
+        The columns that the rule reads, after those that tell the record from others.
+    partition : str
+        The partition it lies in; empty where there are none.
+    """
+
+    task: str
+    record: Mapping[str, str | None]
+    partition: str = ""
+
+    def __str__(self) -> str:
+        """Return the columns as ``name=value``, null as nothing."""
+        cells = ",".join(f"{k}={'' if v is None else v}" for k, v in self.record.items())
+        return f"{self.partition}: {cells}" if self.partition else cells
+
+
+class DQMState:
+    """The counts of one application of a `DQM`, which are final once `snapshot` was called.
+
+    Counts cannot be read before, and nothing can be added after: what a policy sees does not move under it.
+
+    Parameters
+    ----------
+    rules, fixes : sequence of str
+        Names of the tasks.
+
+    Examples
+    --------
+    >>> state = DQMState(rules=["age"], fixes=["cap"])
+    >>> state.add_records(11)
+    >>> state.add_rule("age", 6)
+    >>> state.snapshot()
+    >>> state.records, state.rule_count("age"), state.fix_count("cap"), state.total_rule_count
+    (11, 6, 0, 6)
+    """
+
+    def __init__(self, rules: Sequence[str] = (), fixes: Sequence[str] = ()) -> None:
+        self._records = 0
+        self._rules = dict.fromkeys(rules, 0)
+        self._unknown = dict.fromkeys(rules, 0)
+        self._violations = dict.fromkeys(rules, 0)
+        self._excluded = dict.fromkeys(rules, 0)
+        self._fixes = dict.fromkeys(fixes, 0)
+        self._arms: dict[str, int] = {}
+        self._parser: dict[str, int] = {}
+        self._rejects = 0
+        self._lines = 0
+        self._samples: list[Sample] = []
+        self._errors: dict[str, str] = {}
+        self._final = False
+
+    # filling
+
+    def add_records(self, count: int = 1) -> None:
+        """Count records that the rules saw."""
+        self._open()
+        self._records += count
+
+    def add_rule(
+        self,
+        name: str,
+        count: int = 1,
+        *,
+        violations: int | None = None,
+        unknown: int = 0,
+        excluded: int = 0,
+    ) -> None:
+        """Count records that a rule is charged with.
+
+        Parameters
+        ----------
+        name : str
+        count : int
+            Records that it rejected, being the first to do so; for a warning, records that broke it.
+        violations, unknown : int, optional
+            Records for which it was false, and null, whichever rule rejected them.
+        excluded : int
+            Records that are left out of its share.
+        """
+        self._open()
+        self._known(self._rules, name, "rule")
+        self._rules[name] += count
+        self._violations[name] += count if violations is None else violations
+        self._unknown[name] += unknown
+        self._excluded[name] += excluded
+
+    def add_fix(self, name: str, count: int = 1, arm: str = "") -> None:
+        """Count values that a fix repaired."""
+        self._open()
+        self._known(self._fixes, name, "fix")
+        self._fixes[name] += count
+        if arm:
+            self._arms[f"{name}.{arm}"] = self._arms.get(f"{name}.{arm}", 0) + count
+
+    def add_rejects(self, count: int) -> None:
+        """Count records that were rejected by whatever rule."""
+        self._open()
+        self._rejects += count
+
+    def add_parsed(self, lines: int, rejects: Mapping[str, int]) -> None:
+        """Count the records of a file, and those that could not be read, by kind."""
+        self._open()
+        self._lines += lines
+        for kind, count in rejects.items():
+            self._parser[kind] = self._parser.get(kind, 0) + count
+
+    def add_sample(self, sample: Sample) -> None:
+        """Keep an example."""
+        self._open()
+        self._samples.append(sample)
+
+    def add_error(self, name: str, reason: str) -> None:
+        """Remember that a task could not be evaluated."""
+        self._open()
+        self._errors[name] = reason
+
+    def snapshot(self) -> None:
+        """Freeze the counts."""
+        self._final = True
+
+    # reading
+
+    @property
+    def records(self) -> int:
+        """Records that the rules saw: after parsing, before any was rejected."""
+        return self._read(self._records)
+
+    @property
+    def rejects(self) -> int:
+        """Records that were rejected by whatever rule."""
+        return self._read(self._rejects)
+
+    def rule_count(self, name: str) -> int:
+        """Return the records that a rule is charged with: each to the first rule that rejects it."""
+        return self._read(self._known(self._rules, name, "rule"))
+
+    def violations(self, name: str) -> int:
+        """Return the records for which a rule is false, whichever rule rejected them."""
+        return self._read(self._known(self._violations, name, "rule"))
+
+    def unknown(self, name: str) -> int:
+        """Return the records for which a rule is null."""
+        return self._read(self._known(self._unknown, name, "rule"))
+
+    def rule_records(self, name: str) -> int:
+        """Return the records that a rule's share is taken of."""
+        return self._read(self._records - self._known(self._excluded, name, "rule"))
+
+    def fix_count(self, name: str) -> int:
+        """Return the values that a fix repaired; ``name.low`` and ``name.high`` for sides of a `BoundFix`."""
+        if name in self._arms:
+            return self._read(self._arms[name])
+        return self._read(self._known(self._fixes, name, "fix"))
+
+    @property
+    def total_rule_count(self) -> int:
+        """The sum over all rules."""
+        return self._read(sum(self._rules.values()))
+
+    @property
+    def total_fix_count(self) -> int:
+        """The sum over all fixes."""
+        return self._read(sum(self._fixes.values()))
+
+    @property
+    def parser_count(self) -> int:
+        """Records of a file that could not be read."""
+        return self._read(sum(self._parser.values()))
+
+    @property
+    def parser_counts(self) -> Mapping[str, int]:
+        """The same by kind."""
+        return self._read(dict(self._parser))
+
+    @property
+    def lines(self) -> int:
+        """Records of a file, readable or not; 0 where none was parsed."""
+        return self._read(self._lines)
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """Examples."""
+        return self._read(tuple(self._samples))
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """Tasks that could not be evaluated, with the reason."""
+        return self._read(dict(self._errors))
+
+    def log(self) -> list[str]:
+        """Return what is to be told: each task that counted something, with its examples."""
+        lines = []
+        for name, count in self._read(self._rules).items():
+            unknown = self._unknown[name]
+            if count or unknown or name in self._errors:
+                also = f", {unknown} unknown" if unknown else ""
+                lines.append(f"rule {name}: {count} of {self._records} records{also}")
+                lines += self._told(name)
+        for name, count in self._fixes.items():
+            if count or name in self._errors:
+                arms = [
+                    f"{n} {key.removeprefix(name + '.')}"
+                    for key, n in self._arms.items()
+                    if key.startswith(name + ".")
+                ]
+                also = f" ({', '.join(arms)})" if arms else ""
+                lines.append(f"fix {name}: {count} of {self._records} records{also}")
+                lines += self._told(name)
+        for kind, count in self._parser.items():
+            if count:
+                lines.append(f"parser: {count} of {self._lines} records: {kind}")
+                lines += self._told(kind)
+        return lines
+
+    def _told(self, name: str) -> list[str]:
+        failed = [f"  {self._errors[name]}"] if name in self._errors else []
+        return failed + [f"  {sample}" for sample in self._samples if sample.task == name]
+
+    def _open(self) -> None:
+        if self._final:
+            msg = "the counts are final since snapshot(); nothing can be added"
+            raise RuleError(msg)
+
+    def _read(self, value: Any) -> Any:
+        if not self._final:
+            msg = "the counts are not final: call snapshot() when the data was read"
+            raise RuleError(msg)
+        return value
+
+    def _known(self, counts: Mapping[str, int], name: str, kind: str) -> int:
+        if name not in counts:
+            msg = f"no {kind} {name!r}; there are {', '.join(map(repr, counts)) or 'none'}"
+            raise RuleError(msg)
+        return counts[name]

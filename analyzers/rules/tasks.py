@@ -1,0 +1,516 @@
+"""Tasks: rules, which say what a record must be, and fixes, which repair a cell of it.
+
+A rule keeps the records for which it is true. One that is false of a record is violated by it; one that is
+null of it is unknown, which is counted apart and decided by ``on_null``. A fix replaces a value where its
+condition is true and keeps the record. The ready-made ones come in pairs: what `BoundRule` rejects,
+`BoundFix` repairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from analyzers.description import canonical_json
+from analyzers.errors import RuleError
+from analyzers.rules.expressions import (
+    SELF,
+    Expression,
+    Given,
+    given_sql,
+    is_column,
+    shown_text,
+    source_of,
+    value_sql,
+)
+from analyzers.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+ON_NULL = ("fail", "pass", "unknown")
+SEVERITIES = ("error", "warning")
+STAGES = ("before", "after")
+CLOSED = {"left": (">=", "<"), "right": (">", "<="), "both": (">=", "<="), "neither": (">", "<")}
+
+
+class DQMTask:
+    """A rule or a fix: a name, and what it does to single records.
+
+    Attributes
+    ----------
+    name : str
+        By which it is counted; unique among all tasks of a `DQM`.
+    """
+
+    name: str
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the task is, as JSON takes it; equal tasks have equal identities."""
+        raise NotImplementedError
+
+    def _sources(self) -> list[str]:
+        """Return hashes of what users' own classes say beside the expressions."""
+        return [] if type(self).__module__ == __name__ else [source_of(type(self))]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by identity."""
+        return isinstance(other, DQMTask) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        """Hash the identity."""
+        return hash(canonical_json(self.identity()))
+
+
+class DQMRule(DQMTask):
+    """What a record must be. Subclass it for rules of your own, or write `Rule`.
+
+    Parameters
+    ----------
+    expr : str, Column or callable
+        A condition that is true of good records: Spark SQL, a Column, or a function that is given the frame
+        and returns either.
+    name : str, optional
+        The text of the condition if not given.
+    on_null : str
+        What becomes of a record for which the condition is null: ``fail`` rejects it, ``pass`` keeps it,
+        ``unknown`` keeps it and leaves it out of the rule's shares. It is counted apart in each case.
+    severity : str
+        A rule of severity ``error`` rejects the records that break it; with ``warning`` they are counted
+        and kept.
+    stage : str
+        ``before`` the fixes, on original values, or ``after`` them, on repaired ones.
+
+    Raises
+    ------
+    RuleError
+        If something in it cannot be.
+
+    Examples
+    --------
+    >>> class Even(DQMRule):
+    ...     def __init__(self, column: str) -> None:
+    ...         super().__init__(f"{column} % 2 = 0", name=f"{column} is even")
+    >>> Even("n")
+    Even('n is even')
+    """
+
+    def __init__(
+        self,
+        expr: Given,
+        name: str | None = None,
+        *,
+        on_null: str = "fail",
+        severity: str = "error",
+        stage: str = "before",
+    ) -> None:
+        self._set(Expression.of(expr, type(self).__name__), name, on_null, severity, stage)
+
+    def _set(
+        self, expression: Expression, name: str | None, on_null: str, severity: str, stage: str
+    ) -> None:
+        self.expression = expression
+        self.name = _name(expression.shown if name is None else name, self)
+        self.on_null = _one_of("on_null", on_null, ON_NULL, self)
+        self.severity = _one_of("severity", severity, SEVERITIES, self)
+        self.stage = _one_of("stage", stage, STAGES, self)
+
+    @property
+    def rejects(self) -> bool:
+        """Whether records that break it are left out."""
+        return self.severity == "error"
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the rule is."""
+        return {
+            "rule": self.name,
+            "expr": self.expression.identity(),
+            "on_null": self.on_null,
+            "severity": self.severity,
+            "stage": self.stage,
+            "source": self._sources(),
+        }
+
+    def __repr__(self) -> str:
+        """Return its kind and name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Rule(DQMRule):
+    """A rule of a condition.
+
+    Examples
+    --------
+    >>> Rule("age < 150", "ageLT150").name, Rule("age < 150").name
+    ('ageLT150', 'age < 150')
+    """
+
+
+class _ColumnRule(DQMRule):
+    """A rule about one column, made of pieces of SQL."""
+
+    def __init__(
+        self,
+        column: str | Column,
+        pieces: Sequence[Any],
+        name: str | None,
+        told: str,
+        options: dict[str, Any],
+    ) -> None:
+        options = {"on_null": "fail", "severity": "error", "stage": "before"} | options
+        self._set(Expression.about(column, pieces), name or told, **options)
+
+
+class BoundRule(_ColumnRule):
+    """The column lies between two bounds.
+
+    Parameters
+    ----------
+    column : str or Column
+    lower, upper : number, date, time or text
+        None for no bound on that side.
+    closed : str
+        Which bounds are allowed themselves: ``left`` (the lower one), ``right``, ``both``, ``neither``.
+    name, on_null, severity, stage
+        As for `DQMRule`. NaN is above every number, as Spark has it.
+
+    Examples
+    --------
+    >>> print(BoundRule("age", 1, 150).expression.text)
+    `age` >= 1 AND `age` < 150
+    >>> BoundRule("age", 1, 150).name
+    'BoundRule(age, 1, 150)'
+    """
+
+    def __init__(
+        self,
+        column: str | Column,
+        lower: Any,
+        upper: Any,
+        closed: str = "left",
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        inside = _inside(self, lower, upper, closed)
+        sides = f"{shown_text(column)}, {_told(lower)}, {_told(upper)}"
+        also = "" if closed == "left" else f", closed={closed}"
+        super().__init__(column, inside, name, f"{type(self).__name__}({sides}{also})", options)
+
+
+class SetRule(_ColumnRule):
+    """The column has one of some values.
+
+    Parameters
+    ----------
+    column : str or Column
+    values : sequence
+        Texts, numbers, dates ...; None among them allows null.
+    name, on_null, severity, stage
+        As for `DQMRule`.
+
+    Examples
+    --------
+    >>> print(SetRule("gender", ["M", "F"]).expression.text)
+    `gender` IN ('M', 'F')
+    """
+
+    def __init__(
+        self, column: str | Column, values: Sequence[Any], name: str | None = None, **options: Any
+    ) -> None:
+        told = f"SetRule({shown_text(column)}, {', '.join(map(_told, values))})"
+        super().__init__(column, _among(self, values), name, told, options)
+
+
+class FormatRule(_ColumnRule):
+    r"""The whole of a text column matches a regular expression of Java.
+
+    Parameters
+    ----------
+    column : str or Column
+    pattern : str
+        For a match anywhere in the text, begin and end it with ``.*``.
+    name, on_null, severity, stage
+        As for `DQMRule`.
+
+    Examples
+    --------
+    >>> print(FormatRule("zip", "[0-9]{5}").expression.text)
+    `zip` RLIKE '\\\\A(?:[0-9]{5})\\\\z'
+    """
+
+    def __init__(
+        self, column: str | Column, pattern: str, name: str | None = None, **options: Any
+    ) -> None:
+        told = f"FormatRule({shown_text(column)}, {pattern})"
+        super().__init__(column, _matches(self, pattern), name, told, options)
+
+
+class NotNullRule(_ColumnRule):
+    """The column is not null; NaN is not null.
+
+    Examples
+    --------
+    >>> NotNullRule("email").name
+    'NotNullRule(email)'
+    """
+
+    def __init__(self, column: str | Column, name: str | None = None, **options: Any) -> None:
+        told = f"NotNullRule({shown_text(column)})"
+        super().__init__(column, [SELF, " IS NOT NULL"], name, told, options)
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One of the ways in which a fix repairs a value.
+
+    Attributes
+    ----------
+    label : str
+        What tells it from the others; empty where there is only one.
+    condition, value : Expression
+    """
+
+    label: str
+    condition: Expression
+    value: Expression
+
+
+class DQMFix(DQMTask):
+    """A repair of one column of a record. Subclass it for fixes of your own, or write `Fix`.
+
+    Parameters
+    ----------
+    condition : str, Column or callable
+        Of which records the value is replaced; where it is null, nothing is.
+    column : str
+        The column that is repaired; it keeps its type.
+    value : str, Column, callable, number, date ...
+        What takes its place. A text is Spark SQL: ``"150"``, ``"trim(name)"``, ``"'unknown'"``.
+    name : str, optional
+
+    Raises
+    ------
+    RuleError
+        If something in it cannot be.
+    """
+
+    def __init__(self, condition: Given, column: str, value: Any, name: str | None = None) -> None:
+        kind = type(self).__name__
+        when = Expression.of(condition, kind)
+        what = given_sql(value, kind)
+        told = f"if({when.shown}) {shown_text(column)} = {what.shown}"
+        self._set(column, name or told, lambda: [Arm("", when, what)])
+
+    def _set(self, column: str, name: str, arms: Callable[[], list[Arm]]) -> None:
+        if not isinstance(column, str) or not column.strip():
+            msg = (
+                f"{type(self).__name__}: column is the name of the column to repair, not {column!r}"
+            )
+            raise RuleError(msg)
+        self.column = column
+        self.name = _name(name, self)
+        self.arms = tuple(arms())
+
+    def counters(self) -> Iterator[str]:
+        """Yield the name under which each arm is counted."""
+        yield from (f"{self.name}.{arm.label}" if arm.label else self.name for arm in self.arms)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the fix is."""
+        arms = [[a.label, a.condition.identity(), a.value.identity()] for a in self.arms]
+        return {"fix": self.name, "column": self.column, "arms": arms, "source": self._sources()}
+
+    def __repr__(self) -> str:
+        """Return its kind and name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Fix(DQMFix):
+    """A fix of a condition and a replacement.
+
+    Examples
+    --------
+    >>> Fix("age > 150", column="age", value="150", name="ageCap")
+    Fix('ageCap')
+    >>> Fix("age > 150", column="age", value=150).name
+    'if(age > 150) age = 150'
+    """
+
+
+class _ColumnFix(DQMFix):
+    """A fix whose condition is about its own column, and whose replacement is a value."""
+
+    def __init__(
+        self, column: str, pieces: Sequence[Any], default: Any, name: str | None, told: str
+    ) -> None:
+        value = Expression((default if is_column(default) else value_sql(default),))
+        self._set(column, name or told, lambda: [Arm("", Expression.about(column, pieces), value)])
+
+
+class BoundFix(DQMFix):
+    """What lies outside two bounds is set to the nearer bound, or to a default.
+
+    Values below and above are counted apart, as ``<name>.low`` and ``<name>.high``. Null stays null.
+
+    Parameters
+    ----------
+    column : str
+    lower, upper : number, date or time
+        None for no bound on that side.
+    default : optional
+        What takes the place of every value outside; the bounds if not given.
+    closed : str
+        Which bounds are allowed themselves, where a default is given. Without one a value that equals a
+        bound is left as it is, and so is NaN, which is neither low nor high.
+    name : str, optional
+
+    Examples
+    --------
+    >>> fix = BoundFix("age", 1, 150)
+    >>> [(arm.label, arm.condition.text, arm.value.text) for arm in fix.arms]
+    [('low', '`age` < 1', '1'), ('high', '`age` > 150 AND NOT isnan(`age`)', '150')]
+    """
+
+    def __init__(
+        self,
+        column: str,
+        lower: Any,
+        upper: Any,
+        default: Any = None,
+        closed: str = "left",
+        name: str | None = None,
+    ) -> None:
+        _inside(self, lower, upper, closed)
+        told = f"BoundFix({column}, {_told(lower)}, {_told(upper)})"
+        self._set(
+            column, name or told, lambda: list(_clamps(column, lower, upper, default, closed))
+        )
+
+
+class SetFix(_ColumnFix):
+    """What is none of some values is set to a default. Null is neither in nor out, and stays.
+
+    Examples
+    --------
+    >>> print(SetFix("gender", ["M", "F"], "O").arms[0].condition.text)
+    NOT (`gender` IN ('M', 'F'))
+    """
+
+    def __init__(
+        self, column: str, values: Sequence[Any], default: Any, name: str | None = None
+    ) -> None:
+        told = f"SetFix({shown_text(column)}, {', '.join(map(_told, values))})"
+        super().__init__(column, ["NOT (", *_among(self, values), ")"], default, name, told)
+
+
+class FormatFix(_ColumnFix):
+    """A text whose whole does not match a regular expression is set to a default. Null stays.
+
+    Examples
+    --------
+    >>> FormatFix("zip", "[0-9]{5}", "00000").name
+    'FormatFix(zip, [0-9]{5})'
+    """
+
+    def __init__(self, column: str, pattern: str, default: Any, name: str | None = None) -> None:
+        told = f"FormatFix({shown_text(column)}, {pattern})"
+        super().__init__(column, ["NOT (", *_matches(self, pattern), ")"], default, name, told)
+
+
+class NotNullFix(_ColumnFix):
+    """Null is set to a default.
+
+    Examples
+    --------
+    >>> NotNullFix("delay", 0).name
+    'NotNullFix(delay)'
+    """
+
+    def __init__(self, column: str, default: Any, name: str | None = None) -> None:
+        super().__init__(
+            column, [SELF, " IS NULL"], default, name, f"NotNullFix({shown_text(column)})"
+        )
+
+
+def _clamps(column: str, lower: Any, upper: Any, default: Any, closed: str) -> Iterator[Arm]:
+    """Yield the arms of a `BoundFix`."""
+    above, below = CLOSED[closed]
+    for label, bound, mark, inside in (("low", lower, "<", above), ("high", upper, ">", below)):
+        if bound is None:
+            continue
+        sql = value_sql(bound)
+        if default is not None:
+            pieces, value = ["NOT (", SELF, f" {inside} {sql})"], value_sql(default)
+        elif isinstance(bound, int | float | Decimal) and label == "high":
+            pieces, value = [SELF, f" > {sql} AND NOT isnan(", SELF, ")"], sql
+        else:
+            pieces, value = [SELF, f" {mark} {sql}"], sql
+        yield Arm(label, Expression.about(column, pieces), Expression((value,)))
+
+
+def _inside(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
+    """Return the pieces of the condition that a column lies between bounds."""
+    kind = type(task).__name__
+    if closed not in CLOSED:
+        msg = f"{kind}: closed is one of {', '.join(map(repr, CLOSED))}, not {closed!r}"
+        raise RuleError(msg)
+    if lower is None and upper is None:
+        msg = f"{kind} needs a lower or an upper bound"
+        raise RuleError(msg)
+    try:
+        crossed = lower is not None and upper is not None and not lower <= upper
+    except TypeError as error:
+        msg = f"{kind}: the bounds {lower!r} and {upper!r} cannot be compared"
+        raise RuleError(msg) from error
+    if crossed:
+        msg = f"{kind}: the lower bound {lower!r} is not below the upper bound {upper!r}"
+        raise RuleError(msg)
+    above, below = CLOSED[closed]
+    sides = [(above, lower), (below, upper)]
+    pieces: list[Any] = []
+    for mark, bound in sides:
+        if bound is not None:
+            pieces += [" AND "] if pieces else []
+            pieces += [SELF, f" {mark} {value_sql(bound)}"]
+    return pieces
+
+
+def _among(task: DQMTask, values: Sequence[Any]) -> list[Any]:
+    """Return the pieces of the condition that a column has one of some values."""
+    if isinstance(values, str) or not list(values):
+        msg = f"{type(task).__name__}: values is a list of at least one value, not {values!r}"
+        raise RuleError(msg)
+    known = [value_sql(value) for value in values if value is not None]
+    pieces: list[Any] = [SELF, f" IN ({', '.join(known)})"] if known else []
+    if len(known) < len(list(values)):
+        pieces = [SELF, " IS NULL", *([" OR "] if known else []), *pieces]
+    return pieces
+
+
+def _matches(task: DQMTask, pattern: str) -> list[Any]:
+    """Return the pieces of the condition that the whole of a text matches."""
+    if not isinstance(pattern, str):
+        msg = f"{type(task).__name__}: the pattern is the text of a regular expression, not {pattern!r}"
+        raise RuleError(msg)
+    whole = rf"\A(?:{pattern})\z"
+    return [SELF, f" RLIKE {literal(whole)}"]
+
+
+def _told(value: Any) -> str:
+    return value if isinstance(value, str) else shown_text(value)
+
+
+def _name(name: Any, task: DQMTask) -> str:
+    if not isinstance(name, str) or not name.strip():
+        msg = f"{type(task).__name__}: the name is a text that is not empty, not {name!r}"
+        raise RuleError(msg)
+    return name
+
+
+def _one_of(option: str, value: Any, known: Sequence[str], task: DQMTask) -> str:
+    if value not in known:
+        msg = f"{type(task).__name__}: {option} is one of {', '.join(map(repr, known))}, not {value!r}"
+        raise RuleError(msg)
+    return str(value)
