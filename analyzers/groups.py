@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from analyzers.errors import WrongColumnTypeError
@@ -13,12 +14,13 @@ from analyzers.segments import SegmentSet, Values
 from analyzers.sql import literal, one_of, one_zero, quote
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Row
 
 Key = tuple[Values, str]
 """A partition's values as text, and the name of a segment of it; the empty text is all of it."""
 
-SEPARATOR = "\x01"
+SEPARATOR, _ALL = "\x01", "\x03"
 KEY, SEGMENT = "__tidegauge_k", "__tidegauge_s"
 """What the columns that are grouped by are called; no table has such."""
 
@@ -92,6 +94,23 @@ class Groups:
     def segment_name(self, segments: SegmentSet, text: str) -> str:
         """Return the name of the segment that a text of `keyed` stands for."""
         return segments.name_of(_split(segments.columns, text[1:]) if text else None)
+
+
+def slices(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[list[str | None], pa.Table]]:
+    """Cut a table into runs of rows with equal values in some columns; null equals null."""
+    import numpy as np  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    table = table.sort_by([(name, "ascending") for name in names]) if names else table
+    changes = np.zeros(max(table.num_rows - 1, 0), dtype=bool)
+    for name in names:
+        column = pc.fill_null(table[name].combine_chunks(), _ALL)
+        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
+    for start, end in pairwise(starts):
+        if end > start:
+            key = [table[name][start].as_py() for name in names]
+            yield key, table.slice(start, end - start).drop_columns(names)
 
 
 def count_segments(

@@ -6,12 +6,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from analyzers.frequencies import COUNT, FrequenciesAndNumRows
-from analyzers.groups import Groups, Key
-from analyzers.requests import Aggregate, Frequencies, Lookup, ReqSketch, Request
+from analyzers.groups import Groups, Key, slices
+from analyzers.requests import Aggregate, Frequencies, Lookup, Masks, ReqSketch, Request
 from analyzers.sketch_worker import sketch_builder
 from analyzers.sql import count_rows, names_in, where_holds
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Answers = dict[Request, dict[Key, Any]]
 
-OWN, _ALL = "__tidegauge_", "\x03"
+OWN = "__tidegauge_"
 PLAIN_BUFFERS = 60
 """Buffer fields of one job of plain aggregations. Above about a hundred Spark stops generating code
 for the aggregate, which was measured to cost 1.6 to 2 times the CPU; below, Java compiles smaller
@@ -106,9 +105,9 @@ class Grouping(Job):
             for i, request in enumerate(self.requests)
         ]
         table = groups.aggregated(keyed, counts, columns).toArrow()
-        slices = [(groups.key_of(key), rows) for key, rows in _slices(table, groups.names)]
+        parts = [(groups.key_of(key), rows) for key, rows in slices(table, groups.names)]
         return {
-            request: {key: _frequencies(rows, len(columns), f"{OWN}c{i}") for key, rows in slices}
+            request: {key: _frequencies(rows, len(columns), f"{OWN}c{i}") for key, rows in parts}
             for i, request in enumerate(self.requests)
         }
 
@@ -175,6 +174,20 @@ class Joining(Job):
         )
 
 
+@dataclass(frozen=True)
+class Masking(Job):
+    """Rules and fixes of a `DQM`. The answer is a `Tally`."""
+
+    kind: ClassVar[str] = "record rules"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Count the combinations of broken rules."""
+        from analyzers.rules.tally import tally  # noqa: PLC0415 - it needs the scan's parts
+
+        (request,) = self.requests
+        return {request: tally(data, request.tasks, groups)}
+
+
 def jobs_for(requests: Iterable[Request]) -> list[Job]:
     """Sort requests into jobs.
 
@@ -198,6 +211,8 @@ def jobs_for(requests: Iterable[Request]) -> list[Job]:
                 python.append(request)
             case Lookup():
                 jobs.append(Joining((request,)))
+            case Masks():
+                jobs.append(Masking((request,)))
     made: list[Job] = []
     for some in plain.values():
         made += [Aggregation(pack) for pack in _packed(by_column(some), PLAIN_BUFFERS, buffers)]
@@ -246,23 +261,6 @@ def _packed(
             total += cost(request)
     if pack:
         yield tuple(pack)
-
-
-def _slices(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[list[str | None], pa.Table]]:
-    """Cut a table into runs of rows with equal values in some columns; null equals null."""
-    import numpy as np  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    table = table.sort_by([(name, "ascending") for name in names]) if names else table
-    changes = np.zeros(max(table.num_rows - 1, 0), dtype=bool)
-    for name in names:
-        column = pc.fill_null(table[name].combine_chunks(), _ALL)
-        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
-    for start, end in pairwise(starts):
-        if end > start:
-            key = [table[name][start].as_py() for name in names]
-            yield key, table.slice(start, end - start).drop_columns(names)
 
 
 def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyzers.rules.layout import Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,19 @@ class Lookup:
     where: str | None
 
 
-Request = Aggregate | Frequencies | ReqSketch | Lookup
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """How many records each combination of broken rules and fixes made has.
+
+    Attributes
+    ----------
+    tasks : Tasks
+    """
+
+    tasks: Tasks
+
+
+Request = Aggregate | Frequencies | ReqSketch | Lookup | Masks
 ROWS = Aggregate("count(1)")
 """The number of rows, which every scan asks for."""
 
@@ -91,4 +107,6 @@ def texts_of(request: Request) -> tuple[str, ...]:
             found = (*expressions, where and f"(\n{where}\n)")
         case ReqSketch(values):
             found = (values,)
+        case Masks(tasks):
+            found = tasks.texts
     return tuple(text for text in found if text)

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer
-from analyzers.errors import MetricError
+from analyzers.culprits import find_failures, is_data_error
 from analyzers.groups import Groups, Key, only_groups
 from analyzers.jobs import Job
 from analyzers.metric import Failure, Metric, Success, attempt
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 AnyAnalyzer = Analyzer[Any, Any]
 Outcome = Success[State] | Failure
 Results = dict[Request, dict[Key, Any] | Failure]
-T = TypeVar("T")
 
 JOBS_AT_ONCE = 4
 ISOLATING_JOBS = 24
@@ -161,7 +160,7 @@ def _run_alone(
     try:
         return dict(job.run(data, groups))
     except Exception as error:
-        if not _is_data_error(error):
+        if not is_data_error(error):
             raise
         units: dict[Hashable, list[Request]] = {}
         for request in job.requests:
@@ -177,46 +176,6 @@ def _run_alone(
             for unit, result in found.items()
             for request in unit
         }
-
-
-def find_failures(
-    items: Sequence[T], run: Callable[[Sequence[T]], dict[T, Any]], error: Exception
-) -> dict[T, Any]:
-    """Return the results of all items that succeed and the failures of the others.
-
-    One culprit among n costs at most ceil(log2 n) + 1 runs: each run halves the suspects, and what
-    was never suspected alone is run together at the end.
-
-    Parameters
-    ----------
-    items : sequence
-        Items that failed when run together.
-    run : callable
-        Returns the results of some items, or raises.
-    error : Exception
-        With which they failed.
-    """
-    found: dict[T, Any] = {}
-    suspects, untried = list(items), []
-    while len(suspects) > 1:
-        half, rest = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
-        try:
-            found.update(run(half))
-            suspects = rest
-        except Exception as narrower:
-            if not _is_data_error(narrower):
-                raise
-            error, suspects = narrower, half
-            untried += rest
-    found[suspects[0]] = Failure(MetricError.of(error).with_traceback(None))
-    if untried:
-        try:
-            found.update(run(untried))
-        except Exception as another:
-            if not _is_data_error(another):
-                raise
-            found.update(find_failures(untried, run, another))
-    return found
 
 
 def _isolate(
@@ -266,21 +225,6 @@ def _blame(
 
 class _GaveUpError(Exception):
     """Too many groups fail for each to be found."""
-
-
-_OF_EXPRESSIONS = {"0A", "21", "22", "38", "39", "42", "P0"}
-"""Classes of SQLSTATE that blame data or expressions: features, cardinality, data, functions of users,
-resolution, errors raised on purpose. Others are the cluster's."""
-
-
-def _is_data_error(error: Exception) -> bool:
-    """Whether the data or an expression, not the cluster, is at fault.
-
-    Spark says so by SQLSTATE; regular expressions it leaves to Java.
-    """
-    state = getattr(error, "getSqlState", None)
-    named = (state() or "") if callable(state) else ""
-    return named[:2] in _OF_EXPRESSIONS or "PatternSyntaxException" in str(error)
 
 
 def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:

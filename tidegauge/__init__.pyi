@@ -18,6 +18,7 @@ from analyzers.errors import CorruptStateError as CorruptStateError
 from analyzers.errors import DatabaseAccessError as DatabaseAccessError
 from analyzers.errors import DatabaseVersionError as DatabaseVersionError
 from analyzers.errors import DatasetMismatchError as DatasetMismatchError
+from analyzers.errors import DQMError as DQMError
 from analyzers.errors import EmptyStateError as EmptyStateError
 from analyzers.errors import HistoryError as HistoryError
 from analyzers.errors import IllegalAnalyzerParameterError as IllegalAnalyzerParameterError
@@ -36,6 +37,7 @@ from analyzers.errors import PreconditionError as PreconditionError
 from analyzers.errors import ReadOnlyError as ReadOnlyError
 from analyzers.errors import RepositoryError as RepositoryError
 from analyzers.errors import RepositoryWarning as RepositoryWarning
+from analyzers.errors import RuleError as RuleError
 from analyzers.errors import SetupError as SetupError
 from analyzers.errors import SourceError as SourceError
 from analyzers.errors import StateError as StateError
@@ -78,6 +80,43 @@ from analyzers.references import DatasetMatch as DatasetMatch
 from analyzers.references import ReferentialIntegrity as ReferentialIntegrity
 from analyzers.req import ReqQuantile as ReqQuantile
 from analyzers.rows import row_level_results as row_level_results
+from analyzers.rules.dqm import DQM as DQM
+from analyzers.rules.measures import FixCount as FixCount
+from analyzers.rules.measures import FixCountRatio as FixCountRatio
+from analyzers.rules.measures import RecordRules as RecordRules
+from analyzers.rules.measures import RuleRejects as RuleRejects
+from analyzers.rules.measures import RuleRejectsRatio as RuleRejectsRatio
+from analyzers.rules.measures import RuleUnknown as RuleUnknown
+from analyzers.rules.measures import RuleUnknownRatio as RuleUnknownRatio
+from analyzers.rules.measures import RuleViolations as RuleViolations
+from analyzers.rules.measures import RuleViolationsRatio as RuleViolationsRatio
+from analyzers.rules.policies import DQMPolicy as DQMPolicy
+from analyzers.rules.policies import DQMTaskPolicy as DQMTaskPolicy
+from analyzers.rules.policies import FailAny as FailAny
+from analyzers.rules.policies import FailCount as FailCount
+from analyzers.rules.policies import FailNone as FailNone
+from analyzers.rules.policies import FailParserCountPolicy as FailParserCountPolicy
+from analyzers.rules.policies import FailPercent as FailPercent
+from analyzers.rules.policies import FailTotalFixCountPolicy as FailTotalFixCountPolicy
+from analyzers.rules.policies import FailTotalFixPercentPolicy as FailTotalFixPercentPolicy
+from analyzers.rules.policies import FailTotalRuleCountPolicy as FailTotalRuleCountPolicy
+from analyzers.rules.policies import FailTotalRulePercentPolicy as FailTotalRulePercentPolicy
+from analyzers.rules.result import CheckResult as CheckResult
+from analyzers.rules.state import DQMState as DQMState
+from analyzers.rules.tasks import BoundFix as BoundFix
+from analyzers.rules.tasks import BoundRule as BoundRule
+from analyzers.rules.tasks import DQMFix as DQMFix
+from analyzers.rules.tasks import DQMRule as DQMRule
+from analyzers.rules.tasks import DQMTask as DQMTask
+from analyzers.rules.tasks import Fix as Fix
+from analyzers.rules.tasks import FormatFix as FormatFix
+from analyzers.rules.tasks import FormatRule as FormatRule
+from analyzers.rules.tasks import NotNullFix as NotNullFix
+from analyzers.rules.tasks import NotNullRule as NotNullRule
+from analyzers.rules.tasks import Rule as Rule
+from analyzers.rules.tasks import SetFix as SetFix
+from analyzers.rules.tasks import SetRule as SetRule
+from analyzers.rules.validation import ValidationTask as ValidationTask
 from analyzers.scan import calculate as calculate
 from analyzers.state import DoubleValuedState as DoubleValuedState
 from analyzers.state import State as State
@@ -137,6 +176,6 @@ from tidegauge.profiler import profile as profile
 from tidegauge.session import spark_session as spark_session
 from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite
+from tidegauge.widgets.dashboard import Dashboard as Dashboard
 
 __version__: str
-from tidegauge.widgets.dashboard import Dashboard as Dashboard

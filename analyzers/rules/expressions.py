@@ -38,9 +38,12 @@ class Expression:
     ----------
     pieces : tuple
         SQL text, Columns, and functions of the frame.
+    hashes : tuple of str
+        Of functions that made it elsewhere and are not here.
     """
 
     pieces: tuple[Any, ...]
+    hashes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Given, owner: str) -> Expression:
@@ -67,6 +70,12 @@ class Expression:
         subject = column_sql(column) if isinstance(column, str) else column
         return cls(tuple(subject if piece is SELF else piece for piece in pieces))
 
+    @classmethod
+    def kept(cls, identity: Sequence[str]) -> Expression:
+        """Return what an `identity` tells."""
+        text, *hashes = identity
+        return cls((text,), tuple(hashes))
+
     @property
     def text(self) -> str:
         """What it is told by: text as it stands, Columns as they print, functions by their names."""
@@ -85,7 +94,7 @@ class Expression:
     def identity(self) -> list[str]:
         """Return what tells it from others: its text, and the source of its functions."""
         functions = [piece for piece in self.pieces if _is_function(piece)]
-        return [self.text, *map(source_of, functions)]
+        return [self.text, *self.hashes, *map(source_of, functions)]
 
 
 def is_column(value: Any) -> bool:
@@ -137,29 +146,30 @@ def value_sql(value: Any) -> str:
     Examples
     --------
     >>> [value_sql(v) for v in (1, -2.5, "it's", True, None, date(2013, 2, 8), Decimal("0.10"))]
-    ['1', '-2.5D', "'it\\\\'s'", 'true', 'NULL', "DATE'2013-02-08'", '0.10BD']
+    ['1', '-2.5D', "'it\\'s'", 'true', 'NULL', "DATE'2013-02-08'", '0.10BD']
     """
+    sql: str | None = None
     match value:
         case None:
-            return "NULL"
+            sql = "NULL"
         case bool():
-            return str(value).lower()
+            sql = str(value).lower()
         case int():
-            return str(value) if abs(value) < 2**63 else f"{value}BD"
-        case float() if math.isfinite(value):
-            return f"{value!r}D"
+            sql = str(value) if abs(value) < 2**63 else f"{value}BD"
         case float():
-            return f"double('{value}')"
+            sql = f"{value!r}D" if math.isfinite(value) else f"double('{value}')"
         case Decimal() if value.is_finite():
-            return f"{value:f}BD"
+            sql = f"{value:f}BD"
         case str():
-            return literal(value)
+            sql = literal(value)
         case datetime():
-            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+            sql = f"TIMESTAMP'{value.isoformat(sep=' ')}'"
         case date():
-            return f"DATE'{value.isoformat()}'"
-    msg = f"{value!r} has no SQL literal; give a number, text, date, time, true or false"
-    raise RuleError(msg)
+            sql = f"DATE'{value.isoformat()}'"
+    if sql is None:
+        msg = f"{value!r} has no SQL literal; give a number, text, date, time, true or false"
+        raise RuleError(msg)
+    return sql
 
 
 def given_sql(value: Any, owner: str) -> Expression:
@@ -186,7 +196,7 @@ def _sources(function: Any, seen: set[int]) -> Iterable[str]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    target = function if isinstance(function, types.FunctionType) else type(function).__call__
+    target: Any = function if isinstance(function, types.FunctionType) else type(function).__call__
     if not isinstance(target, types.FunctionType):
         target = getattr(function, "__func__", None)
     if isinstance(function, type) or not isinstance(target, types.FunctionType):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from analyzers.errors import RuleError
 from analyzers.state import State, register_state
+
+T = TypeVar("T")
 
 MOST_MASKS = 4096
 """Of more combinations of broken rules only the sums are kept."""
@@ -299,7 +301,7 @@ class DQMState:
             msg = "the counts are final since snapshot(); nothing can be added"
             raise RuleError(msg)
 
-    def _read(self, value: Any) -> Any:
+    def _read(self, value: T) -> T:
         if not self._final:
             msg = "the counts are not final: call snapshot() when the data was read"
             raise RuleError(msg)

@@ -237,7 +237,7 @@ class FormatRule(_ColumnRule):
     Examples
     --------
     >>> print(FormatRule("zip", "[0-9]{5}").expression.text)
-    `zip` RLIKE '\\\\A(?:[0-9]{5})\\\\z'
+    `zip` RLIKE '\\A(?:[0-9]{5})\\z'
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class DQMFix(DQMTask):
         self._set(column, name or told, lambda: [Arm("", when, what)])
 
     def _set(self, column: str, name: str, arms: Callable[[], list[Arm]]) -> None:
-        if not isinstance(column, str) or not column.strip():
+        if is_column(column) or not column.strip():
             msg = (
                 f"{type(self).__name__}: column is the name of the column to repair, not {column!r}"
             )

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import tidegauge as tg
 from analyzers.metric import Failure
-from analyzers.scan import find_failures, scan
+from analyzers.culprits import find_failures
+from analyzers.scan import scan
 from tests.spark_actions import counted
 
 

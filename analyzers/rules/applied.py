@@ -1,0 +1,130 @@
+"""What a `DQM` did to a frame: what is left of it, what was rejected, the verdict, the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analyzers.display import Markup, card, heading, marked, note, pairs
+from analyzers.errors import RuleError
+from analyzers.partitions import Partition
+from analyzers.rules.masks import Masked
+from analyzers.rules.result import CheckResult
+from analyzers.rules.state import DQMState, RecordCounts
+from analyzers.rules.tally import Tally
+from analyzers.segments import Values
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+    from analyzers.rules.dqm import DQM
+
+BROKEN = "broken_rules"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a `DQM` did to a frame.
+
+    Attributes
+    ----------
+    dqm : DQM
+    masked : Masked
+        The frame with the bits of rules and fixes.
+    state : DQMState
+        The counts of the whole frame, final.
+    check : CheckResult
+    by : tuple of str
+        The partition columns.
+    tallies : mapping of tuple of str to Tally
+        The counts by the values of these.
+    """
+
+    dqm: DQM
+    masked: Masked
+    state: DQMState
+    check: CheckResult
+    by: tuple[str, ...]
+    tallies: Mapping[Values, Tally]
+
+    @property
+    def data(self) -> DataFrame:
+        """The records that no rule rejects, repaired, with the columns that there were."""
+        return self.masked.kept
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The records that were rejected, with original values, and the names of the rules they break.
+
+        The last column, ``broken_rules``, is an array of text.
+
+        Raises
+        ------
+        RuleError
+            If the data has a column of that name.
+        """
+        if BROKEN in {column.casefold() for column in self.masked.columns}:
+            msg = f"the data has a column {BROKEN!r}, which rejects tell the rules in; rename it"
+            raise RuleError(msg)
+        return self.masked.rejected(f"{self.masked.broken()} AS {BROKEN}")
+
+    @property
+    def counts(self) -> RecordCounts:
+        """The counts of the whole frame, as a state that merges."""
+        return RecordCounts.merge([found.counts for found in self.tallies.values()])
+
+    def partitions(self) -> dict[str, RecordCounts]:
+        """Return the counts of each partition, by its name, as states that merge."""
+        return {
+            Partition(self.by, values).name: found.counts
+            for values, found in sorted(self.tallies.items())
+        }
+
+    def metrics(self) -> pd.DataFrame:
+        """Return what was counted as metrics, one row for each partition and metric.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns partition, entity, name, instance, value, weight, status, error.
+        """
+        from analyzers.rules.measures import metrics_frame  # noqa: PLC0415 - it knows this class
+
+        return metrics_frame(self)
+
+    def combinations(self) -> pd.DataFrame:
+        """Return how many records there are for each combination of broken rules and fixes made.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns records, violated, unknown, fixed, the last three tuples of names; the most
+            frequent first.
+
+        Raises
+        ------
+        RuleError
+            If there were more than 4,096 of them, so that only sums were kept.
+        """
+        import pandas as pd  # noqa: PLC0415
+
+        masks = self.counts.masks
+        if masks is None:
+            msg = "there were too many combinations; only the sums were kept"
+            raise RuleError(msg)
+        ordered = sorted(masks.items(), key=lambda item: (-item[1], item[0]))
+        rows = [{"records": n, **self.dqm.tasks.read(m)} for m, n in ordered]
+        return pd.DataFrame(rows, columns=["records", "violated", "unknown", "fixed"])
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        passed = "complete" if self.check.passed else "failed"
+        yield heading(Markup("Records of"), self.dqm.name, Markup(marked(passed)))
+        counts = [("records", self.state.records), ("rejected", self.state.rejects)]
+        yield pairs([*counts, ("values fixed", self.state.total_fix_count)], width)
+        yield from self.check._pieces(most, width)  # noqa: SLF001 - its own kind
+        yield note(".data: what is left; .rejects: what is not; .metrics(): counts")

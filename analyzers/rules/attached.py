@@ -1,0 +1,151 @@
+"""Two steps: rules and fixes are attached to a frame, the caller acts on it, then it is judged.
+
+Spark's `Observation` counts while the caller's own action runs, so that no further one is needed. It sees
+only the records that the action pulls, so it is believed only if it saw as many as there are.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import RuleError
+from analyzers.rules.masks import OWN, all_of, mask
+from analyzers.rules.result import CheckResult
+from analyzers.rules.state import DQMState, RecordCounts
+from analyzers.rules.validation import ValidationTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from analyzers.rules.dqm import DQM
+
+PATIENCE = 5.0
+"""Seconds for an observation to come in after the action; Spark tells it from a thread of its own."""
+
+
+class Attached(ValidationTask):
+    """A `DQM` attached to a frame.
+
+    Attributes
+    ----------
+    data : DataFrame
+        The frame after rules and fixes. Nothing was read for it.
+    """
+
+    def __init__(self, dqm: DQM, original: DataFrame) -> None:
+        self.dqm = dqm
+        self.name = dqm.name
+        self.original = original
+        self._masked = mask(original, dqm.tasks)
+        self._observation: Any = None
+        self._waiting: Future[dict[str, Any]] | None = None
+        self._result: CheckResult | None = None
+        self._state: DQMState | None = None
+        if dqm.needs_action and not original.isStreaming:
+            self._observe()
+        self.data = self._masked.kept
+
+    def _observe(self) -> None:
+        from dataclasses import replace  # noqa: PLC0415
+
+        from pyspark.sql import Observation  # noqa: PLC0415
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        masked = self._masked
+        counters = enumerate(self.dqm.tasks.counters.values())
+        cells = [
+            F.expr(f"count_if({all_of(tests, masked.words)})").alias(f"{OWN}c{i}")
+            for i, tests in counters
+        ]
+        self._observation = Observation()
+        self._masked = replace(masked, frame=masked.frame.observe(self._observation, *cells))
+
+    @property
+    def needs_action(self) -> bool:
+        """Whether data must be read to be judged."""
+        return self.dqm.needs_action
+
+    def identity(self) -> Any:
+        """Return what the `DQM` is."""
+        return self.dqm.identity()
+
+    @property
+    def state(self) -> DQMState:
+        """The counts of the whole frame, once it was checked.
+
+        Raises
+        ------
+        RuleError
+            Before that.
+        """
+        if self._state is None:
+            msg = "the frame was not checked yet: call check()"
+            raise RuleError(msg)
+        return self._state
+
+    def check(self, rows: int | None = None) -> CheckResult:
+        """Judge what was attached; the first answer stays.
+
+        Parameters
+        ----------
+        rows : int, optional
+            How many records the frame held that rules were attached to, where the caller knows it and has
+            had all of them read. What was observed meanwhile is used then. Without it, or where nothing was
+            observed, one pass over the original frame counts.
+
+        Raises
+        ------
+        RuleError
+            If another number of records was observed: the action did not read all of them.
+        """
+        if self._result is None:
+            observed = None if rows is None else self._observed()
+            if observed is not None and observed.counts[0] != rows:
+                msg = (
+                    f"{observed.counts[0]} records were observed, not {rows}: the action did not read"
+                    " all of them; check() without rows= counts in a pass of its own"
+                )
+                raise RuleError(msg)
+            if observed is None:
+                state = self.dqm.count(self.original)
+            else:
+                state = self.dqm.tasks.state(observed, self._masked.failures)
+            state.snapshot()
+            self._state = state
+            self._result = self.dqm.judge(
+                state, mask(self.original, self.dqm.tasks, state.errors).kept
+            )
+        return self._result
+
+    def validate(self, data: DataFrame) -> CheckResult:  # noqa: ARG002 - it knows its own
+        """Judge the frame that rules were attached to."""
+        return self.check()
+
+    def _observed(self) -> RecordCounts | None:
+        """Return what was observed, or None if nothing was; waits a little, never for an action."""
+        if self._observation is None:
+            return None
+        if self._waiting is None:
+            waiting: Future[dict[str, Any]] = Future()
+            self._waiting = waiting
+
+            def wait() -> None:
+                try:
+                    waiting.set_result(self._observation.get)
+                except Exception as error:  # noqa: BLE001 - it is told by the future
+                    waiting.set_exception(error)
+
+            Thread(target=wait, name="tidegauge-observation", daemon=True).start()
+        try:
+            found = self._waiting.result(PATIENCE)
+        except NotYetError:
+            return None
+        except Exception:  # noqa: BLE001 - the caller's action failed, and told so itself
+            return None
+        if not found:
+            return None
+        width = len(self.dqm.tasks.counters)
+        return RecordCounts(tuple(int(found[f"{OWN}c{i}"]) for i in range(width)), None)

@@ -1,0 +1,275 @@
+"""`DQM`: rules, fixes and policies put together, and applied to as many frames as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import RuleError, describe
+from analyzers.groups import Groups
+from analyzers.rules.layout import Tasks
+from analyzers.rules.masks import Masked, mask
+from analyzers.rules.policies import DQMPolicy, DQMTaskPolicy, FailNone, as_task_policy
+from analyzers.rules.result import CheckResult
+from analyzers.rules.samples import check_columns, sample_rejects
+from analyzers.rules.state import DQMState, RecordCounts
+from analyzers.rules.tally import Tally, tally
+from analyzers.rules.tasks import DQMFix, DQMRule, DQMTask
+from analyzers.rules.validation import ValidationTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from analyzers.rules.applied import Applied
+    from analyzers.rules.attached import Attached
+
+SAMPLES = 10
+"""Records of each rule that are kept to be looked at."""
+
+
+class DQM(ValidationTask):
+    """Rules, fixes and policies; immutable, `add` returns a new one.
+
+    Rules see original values, and the first that a record breaks is charged with it. Fixes repair what is
+    left, in the order in which they were added, each seeing what the last one left. Rules of the stage
+    ``after`` see repaired values. Policies judge the counts.
+
+    Parameters
+    ----------
+    name : str
+        By which verdicts are kept.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> dqm = (
+    ...     tg.DQM()
+    ...     .add(tg.BoundRule("age", 1, 150), tg.FailCount(10))
+    ...     .add(tg.Fix("fare < 0", column="fare", value="0", name="no negative fare"))
+    ...     .add(tg.FailTotalRuleCountPolicy(30))
+    ... )
+    >>> dqm
+    DQM(1 rules, 1 fixes, 1 policies)
+    >>> result = dqm.apply(frame)  # doctest: +SKIP
+    >>> result.data, result.rejects, result.check  # doctest: +SKIP
+    """
+
+    def __init__(self, name: str = "dqm") -> None:
+        if not name.strip():
+            msg = "the name of a DQM is a text that is not empty"
+            raise RuleError(msg)
+        self.name = name
+        self.tasks = Tasks()
+        self.task_policies: tuple[tuple[DQMTask, DQMTaskPolicy], ...] = ()
+        self.policies: tuple[DQMPolicy, ...] = ()
+        self._action = False
+
+    def add(
+        self, what: DQMRule | DQMFix | DQMPolicy | Any, policy: DQMTaskPolicy | Any = None
+    ) -> Self:
+        """Return one with a rule, fix or policy more.
+
+        Parameters
+        ----------
+        what : DQMRule, DQMFix, DQMPolicy or callable
+            A function is a policy, named as the function is.
+        policy : DQMTaskPolicy, optional
+            When what a rule or fix counts is too much; never if not given.
+
+        Raises
+        ------
+        RuleError
+            If it is none of these, or a name is taken.
+        """
+        if isinstance(what, DQMRule | DQMFix):
+            return self._with_task(what, as_task_policy(FailNone if policy is None else policy))
+        made = what if isinstance(what, DQMPolicy) or not callable(what) else DQMPolicy(what)
+        if not isinstance(made, DQMPolicy):
+            msg = f"add() takes a rule, a fix or a policy, not {what!r}"
+            if isinstance(what, DQMTaskPolicy):
+                msg += "; a task policy goes with its rule: add(rule, policy)"
+            raise RuleError(msg)
+        if policy is not None:
+            msg = f"{made!r} is a policy of all data, and has none of its own"
+            raise RuleError(msg)
+        if made.name in {p.name for p in self.policies} | self._names():
+            msg = f"the name {made.name!r} is taken; give the policy another"
+            raise RuleError(msg)
+        return self._copy(policies=(*self.policies, made))
+
+    def add_action(self) -> Self:
+        """Return one that has the data read even where there is no rule and no fix."""
+        return self._copy(_action=True)
+
+    def _with_task(self, task: DQMRule | DQMFix, policy: DQMTaskPolicy) -> Self:
+        own = {task.name, *(task.counters() if isinstance(task, DQMFix) else ())}
+        taken = self._names() | {p.name for p in self.policies}
+        if own & taken:
+            msg = f"the name {min(own & taken)!r} is taken; give the {'rule' if isinstance(task, DQMRule) else 'fix'} another: name="
+            raise RuleError(msg)
+        rules, fixes = self.tasks.rules, self.tasks.fixes
+        tasks = (
+            Tasks((*rules, task), fixes)
+            if isinstance(task, DQMRule)
+            else Tasks(rules, (*fixes, task))
+        )
+        return self._copy(tasks=tasks, task_policies=(*self.task_policies, (task, policy)))
+
+    def _names(self) -> set[str]:
+        arms = (name for fix in self.tasks.fixes for name in fix.counters())
+        return {task.name for task, _ in self.task_policies} | set(arms)
+
+    def _copy(self, **changes: Any) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, **changes)
+        return made
+
+    @property
+    def needs_action(self) -> bool:
+        """Whether there is a rule or a fix, so that data must be read to be judged."""
+        return self._action or bool(self.task_policies)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what is done and what is minded, as JSON takes it."""
+        return {
+            "dqm": self.name,
+            "tasks": [task.identity() for task in (*self.tasks.rules, *self.tasks.fixes)],
+            "minded": [[task.name, policy.identity()] for task, policy in self.task_policies],
+            "policies": [policy.identity() for policy in self.policies],
+        }
+
+    @property
+    def specification(self) -> str:
+        """The hash of the identity, which covers the source of users' own functions."""
+        return key_of(canonical_json(self.identity()))
+
+    # applying
+
+    def apply(
+        self,
+        data: DataFrame,
+        *,
+        partition_by: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        samples: int = SAMPLES,
+    ) -> Applied:
+        """Count, judge, and split a frame.
+
+        One pass counts; a second, over the records that break rules, takes samples where there are any.
+
+        Parameters
+        ----------
+        data : DataFrame
+        partition_by : sequence of str
+            Columns by whose values it is counted, too.
+        keys : sequence of str
+            Columns that tell a record from others, for the samples.
+        samples : int
+            Records of each rule to keep; 0 for none.
+
+        Returns
+        -------
+        Applied
+            With ``data``, ``rejects``, ``check`` and ``metrics()``.
+
+        Raises
+        ------
+        NoSuchColumnError
+        """
+        from analyzers.rules.applied import Applied  # noqa: PLC0415 - it knows this class
+
+        by = check_columns(data, partition_by)
+        named = check_columns(data, keys)
+        tallies = tally(data, self.tasks, Groups(tuple(by)))
+        groups = {key: found for (key, segment), found in tallies.items() if not segment}
+        whole = self._whole(groups.values())
+        masked = mask(data, self.tasks, whole.failures)
+        state = self.tasks.state(whole.counts, {**masked.failures, **whole.failures})
+        for sample in self._samples(masked, whole.counts, samples, named, by):
+            state.add_sample(sample)
+        state.snapshot()
+        return Applied(self, masked, state, self.judge(state, masked.kept), tuple(by), groups)
+
+    def _whole(self, groups: Any) -> Tally:
+        groups = list(groups)
+        counts = RecordCounts.merge([group.counts for group in groups])
+        failures = {name: error for group in groups for name, error in group.failures.items()}
+        return Tally(counts, failures)
+
+    def _samples(
+        self, masked: Masked, counts: RecordCounts, most: int, keys: list[str], by: list[str]
+    ) -> Any:
+        found = self.tasks.of(counts)
+        charged = [rule for rule in self.tasks.rules if found["charged", rule.name]]
+        return sample_rejects(masked, charged, most, keys, by) if charged and most > 0 else ()
+
+    def attach(self, data: DataFrame) -> Attached:
+        """Put rules and fixes upon a frame without reading it; `Attached.check` judges later."""
+        from analyzers.rules.attached import Attached  # noqa: PLC0415 - it knows this class
+
+        return Attached(self, data)
+
+    def count(self, data: DataFrame) -> DQMState:
+        """Return the counts of a frame, not final yet; one pass, none if no task needs it."""
+        if not self.needs_action:
+            return self.tasks.state(RecordCounts())
+        whole = self._whole(tally(data, self.tasks).values())
+        return self.tasks.state(whole.counts, whole.failures)
+
+    def validate(self, data: DataFrame) -> CheckResult:
+        """Judge a frame to which rules and fixes were not applied yet."""
+        state = self.count(data)
+        state.snapshot()
+        return self.judge(state, mask(data, self.tasks, state.errors).kept)
+
+    def judge(self, state: DQMState, data: DataFrame | None = None) -> CheckResult:
+        """Return the verdict on counts that are final.
+
+        Parameters
+        ----------
+        state : DQMState
+            Counted now, or long ago.
+        data : DataFrame, optional
+            After rules and fixes, for policies that look at it.
+
+        Raises
+        ------
+        RuleError
+            If a policy needs the data and there is none.
+        """
+        verdicts: list[tuple[str, str | None]] = []
+        rules = [(t, p) for t, p in self.task_policies if isinstance(t, DQMRule)]
+        fixes = [(t, p) for t, p in self.task_policies if not isinstance(t, DQMRule)]
+        for task, minded in rules + fixes:
+            failed = state.errors.get(task.name)
+            if isinstance(minded, FailNone) and failed is None:
+                continue
+            if isinstance(task, DQMRule):
+                counts = state.rule_count(task.name), state.rule_records(task.name)
+            else:
+                counts = state.fix_count(task.name), state.records
+            verdicts.append((task.name, failed or minded.refuses(*counts)))
+        verdicts += [(policy.name, _asked(policy, state, data)) for policy in self.policies]
+        return CheckResult(
+            passed=all(reason is None for _, reason in verdicts),
+            error_messages=tuple((name, reason) for name, reason in verdicts if reason is not None),
+            check_log=tuple(state.log()),
+            outcomes=tuple((name, reason is None) for name, reason in verdicts),
+        )
+
+    def __repr__(self) -> str:
+        """Return how much there is."""
+        rules, fixes = len(self.tasks.rules), len(self.tasks.fixes)
+        return f"DQM({rules} rules, {fixes} fixes, {len(self.policies)} policies)"
+
+
+def _asked(policy: DQMPolicy, state: DQMState, data: DataFrame | None) -> str | None:
+    """Return why a policy is not met, or None; one that raises is not met."""
+    if policy.needs_data and data is None:
+        msg = f"policy {policy.name!r} looks at the data, so it cannot be asked again from counts alone"
+        raise RuleError(msg)
+    try:
+        return None if policy.holds(state, data) else policy.message(state)
+    except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+        return f"raised {describe(error)}"

@@ -1,0 +1,311 @@
+"""Rules and fixes put upon a frame, as native expressions: bits for each record, and repaired columns.
+
+Nothing is computed before the result is used, and every expression stands once: Spark generates one program
+for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import MetricError, UnresolvedExpressionError, describe
+from analyzers.rules.expressions import Expression, is_column
+from analyzers.rules.layout import Tasks, Test, breaking
+from analyzers.rules.tasks import DQMFix, DQMRule, DQMTask
+from analyzers.schema import Schema
+from analyzers.sql import literal, names_in, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OWN = "__tidegauge_"
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A frame with the bits of rules and fixes beside its columns.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Columns hold repaired values.
+    tasks : Tasks
+    columns : tuple of str
+        The columns of the data.
+    originals : mapping of str to str
+        The column that holds the original values of a repaired one, where they are needed.
+    failures : mapping of str to MetricError
+        Tasks that do not resolve on this frame; it is as if they were not there.
+    """
+
+    frame: DataFrame
+    tasks: Tasks
+    columns: tuple[str, ...]
+    originals: Mapping[str, str]
+    failures: Mapping[str, MetricError]
+
+    @property
+    def words(self) -> list[str]:
+        """The columns that hold the words."""
+        return word_names(self.tasks)
+
+    @property
+    def kept(self) -> DataFrame:
+        """The records that no rule rejects, repaired, with the columns of the data."""
+        return self.frame.where(all_of(self.tasks.kept(self.tasks.rules), self.words)).selectExpr(
+            *map(quote, self.columns)
+        )
+
+    def rejected(self, *more: str) -> DataFrame:
+        """Return the records that were rejected, with their original values and more expressions."""
+        kept = all_of(self.tasks.kept(self.tasks.rules), self.words)
+        columns = [
+            f"{self.originals[c]} AS {quote(c)}" if c in self.originals else quote(c)
+            for c in self.columns
+        ]
+        return self.frame.where(f"NOT ({kept})").selectExpr(*columns, *more)
+
+    def broken(self) -> str:
+        """Return SQL for the names of the rules that a record breaks, as an array of text."""
+        names = []
+        for rule in self.tasks.ordered:
+            place = self.tasks.places[rule.name]
+            broken = Test(place.word, place.bits(breaking(rule)), any=True).sql(self.words)
+            names.append(f"CASE WHEN {broken} THEN {literal(rule.name)} END")
+        return f"array_compact(array({', '.join(names)}))" if names else "array()"
+
+    def charged(self) -> str:
+        """Return SQL for the name of the rule that a record is charged to; null if none rejects it."""
+        cases = []
+        for rule in self.tasks.ordered:
+            if rule.rejects:
+                place = self.tasks.places[rule.name]
+                broken = Test(place.word, place.bits(breaking(rule)), any=True).sql(self.words)
+                cases.append(f"WHEN {broken} THEN {literal(rule.name)}")
+        return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
+
+
+def word_names(tasks: Tasks) -> list[str]:
+    """Return the names of the columns that hold the words."""
+    return [f"{OWN}w{i}" for i in range(tasks.words)]
+
+
+def all_of(tests: Iterable[Test], names: Sequence[str]) -> str:
+    """Return SQL for a condition on words."""
+    return " AND ".join(test.sql(names) for test in tests) or "true"
+
+
+def mask(data: DataFrame, tasks: Tasks, skip: Iterable[str] = ()) -> Masked:
+    """Put rules and fixes upon a frame, but for some of them; no action is run.
+
+    Those that Spark cannot resolve on this frame are left out, and told in the result.
+    """
+    builder = _Builder(data, tasks, dict.fromkeys(skip))
+    builder.ask(tasks.before, guarded=False)
+    if tasks.after and tasks.fixes:
+        builder.keep_originals()
+    builder.repair()
+    builder.ask(tasks.after, guarded=True)
+    failures = {name: error for name, error in builder.skipped.items() if error is not None}
+    return Masked(builder.frame, tasks, tuple(data.columns), builder.originals, failures)
+
+
+@dataclass
+class _Builder:
+    """Builds the frame step by step, each seeing the columns that the last left."""
+
+    frame: DataFrame
+    tasks: Tasks
+    skipped: dict[str, MetricError | None]
+    originals: dict[str, str] = field(default_factory=dict)
+    hidden: int = 0
+
+    def ask(self, rules: Sequence[DQMRule], *, guarded: bool) -> None:
+        """Add the words of some rules; guarded, only of records that are kept so far."""
+        found = self._resolved(rules, lambda rule: [rule.expression], conditions=True)
+        terms: dict[int, list[str]] = {}
+        kept = all_of(self.tasks.kept(self.tasks.before), word_names(self.tasks))
+        for rule in rules:
+            place = self.tasks.places[rule.name]
+            terms.setdefault(place.word, [])
+            if rule.name in found:
+                (text,) = found[rule.name]
+                # One reading of the condition: 0 where it is true, 1 where it is false, 2 where it is null.
+                code = f"coalesce(CAST(NOT ({text}) AS BIGINT), 2L)"
+                code = f"CASE WHEN {kept} THEN {code} ELSE 0L END" if guarded else code
+                terms[place.word].append(f"shiftleft({code}, {place.shift})")
+        self._add_words(terms)
+
+    def keep_originals(self) -> None:
+        """Keep original values beside those that fixes will replace."""
+        named = {self._column_of(fix): f"{OWN}o{i}" for i, fix in enumerate(self.tasks.fixes)}
+        self.originals = {c: hidden for c, hidden in named.items() if c is not None}
+        self._select(*(f"{quote(c)} AS {hidden}" for c, hidden in self.originals.items()))
+
+    def repair(self) -> None:
+        """Apply the fixes in order, those that do not depend on each other in one step."""
+        kept = all_of(self.tasks.kept(self.tasks.before), word_names(self.tasks))
+        left = [fix for fix in self.tasks.fixes if fix.name not in self.skipped]
+        while left:
+            step = _independent(left)
+            left = left[len(step) :]
+            found = self._resolved(step, _of_fix, conditions=False)
+            types = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
+            codes, values = [], {}
+            for fix in step:
+                column = self._column_of(fix)
+                if fix.name not in found or column is None:
+                    continue
+                code, whens = f"{OWN}f{self.tasks.fixes.index(fix)}", []
+                pairs = list(zip(found[fix.name][::2], found[fix.name][1::2], strict=True))
+                arms = " ".join(f"WHEN {when} THEN {1 << i}L" for i, (when, _) in enumerate(pairs))
+                codes.append(f"CASE WHEN {kept} THEN CASE {arms} ELSE 0L END ELSE 0L END AS {code}")
+                for i, (_, value) in enumerate(pairs):
+                    whens.append(f"WHEN {code} = {1 << i}L THEN CAST({value} AS {types[column]})")
+                values[column] = f"CASE {' '.join(whens)} ELSE {quote(column)} END"
+            if codes:
+                self._select(*codes)
+                self._replace(values)
+        terms: dict[int, list[str]] = {}
+        for i, fix in enumerate(self.tasks.fixes):
+            place = self.tasks.places[fix.name]
+            terms.setdefault(place.word, [])
+            if f"{OWN}f{i}" in self.frame.columns:
+                terms[place.word].append(f"shiftleft({OWN}f{i}, {place.shift})")
+        self._add_words(terms)
+
+    def _column_of(self, fix: DQMFix) -> str | None:
+        """Return the column that a fix repairs as the frame spells it, or skip the fix."""
+        try:
+            found = Schema.of_frame(self.frame).field(fix.column)
+        except MetricError as missing:
+            self.skipped.setdefault(fix.name, _named(fix, missing))
+            return None
+        name = next((n for n in self.frame.columns if quote(n) == found.sql), None)
+        if name is None:
+            error = UnresolvedExpressionError(
+                f"fix {fix.name!r}: {fix.column!r} is inside a column; repair the whole column"
+            )
+            self.skipped.setdefault(fix.name, error)
+        return name
+
+    def _add_words(self, terms: Mapping[int, Sequence[str]]) -> None:
+        names = word_names(self.tasks)
+        self._select(
+            *(f"{' | '.join(some) or '0L'} AS {names[word]}" for word, some in terms.items())
+        )
+
+    def _select(self, *more: str) -> None:
+        if more:
+            self.frame = self.frame.selectExpr("*", *more)
+
+    def _replace(self, values: Mapping[str, str]) -> None:
+        self.frame = self.frame.selectExpr(
+            *(
+                f"{values[name]} AS {quote(name)}" if name in values else quote(name)
+                for name in self.frame.columns
+            )
+        )
+
+    def _resolved(
+        self,
+        some: Sequence[DQMTask],
+        expressions: Callable[[Any], list[Expression]],
+        *,
+        conditions: bool,
+    ) -> dict[str, list[str]]:
+        """Return the SQL of each task's expressions, and add the columns that it reads to the frame."""
+        made: dict[str, tuple[list[str], dict[str, Column]]] = {}
+        for task in some:
+            if task.name in self.skipped:
+                continue
+            try:
+                made[task.name] = self._written(expressions(task))
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self.skipped[task.name] = _named(task, error)
+        by_name = {task.name: task for task in some}
+        if self._problem(made.values(), conditions=conditions) is not None:
+            for name, one in list(made.items()):
+                problem = self._problem([one], conditions=conditions)
+                if problem is not None:
+                    self.skipped[name] = _named(by_name[name], problem)
+                    del made[name]
+        hidden = {
+            alias: column for _, columns in made.values() for alias, column in columns.items()
+        }
+        if hidden:
+            self.frame = self.frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
+        return {name: texts for name, (texts, _) in made.items()}
+
+    def _written(self, expressions: Iterable[Expression]) -> tuple[list[str], dict[str, Column]]:
+        """Return SQL for expressions, and the columns that stand for the Columns in them."""
+        texts, hidden = [], {}
+        for expression in expressions:
+            text = ""
+            for piece in expression.pieces:
+                value = piece
+                if callable(piece) and not isinstance(piece, str) and not is_column(piece):
+                    value = piece(self.frame)
+                    value = f"(\n{value}\n)" if isinstance(value, str) else value
+                if is_column(value):
+                    alias = f"{OWN}e{self.hidden}"
+                    self.hidden += 1
+                    hidden[alias] = value
+                    value = alias
+                text += str(value)
+            texts.append(text)
+        return texts, hidden
+
+    def _problem(
+        self, some: Iterable[tuple[list[str], dict[str, Column]]], *, conditions: bool
+    ) -> Exception | None:
+        """Return why Spark cannot resolve some expressions, each of which stands on its own here."""
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        some = list(some)
+        try:
+            frame = self.frame
+            hidden = {alias: column for _, columns in some for alias, column in columns.items()}
+            if hidden:
+                frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
+            texts = [text for written, _ in some for text in written]
+            probe = frame.select(*(F.expr(t).alias(f"{OWN}p{i}") for i, t in enumerate(texts)))
+            kinds = [f.dataType.simpleString() for f in probe.schema.fields]
+        except PySparkException as error:
+            return error
+        wanted = range(len(kinds)) if conditions else ()
+        wrong = next((i for i in wanted if kinds[i] != "boolean"), None)
+        if wrong is not None:
+            return TypeError(f"{texts[wrong].strip()} is of type {kinds[wrong]}, not a condition")
+        return None
+
+
+def _of_fix(fix: DQMFix) -> list[Expression]:
+    return [expression for arm in fix.arms for expression in (arm.condition, arm.value)]
+
+
+def _independent(fixes: Sequence[DQMFix]) -> list[DQMFix]:
+    """Return the first fixes, as many as do not read or write what one of them has written."""
+    step: list[DQMFix] = []
+    written: set[str] = set()
+    for fix in fixes:
+        pieces = [piece for e in _of_fix(fix) for piece in e.pieces]
+        plain = all(isinstance(piece, str) for piece in pieces)
+        read = {fix.column.casefold().strip("`")}
+        for piece in pieces:
+            if isinstance(piece, str):
+                read |= names_in(f"(\n{piece}\n)")
+        if step and (not plain or read & written):
+            break
+        step.append(fix)
+        written.add(fix.column.casefold().strip("`"))
+    return step
+
+
+def _named(task: DQMTask, error: Exception) -> MetricError:
+    kind = "fix" if isinstance(task, DQMFix) else "rule"
+    text = str(error) if isinstance(error, MetricError | TypeError) else describe(error)
+    return UnresolvedExpressionError(f"{kind} {task.name!r}: {text}")
