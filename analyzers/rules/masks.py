@@ -69,22 +69,36 @@ class Masked:
 
     def broken(self) -> str:
         """Return SQL for the names of the rules that a record breaks, as an array of text."""
-        names = []
-        for rule in self.tasks.ordered:
-            place = self.tasks.places[rule.name]
-            broken = Test(place.word, place.bits(breaking(rule)), any=True).sql(self.words)
-            names.append(f"CASE WHEN {broken} THEN {literal(rule.name)} END")
-        return f"array_compact(array({', '.join(names)}))" if names else "array()"
+        return _compact(
+            f"CASE WHEN {self._breaks(rule)} THEN {literal(rule.name)} END"
+            for rule in self.tasks.ordered
+        )
 
     def charged(self) -> str:
-        """Return SQL for the name of the rule that a record is charged to; null if none rejects it."""
-        cases = []
-        for rule in self.tasks.ordered:
-            if rule.rejects:
-                place = self.tasks.places[rule.name]
-                broken = Test(place.word, place.bits(breaking(rule)), any=True).sql(self.words)
-                cases.append(f"WHEN {broken} THEN {literal(rule.name)}")
-        return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
+        """Return SQL for the names of the rules that a record is charged to, as an array of text.
+
+        They are the first rule that rejects it, and all those that warn of it.
+        """
+        tasks = self.tasks.ordered
+        first = " ".join(
+            f"WHEN {self._breaks(rule)} THEN {literal(rule.name)}" for rule in tasks if rule.rejects
+        )
+        warned = [
+            f"CASE WHEN {self._breaks(rule)} THEN {literal(rule.name)} END"
+            for rule in tasks
+            if not rule.rejects
+        ]
+        return _compact([*([f"CASE {first} END"] if first else []), *warned])
+
+    def _breaks(self, rule: DQMRule) -> str:
+        place = self.tasks.places[rule.name]
+        return Test(place.word, place.bits(breaking(rule)), any=True).sql(self.words)
+
+
+def _compact(names: Iterable[str]) -> str:
+    """Return SQL for an array of those texts that are not null."""
+    listed = ", ".join(names)
+    return f"array_compact(array({listed}))" if listed else "CAST(array() AS ARRAY<STRING>)"
 
 
 def word_names(tasks: Tasks) -> list[str]:

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 from analyzers.groups import hive_text
 from analyzers.partitions import Partition
 from analyzers.rules.expressions import Expression, shown_text
-from analyzers.rules.masks import OWN, Masked, all_of
+from analyzers.rules.masks import OWN, Masked
 from analyzers.rules.state import Sample
 from analyzers.rules.tasks import DQMRule
 from analyzers.schema import Schema
 from analyzers.sql import names_in, quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 WIDTH = 200
 """Characters of one value, at most."""
-RULES_AT_ONCE = 50
 _UNHASHED = ("map", "variant")
 
 
@@ -29,8 +28,8 @@ def sample_rejects(
     most: int,
     keys: Sequence[str] = (),
     by: Sequence[str] = (),
-) -> list[Sample]:
-    """Return at most so many records for each of some rules; one action for up to 50 rules.
+) -> Iterator[Sample]:
+    """Yield at most so many records for each of some rules; one action.
 
     Which ones is decided by a hash of the record, not by where it lies or when it is read.
 
@@ -45,35 +44,30 @@ def sample_rejects(
     by : sequence of str
         The partition columns.
     """
-    found: list[Sample] = []
-    for start in range(0, len(rules), RULES_AT_ONCE):
-        found += _some(masked, rules[start : start + RULES_AT_ONCE], most, keys, by)
-    return found
+    read = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
+    columns = list(dict.fromkeys(name for names in read.values() for name in names))
+    texts = [hive_text(_original(masked, key)) for key in by]
+    texts += [f"left(CAST({_original(masked, name)} AS STRING), {WIDTH})" for name in columns]
+    row = f"array({', '.join(texts) or 'CAST(NULL AS STRING)'})"
+    charged = masked.frame.selectExpr(
+        f"explode({masked.charged()}) AS {OWN}p0",
+        f"{row} AS {OWN}p1",
+        f"xxhash64({', '.join(_hashable(masked))}) AS {OWN}p2",
+    )
+    answers = charged.groupBy(f"{OWN}p0").agg(_least(most).alias(f"{OWN}p3")).collect()
+    found = {answer[0]: answer[1] for answer in answers}
+    for rule in rules:
+        for cells in found.get(rule.name, ()):
+            partition = Partition(tuple(by), tuple(cells[: len(by)])).name if by else ""
+            values = dict(zip(columns, cells[len(by) :], strict=False))
+            record = {name: values[name] for name in read[rule.name]}
+            yield Sample(rule.name, record, partition)
 
 
-def _some(
-    masked: Masked, rules: Sequence[DQMRule], most: int, keys: Sequence[str], by: Sequence[str]
-) -> Iterator[Sample]:
+def _least(most: int) -> Column:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
-    counters = {rule.name: masked.tasks.counters["charged", rule.name] for rule in rules}
-    charged = [f"({all_of(tests, masked.words)})" for tests in counters.values()]
-    order = f"xxhash64({', '.join(_hashable(masked))})"
-    cells: list[Any] = []
-    columns: list[list[str]] = []
-    for rule, condition in zip(rules, charged, strict=True):
-        names = _read_by(rule.expression, masked, keys)
-        columns.append(names)
-        texts = [hive_text(_original(masked, key)) for key in by]
-        texts += [f"left(CAST({_original(masked, name)} AS STRING), {WIDTH})" for name in names]
-        row = f"array({', '.join(texts) or 'CAST(NULL AS STRING)'})"
-        text = f"min_by({row}, {order}, {int(most)}) FILTER (WHERE {condition})"
-        cells.append(F.expr(text).alias(f"{OWN}c{len(cells)}"))
-    (answers,) = masked.frame.where(" OR ".join(charged)).agg(*cells).collect()
-    for rule, names, rows in zip(rules, columns, answers, strict=True):
-        for row in rows or ():
-            partition = Partition(tuple(by), tuple(row[: len(by)])).name if by else ""
-            yield Sample(rule.name, dict(zip(names, row[len(by) :], strict=False)), partition)
+    return F.expr(f"min_by({OWN}p1, {OWN}p2, {int(most)})")
 
 
 def _original(masked: Masked, column: str) -> str:
