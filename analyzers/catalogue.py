@@ -17,6 +17,17 @@ from analyzers.moments import Correlation, Kurtosis, Skewness, StandardDeviation
 from analyzers.quantiles import ApproxQuantile, ApproxQuantiles
 from analyzers.references import DatasetMatch, ReferentialIntegrity
 from analyzers.req import ReqQuantile
+from analyzers.rules.measures import (
+    FixCount,
+    FixCountRatio,
+    RecordRules,
+    RuleRejects,
+    RuleRejectsRatio,
+    RuleUnknown,
+    RuleUnknownRatio,
+    RuleViolations,
+    RuleViolationsRatio,
+)
 from analyzers.sums import Mean, RatioOfSums, Sum
 from analyzers.texts import DataType, MaxLength, MinLength, PatternMatch
 from analyzers.times import Freshness, MaxTime, MinTime
@@ -52,6 +63,8 @@ __all__ = [
     "DuplicateRowCount",
     "Entropy",
     "ExactQuantile",
+    "FixCount",
+    "FixCountRatio",
     "Freshness",
     "Histogram",
     "HistogramBinned",
@@ -69,8 +82,15 @@ __all__ = [
     "PatternMatch",
     "Range",
     "RatioOfSums",
+    "RecordRules",
     "ReferentialIntegrity",
     "ReqQuantile",
+    "RuleRejects",
+    "RuleRejectsRatio",
+    "RuleUnknown",
+    "RuleUnknownRatio",
+    "RuleViolations",
+    "RuleViolationsRatio",
     "Size",
     "Skewness",
     "StandardDeviation",

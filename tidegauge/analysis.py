@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analyzers.display import Markup, Rows, card, heading, marked, note, pairs, sentence, table
 from analyzers.errors import MetricError, SourceError
 from analyzers.incremental import WAIT_SECONDS, RunReport, Segmentation, run_incremental
 from analyzers.ledger import Change, RunSpec
+from analyzers.rules.result import CheckResult
 from analyzers.sources import FrameSource, PathSource, Source
 from analyzers.tables import open_table
+from tidegauge.judging import judge_run
 from tidegauge.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -32,10 +34,14 @@ class Run:
     ----------
     report : RunReport
     repository : Repository
+    checks : mapping of str to CheckResult
+        What the policies of the suite's `DQM` say of each partition that was scanned; of those of the last
+        run that scanned any, if this one did not.
     """
 
     report: RunReport
     repository: Repository
+    checks: Mapping[str, CheckResult] = field(default_factory=dict)
 
     @property
     def id(self) -> int:
@@ -62,6 +68,11 @@ class Run:
         """The analyzers that failed somewhere, with their first error."""
         return self.report.failed
 
+    @property
+    def passed(self) -> bool:
+        """Whether the policies hold in all of them."""
+        return all(check.passed for check in self.checks.values())
+
     def metrics(self) -> pd.DataFrame:
         """Return what this run stored, as `Repository.metrics` returns it."""
         frame = self.repository.metrics(self.dataset, as_of=self.id)
@@ -77,6 +88,9 @@ class Run:
         words.append(f"{self.report.skipped} skipped")
         if self.report.gone:
             words.append(f"{len(self.report.gone)} gone")
+        if not self.passed:
+            bad = sum(not check.passed for check in self.checks.values())
+            words.append(f"policies fail in {bad}")
         if self.failed:
             words.append(f"{len(self.failed)} analyzers failed")
         return ", ".join(words)
@@ -105,6 +119,9 @@ class Run:
         ]
         if failed:
             yield table(["failed analyzer", "why"], Rows.of(failed, most // 2), width)
+        refused = [(name, str(check)) for name, check in self.checks.items() if not check.passed]
+        if refused:
+            yield table(["partition", "check"], Rows.of(reversed(refused), most // 4), 2 * width)
         yield note(
             "run.metrics(): what it stored; run.repository.detect(run.dataset): what stands out"
         )
@@ -179,7 +196,7 @@ def analyze(
     report = run_incremental(
         source,
         spec,
-        suite.analyzers,
+        suite.measured,
         repository.store,
         partitions,
         suite.time_format,
@@ -189,7 +206,7 @@ def analyze(
     )
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
-    return Run(report, repository)
+    return Run(report, repository, judge_run(repository, suite.dataset, suite.dqm, report))
 
 
 def open_source(

@@ -44,7 +44,8 @@ class Summary:
         """Return the worst status: tidegauge's failure outranks the data's."""
         if self.failed or any(run.failed for _, run in self.runs):
             return 1
-        return 2 if fail_on_anomaly and self.found else 0
+        refused = any(not run.passed for _, run in self.runs)
+        return 2 if refused or (fail_on_anomaly and self.found) else 0
 
     @property
     def found(self) -> int:
@@ -57,6 +58,7 @@ class Summary:
         for file, run in self.runs:
             lines.append(str(run))
             lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
+            lines += [f"  {name}: {c}" for name, c in run.checks.items() if not c.passed]
         for frame in self.anomalies:
             lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]
         if self.notices:

@@ -14,6 +14,7 @@ from analyzers.description import canonical_json
 from analyzers.display import Markup, Rows, card, heading, pairs, table
 from analyzers.errors import SuiteError
 from analyzers.partitions import TimeFormat
+from analyzers.rules.dqm import DQM
 from analyzers.segments import MAX_SEGMENTS
 from repository.anomalies.calendar import Calendar, check_calendar
 from repository.anomalies.monitor import Monitor
@@ -58,6 +59,10 @@ class Suite:
         ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or next to
         one are expected, unless values are missing.
 
+    dqm : DQM, optional
+        Rules and fixes that are counted with the analyzers, in the same pass, and policies that judge each
+        partition by the counts; nothing is rejected or repaired by measuring.
+
     Raises
     ------
     SuiteError
@@ -82,13 +87,15 @@ class Suite:
     max_segments: int = MAX_SEGMENTS
     holidays: Calendar = None
     notify: Sequence[str] = field(default=(), repr=False)
+    dqm: DQM | None = None
 
     def __post_init__(self) -> None:
         if not self.dataset.strip():
             msg = "a suite needs the name of its dataset"
             raise SuiteError(msg)
         read = [ANALYZERS.parse(a) if isinstance(a, str) else a for a in self.analyzers]
-        if not read:
+        _refuse_data_policies(self.dqm)
+        if not read and self.dqm is None:
             msg = f"suite {self.dataset!r} has no analyzers; give at least tg.Size()"
             raise SuiteError(msg)
         for analyzer in read:
@@ -123,6 +130,11 @@ class Suite:
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
 
     @property
+    def measured(self) -> list[AnyAnalyzer]:
+        """All that is measured: the analyzers, and what rules and fixes count."""
+        return [*self.analyzers, *(self.dqm.analyzers() if self.dqm else ())]
+
+    @property
     def time_format(self) -> TimeFormat | None:
         """How partitions tell their time, if the suite says so."""
         return self.time if isinstance(self.time, TimeFormat) else None
@@ -133,6 +145,7 @@ class Suite:
         keys = None if self.partition_by is None else list(self.partition_by)
         few = {} if self.max_segments == MAX_SEGMENTS else {"max_segments": self.max_segments}
         days = {"holidays": self.holidays} if self.holidays else {}
+        rules = {"dqm": self.dqm.identity()} if self.dqm else {}
         told = {"notify": [discreet(sink) for sink in self.notify]} if self.notify else {}
         return canonical_json(
             {
@@ -146,6 +159,7 @@ class Suite:
                 "tags": dict(self.tags),
                 **few,
                 **days,
+                **rules,
                 **told,
             }
         )
@@ -163,6 +177,7 @@ class Suite:
             ("windows", ", ".join(self.windows)),
             ("tags", self.tags),
             ("holidays", self.holidays),
+            ("rules", self.dqm and repr(self.dqm)),
             ("notifies", f"{len(self.notify)} sinks" if self.notify else ""),
         ]
         yield pairs(told, width)
@@ -174,8 +189,20 @@ class Suite:
     def from_json(cls, text: str) -> Suite:
         """Read what `canonical` wrote."""
         stored = json.loads(text)
+        if "dqm" in stored:
+            stored["dqm"] = DQM.from_identity(stored["dqm"])
         stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]
         return cls(**stored)
+
+
+def _refuse_data_policies(dqm: DQM | None) -> None:
+    for policy in dqm.policies if dqm else ():
+        if policy.needs_data:
+            msg = (
+                f"policy {policy.name!r} looks at the data; a suite judges by counts alone, so use it with"
+                " apply() or publish()"
+            )
+            raise SuiteError(msg)
 
 
 def _columns(columns: Sequence[str]) -> tuple[str, ...]:

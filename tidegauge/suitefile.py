@@ -74,7 +74,8 @@ class SuiteFile:
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Say what failed, with the line that asked for it."""
-        return f"{self.path}:{self.lines[analyzer]}: {analyzer!r}: {error}"
+        line = self.lines.get(analyzer)  # none for what the rules count
+        return f"{self.path}{f':{line}' if line else ''}: {analyzer!r}: {error}"
 
 
 def load_suite(path: str | Path) -> SuiteFile:

@@ -11,8 +11,7 @@ from analyzers.errors import RuleError
 from analyzers.partitions import Partition
 from analyzers.rules.masks import Masked
 from analyzers.rules.result import CheckResult
-from analyzers.rules.state import DQMState, RecordCounts
-from analyzers.rules.tally import Tally
+from analyzers.rules.state import DQMState, RecordCounts, Tally
 from analyzers.segments import Values
 
 if TYPE_CHECKING:

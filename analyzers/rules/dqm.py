@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from analyzers.description import canonical_json, key_of
@@ -10,11 +10,13 @@ from analyzers.errors import RuleError, describe
 from analyzers.groups import Groups
 from analyzers.rules.layout import Tasks
 from analyzers.rules.masks import Masked, mask
+from analyzers.rules.measures import AnyAnalyzer, analyzers_of
 from analyzers.rules.policies import DQMPolicy, DQMTaskPolicy, FailNone, as_task_policy
 from analyzers.rules.result import CheckResult
 from analyzers.rules.samples import check_columns, sample_rejects
-from analyzers.rules.state import DQMState, RecordCounts
-from analyzers.rules.tally import Tally, tally
+from analyzers.rules.state import DQMState, RecordCounts, Tally
+from analyzers.rules.stored import policy_of, task_of, task_policy_of
+from analyzers.rules.tally import tally
 from analyzers.rules.tasks import DQMFix, DQMRule, DQMTask
 from analyzers.rules.validation import ValidationTask
 
@@ -135,9 +137,45 @@ class DQM(ValidationTask):
         return {
             "dqm": self.name,
             "tasks": [task.identity() for task in (*self.tasks.rules, *self.tasks.fixes)],
-            "minded": [[task.name, policy.identity()] for task, policy in self.task_policies],
+            "minded": sorted([task.name, policy.identity()] for task, policy in self.task_policies),
             "policies": [policy.identity() for policy in self.policies],
         }
+
+    @classmethod
+    def from_identity(cls, kept: Mapping[str, Any]) -> Self:
+        """Return what an `identity` tells, less the code of users' functions.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> dqm = DQM("ages").add(tg.Rule("age < 150", "age"), tg.FailAny).add(tg.FailTotalRuleCountPolicy(3))
+        >>> DQM.from_identity(dqm.identity()) == dqm
+        True
+        """
+        try:
+            made = cls(kept["dqm"])
+            policies = {name: task_policy_of(minded) for name, minded in kept["minded"]}
+            for one in kept["tasks"]:
+                task = task_of(one)
+                made = made.add(task, policies[task.name])
+            for one in kept["policies"]:
+                made = made.add(policy_of(one))
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"not the identity of a DQM: {str(kept)[:80]!r}"
+            raise RuleError(msg) from error
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by identity."""
+        return isinstance(other, DQM) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        """Hash the identity."""
+        return hash(self.specification)
+
+    def analyzers(self) -> list[AnyAnalyzer]:
+        """Return all that rules and fixes count, to be measured with other analyzers."""
+        return analyzers_of(self.tasks) if self.needs_action else []
 
     @property
     def specification(self) -> str:

@@ -20,9 +20,8 @@ from analyzers.metric import Entity, Failure, Metric, Scale, attempt, flatten
 from analyzers.partitions import Partition
 from analyzers.requests import Masks, Request
 from analyzers.rules.layout import Tasks
-from analyzers.rules.state import RecordCounts
+from analyzers.rules.state import RecordCounts, Tally
 from analyzers.rules.stored import tasks_of
-from analyzers.rules.tally import Tally
 from analyzers.rules.tasks import DQMFix, DQMRule, Rule
 from analyzers.schema import Schema
 from analyzers.state import State

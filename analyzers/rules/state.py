@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
-from analyzers.errors import RuleError
+from analyzers.errors import MetricError, RuleError
 from analyzers.state import State, register_state
 
 T = TypeVar("T")
@@ -68,6 +68,21 @@ class RecordCounts(State):
         counts, masks = json.loads(payload)
         known = None if masks is None else {int(mask, 16): count for mask, count in masks or ()}
         return cls(tuple(counts), known)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was counted in one group.
+
+    Attributes
+    ----------
+    counts : RecordCounts
+    failures : mapping of str to MetricError
+        Tasks that could not be evaluated; the counts are as if they were not there.
+    """
+
+    counts: RecordCounts
+    failures: Mapping[str, MetricError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

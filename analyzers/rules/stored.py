@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import RuleError
+from analyzers.rules import policies
 from analyzers.rules.expressions import Expression
 from analyzers.rules.layout import Tasks
-from analyzers.rules.tasks import Arm, DQMFix, DQMRule, DQMTask
+from analyzers.rules.policies import DQMPolicy, DQMTaskPolicy
+from analyzers.rules.tasks import Arm, DQMFix, DQMRule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from analyzers.rules.state import DQMState
 
 
 class KeptRule(DQMRule):
@@ -53,7 +61,7 @@ def tasks_of(identity: str) -> Tasks:
     True
     """
     try:
-        kept = [_task(one) for one in json.loads(identity)]
+        kept = [task_of(one) for one in json.loads(identity)]
     except (ValueError, KeyError, TypeError) as error:
         msg = f"not the JSON of rules and fixes: {identity[:80]!r}"
         raise RuleError(msg) from error
@@ -61,5 +69,62 @@ def tasks_of(identity: str) -> Tasks:
     return Tasks(rules, tuple(task for task in kept if isinstance(task, DQMFix)))
 
 
-def _task(kept: dict[str, Any]) -> DQMTask:
+def task_of(kept: dict[str, Any]) -> DQMRule | DQMFix:
+    """Return the rule or fix of an identity."""
     return KeptRule(kept) if "rule" in kept else KeptFix(kept)
+
+
+class KeptTaskPolicy(DQMTaskPolicy):
+    """A user's own task policy, of which only the name and a hash were kept."""
+
+    def __init__(self, kept: Sequence[Any]) -> None:
+        self._kept = list(kept)
+
+    def refuses(self, count: int, records: int) -> str | None:  # noqa: ARG002
+        """Refuse to be asked."""
+        raise RuleError(_forgotten(str(self._kept[0])))
+
+    def identity(self) -> list[Any]:
+        """Return what was kept."""
+        return self._kept
+
+
+class KeptPolicy(DQMPolicy):
+    """A policy that is a user's function, of which only the name and a hash were kept."""
+
+    def __init__(self, kept: Sequence[Any]) -> None:
+        self._kept = list(kept)
+        self.name = str(kept[1])
+        self.needs_data = False
+
+    def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:  # noqa: ARG002
+        """Refuse to be asked."""
+        raise RuleError(_forgotten(self.name))
+
+    def identity(self) -> list[Any]:
+        """Return what was kept."""
+        return self._kept
+
+
+def task_policy_of(kept: Sequence[Any]) -> DQMTaskPolicy:
+    """Return the task policy of an identity."""
+    kind, options, *hashes = kept
+    found = getattr(policies, str(kind), None)
+    if hashes or not (isinstance(found, type) and issubclass(found, DQMTaskPolicy)):
+        return KeptTaskPolicy(kept)
+    made: DQMTaskPolicy = found(*(value for _, value in options))
+    return made
+
+
+def policy_of(kept: Sequence[Any]) -> DQMPolicy:
+    """Return the policy of an identity."""
+    if len(kept) != 2:  # noqa: PLR2004 - ours are a kind and a limit
+        return KeptPolicy(kept)
+    made: DQMPolicy = getattr(policies, str(kept[0]))(kept[1])
+    return made
+
+
+def _forgotten(name: str) -> str:
+    return (
+        f"policy {name!r} is a function that a repository does not keep; judge with the DQM itself"
+    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import analyzers.groups as grouping
@@ -13,7 +12,7 @@ from analyzers.errors import MetricError
 from analyzers.metric import Failure
 from analyzers.rules.layout import Tasks
 from analyzers.rules.masks import OWN, Masked, all_of, mask
-from analyzers.rules.state import RecordCounts
+from analyzers.rules.state import RecordCounts, Tally
 from analyzers.segments import Values
 
 if TYPE_CHECKING:
@@ -22,21 +21,6 @@ if TYPE_CHECKING:
 ISOLATING_JOBS = 24
 MOST_ROWS = 400_000
 """Combinations of broken rules, over all groups, that the driver takes; of more, only sums."""
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What was counted in one group.
-
-    Attributes
-    ----------
-    counts : RecordCounts
-    failures : mapping of str to MetricError
-        Tasks that could not be evaluated; the counts are as if they were not there.
-    """
-
-    counts: RecordCounts
-    failures: Mapping[str, MetricError] = field(default_factory=dict)
 
 
 Tallies = dict[grouping.Key, Tally]
