@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from analyzers.description import key_of
 from analyzers.errors import StateError
 from analyzers.ledger import ledger_key
 from analyzers.segments import SegmentSet
 from repository import schema as s
 from repository.artifacts import Artifacts, Payload
 from repository.database import Database, head_revision
+from repository.verdicts import Case
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -35,6 +37,7 @@ def check(database: Database, artifacts: Artifacts) -> list[str]:
             *_newest(connection),
             *_lifetimes(connection),
             *_orphans(connection),
+            *_verdicts(connection),
             *_states(connection, artifacts),
         ]
 
@@ -201,6 +204,17 @@ def _orphans(connection: Connection) -> Iterator[str]:
                 )
                 for (of,) in connection.execute(query):
                     yield f"{table.name} refers to {dimension.name} {of}, which is not there"
+
+
+def _verdicts(connection: Connection) -> Iterator[str]:
+    """Verdicts are found by the hash of what they are about."""
+    v = s.verdict.c
+    columns = (v.name, v.specification, v.fingerprint, v.partition)
+    query = sa.select(v.id, v.key, v.partition_key, *columns)
+    for number, key, partition_key, *about in connection.execute(query):
+        case = Case(*about)
+        if (case.key, key_of(case.partition)) != (key, partition_key):
+            yield f"verdict {number} is not found by what it is about"
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:

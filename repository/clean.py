@@ -28,6 +28,7 @@ from repository.inputs import inputs_of, inputs_text
 from repository.labels import status_of, statuses
 from repository.lease import live_since
 from repository.rollups import REMOVED, TOTAL, keep_folds
+from repository.verdicts import superseded
 from repository.windows import Windows
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Cleaned:
 
     Attributes
     ----------
-    versions, metrics, scores, states, rollups, runs, files : int
+    versions, metrics, scores, states, rollups, verdicts, runs, files : int
         How many of each.
     kept_for_anomalies, kept_for_windows : int
         Versions and states that were old enough and stayed.
@@ -62,6 +63,7 @@ class Cleaned:
     scores: int = 0
     states: int = 0
     rollups: int = 0
+    verdicts: int = 0
     runs: int = 0
     files: int = 0
     kept_for_anomalies: int = 0
@@ -119,7 +121,8 @@ def clean(
     database : Database
     artifacts : Artifacts
     versions : age, optional
-        Versions of partitions that were superseded before then, with their metrics, scores and states.
+        Versions of partitions that were superseded before then, with their metrics, scores and states,
+        and verdicts that were.
     states : age, optional
         States of partitions of before then.
     runs : age, optional
@@ -182,6 +185,7 @@ class _Cleaner:
         self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
         self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)
         self._delete(s.score, s.score.c.superseded_commit_id <= horizon, "scores")
+        self._delete(s.verdict, superseded(horizon), "verdicts")
         used = sa.union(
             sa.select(s.rollup.c.input_set_id), sa.select(s.folded_state.c.input_set_id)
         )
@@ -318,6 +322,7 @@ class _Cleaner:
             sa.select(s.commit.c.run_id).where(s.commit.c.run_id.is_not(None)),
             sa.select(s.partition_version.c.run_id),
             sa.select(s.segment_set.c.run_id),
+            sa.select(s.verdict.c.run_id).where(s.verdict.c.run_id.is_not(None)),
         )
         going = (r.finished_at < cutoff) & r.id.not_in(used)
         gone = sa.select(r.id).where(going)

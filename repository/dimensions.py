@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 1000
 """Of a dataset, in characters; partitions, segments and metrics may have longer ones."""
+UNBOUND = canonical_json(None)
+"""The keys of a dataset that nothing was measured of yet: the first run says them."""
 
 SeriesKey = tuple[int, str, str]
 """The analyzer's id, the metric's name and instance."""
@@ -144,38 +146,51 @@ class Dimensions:
 
 def dataset_for(connection: Connection, spec: RunSpec) -> int:
     """Return the id of a run's dataset; make it if it is new, and see that it still is of the same table."""
-    if "\0" in spec.dataset:
-        msg = f"a dataset's name has no zero character: {spec.dataset!r}"
-        raise SuiteError(msg)
-    if len(spec.dataset) > LONGEST_NAME:
-        msg = f"a dataset's name has at most {LONGEST_NAME} characters, not {len(spec.dataset)}"
-        raise SuiteError(msg)
+    _check_name(spec.dataset)
     d = s.dataset.c
     row = connection.execute(
         sa.select(d.id, d.source, d["keys"]).where(d.name == spec.dataset)
     ).one_or_none()
     keys = canonical_json(list(spec.keys))
     if row is None:
-        values = {
-            "name": spec.dataset,
-            "source": spec.source,
-            "keys": keys,
-            "created_at": datetime.now(UTC),
-        }
-        insert = sa.insert(s.dataset).values(values).returning(d.id)
-        return int(connection.execute(insert).scalar_one())
+        return _add_dataset(connection, spec.dataset, spec.source, keys)
     if row.source and spec.source and row.source != spec.source and not spec.rename:
         raise DatasetMismatchError(mismatch_text(spec, row.source))
-    if row[2] != keys:
+    if row[2] not in {keys, UNBOUND}:
         msg = (
             f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
             " not be comparable; choose another name"
         )
         raise DatasetMismatchError(msg)
-    if spec.source and row.source != spec.source:
-        change = sa.update(s.dataset).where(d.id == row.id).values(source=spec.source)
+    source = spec.source or row.source
+    if (source, keys) != (row.source, row[2]):
+        change = sa.update(s.dataset).where(d.id == row.id).values(source=source, keys=keys)
         connection.execute(change)
     return int(row.id)
+
+
+def dataset_named(connection: Connection, name: str) -> int:
+    """Return the id of a dataset; make it if it is new, of no table and no partitioning yet."""
+    _check_name(name)
+    d = s.dataset.c
+    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    return _add_dataset(connection, name, None, UNBOUND) if found is None else int(found)
+
+
+def _check_name(name: str) -> None:
+    if "\0" in name:
+        msg = f"a dataset's name has no zero character: {name!r}"
+        raise SuiteError(msg)
+    if len(name) > LONGEST_NAME:
+        msg = f"a dataset's name has at most {LONGEST_NAME} characters, not {len(name)}"
+        raise SuiteError(msg)
+
+
+def _add_dataset(connection: Connection, name: str, source: str | None, keys: str) -> int:
+    now = datetime.now(UTC)
+    values = {"name": name, "source": source, "keys": keys, "created_at": now}
+    insert = sa.insert(s.dataset).values(values).returning(s.dataset.c.id)
+    return int(connection.execute(insert).scalar_one())
 
 
 def dataset_of(connection: Connection, run: int) -> int:

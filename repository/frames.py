@@ -15,8 +15,19 @@ _NUMBERS = frozenset(
     | {"psi", "js", "ks", "wasserstein", "wasserstein_iqr", "unseen", "lost"}
     | {"per_1000", "false_share", "precision", "recall", "seconds", "delay"}
 )
+_FLAGS = frozenset({"passed"})
 _WHOLE = frozenset(
-    {"version", "run_id", "old_run", "new_run", "anomaly_id", "incident_id", "rows", "anomalies"}
+    {
+        "id",
+        "version",
+        "run_id",
+        "old_run",
+        "new_run",
+        "anomaly_id",
+        "incident_id",
+        "rows",
+        "anomalies",
+    }
 )
 
 
@@ -40,6 +51,8 @@ def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Sequence[Any]) -> pd.Da
             frame[column] = pd.Series(moments, dtype="datetime64[us, UTC]", index=frame.index)
         elif column in _NUMBERS:
             frame[column] = frame[column].astype("float64")
+        elif column in _FLAGS:
+            frame[column] = frame[column].astype("bool")
         elif column in _WHOLE:
             whole = not any(row[column] is None for row in rows)
             frame[column] = frame[column].astype("int64" if whole else "Int64")

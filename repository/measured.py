@@ -364,8 +364,8 @@ class Measured(Opened):
         ----------
         versions : str, timedelta or datetime, optional
             Versions that were superseded so long ago (``90d``, ``12w``, ``6mo``, ``2y``) or before then,
-            with all that belongs to them. Views as of earlier moments are refused from then on. What
-            unsettled anomalies are about stays.
+            with all that belongs to them, and verdicts. Views as of earlier moments are refused from then
+            on. What unsettled anomalies are about stays.
         states : str, timedelta or datetime, optional
             States of partitions of so long ago. They are added up before, so the total goes on; what
             windows still need stays. Metrics stay.

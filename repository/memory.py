@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from analyzers.description import key_of
 from analyzers.errors import (
     HistoryError,
-    UnknownDatasetError,
     UnknownNameError,
 )
 from analyzers.ledger import (
@@ -43,9 +42,9 @@ from repository.memory_store import (
     Fact,
     Incident,
     Lifetime,
-    MemoryRunStore,
     Version,
 )
+from repository.memory_verdicts import MemoryVerdicts
 from repository.record import Record
 from repository.recorded import Recorded
 from repository.rollups import TOTAL, within
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from repository.anomalies.monitor import Monitor
 
 
-class MemoryRepository:
+class MemoryRepository(MemoryVerdicts):
     """A repository that lasts as long as its process.
 
     Examples
@@ -70,14 +69,9 @@ class MemoryRepository:
     """
 
     def __init__(self) -> None:
-        self.store = MemoryRunStore()
+        super().__init__()
         self._findings = 0
         self._numbers = count(1)
-
-    def _dataset(self, name: str) -> Dataset:
-        if name not in self.store.datasets:
-            raise UnknownDatasetError(name, self.store.datasets)
-        return self.store.datasets[name]
 
     def datasets(self) -> list[str]:
         """Return the names of all datasets."""
@@ -87,7 +81,7 @@ class MemoryRepository:
         self, dataset: str, *, as_of: AsOf = None, window: str | None = None, **asked: Any
     ) -> pd.DataFrame:
         """Return metrics as `Repository.metrics` does."""
-        data, commit = self._dataset(dataset), self._commit(as_of)
+        data, commit = self.store.dataset(dataset), self.store.as_of(as_of)
         bounds = Window.of(asked.pop("since", None), asked.pop("until", None))
         query = MetricQuery(window=bounds, **asked)
         if window is not None:
@@ -123,7 +117,7 @@ class MemoryRepository:
         allow_missing: bool = False,
     ) -> Metric[Any]:
         """Return an analyzer's metric over many partitions at once."""
-        data, commit = self._dataset(dataset), self._commit(as_of)
+        data, commit = self.store.dataset(dataset), self.store.as_of(as_of)
         asked, bounds = as_analyzer(analyzer), Window.of(since, until)
         if asked.statistic() not in {a.statistic() for a in data.measures.values()}:
             msg = f"{asked!r} was never measured on {dataset!r}"
@@ -163,12 +157,12 @@ class MemoryRepository:
 
     def roll_up(self, dataset: str, windows: Sequence[str] | None = None) -> int:
         """Remember which windows there are; they are computed when they are asked for."""
-        self._dataset(dataset).windows |= set(map(Windows.named, windows or ()))
+        self.store.dataset(dataset).windows |= set(map(Windows.named, windows or ()))
         return 0
 
     def restatements(self, dataset: str, *, as_of: AsOf = None) -> pd.DataFrame:
         """Return what restatements changed, with the columns partition, name, instance, old, new."""
-        data, commit = self._dataset(dataset), self._commit(as_of)
+        data, commit = self.store.dataset(dataset), self.store.as_of(as_of)
         known: dict[Any, dict[int, dict[Any, Fact]]] = {}
         for fact in data.facts:
             if commit is None or fact.commit <= commit:
@@ -188,7 +182,7 @@ class MemoryRepository:
 
     def partitions(self, dataset: str, *, as_of: AsOf = None) -> pd.DataFrame:
         """Return the ledger, with the columns partition, time, version, rows, fingerprint."""
-        data = self._dataset(dataset)
+        data = self.store.dataset(dataset)
         rows = [
             {
                 "partition": v.measured.partition.name,
@@ -197,7 +191,7 @@ class MemoryRepository:
                 "rows": v.measured.rows,
                 "fingerprint": v.fingerprint,
             }
-            for v in self._versions(data, self._commit(as_of))
+            for v in self._versions(data, self.store.as_of(as_of))
         ]
         return frame_of(rows, ("partition", "time", "version", "rows", "fingerprint"))
 
@@ -215,6 +209,7 @@ class MemoryRepository:
                     if anomaly.found and anomaly.status in UNSETTLED
                 }
                 kept = {(partition, version) for _, partition, version in unsettled}
+                data.verdicts = [k for k in data.verdicts if not _ended(k, horizon)]
                 data.facts = [
                     f for f in data.facts if not _ended(f, horizon) or _about(f, unsettled, kept)
                 ]
@@ -237,7 +232,7 @@ class MemoryRepository:
         """Score every point of the history, and return the anomalies."""
         from repository.anomalies.detection import find  # noqa: PLC0415 - numpy and scipy
 
-        data = self._dataset(dataset)
+        data = self.store.dataset(dataset)
         current = [f for f in data.facts if f.holds(None)]
         current.sort(key=lambda f: _order(data, f))
         facts = _columns(data, dataset, current)
@@ -297,7 +292,7 @@ class MemoryRepository:
 
     def anomalies(self, dataset: str, *, status: str | None = None) -> pd.DataFrame:
         """Return what was found, with the columns id, partition, name, instance, detector, status."""
-        data, rows = self._dataset(dataset), []
+        data, rows = self.store.dataset(dataset), []
         for (series, partition, version, detector), anomaly in data.anomalies.items():
             current = [
                 f
@@ -333,22 +328,6 @@ class MemoryRepository:
                 version.removed.add(key)
 
     # how it is done
-
-    def _commit(self, as_of: AsOf) -> int | None:
-        if as_of is None:
-            return None
-        if isinstance(as_of, datetime):
-            found = sum(at <= as_of for _, at in self.store.commits)
-        else:
-            if not 1 <= as_of <= len(self.store.runs):
-                msg = f"as_of={as_of}: there is no such run"
-                raise HistoryError(msg)
-            own = [n for n, (run, _) in enumerate(self.store.commits, 1) if run == as_of]
-            found = own[-1] if own else self.store.begun[as_of - 1]
-        if found < self.store.horizon:
-            msg = f"as_of={as_of!s} lies before the horizon: what was known then was cleaned away"
-            raise HistoryError(msg)
-        return found
 
     def _tagged(self, run: int | None, tags: Mapping[str, str]) -> bool:
         own = {} if run is None else self.store.runs[run - 1].tags

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from analyzers.errors import DatasetMismatchError, LeaseError
+from analyzers.errors import DatasetMismatchError, HistoryError, LeaseError, UnknownDatasetError
 from analyzers.ledger import (
     AnyAnalyzer,
     Change,
@@ -27,9 +27,11 @@ from analyzers.metric import Entity, Metric, Success, flatten
 from analyzers.segments import SegmentSet
 from analyzers.state import State
 from repository.batch import outcome, stored_value
+from repository.history import AsOf
 from repository.labels import STATUS_OF
 from repository.record import Record
 from repository.recorded import Recorded
+from repository.verdicts import Case, Verdict
 from repository.windows import Windows
 
 
@@ -103,10 +105,20 @@ class Anomaly:
 
 
 @dataclass
-class Dataset:
-    """All that is kept of a dataset."""
+class Kept(Lifetime):
+    """A verdict, until there is a newer one on the same."""
 
-    keys: tuple[str, ...]
+    id: int
+    case: Case
+    verdict: Verdict
+    run: int | None
+
+
+@dataclass
+class Dataset:
+    """All that is kept of a dataset; it has no keys before anything was measured of it."""
+
+    keys: tuple[str, ...] | None
     source: str | None
     partitions: dict[str, list[Version]] = field(default_factory=dict)
     times: dict[str, datetime | None] = field(default_factory=dict)
@@ -117,6 +129,7 @@ class Dataset:
     windows: set[Windows] = field(default_factory=set)
     folded: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     measures: dict[tuple[str, str], AnyAnalyzer] = field(default_factory=dict)
+    verdicts: list[Kept] = field(default_factory=list)
 
 
 class MemoryRunStore:
@@ -140,6 +153,30 @@ class MemoryRunStore:
         self.horizon = 0
         self._leases: dict[str, threading.Lock] = {}
         self._fences = 0
+        self._verdicts = 0
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a dataset that is there."""
+        if name not in self.datasets:
+            raise UnknownDatasetError(name, self.datasets)
+        return self.datasets[name]
+
+    def as_of(self, asked: AsOf) -> int | None:
+        """Return the last commit that belongs to a view; None for the view of now."""
+        if asked is None:
+            return None
+        if isinstance(asked, datetime):
+            found = sum(at <= asked for _, at in self.commits)
+        else:
+            if not 1 <= asked <= len(self.runs):
+                msg = f"as_of={asked}: there is no such run"
+                raise HistoryError(msg)
+            own = [n for n, (run, _) in enumerate(self.commits, 1) if run == asked]
+            found = own[-1] if own else self.begun[asked - 1]
+        if found < self.horizon:
+            msg = f"as_of={asked!s} lies before the horizon: what was known then was cleaned away"
+            raise HistoryError(msg)
+        return found
 
     @contextmanager
     def hold(self, dataset: str, wait: float) -> Iterator[int]:
@@ -160,9 +197,7 @@ class MemoryRunStore:
         data = self.datasets.setdefault(spec.dataset, Dataset(spec.keys, spec.source))
         if data.source and spec.source and data.source != spec.source and not spec.rename:
             raise DatasetMismatchError(mismatch_text(spec, data.source))
-        if data.keys != spec.keys:
-            msg = f"dataset {spec.dataset!r} was measured by {data.keys}, not by {spec.keys}"
-            raise DatasetMismatchError(msg)
+        self._bind(spec.dataset, data, spec.keys)
         data.source = spec.source or data.source
         self.runs.append(spec)
         self.begun.append(len(self.commits))
@@ -230,6 +265,13 @@ class MemoryRunStore:
         return len(self.commits)
 
     @staticmethod
+    def _bind(name: str, data: Dataset, keys: tuple[str, ...]) -> None:
+        if data.keys not in {None, keys}:
+            msg = f"dataset {name!r} was measured by {data.keys}, not by {keys}"
+            raise DatasetMismatchError(msg)
+        data.keys = keys
+
+    @staticmethod
     def _current(versions: Sequence[Version]) -> Version | None:
         return next((v for v in versions if v.holds(None)), None)
 
@@ -291,9 +333,7 @@ class MemoryRunStore:
             return 0
         keys = measured[0].partition.keys
         data = self.datasets.setdefault(record.dataset, Dataset(keys, None))
-        if data.keys != keys:
-            msg = f"dataset {record.dataset!r} was measured by {data.keys}, not by {keys}"
-            raise DatasetMismatchError(msg)
+        self._bind(record.dataset, data, keys)
         commit, new = self._commit(None), 0
         for found in measured:
             name = found.partition.name
@@ -311,6 +351,24 @@ class MemoryRunStore:
             data.facts.append(fact)
             new += 1
         return new
+
+    def write_verdict(self, dataset: str, case: Case, verdict: Verdict, run: int | None) -> int:
+        """Store a verdict unless it is what was said last; return its id, or that of the last."""
+        verdict.check()
+        known = run is None or (0 < run <= len(self.runs) and self.runs[run - 1].dataset == dataset)
+        if not known:
+            msg = f"run={run}: there is no such run, or it is not of {dataset!r}"
+            raise HistoryError(msg)
+        data = self.datasets.setdefault(dataset, Dataset(None, None))
+        last = next((k for k in data.verdicts if k.case == case and k.holds(None)), None)
+        if last is not None and last.verdict == verdict:
+            return last.id
+        commit = self._commit(None)
+        if last is not None:
+            last.superseded = commit
+        self._verdicts += 1
+        data.verdicts.append(Kept(commit, self._verdicts, case, verdict, run))
+        return self._verdicts
 
 
 def _stored(current: Version | None) -> Callable[[Measurement], State | None]:

@@ -12,6 +12,7 @@ from repository.compared import Compared
 from repository.detected import Detected
 from repository.frames import frame_of
 from repository.history import AsOf
+from repository.judged import Judged
 from repository.measured import Measured
 from repository.moved import Moved
 from repository.seen import Seen
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Repository(Measured, Moved, Compared, Detected, Seen):
+class Repository(Measured, Moved, Compared, Detected, Judged, Seen):
     """The memory of what was measured, in a SQL database. Needs no Spark.
 
     Parameters

@@ -551,3 +551,24 @@ label = Table(
     _ref("commit"),
     comment="Append-only.",
 )
+
+verdict = Table(
+    "verdict",
+    metadata,
+    _id(),
+    _ref("dataset"),
+    _text("name"),
+    _text("partition"),
+    _text("partition_key"),  # by which the partition is found once it is measured
+    _text("fingerprint"),
+    _text("specification"),
+    _text("key"),
+    Column("passed", BigInt, nullable=False),
+    _text("result"),
+    _ref("run", null=True, index=True),
+    _time("checked_at"),
+    _ref("commit"),
+    # It is also the index by which one verdict is found, and the newest of each key.
+    UniqueConstraint("dataset_id", "key", "commit_id"),
+    comment="What checks of rules found in data. Append-only; the newest of a key counts.",
+)

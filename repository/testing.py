@@ -127,6 +127,13 @@ def commit(repository: Any, *found: Measured, **options: Any) -> int:
     return int(run)
 
 
+def judged(repository: Any, fingerprint: str = "a", **options: Any) -> int:
+    """Keep a verdict of the check ``c`` on a dataset; it passed, unless ``options`` say so."""
+    given = {"name": "c", "specification": "s", "passed": True, "result": "{}", **options}
+    dataset = given.pop("dataset", "d")
+    return int(repository.keep_verdict(dataset, fingerprint=fingerprint, **given))
+
+
 def changes(repository: Any, run: int, *found: Measured) -> list[Change]:
     """Store measured partitions, and return what became of each."""
     return [decision.change for decision in repository.store.commit_batch(run, found)]
@@ -420,7 +427,46 @@ class RepositoryContract:
         assert "Size" not in found.index
         assert "Completeness" not in found.index
 
+    # verdicts
+
+    def test_a_verdict_is_found_by_all_that_it_depends_on(self, repository: Any) -> None:
+        """Not by less; the last one counts, and the same again writes nothing."""
+        of = {"name": "c", "specification": "s", "fingerprint": "a"}
+        failed = judged(repository, passed=False, result='{"n": 1}')
+        assert judged(repository, passed=False, result='{"n": 1}') == failed
+        assert repository.verdict("d", **of) == '{"n": 1}'
+        for option in ("name", "specification", "fingerprint", "partition"):
+            assert repository.verdict("d", **{**of, option: "other"}) is None
+        run = commit(repository, day(1))
+        assert judged(repository) > failed
+        assert repository.verdict("d", **of) == "{}"
+        assert repository.verdict("d", **of, as_of=run) == '{"n": 1}'
+
+    def test_the_last_verdicts_as_a_frame(self, repository: Any) -> None:
+        """The newest first; what passes now has not failed."""
+        judged(repository, passed=False)
+        run = commit(repository, day(1))
+        judged(repository, "b", partition="ds=2013-01-01", run=run, passed=False)
+        judged(repository, name="other")
+        judged(repository)
+        frame = repository.verdicts("d")
+        assert frame["passed"].tolist() == [True, True, False]
+        assert frame["run_id"].isna().tolist() == [True, True, False]
+        assert frame["time"].iloc[2] == dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+        assert repository.verdicts("d", passed=False)["fingerprint"].tolist() == ["b"]
+        assert repository.verdicts("d", as_of=run)["passed"].tolist() == [False]
+
     # retention
+
+    def test_cleaning_keeps_the_last_verdicts(self, repository: Any) -> None:
+        """Those that others took the place of go."""
+        judged(repository, passed=False)
+        run = commit(repository, day(1))
+        judged(repository)
+        repository.clean(versions=dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+        assert repository.verdicts("d")["passed"].tolist() == [True]
+        with pytest.raises(HistoryError, match="horizon"):
+            repository.verdicts("d", as_of=run)
 
     def test_cleaning_old_versions_moves_the_horizon(self, repository: Any) -> None:
         """What is shown now stays as it is; the past before is refused, not wrong."""

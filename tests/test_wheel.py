@@ -19,7 +19,7 @@ NEEDED = (
     "tidegauge/widgets/jupyter/voila/templates/tidegauge/index.html.j2",
     "tidegauge/__init__.pyi",
     "tidegauge/py.typed",
-    "migrations/versions/0004_*.py",
+    "migrations/versions/0005_*.py",
 )
 MADE_OF = (
     "*.ts",

@@ -18,7 +18,7 @@ from repository import schema as s
 from repository.backups import back_up, restore
 from repository.check import check
 from repository.database import Database
-from repository.testing import COMPLETE, HIST, SIZE, commit, day, measurement, spec
+from repository.testing import COMPLETE, HIST, SIZE, commit, day, judged, measurement, spec
 from repository.windows import Windows
 
 EVIL = """x'); DROP TABLE metric; -- " ` %s {0} ü \u2028"""
@@ -483,6 +483,7 @@ def test_reading_only_writes_nothing(url, tmp_path):
         for write in (
             lambda: commit(reader, day(2)),
             lambda: reader.record("d", "x", 1.0),
+            lambda: judged(reader),
             lambda: reader.detect("d"),
             lambda: reader.clean(),
         ):
@@ -641,14 +642,14 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
-    assert "is no revision before 0004; there are: 0001, 0002, 0003" in said(
+    assert "is no revision before 0005; there are: 0001, 0002, 0003, 0004" in said(
         "downgrade", "0007", *db, status=1
     )
     assert "was cleaned" in said("downgrade", "0002", *db, status=1)
     said("restore", copy, *db)
-    assert "taken down from 0004 to 0002" in said("downgrade", "0002", *db)
-    assert "0002 (newest: 0004)" in said("current", "--db", url)
-    assert "upgraded from 0002 to 0004" in said("upgrade", "--db", url)
+    assert "taken down from 0005 to 0002" in said("downgrade", "0002", *db)
+    assert "0002 (newest: 0005)" in said("current", "--db", url)
+    assert "upgraded from 0002 to 0005" in said("upgrade", "--db", url)
     assert "sound" in said("check", *db)
     assert "is no age" in said("clean", "--states", "soon", *db, status=1)
 
@@ -665,6 +666,8 @@ def test_views_are_what_the_guide_says(shared):
     commit(shared, day(1, "b", rows=20), day(2))
     shared.record("d", "revenue", 2.0, partition="ds=2013-01-01")
     shared.roll_up("d", ["7d"])
+    for passed in (False, True):
+        judged(shared, partition="ds=2013-01-02", passed=passed)
     text = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
     promised = dict(re.findall(r"\| `(v_\w+)` \| .*? \| (.*?) \|", text))
     with shared.database.read() as connection:
@@ -691,5 +694,6 @@ def test_views_are_what_the_guide_says(shared):
         assert ask("SELECT value FROM v_rollup WHERE name = 'Size' AND window_name = 'total'") == [
             (30,)
         ]
+        assert ask('SELECT name, passed, "time" IS NULL FROM v_verdict') == [("c", 1, False)]
         for query in re.findall(r"```sql\n(.*?)```", text, re.S):
             connection.exec_driver_sql(query)

@@ -16,7 +16,7 @@ from analyzers.ledger import RunStatus
 from repository import schema as s
 from repository.check import check
 from repository.database import VERSION_TABLE, Database, all_revisions, head_revision
-from repository.testing import day, spec
+from repository.testing import day, judged, spec
 
 KEPT = Path(__file__).parents[1] / "data" / "kept"
 RELEASED = sorted(file.name.removesuffix(".db.gz") for file in KEPT.glob("*.db.gz"))
@@ -219,6 +219,8 @@ def test_what_this_revision_added_goes_down_to_the_first_and_nothing_breaks(url,
         repo.store.close_run(run, RunStatus.COMPLETE, {})
         repo.record("d", "revenue", 5.0, partition="ds=2013-01-01")
         repo.roll_up("d", ["7d"])
+        judged(repo, run=run)
+        judged(repo, dataset="only judged")
         monitor = tg.Monitor({}, tg.SimpleThreshold(1.0))
         for found in repo.detect("d", [monitor])["id"]:
             repo.label(found, "expected", note="it was so")
@@ -230,11 +232,28 @@ def test_what_this_revision_added_goes_down_to_the_first_and_nothing_breaks(url,
         after = repo.metrics("d")
         pd.testing.assert_frame_equal(after, measured.astype({"run_id": "int64"}))
         assert repo.partitions("d")["gone_at"].notna().sum() == 1
+        assert repo.datasets() == ["d"]
         repo.database.migrate("base")
         with repo.database.read() as connection:
             inspector = sa.inspect(connection)
             assert inspector.get_view_names() == []
             assert set(inspector.get_table_names()) <= {VERSION_TABLE}
+
+
+def test_datasets_of_which_only_verdicts_are_known_go_down(url, tmp_path):
+    """The older code measures those that are gone by any partitions; what people said keeps a dataset."""
+    with tg.Repository(url, artifacts=tmp_path / "a") as repo:
+        judged(repo, dataset="only judged")
+        judged(repo, dataset="labelled")
+        repo.label_range("labelled", "ignore", since="2013-01-01")
+        repo.database.migrate("0004")
+        with repo.database.read() as connection:
+            found = connection.exec_driver_sql("SELECT name, keys FROM dataset")
+            assert list(map(tuple, found)) == [("labelled", "[]")]
+        repo.database.migrate()
+        assert repo.verdicts("labelled").empty
+        assert len(repo.labels("labelled")) == 1
+        assert judged(repo, dataset="only judged") == 1
 
 
 def test_an_older_sqlite_is_backed_up_before_it_is_upgraded(tmp_path):

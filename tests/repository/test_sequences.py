@@ -12,7 +12,7 @@ import tidegauge as tg
 from repository import schema as s
 from repository.check import check
 from repository.memory import MemoryRepository
-from repository.testing import COMPLETE, HIST, MEAN, SIZE, UNIQUE, commit, day, spec
+from repository.testing import COMPLETE, HIST, MEAN, SIZE, UNIQUE, commit, day, judged, spec
 from tests.conftest import soak
 
 TOMORROW = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
@@ -44,6 +44,7 @@ steps = st.one_of(
     st.tuples(st.just("record"), days, st.sampled_from([1.0, 2.0, math.nan])),
     st.tuples(st.just("gone"), days),
     st.tuples(st.just("label"), st.integers(0, 3), st.sampled_from(LABELS)),
+    st.tuples(st.just("judge"), st.sampled_from("ab"), st.booleans()),
     st.tuples(st.just("roll up")),
     st.tuples(st.just("clean versions")),
     st.tuples(st.just("clean states"), days),
@@ -64,6 +65,8 @@ def apply(repository, step):
             found = repository.detect("d", [MONITOR]).sort_values("partition")
             if place < len(found):
                 repository.label(int(found["id"].iloc[place]), label)
+        case ["judge", fingerprint, passed]:
+            judged(repository, fingerprint, passed=passed)
         case ["roll up"]:
             repository.roll_up("d", ["2d"])
         case ["clean versions"]:
@@ -99,14 +102,17 @@ def answers(repository, runs, *, windows):
     )
     detected = repository.detect("d", [MONITOR])
     found["anomalies"] = told(detected, "partition", "name", "detector", "status")
+    verdict = ("id", "fingerprint", "passed")
+    found["verdicts"] = told(repository.verdicts("d"), *verdict)
     for run in range(1, runs + 1):
         try:
+            found["verdicts", run] = told(repository.verdicts("d", as_of=run), *verdict)
             found[run] = told(repository.metrics("d", as_of=run), *columns)
             found["ledger", run] = told(
                 repository.partitions("d", as_of=run), "partition", "version"
             )
         except tg.HistoryError:
-            found[run] = found["ledger", run] = BEFORE
+            found[run] = found["ledger", run] = found["verdicts", run] = BEFORE
     for analyzer in (SIZE, COMPLETE, MEAN, UNIQUE, HIST):
         for options in ({}, {"since": "2013-01-02"}, {"allow_missing": True}):
             try:

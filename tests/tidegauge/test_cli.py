@@ -76,7 +76,7 @@ def test_anomalies_and_detect(url, capsys):
 
 def test_db_commands(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
-    assert capsys.readouterr().out == "0004 (newest: 0004)\n"
+    assert capsys.readouterr().out == "0005 (newest: 0005)\n"
     assert run_command(["db", "check", "--db", url]) == 0
     assert "sound" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
@@ -91,7 +91,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
     assert "empty" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
-    assert "upgraded from None to 0004" in capsys.readouterr().out
+    assert "upgraded from None to 0005" in capsys.readouterr().out
     assert run_command(["db", "check", "--db", url]) == 0
 
 

@@ -7,7 +7,7 @@ on the path::
     git archive <commit> | tar x -C <tree>
     PYTHONPATH=<tree> python make.py <output> --postgres postgresql+psycopg://user@host/empty_database
 
-It was run on four trees, the first of them with ``--name 0001-first``:
+It was run on five trees, the first of them with ``--name 0001-first``:
 
 9f778cc, revision 0001
     the last one with the first states: ``sum-and-count/1``, ``max/1``;
@@ -17,7 +17,9 @@ It was run on four trees, the first of them with ``--name 0001-first``:
 91a9c14, revision 0002
     the last one before 0003;
 1ddca0e, revision 0003
-    the last one before 0004.
+    the last one before 0004;
+f8c37b7, revision 0004
+    one of the last before 0005, with all of its tables.
 
 It writes, below the output folder,
 
