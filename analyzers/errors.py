@@ -35,6 +35,7 @@
         DatasetMismatchError           another table under a name that is taken
         HistoryError                   a question that the repository cannot answer
         ConflictError                  others said something since it was looked at
+      CheckFailedError                 a check that failed, where that was to be an error
       SetupError                       something that is needed is not installed, or was not built
 
 Errors keep their facts as attributes and say in one sentence what was wrong and what would be right.
@@ -323,6 +324,20 @@ class ConflictError(RepositoryError):
 def _told(label: Mapping[str, Any]) -> str:
     note = f" ({label['note']})" if label["note"] else ""
     return f"{label['by'] or 'somebody'} said {label['label']!r}{note} at {label['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class CheckFailedError(TidegaugeError):
+    """A check failed, and it was asked that this be an error.
+
+    Attributes
+    ----------
+    verification : Verification
+        What came of each constraint.
+    """
+
+    def __init__(self, verification: Any) -> None:
+        self.verification = verification
+        super().__init__(verification)
 
 
 class SetupError(TidegaugeError, ImportError):

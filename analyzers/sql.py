@@ -6,9 +6,13 @@ without Spark, and a wide table costs one call into Spark for each aggregation.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from functools import singledispatch
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analyzers.schema import Field
@@ -53,6 +57,21 @@ def parts(column: str) -> tuple[str | int, ...]:
     return tuple(found) or (column,)
 
 
+def column_sql(column: str) -> str:
+    """Return SQL that reads a column, or what a path leads to in one, where the schema is not known.
+
+    Examples
+    --------
+    >>> column_sql("address.zip"), column_sql("lines[0].price"), column_sql("`a.b`")
+    ('`address`.`zip`', 'get(`lines`, 0).`price`', '`a.b`')
+    """
+    first, *rest = parts(column)
+    sql = quote(str(first))
+    for step in rest:
+        sql = f"get({sql}, {step})" if isinstance(step, int) else f"{sql}.{quote(step)}"
+    return sql
+
+
 def one_zero(field: Field) -> str:
     """Return SQL for a value, with 0.0 in the place of -0.0 in a column of floats."""
     if field.kind not in {"float", "double"}:
@@ -95,6 +114,59 @@ def literal(text: str) -> str:
     'it\'s'
     """
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+@singledispatch
+def constant(value: Any) -> str:
+    r"""Return a Python value as Spark SQL: texts, numbers, truth values, dates and times.
+
+    Raises
+    ------
+    TypeError
+        If it is nothing of these.
+
+    Examples
+    --------
+    >>> [constant(v) for v in ("it's", 3, 1.5, True, dt.date(2013, 2, 8))]
+    ["'it\\'s'", '3', '1.5D', 'true', "DATE'2013-02-08'"]
+    """
+    msg = f"{value!r} cannot be written in SQL; give texts, numbers, truth values, dates or times"
+    raise TypeError(msg)
+
+
+@constant.register
+def _(value: str) -> str:
+    return literal(value)
+
+
+@constant.register
+def _(value: int) -> str:
+    return str(int(value))
+
+
+@constant.register
+def _(value: bool) -> str:  # noqa: FBT001
+    return "true" if value else "false"
+
+
+@constant.register
+def _(value: float) -> str:
+    return f"{float(value)!r}D" if isfinite(value) else f"double('{float(value)}')"
+
+
+@constant.register
+def _(value: Decimal) -> str:
+    return f"{value:f}BD" if value.is_finite() else constant(float(value))
+
+
+@constant.register
+def _(value: dt.date) -> str:
+    return f"DATE'{value:%Y-%m-%d}'"
+
+
+@constant.register
+def _(value: dt.datetime) -> str:
+    return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
 
 
 def one_of(expression: str, values: Sequence[str]) -> str:

@@ -4,6 +4,8 @@ from analyzers.analyzer import Analyzer as Analyzer
 from analyzers.bins import HistogramBinned as HistogramBinned
 from analyzers.bins import KLLSketch as KLLSketch
 from analyzers.cardinality import ApproxCountDistinct as ApproxCountDistinct
+from analyzers.checks.assertions import Between as Between
+from analyzers.checks.check import Check as Check
 from analyzers.columns import ColumnCount as ColumnCount
 from analyzers.columns import ColumnExists as ColumnExists
 from analyzers.counts import Completeness as Completeness
@@ -13,6 +15,7 @@ from analyzers.counts import NumMatchesAndCount as NumMatchesAndCount
 from analyzers.counts import Size as Size
 from analyzers.counts import ZerosCount as ZerosCount
 from analyzers.custom import CustomSql as CustomSql
+from analyzers.errors import CheckFailedError as CheckFailedError
 from analyzers.errors import ConflictError as ConflictError
 from analyzers.errors import CorruptStateError as CorruptStateError
 from analyzers.errors import DatabaseAccessError as DatabaseAccessError
@@ -167,6 +170,8 @@ from repository.recorded import Recorded as Recorded
 from repository.repository import Repository as Repository
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
+from tidegauge.checks.verification import Verification as Verification
+from tidegauge.checks.verify import verify as verify
 from tidegauge.explanation import Explanation as Explanation
 from tidegauge.explanation import explain as explain
 from tidegauge.notifications.notify import Notice as Notice

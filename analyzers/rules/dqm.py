@@ -239,7 +239,9 @@ class DQM(ValidationTask):
         self, masked: Masked, counts: RecordCounts, most: int, keys: list[str], by: list[str]
     ) -> Any:
         found = self.tasks.of(counts)
-        charged = [rule for rule in self.tasks.rules if found["charged", rule.name]]
+        charged = {
+            name: count for (kind, name), count in found.items() if kind == "charged" and count
+        }
         return sample_rejects(masked, charged, most, keys, by) if charged and most > 0 else ()
 
     def attach(self, data: DataFrame) -> Attached:

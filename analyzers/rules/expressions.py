@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Union
 
 from analyzers.errors import RuleError
-from analyzers.sql import literal, parts, quote
+from analyzers.sql import column_sql, constant
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -118,25 +117,8 @@ def shown_text(value: Any) -> str:
     return str(value)
 
 
-def column_sql(column: str) -> str:
-    """Return SQL that reads a column or a field in it.
-
-    Examples
-    --------
-    >>> column_sql("address.zip"), column_sql("`a.b`"), column_sql("lines[0].price")
-    ('`address`.`zip`', '`a.b`', 'get(`lines`, 0).`price`')
-    """
-    sql = ""
-    for step in parts(column):
-        if isinstance(step, int):
-            sql = f"get({sql}, {step})"
-        else:
-            sql = f"{sql}.{quote(step)}" if sql else quote(step)
-    return sql
-
-
 def value_sql(value: Any) -> str:
-    r"""Return SQL for a value of Python.
+    r"""Return SQL for a value of Python; None is null.
 
     Raises
     ------
@@ -145,31 +127,13 @@ def value_sql(value: Any) -> str:
 
     Examples
     --------
-    >>> [value_sql(v) for v in (1, -2.5, "it's", True, None, date(2013, 2, 8), Decimal("0.10"))]
-    ['1', '-2.5D', "'it\\'s'", 'true', 'NULL', "DATE'2013-02-08'", '0.10BD']
+    >>> value_sql("it's"), value_sql(None)
+    ("'it\\'s'", 'NULL')
     """
-    sql: str | None = None
-    match value:
-        case None:
-            sql = "NULL"
-        case bool():
-            sql = str(value).lower()
-        case int():
-            sql = str(value) if abs(value) < 2**63 else f"{value}BD"
-        case float():
-            sql = f"{value!r}D" if math.isfinite(value) else f"double('{value}')"
-        case Decimal() if value.is_finite():
-            sql = f"{value:f}BD"
-        case str():
-            sql = literal(value)
-        case datetime():
-            sql = f"TIMESTAMP'{value.isoformat(sep=' ')}'"
-        case date():
-            sql = f"DATE'{value.isoformat()}'"
-    if sql is None:
-        msg = f"{value!r} has no SQL literal; give a number, text, date, time, true or false"
-        raise RuleError(msg)
-    return sql
+    try:
+        return "NULL" if value is None else constant(value)
+    except TypeError as error:
+        raise RuleError(str(error)) from error
 
 
 def given_sql(value: Any, owner: str) -> Expression:

@@ -70,7 +70,7 @@ class Masked:
     def broken(self) -> str:
         """Return SQL for the names of the rules that a record breaks, as an array of text."""
         return _compact(
-            f"CASE WHEN {self._breaks(rule)} THEN {literal(rule.name)} END"
+            f"CASE WHEN {self.breaks(rule)} THEN {literal(rule.name)} END"
             for rule in self.tasks.ordered
         )
 
@@ -81,16 +81,17 @@ class Masked:
         """
         tasks = self.tasks.ordered
         first = " ".join(
-            f"WHEN {self._breaks(rule)} THEN {literal(rule.name)}" for rule in tasks if rule.rejects
+            f"WHEN {self.breaks(rule)} THEN {literal(rule.name)}" for rule in tasks if rule.rejects
         )
         warned = [
-            f"CASE WHEN {self._breaks(rule)} THEN {literal(rule.name)} END"
+            f"CASE WHEN {self.breaks(rule)} THEN {literal(rule.name)} END"
             for rule in tasks
             if not rule.rejects
         ]
         return _compact([*([f"CASE {first} END"] if first else []), *warned])
 
-    def _breaks(self, rule: DQMRule) -> str:
+    def breaks(self, rule: DQMRule) -> str:
+        """Return SQL for whether a record breaks a rule."""
         place = self.tasks.places[rule.name]
         return Test(place.word, place.bits(breaking(rule)), any=True).sql(self.words)
 

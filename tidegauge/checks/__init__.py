@@ -1,0 +1,1 @@
+"""Checks of DataFrames, runs and repositories."""
