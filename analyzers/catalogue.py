@@ -20,6 +20,8 @@ from analyzers.req import ReqQuantile
 from analyzers.rules.measures import (
     FixCount,
     FixCountRatio,
+    ParserRejects,
+    ParserRejectsRatio,
     RecordRules,
     RuleRejects,
     RuleRejectsRatio,
@@ -79,6 +81,8 @@ __all__ = [
     "MinTime",
     "Minimum",
     "MutualInformation",
+    "ParserRejects",
+    "ParserRejectsRatio",
     "PatternMatch",
     "Range",
     "RatioOfSums",

@@ -151,12 +151,14 @@ def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
 
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        files = reader.load(root)
+        files = reader.load(root).selectExpr(
+            "path", "length", "unix_millis(modificationTime) AS modified"
+        )
+        rows = files.collect()  # Connect looks at nothing before
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             return []
         raise
-    rows = files.selectExpr("path", "length", "unix_millis(modificationTime) AS modified").collect()
     base = plain_path(root)
     return [FileInfo(_below(base, plain_path(r.path)), r.length, r.modified) for r in rows]
 

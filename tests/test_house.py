@@ -27,6 +27,7 @@ SPARK_SIDE = {
         "rules.masks",
         "rules.samples",
         "rules.tally",
+        "rules.parsing",
         "scan",
         "sources",
         "tables",

@@ -83,9 +83,13 @@ from analyzers.references import DatasetMatch as DatasetMatch
 from analyzers.references import ReferentialIntegrity as ReferentialIntegrity
 from analyzers.req import ReqQuantile as ReqQuantile
 from analyzers.rows import row_level_results as row_level_results
+from analyzers.rules.applied import Applied as Applied
+from analyzers.rules.attached import Attached as Attached
 from analyzers.rules.dqm import DQM as DQM
 from analyzers.rules.measures import FixCount as FixCount
 from analyzers.rules.measures import FixCountRatio as FixCountRatio
+from analyzers.rules.measures import ParserRejects as ParserRejects
+from analyzers.rules.measures import ParserRejectsRatio as ParserRejectsRatio
 from analyzers.rules.measures import RecordRules as RecordRules
 from analyzers.rules.measures import RuleRejects as RuleRejects
 from analyzers.rules.measures import RuleRejectsRatio as RuleRejectsRatio
@@ -93,6 +97,9 @@ from analyzers.rules.measures import RuleUnknown as RuleUnknown
 from analyzers.rules.measures import RuleUnknownRatio as RuleUnknownRatio
 from analyzers.rules.measures import RuleViolations as RuleViolations
 from analyzers.rules.measures import RuleViolationsRatio as RuleViolationsRatio
+from analyzers.rules.parsing import Parsed as Parsed
+from analyzers.rules.parsing import ParserCounts as ParserCounts
+from analyzers.rules.parsing import ParserValidation as ParserValidation
 from analyzers.rules.policies import DQMPolicy as DQMPolicy
 from analyzers.rules.policies import DQMTaskPolicy as DQMTaskPolicy
 from analyzers.rules.policies import FailAny as FailAny
@@ -106,6 +113,7 @@ from analyzers.rules.policies import FailTotalRuleCountPolicy as FailTotalRuleCo
 from analyzers.rules.policies import FailTotalRulePercentPolicy as FailTotalRulePercentPolicy
 from analyzers.rules.result import CheckResult as CheckResult
 from analyzers.rules.state import DQMState as DQMState
+from analyzers.rules.state import RecordCounts as RecordCounts
 from analyzers.rules.tasks import BoundFix as BoundFix
 from analyzers.rules.tasks import BoundRule as BoundRule
 from analyzers.rules.tasks import DQMFix as DQMFix
@@ -174,6 +182,7 @@ from tidegauge.checks.verification import Verification as Verification
 from tidegauge.checks.verify import verify as verify
 from tidegauge.explanation import Explanation as Explanation
 from tidegauge.explanation import explain as explain
+from tidegauge.judging import judge as judge
 from tidegauge.notifications.notify import Notice as Notice
 from tidegauge.notifications.notify import notify as notify
 from tidegauge.profiler import Profile as Profile

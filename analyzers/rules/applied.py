@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from analyzers.rules.dqm import DQM
+    from analyzers.rules.parsing import ParserCounts
 
 BROKEN = "broken_rules"
 
@@ -39,6 +40,8 @@ class Applied:
         The partition columns.
     tallies : mapping of tuple of str to Tally
         The counts by the values of these.
+    parsed : ParserCounts or None
+        What the parser found, if it was a file.
     """
 
     dqm: DQM
@@ -47,6 +50,7 @@ class Applied:
     check: CheckResult
     by: tuple[str, ...]
     tallies: Mapping[Values, Tally]
+    parsed: ParserCounts | None = None
 
     @property
     def data(self) -> DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from analyzers.description import canonical_json, key_of
-from analyzers.errors import RuleError, describe
+from analyzers.errors import RuleError
 from analyzers.groups import Groups
 from analyzers.rules.layout import Tasks
 from analyzers.rules.masks import Masked, mask
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from analyzers.rules.applied import Applied
     from analyzers.rules.attached import Attached
+    from analyzers.rules.parsing import ParserValidation
 
 SAMPLES = 10
 """Records of each rule that are kept to be looked at."""
@@ -186,7 +187,7 @@ class DQM(ValidationTask):
 
     def apply(
         self,
-        data: DataFrame,
+        data: DataFrame | ParserValidation,
         *,
         partition_by: Sequence[str] = (),
         keys: Sequence[str] = (),
@@ -198,7 +199,8 @@ class DQM(ValidationTask):
 
         Parameters
         ----------
-        data : DataFrame
+        data : DataFrame or ParserValidation
+            The records that can be read of a file; what cannot is counted and judged, too.
         partition_by : sequence of str
             Columns by whose values it is counted, too.
         keys : sequence of str
@@ -216,7 +218,12 @@ class DQM(ValidationTask):
         NoSuchColumnError
         """
         from analyzers.rules.applied import Applied  # noqa: PLC0415 - it knows this class
+        from analyzers.rules.parsing import ParserValidation  # noqa: PLC0415 - it knows policies
 
+        parser, parsed = None, None
+        if isinstance(data, ParserValidation):
+            parser, data = data, data.read().data
+            parsed = parser.count()
         by = check_columns(data, partition_by)
         named = check_columns(data, keys)
         tallies = tally(data, self.tasks, Groups(tuple(by)))
@@ -226,8 +233,13 @@ class DQM(ValidationTask):
         state = self.tasks.state(whole.counts, {**masked.failures, **whole.failures})
         for sample in self._samples(masked, whole.counts, samples, named, by):
             state.add_sample(sample)
+        if parsed is not None:
+            parsed.fill(state)
         state.snapshot()
-        return Applied(self, masked, state, self.judge(state, masked.kept), tuple(by), groups)
+        check = self.judge(state, masked.kept)
+        if parser is not None:
+            check = parser.judge(state, masked.kept) + check
+        return Applied(self, masked, state, check, tuple(by), groups, parsed)
 
     def _whole(self, groups: Any) -> Tally:
         groups = list(groups)
@@ -290,7 +302,7 @@ class DQM(ValidationTask):
             else:
                 counts = state.fix_count(task.name), state.records
             verdicts.append((task.name, failed or minded.refuses(*counts)))
-        verdicts += [(policy.name, _asked(policy, state, data)) for policy in self.policies]
+        verdicts += [(policy.name, policy.refusal(state, data)) for policy in self.policies]
         return CheckResult(
             passed=all(reason is None for _, reason in verdicts),
             error_messages=tuple((name, reason) for name, reason in verdicts if reason is not None),
@@ -302,14 +314,3 @@ class DQM(ValidationTask):
         """Return how much there is."""
         rules, fixes = len(self.tasks.rules), len(self.tasks.fixes)
         return f"DQM({rules} rules, {fixes} fixes, {len(self.policies)} policies)"
-
-
-def _asked(policy: DQMPolicy, state: DQMState, data: DataFrame | None) -> str | None:
-    """Return why a policy is not met, or None; one that raises is not met."""
-    if policy.needs_data and data is None:
-        msg = f"policy {policy.name!r} looks at the data, so it cannot be asked again from counts alone"
-        raise RuleError(msg)
-    try:
-        return None if policy.holds(state, data) else policy.message(state)
-    except Exception as error:  # noqa: BLE001 - users' functions may raise anything
-        return f"raised {describe(error)}"

@@ -7,7 +7,7 @@ and is measured through the `DQM` that it is of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analyzers.rules.applied import Applied
+    from analyzers.rules.parsing import ParserCounts
 
 AnyAnalyzer = Analyzer[Any, Any]
 _HASH = 16
@@ -94,11 +95,7 @@ class _TaskAnalyzer(_OfTasks, Analyzer[NumMatchesAndCount, float]):
 
     def measure(self, state: NumMatchesAndCount) -> float:
         """Return the count; empty at zero records where it is a share."""
-        if self.scale is Scale.RATIO:
-            if not state.count:
-                raise self.no_data()
-            return state.metric_value()
-        return float(state.num_matches)
+        return _count_or_share(self, state)
 
     def weight(self, state: NumMatchesAndCount) -> float:
         """Return the records."""
@@ -288,6 +285,83 @@ class FixCountRatio(_FixAnalyzer):
     scale: ClassVar[Scale] = Scale.RATIO
 
 
+@dataclass(frozen=True, repr=False)
+class _OfParser(Analyzer[NumMatchesAndCount, float]):
+    """A count of the records of a file that could not be read, or their share."""
+
+    state_type: ClassVar[type[State]] = NumMatchesAndCount
+    scale: ClassVar[Scale] = Scale.COUNT
+
+    kind: str = "*"
+
+    @property
+    def entity(self) -> Entity:
+        """The data set."""
+        return Entity.DATASET
+
+    @property
+    def instance(self) -> str:
+        """The kind of error."""
+        return self.kind
+
+    def statistic(self) -> str:
+        """The count and its share are of one state."""
+        return canonical_json({"state": "parser", "kind": self.kind})
+
+    def check_schema(self, schema: Schema) -> None:  # noqa: ARG002
+        """Refuse a table: what could not be read is not in it."""
+        msg = f"{self!r} is counted while a file is read: ParserValidation, not a table"
+        raise IllegalAnalyzerParameterError(msg)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:  # noqa: ARG002
+        """Ask for nothing."""
+        return ()
+
+    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
+        """Take the counts of a parser."""
+        counts: ParserCounts = cells[0]
+        rejects = counts.rejects
+        found = sum(rejects.values()) if self.kind == "*" else rejects.get(self.kind, 0)
+        return NumMatchesAndCount(found, counts.lines)
+
+    def measure(self, state: NumMatchesAndCount) -> float:
+        """Return the count; empty at zero records where it is a share."""
+        return _count_or_share(self, state)
+
+    def weight(self, state: NumMatchesAndCount) -> float:
+        """Return the records of the file."""
+        return state.count
+
+
+@analyzer
+class ParserRejects(_OfParser):
+    """Records of a file that could not be read, of one kind or all, as `ParserValidation` counts them.
+
+    Parameters
+    ----------
+    kind : str
+        As `ParserValidation` names it; ``*`` for all.
+
+    Examples
+    --------
+    >>> ParserRejects().compute_metric_from(NumMatchesAndCount(5, 11)).value
+    5.0
+    """
+
+
+@analyzer
+class ParserRejectsRatio(_OfParser):
+    """Share of the records of a file that could not be read; empty at zero records.
+
+    Examples
+    --------
+    >>> ParserRejectsRatio().compute_metric_from(NumMatchesAndCount(5, 10)).value
+    0.5
+    """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+
+
 @dataclass(frozen=True)
 class RecordTotals:
     """What all rules and fixes together did.
@@ -379,6 +453,20 @@ class RecordRules(_OfTasks, Analyzer[RecordCounts, RecordTotals]):
         return self.all_tasks().of(state)["records", ""]
 
 
+def _count_or_share(of: Analyzer[NumMatchesAndCount, float], state: NumMatchesAndCount) -> float:
+    if of.scale is not Scale.RATIO:
+        return float(state.num_matches)
+    if not state.count:
+        raise of.no_data()
+    return state.metric_value()
+
+
+def parser_analyzers(counts: ParserCounts) -> list[AnyAnalyzer]:
+    """Return what is measured of a file: all rejects, and those of each kind that there are."""
+    kinds = ["*", *counts.rejects]
+    return [kind(of) for of in kinds for kind in (ParserRejects, ParserRejectsRatio)]
+
+
 def analyzers_of(tasks: Tasks) -> list[AnyAnalyzer]:
     """Return all that is measured of some rules and fixes."""
     found: list[Any] = [RecordRules(tasks.identity)]
@@ -412,9 +500,15 @@ def metrics_frame(applied: Applied) -> pd.DataFrame:
 
     columns = "partition", "entity", "name", "instance", "value", "weight", "status", "error"
     rows = []
-    for values, found in sorted(applied.tallies.items()):
-        name = Partition(applied.by, values).name
-        for metric in metrics_of(found, applied.dqm.tasks):
+    groups: list[tuple[str, Iterable[Metric[float]]]] = [
+        (Partition(applied.by, values).name, metrics_of(found, applied.dqm.tasks))
+        for values, found in sorted(applied.tallies.items())
+    ]
+    if applied.parsed is not None:
+        of = parser_analyzers(applied.parsed)
+        groups.append(("", (one.compute_metric_from(one.fold([applied.parsed])) for one in of)))
+    for name, metrics in groups:
+        for metric in metrics:
             status = "empty" if metric.empty else "failed" if metric.failed else "finite"
             value = float("nan") if metric.failed else metric.value
             error = str(metric.outcome.error) if metric.failed else None  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import RuleError
+from analyzers.errors import RuleError, describe
 from analyzers.rules.expressions import source_of
 from analyzers.rules.state import DQMState
 
@@ -143,19 +143,26 @@ class DQMPolicy:
         self.needs_data = _parameters(policy) == 2  # noqa: PLR2004
 
     def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
-        """Whether the policy is met.
+        """Whether the policy is met; `refusal` asks it."""
+        return bool(self.policy(data, state) if self.needs_data else self.policy(state))
+
+    def refusal(self, state: DQMState, data: DataFrame | None = None) -> str | None:
+        """Return why the policy is not met, or None; one that raises is not met.
 
         Raises
         ------
         RuleError
             If it needs the frame and there is none.
         """
-        if not self.needs_data:
-            return bool(self.policy(state))
-        if data is None:
+        if self.needs_data and data is None:
             msg = f"policy {self.name!r} looks at the data, so it cannot be asked again from counts alone"
             raise RuleError(msg)
-        return bool(self.policy(data, state))
+        try:
+            return None if self.holds(state, data) else self.message(state)
+        except RuleError:
+            raise
+        except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+            return f"raised {describe(error)}"
 
     def message(self, state: DQMState) -> str:  # noqa: ARG002 - others tell counts
         """Return why it is not met."""
