@@ -30,11 +30,10 @@ from analyzers.catalogue import (
     Size,
     StandardDeviation,
 )
-from analyzers.scan import metric_of, scan
-from analyzers.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT, Schema
-from analyzers.sql import quote
+from analyzers.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
 from analyzers.texts import PATTERNS
 from tidegauge.analysis import open_source
+from tidegauge.sample import SAMPLE_ROWS, looks, name_of, sampled
 from tidegauge.suite import Suite
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 AnyAnalyzer = Analyzer[Any, Any]
 
-SAMPLE_ROWS = 100_000
 CATEGORIES = 50
 """A column of no more values than this, each standing for ten rows or more, holds categories."""
 ROWS_BY_CATEGORY = 10
@@ -147,64 +145,23 @@ def profile(
         If the table cannot be read.
     """
     name = table if isinstance(table, str) else None
-    dataset = dataset or (name or "table").rstrip("/").rpartition("/")[2].rpartition(".")[2]
+    dataset = dataset or name_of(table)
     asked = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, asked, spark, format, options)
-    data = source.read(None)
-    total = data.count()
-    sampled = total > sample_rows
-    if sampled:  # each job of the scan must look at the same rows, and draw them once
-        data = data.sample(fraction=sample_rows / total, seed=1).persist()
-    schema = Schema.of(data.schema).without(set(source.keys))
-    columns = list(_columns(schema))
-    looks = {column: _looks(column, kind) for column, kind in columns}
-    try:
-        asked_of = [Size(), *(a for some in looks.values() for a in some)]
-        states = scan(data, asked_of).whole.states
-    finally:
-        if sampled:  # else it is the caller's frame, and so is its cache
-            data.unpersist()
-    rows = int(metric_of(Size(), states[Size()]).value)
+    with sampled(source, sample_rows) as sample:
+        metrics = sample.measure(
+            [Size(), *(a for c, kind in sample.columns for a in looks(c, kind))]
+        )
+    rows = int(metrics[Size()].value)
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
-    for column, kind in columns:
-        seen = _Seen(column, kind, rows, {a: metric_of(a, states[a]) for a in looks[column]})
+    for column, kind in sample.columns:
+        seen = _Seen(column, kind, rows, {a: metrics[a] for a in looks(column, kind)})
         found = list(seen.choices())
         chosen += found
         if not found:
             left_out[column] = f"nothing measures a {kind}"
     suite = Suite(dataset, [c.analyzer for c in chosen], partition_by=source.keys or None)
     return Profile(suite, name, rows, tuple(chosen), format, left_out)
-
-
-def _columns(schema: Schema) -> Iterator[tuple[str, str]]:
-    """Yield every column and every field of structs as users write them, with its kind."""
-    stack: list[tuple[tuple[str, ...], Any]]
-    stack = [((name,), schema.field(quote(name)).type) for name in reversed(schema.names)]
-    while stack:
-        path, type_ = stack.pop()
-        if isinstance(type_, Mapping) and type_["type"] == "struct":
-            fields = reversed(type_["fields"])
-            stack += [((*path, f["name"]), f["type"]) for f in fields]
-        else:
-            column = ".".join(p if p.isidentifier() else quote(p) for p in path)
-            kind = schema.field(column).kind
-            yield (f"size({column})" if kind in {"array", "map"} else column), kind
-
-
-def _looks(column: str, kind: str) -> list[AnyAnalyzer]:
-    """Return what to ask of a column in the sample."""
-    if kind in {"array", "map"}:
-        return [Completeness(column)]
-    if kind in {"variant", "struct"}:
-        return []
-    looks: list[AnyAnalyzer] = [Completeness(column), ApproxCountDistinct(column)]
-    if kind in NUMERIC:
-        looks += [Minimum(column), Maximum(column)]
-    if kind in TEXT or kind in INTEGRAL:
-        looks.append(ApproxUniqueValueRatio((column,)))
-    if kind in TEXT:
-        looks += [DataType(column), *(PatternMatch(column, p, "ignore") for p in PATTERNS)]
-    return looks
 
 
 @dataclass(frozen=True)

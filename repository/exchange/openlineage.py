@@ -7,7 +7,7 @@ Numbers that are not finite have no place in JSON and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -70,11 +70,7 @@ def openlineage_event(
         "dataQualityMetrics": _facet(
             "DataQualityMetricsInputDatasetFacet", "1-0-3", _quality(metrics)
         ),
-        "dataQualityAssertions": _facet(
-            "DataQualityAssertionsDatasetFacet",
-            "1-1-0",
-            {"assertions": _assertions(repository, dataset, partition, when_told)},
-        ),
+        **assertions_facet(_assertions(repository, dataset, partition, when_told)),
     }
     run = uuid5(NAMESPACE_URL, f"{repository.database.name}/{dataset}/{partition}/{when}")
     return {
@@ -87,6 +83,12 @@ def openlineage_event(
         "inputs": [{"namespace": namespace, "name": source or dataset, "inputFacets": facets}],
         "outputs": [],
     }
+
+
+def assertions_facet(assertions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the facet of assertions about a dataset, under the key that it has among facets."""
+    body = {"assertions": list(assertions)}
+    return {"dataQualityAssertions": _facet("DataQualityAssertionsDatasetFacet", "1-1-0", body)}
 
 
 def _facet(name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:

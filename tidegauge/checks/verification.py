@@ -13,6 +13,7 @@ from analyzers.checks.constraints import ConstraintResult, ConstraintStatus
 from analyzers.display import Markup, Rows, card, heading, marked, note, one_line, sentence, table
 from analyzers.errors import CheckFailedError, SuiteError, UnknownNameError
 from repository.frames import frame_of
+from tidegauge.checks.lineage import facet_of
 from tidegauge.checks.rows import failing_rows, judged_rows, unlike
 
 if TYPE_CHECKING:
@@ -199,6 +200,31 @@ class Verification:
             As for `rows`.
         """
         return judged_rows(self._data(data), self._check(check))
+
+    def openlineage(
+        self, dataset: str | None = None, partition: str | None = None, segment: str | None = None
+    ) -> dict[str, Any]:
+        """Return what came of it as the facet of OpenLineage that tells assertions about a dataset.
+
+        Parameters
+        ----------
+        dataset, partition, segment : str, optional
+            Which, where several were verified; a facet is about one.
+
+        Returns
+        -------
+        dict
+            ``{"dataQualityAssertions": facet}``, to be put among the facets of an input or output dataset of
+            an event. Each assertion has the analyzer as ``assertion``, the ``column`` if it is about
+            one, ``success``, ``severity``, ``name``, and, where they are known, ``expected``, ``actual`` and
+            ``description``, which is the message.
+
+        Raises
+        ------
+        SuiteError
+            If several partitions are meant, or none.
+        """
+        return facet_of(self, dataset, partition, segment)
 
     def _check(self, check: Check | str | int) -> Check:
         return self.checks[self._place(check)]

@@ -108,7 +108,7 @@ def verify(
         name = dataset or check.dataset or ""
         evidence: Evidence = Measurements(metrics)
         if repository is not None and _historic([check]):
-            view = View(repository, _dataset(repository, name or None), as_of)
+            view = View(repository, the_dataset(repository, name or None), as_of)
             evidence, of = _beside(view, check, of, metrics)
         found += _judged(place, check, name, of, evidence)
     return Verification(several, tuple(found), source)
@@ -139,7 +139,7 @@ def _stored(
     """Judge checks by a repository, those of one dataset together."""
     of_dataset: dict[str, list[int]] = {}
     for place, check in enumerate(checks):
-        name = _dataset(repository, dataset or check.dataset)
+        name = the_dataset(repository, dataset or check.dataset)
         of_dataset.setdefault(name, []).append(place)
     found: dict[int, list[Judged]] = {place: [] for place in range(len(checks))}
     for name, places in of_dataset.items():
@@ -161,7 +161,8 @@ def _judged(place: int, check: Check, dataset: str, of: Target, evidence: Eviden
     ]
 
 
-def _dataset(repository: Repository, named: str | None) -> str:
+def the_dataset(repository: Repository, named: str | None) -> str:
+    """Return the dataset that is named, or the only one that there is."""
     if named is not None:
         return named
     there = repository.datasets()

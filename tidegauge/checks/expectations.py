@@ -1,0 +1,309 @@
+"""What constraints and rules are called in Great Expectations 1.x."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import singledispatch
+from math import ceil, floor
+from typing import Any
+
+from analyzers.cardinality import ApproxCountDistinct
+from analyzers.checks.assertions import Between
+from analyzers.checks.conditions import Form, Like, OneOf, Present, Within, form_of
+from analyzers.checks.constraints import Constraint, MetricConstraint
+from analyzers.checks.evidence import AnyAnalyzer
+from analyzers.columns import ColumnCount, ColumnExists
+from analyzers.counts import Completeness, Compliance, Size
+from analyzers.exact_quantiles import ExactQuantile
+from analyzers.extremes import Maximum, Minimum
+from analyzers.moments import StandardDeviation
+from analyzers.quantiles import ApproxQuantile
+from analyzers.rules.policies import DQMTaskPolicy, FailAny, FailNone
+from analyzers.rules.tasks import DQMRule
+from analyzers.sql import column_sql, literal, parts
+from analyzers.sums import Mean, Sum
+from analyzers.texts import PATTERNS, MaxLength, MinLength, PatternMatch
+from analyzers.uniqueness import CountDistinct, Distinctness, Uniqueness
+
+Body = tuple[str, dict[str, Any]]
+"""An expectation's type and its arguments."""
+
+_NUMBERS: dict[type, str] = {
+    Minimum: "expect_column_min_to_be_between",
+    Maximum: "expect_column_max_to_be_between",
+    Mean: "expect_column_mean_to_be_between",
+    Sum: "expect_column_sum_to_be_between",
+    Distinctness: "expect_column_proportion_of_unique_values_to_be_between",
+}
+_COUNTS: dict[type, str] = {
+    Size: "expect_table_row_count_to_be_between",
+    ColumnCount: "expect_table_column_count_to_be_between",
+    CountDistinct: "expect_column_unique_value_count_to_be_between",
+    ApproxCountDistinct: "expect_column_unique_value_count_to_be_between",
+}
+
+
+class NoExpectationError(Exception):
+    """There is no expectation that says the same; the text says why."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The least share of rows that must be good, and which rows count."""
+
+    least: float
+    where: str | None = None
+
+    def mostly(self, body: Body) -> Body:
+        """Add both to an expectation of rows."""
+        kind, kwargs = body
+        few = {} if self.least == 1 else {"mostly": self.least}
+        return kind, {**kwargs, **few, **_filter(self.where)}
+
+    def of(self, condition: str) -> Body:
+        """Return the query of a condition: the rows that break it, or the share of those that do not."""
+        is_good, some = _braced(condition), "" if self.where is None else f"({_braced(self.where)})"
+        if self.least == 1:
+            also = some and f"{some} AND "
+            query = f"SELECT * FROM {{batch}} WHERE {also}NOT coalesce(({is_good}), false)"  # noqa: S608 - the user's own SQL
+        else:
+            good = f"CASE WHEN {is_good} THEN CAST(1 AS DOUBLE) ELSE CAST(0 AS DOUBLE) END"
+            rows = "{batch}" + (some and f" WHERE {some}")
+            shares = f"(SELECT avg({good}) AS share FROM {rows}) AS shares"  # noqa: S608 - the user's own SQL
+            query = f"SELECT share FROM {shares} WHERE share < {self.least!r}"  # noqa: S608 - the user's own SQL
+        return "unexpected_rows_expectation", {"unexpected_rows_query": query}
+
+
+def expectations_of(constraint: Constraint) -> list[Body]:
+    """Return expectations that together want the same as a constraint.
+
+    Raises
+    ------
+    NoExpectationError
+        If there are none.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> expectations_of(tg.Check("c").is_complete("x", at_least=0.9).constraints[0])
+    [('expect_column_values_to_not_be_null', {'column': 'x', 'mostly': 0.9})]
+    """
+    if not isinstance(constraint, MetricConstraint):
+        raise NoExpectationError("it compares with the past, which an expectation does not know")
+    if constraint.part is not None:
+        raise NoExpectationError(f"no expectation is about the {constraint.part}")
+    if not isinstance(constraint.assertion, Between):
+        raise NoExpectationError(f"its assertion is a function of Python: {constraint.assertion}")
+    if constraint.assertion.lower is None and constraint.assertion.upper is None:
+        raise NoExpectationError("it wants nothing")
+    return list(_of_analyzer(constraint.analyzer, constraint.assertion))
+
+
+def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
+    """Return expectations that together want the same as a rule.
+
+    Raises
+    ------
+    NoExpectationError
+        If there are none.
+
+    Examples
+    --------
+    >>> from analyzers.rules.tasks import SetRule
+    >>> expectations_of_rule(SetRule("gender", ["M", None]), FailNone())
+    [('expect_column_values_to_be_in_set', {'column': 'gender', 'value_set': ['M']})]
+    """
+    if not isinstance(policy, FailNone | FailAny):
+        raise NoExpectationError(
+            f"its policy {policy!r} counts the records that are charged with it"
+        )
+    if rule.stage == "after":
+        raise NoExpectationError("it is about what fixes leave")
+    if not all(isinstance(piece, str) for piece in rule.expression.pieces):
+        raise NoExpectationError("it is made of Columns or functions of Python, not of SQL")
+    condition = rule.expression.text
+    return list(_conditional(condition, Share(1.0), nulls=rule.on_null != "fail"))
+
+
+@singledispatch
+def _of_analyzer(analyzer: AnyAnalyzer, wanted: Between) -> Iterator[Body]:
+    """Yield the expectations of a metric that lies within bounds."""
+    kind = type(analyzer)
+    if kind in _NUMBERS:
+        yield _NUMBERS[kind], {**_column(analyzer), **_bounds(wanted), **_filter(analyzer.where)}
+    elif kind in _COUNTS:
+        of = {} if kind in {Size, ColumnCount} else _column(analyzer)
+        yield _COUNTS[kind], {**of, **_whole(wanted), **_filter(analyzer.where)}
+    elif isinstance(analyzer, StandardDeviation):
+        raise NoExpectationError("the expectation of a standard deviation divides by one row less")
+    else:
+        raise NoExpectationError(f"no expectation measures {kind.__name__}")
+
+
+@_of_analyzer.register(ColumnExists)
+def _(analyzer: ColumnExists, wanted: Between) -> Iterator[Body]:
+    if (wanted.holds(0), wanted.holds(1)) != (False, True):
+        raise NoExpectationError("no expectation wants a column not to be there")
+    yield "expect_column_to_exist", _column(analyzer)
+
+
+@_of_analyzer.register(Completeness)
+def _(analyzer: Completeness, wanted: Between) -> Iterator[Body]:
+    share = _share(analyzer, wanted)
+    yield share.mostly(("expect_column_values_to_not_be_null", _column(analyzer)))
+
+
+@_of_analyzer.register(Uniqueness)
+def _(analyzer: Uniqueness, wanted: Between) -> Iterator[Body]:
+    share = _share(analyzer, wanted)
+    if len(analyzer.columns) == 1:
+        yield share.mostly(("expect_column_values_to_be_unique", _column(analyzer)))
+    else:
+        columns = {"column_list": [_named(column) for column in analyzer.columns]}
+        yield share.mostly(("expect_compound_columns_to_be_unique", columns))
+
+
+@_of_analyzer.register(PatternMatch)
+def _(analyzer: PatternMatch, wanted: Between) -> Iterator[Body]:
+    share = _share(analyzer, wanted)
+    pattern = PATTERNS.get(analyzer.pattern, analyzer.pattern)
+    if analyzer.null_behavior == "ignore":
+        column = _column(analyzer)
+        yield share.mostly(("expect_column_values_to_match_regex", {**column, "regex": pattern}))
+        return
+    sql = column_sql(analyzer.column)
+    text = f"coalesce({sql}, '')" if analyzer.null_behavior == "empty" else sql
+    yield from _conditional(f"{text} RLIKE {literal(pattern)}", share)
+
+
+@_of_analyzer.register(Compliance)
+def _(analyzer: Compliance, wanted: Between) -> Iterator[Body]:
+    yield from _conditional(analyzer.predicate, _share(analyzer, wanted))
+
+
+@_of_analyzer.register(MinLength)
+def _(analyzer: MinLength, wanted: Between) -> Iterator[Body]:
+    yield from _length(analyzer, wanted, "min_value")
+
+
+@_of_analyzer.register(MaxLength)
+def _(analyzer: MaxLength, wanted: Between) -> Iterator[Body]:
+    yield from _length(analyzer, wanted, "max_value")
+
+
+@_of_analyzer.register(ApproxQuantile)
+@_of_analyzer.register(ExactQuantile)
+def _(analyzer: ApproxQuantile | ExactQuantile, wanted: Between) -> Iterator[Body]:
+    if wanted.closed != "both":
+        raise NoExpectationError("the bounds of a quantile's expectation always belong to it")
+    ranges = {"quantiles": [analyzer.quantile], "value_ranges": [[wanted.lower, wanted.upper]]}
+    yield (
+        "expect_column_quantile_values_to_be_between",
+        {**_column(analyzer), "quantile_ranges": ranges, **_filter(analyzer.where)},
+    )
+
+
+def _conditional(condition: str, share: Share, *, nulls: bool = False) -> Iterator[Body]:
+    """Yield the expectations of a condition: by name where rows with null do not blur the share."""
+    form = form_of(condition)
+    if form is not None and share.least == 1:
+        yield from (share.mostly(body) for body in _of_form(form, nulls=nulls or form.nulls))
+    else:
+        whole = f"({condition}) IS NULL OR ({condition})" if nulls else condition
+        yield share.of(whole)
+
+
+def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
+    """Yield the expectations of a condition that has a name; they pass over null."""
+    column = {"column": form.column}
+    present = ("expect_column_values_to_not_be_null", column)
+    if isinstance(form, Within):
+        told = _sides(form.lower, form.upper, form.has_lower, form.has_upper)
+        yield "expect_column_values_to_be_between", {**column, **told}
+    elif isinstance(form, OneOf):
+        yield "expect_column_values_to_be_in_set", {**column, "value_set": list(form.values)}
+    elif isinstance(form, Like):
+        yield "expect_column_values_to_match_regex", {**column, "regex": _portable(form.pattern)}
+    if isinstance(form, Present) or not nulls:
+        yield present
+
+
+def _braced(sql: str) -> str:
+    """Return SQL as it stands in a query where braces name what is put in."""
+    return sql.replace("{", "{{").replace("}", "}}")
+
+
+def _portable(pattern: str) -> str:
+    r"""Return a pattern of Java with an end of the text that Python knows, too.
+
+    Examples
+    --------
+    >>> print(_portable(r"\A(?:[0-9]{5})\z"))
+    \A(?:[0-9]{5})(?![\s\S])
+    """
+    return pattern[:-2] + r"(?![\s\S])" if pattern.endswith(r")\z") else pattern
+
+
+def _share(analyzer: AnyAnalyzer, wanted: Between) -> Share:
+    if not (wanted.lower is not None and wanted.has_lower and wanted.holds(1)):
+        raise NoExpectationError(f"mostly= is a least share, which may be reached; not {wanted}")
+    return Share(wanted.lower, analyzer.where)
+
+
+def _length(analyzer: MinLength | MaxLength, wanted: Between, side: str) -> Iterator[Body]:
+    whole = _whole(wanted)
+    if analyzer.null_behavior != "ignore" or set(whole) != {side}:
+        raise NoExpectationError("expectations are about the length of each text that is there")
+    column = {**_column(analyzer), **whole, **_filter(analyzer.where)}
+    yield "expect_column_value_lengths_to_be_between", column
+
+
+def _column(analyzer: AnyAnalyzer) -> dict[str, Any]:
+    columns = getattr(analyzer, "columns", None) or (getattr(analyzer, "column", ""),)
+    if len(columns) != 1:
+        raise NoExpectationError(
+            f"no expectation measures {type(analyzer).__name__} of several columns"
+        )
+    return {"column": _named(columns[0])}
+
+
+def _named(column: str) -> str:
+    """Return a column's own name; what is inside of one has none there."""
+    steps = parts(column)
+    if len(steps) > 1 or column.startswith("size("):
+        raise NoExpectationError(f"{column} is no column of its own")
+    return str(steps[0])
+
+
+def _bounds(wanted: Between) -> dict[str, Any]:
+    return _sides(wanted.lower, wanted.upper, wanted.has_lower, wanted.has_upper)
+
+
+def _sides(
+    lower: float | None,
+    upper: float | None,
+    has_lower: bool,  # noqa: FBT001 - as Between and Within have them
+    has_upper: bool,  # noqa: FBT001
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for side, bound, belongs in (("min", lower, has_lower), ("max", upper, has_upper)):
+        if bound is not None:
+            found[f"{side}_value"] = bound
+            if not belongs:
+                found[f"strict_{side}"] = True
+    return found
+
+
+def _whole(wanted: Between) -> dict[str, int]:
+    """Return bounds of whole numbers, which are the nearest whole numbers inside."""
+    found = {}
+    if wanted.lower is not None:
+        found["min_value"] = ceil(wanted.lower) if wanted.has_lower else floor(wanted.lower) + 1
+    if wanted.upper is not None:
+        found["max_value"] = floor(wanted.upper) if wanted.has_upper else ceil(wanted.upper) - 1
+    return found
+
+
+def _filter(where: str | None) -> dict[str, str]:
+    return {} if where is None else {"row_condition": where, "condition_parser": "spark"}

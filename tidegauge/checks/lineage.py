@@ -1,0 +1,62 @@
+"""What came of checks, as OpenLineage tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from analyzers.checks.constraints import ConstraintStatus
+from analyzers.errors import SuiteError
+from analyzers.metric import Entity
+from repository.exchange.openlineage import assertions_facet
+
+if TYPE_CHECKING:
+    from tidegauge.checks.verification import Judged, Verification
+
+SEVERITIES = {"error": "error", "warning": "warn"}
+
+
+def facet_of(
+    found: Verification, dataset: str | None, partition: str | None, segment: str | None
+) -> dict[str, Any]:
+    """Return the facet of one partition; see `Verification.openlineage`."""
+    meant = [
+        one
+        for one in found.judged
+        if dataset in {None, one.dataset}
+        and partition in {None, one.partition}
+        and segment in {None, one.segment}
+    ]
+    places = dict.fromkeys((one.dataset, one.partition, one.segment) for one in meant)
+    if len(places) != 1:
+        raise SuiteError(_which(list(places)))
+    return assertions_facet([_assertion(found, one) for one in meant])
+
+
+def _which(places: Sequence[tuple[str, ...]]) -> str:
+    if not places:
+        return "nothing that was verified is meant by dataset=, partition= and segment="
+    known = "; ".join(" ".join(filter(None, place)) for place in places[:5])
+    more = f" and {len(places) - 5} more" if len(places) > 5 else ""  # noqa: PLR2004 - as above
+    return f"a facet is about one partition: say which, by dataset=, partition= or segment=: {known}{more}"
+
+
+def _assertion(found: Verification, one: Judged) -> dict[str, Any]:
+    check, result = found.checks[one.check], one.result
+    constraint = result.constraint
+    analyzer = constraint.analyzer
+    told: dict[str, Any] = {
+        "assertion": type(analyzer).__name__,
+        "name": f"{found.names[one.check]}: {constraint.description}",
+        "success": result.status is not ConstraintStatus.FAILURE,
+        "severity": SEVERITIES[str(check.level)],
+        "expected": constraint.description.rpartition(": ")[2],
+    }
+    if analyzer.entity is Entity.COLUMN and hasattr(analyzer, "column"):
+        told["column"] = analyzer.column
+    if result.value is not None and isfinite(result.value):
+        told["actual"] = f"{result.value:.6g}"
+    if result.message:
+        told["description"] = result.message
+    return told
