@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import singledispatch
 from math import isfinite
@@ -108,12 +108,16 @@ def count_rows(where: str | None) -> str:
 def literal(text: str) -> str:
     r"""Quote a string literal for Spark SQL.
 
+    A dollar before a brace is written by its number: Spark would put settings and environment variables in
+    the place of ``${name}``, within quotes, too.
+
     Examples
     --------
-    >>> print(literal("it's"))
-    'it\'s'
+    >>> print(literal("it's"), literal("${HOME}"))
+    'it\'s' '\u0024{HOME}'
     """
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + escaped.replace("${", "\\u0024{") + "'"
 
 
 @singledispatch
@@ -141,7 +145,7 @@ def _(value: str) -> str:
 
 @constant.register
 def _(value: int) -> str:
-    return str(int(value))
+    return str(int(value)) if abs(value) < 2**63 else f"{int(value)}BD"
 
 
 @constant.register
@@ -175,7 +179,7 @@ def one_of(expression: str, values: Sequence[str]) -> str:
 
 
 _TOKEN = re.compile(
-    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>[^\W\d]\w*)"
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)"
 )
 _FOREIGN = re.compile(r"\(\n(.*?)\n\)", re.DOTALL)
 
@@ -190,8 +194,27 @@ def names_in(text: str) -> set[str]:
     >>> sorted(names_in("count_if(CASE WHEN (\nDelay > 'x y'\n) THEN `Dep``Time` END)"))
     ['delay', 'dep`time']
     """
-    quoted = (m["quoted"] or "" for m in _TOKEN.finditer(text))
-    found = {name.replace("``", "`") for name in quoted}
+    found = {name for name, quoted in _words(text) if quoted}
     for part in _FOREIGN.findall(text):
-        found |= {m["bare"] or "" for m in _TOKEN.finditer(part)}
-    return {name.casefold() for name in found if name}
+        found |= words_in(part)
+    return found
+
+
+def words_in(text: str) -> set[str]:
+    """Return all words in Spark SQL that users wrote which may be names of columns, in small letters.
+
+    Examples
+    --------
+    >>> sorted(words_in("coalesce(Delay, `Dep``Time`) > 'x y'"))
+    ['coalesce', 'delay', 'dep`time']
+    """
+    return {name for name, _ in _words(text)}
+
+
+def _words(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield words in small letters, and whether they stand in backticks."""
+    for m in _TOKEN.finditer(text):
+        if m["quoted"]:
+            yield m["quoted"].replace("``", "`").casefold(), True
+        elif m["bare"]:
+            yield m["bare"].casefold(), False

@@ -107,9 +107,13 @@ class Attached(ValidationTask):
         Raises
         ------
         RuleError
-            If another number of records was observed: the action did not read all of them.
+            If another number of records was observed: the action did not read all of them. If the frame is
+            a stream.
         """
         if self._result is None:
+            if self.needs_action and self.original.isStreaming:
+                msg = "a stream has no end at which to judge it; judge each batch: foreachBatch and dqm.apply"
+                raise RuleError(msg)
             observed = None if rows is None else self._observed()
             if observed is not None and observed.counts[0] != rows:
                 msg = (

@@ -6,16 +6,12 @@ other text, so each gets a column of its own before the text is read; a function
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Union
 
 from analyzers.errors import RuleError
+from analyzers.rules.sources import source_of
 from analyzers.sql import column_sql, constant
 
 if TYPE_CHECKING:
@@ -141,75 +137,3 @@ def given_sql(value: Any, owner: str) -> Expression:
     if isinstance(value, str) or is_column(value) or callable(value):
         return Expression.of(value, owner)
     return Expression((value_sql(value),))
-
-
-def source_of(function: Any) -> str:
-    """Return a hash of what a function does: its source, what it closes over, and its own helpers.
-
-    Functions and plain values of its module that it names are included, and theirs in turn; what it
-    imports is not.
-    """
-    digest = hashlib.sha256()
-    for line in _sources(function, set()):
-        digest.update(line.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-def _sources(function: Any, seen: set[int]) -> Iterable[str]:
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    target: Any = function if isinstance(function, types.FunctionType) else type(function).__call__
-    if not isinstance(target, types.FunctionType):
-        target = getattr(function, "__func__", None)
-    if isinstance(function, type) or not isinstance(target, types.FunctionType):
-        yield _source(function if isinstance(function, type) else type(function))
-        yield (
-            repr(sorted(getattr(function, "__dict__", {}).items(), key=str))
-            if not isinstance(function, type)
-            else ""
-        )
-        return
-    yield _source(target)
-    if target is not function:
-        yield repr(sorted(getattr(function, "__dict__", {}).items(), key=str))
-    cells = target.__closure__ or ()
-    values = [cell.cell_contents for cell in cells] + list(target.__defaults__ or ())
-    values += list((target.__kwdefaults__ or {}).values())
-    values += [
-        target.__globals__[name] for name in _names(target.__code__) if name in target.__globals__
-    ]
-    for value in values:
-        if isinstance(value, types.FunctionType):
-            if value.__module__ == target.__module__:
-                yield from _sources(value, seen)
-        elif isinstance(
-            value,
-            str
-            | int
-            | float
-            | bool
-            | Decimal
-            | date
-            | tuple
-            | frozenset
-            | list
-            | dict
-            | set
-            | None,
-        ):
-            yield repr(value)
-
-
-def _names(code: types.CodeType) -> Sequence[str]:
-    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return [*code.co_names, *(name for c in inner for name in _names(c))]
-
-
-def _source(of: Any) -> str:
-    try:
-        return inspect.getsource(of)
-    except (OSError, TypeError):  # typed into a console that keeps no lines
-        code = getattr(of, "__code__", None)
-        return repr((code.co_code, code.co_consts, code.co_names)) if code else repr(of)

@@ -6,21 +6,27 @@ for all of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import MetricError, UnresolvedExpressionError, describe
+from analyzers.errors import MetricError, RuleError, UnresolvedExpressionError, describe
 from analyzers.rules.expressions import Expression, is_column
 from analyzers.rules.layout import Tasks, Test, breaking
 from analyzers.rules.tasks import DQMFix, DQMRule, DQMTask
 from analyzers.schema import Schema
-from analyzers.sql import literal, names_in, quote
+from analyzers.sql import literal, parts, quote, words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OWN = "__tidegauge_"
+_BARRIER = "CAST(spark_partition_id() < 0 AS BIGINT)"
+"""Always 0, but nothing that Spark moves filters through. It would write out in them all that a column is
+computed from, and what that is computed from, which grows threefold with each fix that sees another."""
+_OPEN_STEPS = 2
+"""Steps of fixes that filters may still pass."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Masked:
         The columns of the data.
     originals : mapping of str to str
         The column that holds the original values of a repaired one, where they are needed.
+    repaired : tuple of str
+        The columns that fixes write.
     failures : mapping of str to MetricError
         Tasks that do not resolve on this frame; it is as if they were not there.
     """
@@ -44,12 +52,23 @@ class Masked:
     tasks: Tasks
     columns: tuple[str, ...]
     originals: Mapping[str, str]
+    repaired: tuple[str, ...]
     failures: Mapping[str, MetricError]
 
     @property
     def words(self) -> list[str]:
         """The columns that hold the words."""
         return word_names(self.tasks)
+
+    @property
+    def values(self) -> list[str]:
+        """SQL for the repaired values, of types that have hashes."""
+        kinds = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
+        unhashed = {name for name in self.repaired if re.search("map<|variant", kinds[name])}
+        return [
+            f"CAST({quote(name)} AS STRING)" if name in unhashed else quote(name)
+            for name in self.repaired
+        ]
 
     @property
     def kept(self) -> DataFrame:
@@ -117,6 +136,10 @@ def mask(data: DataFrame, tasks: Tasks, skip: Iterable[str] = ()) -> Masked:
 
     Those that Spark cannot resolve on this frame are left out, and told in the result.
     """
+    taken = [name for name in data.columns if re.fullmatch(rf"(?i){OWN}[cefopvw]\d+|{OWN}n", name)]
+    if taken:
+        msg = f"the data has a column {taken[0]!r}, a name that is needed for counting; rename it"
+        raise RuleError(msg)
     builder = _Builder(data, tasks, dict.fromkeys(skip))
     builder.ask(tasks.before, guarded=False)
     if tasks.after and tasks.fixes:
@@ -124,7 +147,22 @@ def mask(data: DataFrame, tasks: Tasks, skip: Iterable[str] = ()) -> Masked:
     builder.repair()
     builder.ask(tasks.after, guarded=True)
     failures = {name: error for name, error in builder.skipped.items() if error is not None}
-    return Masked(builder.frame, tasks, tuple(data.columns), builder.originals, failures)
+    columns = tuple(data.columns)
+    repaired = tuple(builder.repaired)
+    return Masked(builder.frame, tasks, columns, builder.originals, repaired, failures)
+
+
+Wanted = tuple[Expression, str | None]
+"""An expression, and the type that it is to have; None for a condition."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The SQL of a task's expressions, the Columns it reads by hidden names, and which are conditions."""
+
+    texts: list[str]
+    hidden: dict[str, Column]
+    conditions: list[bool]
 
 
 @dataclass
@@ -135,11 +173,12 @@ class _Builder:
     tasks: Tasks
     skipped: dict[str, MetricError | None]
     originals: dict[str, str] = field(default_factory=dict)
+    repaired: dict[str, None] = field(default_factory=dict)
     hidden: int = 0
 
     def ask(self, rules: Sequence[DQMRule], *, guarded: bool) -> None:
         """Add the words of some rules; guarded, only of records that are kept so far."""
-        found = self._resolved(rules, lambda rule: [rule.expression], conditions=True)
+        found = self._resolved(rules, lambda rule: [(rule.expression, None)])
         terms: dict[int, list[str]] = {}
         kept = all_of(self.tasks.kept(self.tasks.before), word_names(self.tasks))
         for rule in rules:
@@ -151,6 +190,9 @@ class _Builder:
                 code = f"coalesce(CAST(NOT ({text}) AS BIGINT), 2L)"
                 code = f"CASE WHEN {kept} THEN {code} ELSE 0L END" if guarded else code
                 terms[place.word].append(f"shiftleft({code}, {place.shift})")
+        if guarded:
+            for some in terms.values():
+                some.append(_BARRIER)
         self._add_words(terms)
 
     def keep_originals(self) -> None:
@@ -163,11 +205,20 @@ class _Builder:
         """Apply the fixes in order, those that do not depend on each other in one step."""
         kept = all_of(self.tasks.kept(self.tasks.before), word_names(self.tasks))
         left = [fix for fix in self.tasks.fixes if fix.name not in self.skipped]
+        steps = 0
         while left:
             step = _independent(left)
             left = left[len(step) :]
-            found = self._resolved(step, _of_fix, conditions=False)
+            steps += 1
+            barrier = f" | {_BARRIER}" if steps > _OPEN_STEPS else ""
             types = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
+            targets = {fix.name: types.get(str(self._column_of(fix)), "STRING") for fix in step}
+
+            def of_fix(fix: DQMFix, targets: Mapping[str, str] = targets) -> list[Wanted]:
+                kinds = (None, targets[fix.name])
+                return list(zip(_of_fix(fix), kinds * len(fix.arms), strict=True))
+
+            found = self._resolved(step, of_fix)
             codes, values = [], {}
             for fix in step:
                 column = self._column_of(fix)
@@ -176,13 +227,15 @@ class _Builder:
                 code, whens = f"{OWN}f{self.tasks.fixes.index(fix)}", []
                 pairs = list(zip(found[fix.name][::2], found[fix.name][1::2], strict=True))
                 arms = " ".join(f"WHEN {when} THEN {1 << i}L" for i, (when, _) in enumerate(pairs))
-                codes.append(f"CASE WHEN {kept} THEN CASE {arms} ELSE 0L END ELSE 0L END AS {code}")
+                arms = f"CASE WHEN {kept} THEN CASE {arms} ELSE 0L END ELSE 0L END"
+                codes.append(f"{arms}{barrier} AS {code}")
                 for i, (_, value) in enumerate(pairs):
-                    whens.append(f"WHEN {code} = {1 << i}L THEN CAST({value} AS {types[column]})")
+                    whens.append(f"WHEN {code} = {1 << i}L THEN {value}")
                 values[column] = f"CASE {' '.join(whens)} ELSE {quote(column)} END"
             if codes:
                 self._select(*codes)
                 self._replace(values)
+                self.repaired.update(dict.fromkeys(values))
         terms: dict[int, list[str]] = {}
         for i, fix in enumerate(self.tasks.fixes):
             place = self.tasks.places[fix.name]
@@ -227,12 +280,10 @@ class _Builder:
     def _resolved(
         self,
         some: Sequence[DQMTask],
-        expressions: Callable[[Any], list[Expression]],
-        *,
-        conditions: bool,
+        expressions: Callable[[Any], list[Wanted]],
     ) -> dict[str, list[str]]:
         """Return the SQL of each task's expressions, and add the columns that it reads to the frame."""
-        made: dict[str, tuple[list[str], dict[str, Column]]] = {}
+        made: dict[str, Written] = {}
         for task in some:
             if task.name in self.skipped:
                 continue
@@ -241,23 +292,21 @@ class _Builder:
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.skipped[task.name] = _named(task, error)
         by_name = {task.name: task for task in some}
-        if self._problem(made.values(), conditions=conditions) is not None:
+        if self._problem(made.values()) is not None:
             for name, one in list(made.items()):
-                problem = self._problem([one], conditions=conditions)
+                problem = self._problem([one])
                 if problem is not None:
                     self.skipped[name] = _named(by_name[name], problem)
                     del made[name]
-        hidden = {
-            alias: column for _, columns in made.values() for alias, column in columns.items()
-        }
+        hidden = {alias: column for one in made.values() for alias, column in one.hidden.items()}
         if hidden:
             self.frame = self.frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
-        return {name: texts for name, (texts, _) in made.items()}
+        return {name: one.texts for name, one in made.items()}
 
-    def _written(self, expressions: Iterable[Expression]) -> tuple[list[str], dict[str, Column]]:
+    def _written(self, expressions: Iterable[Wanted]) -> Written:
         """Return SQL for expressions, and the columns that stand for the Columns in them."""
-        texts, hidden = [], {}
-        for expression in expressions:
+        texts, hidden, conditions = [], {}, []
+        for expression, kind in expressions:
             text = ""
             for piece in expression.pieces:
                 value = piece
@@ -270,12 +319,11 @@ class _Builder:
                     hidden[alias] = value
                     value = alias
                 text += str(value)
-            texts.append(text)
-        return texts, hidden
+            texts.append(text if kind is None else f"CAST({text} AS {kind})")
+            conditions.append(kind is None)
+        return Written(texts, hidden, conditions)
 
-    def _problem(
-        self, some: Iterable[tuple[list[str], dict[str, Column]]], *, conditions: bool
-    ) -> Exception | None:
+    def _problem(self, some: Iterable[Written]) -> Exception | None:
         """Return why Spark cannot resolve some expressions, each of which stands on its own here."""
         from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
@@ -283,16 +331,22 @@ class _Builder:
         some = list(some)
         try:
             frame = self.frame
-            hidden = {alias: column for _, columns in some for alias, column in columns.items()}
+            hidden = {alias: column for one in some for alias, column in one.hidden.items()}
             if hidden:
                 frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
-            texts = [text for written, _ in some for text in written]
-            probe = frame.select(*(F.expr(t).alias(f"{OWN}p{i}") for i, t in enumerate(texts)))
-            kinds = [f.dataType.simpleString() for f in probe.schema.fields]
+            texts = [text for one in some for text in one.texts]
+            # Beside the columns and inside of an expression, as it will stand: what aggregates, makes rows
+            # or names itself is refused here.
+            cells = (
+                F.expr(f"CASE WHEN true THEN ({t}) END").alias(f"{OWN}p{i}")
+                for i, t in enumerate(texts)
+            )
+            found = frame.select("*", *cells).schema.fields[len(frame.columns) :]
+            kinds = [f.dataType.simpleString() for f in found]
         except PySparkException as error:
             return error
-        wanted = range(len(kinds)) if conditions else ()
-        wrong = next((i for i in wanted if kinds[i] != "boolean"), None)
+        conditions = [condition for one in some for condition in one.conditions]
+        wrong = next((i for i, c in enumerate(conditions) if c and kinds[i] != "boolean"), None)
         if wrong is not None:
             return TypeError(f"{texts[wrong].strip()} is of type {kinds[wrong]}, not a condition")
         return None
@@ -308,15 +362,19 @@ def _independent(fixes: Sequence[DQMFix]) -> list[DQMFix]:
     written: set[str] = set()
     for fix in fixes:
         pieces = [piece for e in _of_fix(fix) for piece in e.pieces]
-        plain = all(isinstance(piece, str) for piece in pieces)
-        read = {fix.column.casefold().strip("`")}
+        # What a function or a Column reads is not known, nor where a comment ends.
+        plain = all(
+            isinstance(piece, str) and "--" not in piece and "/*" not in piece for piece in pieces
+        )
+        target = str(parts(fix.column)[0]).casefold()
+        read = {target}
         for piece in pieces:
             if isinstance(piece, str):
-                read |= names_in(f"(\n{piece}\n)")
+                read |= words_in(piece)
         if step and (not plain or read & written):
             break
         step.append(fix)
-        written.add(fix.column.casefold().strip("`"))
+        written.add(target)
     return step
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import RuleError, describe
-from analyzers.rules.expressions import source_of
+from analyzers.rules.sources import source_of
 from analyzers.rules.state import DQMState
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class FailPercent(DQMTaskPolicy):
 
 
 class DQMPolicy:
-    """A condition on the whole of the data. Subclass it and override `holds`, or give a function.
+    """A condition on the whole of the data. Give a function; or subclass it, set ``name``, override `holds`.
 
     Parameters
     ----------
@@ -130,6 +130,9 @@ class DQMPolicy:
     >>> few.holds(state), few.needs_data
     (False, False)
     """
+
+    name: str
+    needs_data: bool = False
 
     def __init__(self, policy: Asked, name: str | None = None) -> None:
         if not callable(policy):
@@ -175,7 +178,8 @@ class DQMPolicy:
 
     def identity(self) -> list[Any]:
         """Return what the policy is, as JSON takes it."""
-        return [type(self).__name__, self.name, source_of(self.policy)]
+        told = self.policy if type(self).__module__ == __name__ else self
+        return [type(self).__name__, self.name, source_of(told)]
 
     def __repr__(self) -> str:
         """Return its kind and name."""
@@ -184,8 +188,6 @@ class DQMPolicy:
 
 class _Total(DQMPolicy):
     """A limit on one of the sums."""
-
-    needs_data = False
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
@@ -208,8 +210,9 @@ class _Total(DQMPolicy):
         return self.refuses(state) or ""
 
     def identity(self) -> list[Any]:
-        """Return the kind and limit."""
-        return [type(self).__name__, self.limit]
+        """Return the kind and limit; of users' own classes also what they say."""
+        ours = type(self).__module__ == __name__
+        return [type(self).__name__, self.limit] if ours else super().identity()
 
 
 class _TotalCount(_Total):
@@ -290,7 +293,8 @@ def _too_many(count: int, records: int, limit: int) -> str | None:
 
 
 def _too_large(count: int, records: int, share: float) -> str | None:
-    if not records or count < share * records:
+    # The quotient: 0.07 * 100 is above 7, so the product would let 7 of 100 pass a limit of 0.07.
+    if not records or count / records < share:
         return None
     told = f"{count} of {records} records are {100 * count / records:.4g} %"
     return f"{told}, less than {100 * share:.4g} % wanted"

@@ -11,7 +11,7 @@ from analyzers.rules.expressions import Expression, shown_text
 from analyzers.rules.masks import OWN, Masked
 from analyzers.rules.state import Sample
 from analyzers.schema import Schema
-from analyzers.sql import names_in, quote
+from analyzers.sql import quote, words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,8 +107,7 @@ def _holds(kind: Any, unwanted: Collection[str]) -> bool:
 
 def _read_by(expression: Expression, masked: Masked, keys: Sequence[str]) -> list[str]:
     """Return the key columns, then those that an expression reads."""
-    text = "".join(f"(\n{shown_text(piece)}\n)" for piece in expression.pieces)
-    words = names_in(text)
+    words = words_in(" ".join(map(shown_text, expression.pieces)))
     read = [c for c in masked.columns if c.casefold() in words]
     return list(dict.fromkeys([*keys, *read]))
 

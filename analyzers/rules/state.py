@@ -37,7 +37,7 @@ class RecordCounts(State):
     """
 
     counts: tuple[int, ...] = ()
-    masks: Mapping[int, int] | None = field(default_factory=dict)
+    masks: Mapping[int, int] | None = field(default_factory=dict, hash=False)
 
     def combine(self, other: Self) -> Self:
         """Add the counts; too many combinations are dropped, in whatever order they come together."""
@@ -136,7 +136,7 @@ class DQMState:
         self._violations = dict.fromkeys(rules, 0)
         self._excluded = dict.fromkeys(rules, 0)
         self._fixes = dict.fromkeys(fixes, 0)
-        self._arms: dict[str, int] = {}
+        self._arms: dict[str, dict[str, int]] = {name: {} for name in fixes}
         self._parser: dict[str, int] = {}
         self._rejects = 0
         self._lines = 0
@@ -185,7 +185,7 @@ class DQMState:
         self._known(self._fixes, name, "fix")
         self._fixes[name] += count
         if arm:
-            self._arms[f"{name}.{arm}"] = self._arms.get(f"{name}.{arm}", 0) + count
+            self._arms[name][arm] = self._arms[name].get(arm, 0) + count
 
     def add_rejects(self, count: int) -> None:
         """Count records that were rejected by whatever rule."""
@@ -243,8 +243,9 @@ class DQMState:
 
     def fix_count(self, name: str) -> int:
         """Return the values that a fix repaired; ``name.low`` and ``name.high`` for sides of a `BoundFix`."""
-        if name in self._arms:
-            return self._read(self._arms[name])
+        fix, _, arm = name.rpartition(".")
+        if name not in self._fixes and arm in self._arms.get(fix, {}):
+            return self._read(self._arms[fix][arm])
         return self._read(self._known(self._fixes, name, "fix"))
 
     @property
@@ -293,11 +294,7 @@ class DQMState:
                 lines += self._told(name)
         for name, count in self._fixes.items():
             if count or name in self._errors:
-                arms = [
-                    f"{n} {key.removeprefix(name + '.')}"
-                    for key, n in self._arms.items()
-                    if key.startswith(name + ".")
-                ]
+                arms = [f"{n} {arm}" for arm, n in self._arms[name].items()]
                 also = f" ({', '.join(arms)})" if arms else ""
                 lines.append(f"fix {name}: {count} of {self._records} records{also}")
                 lines += self._told(name)

@@ -22,9 +22,9 @@ from analyzers.rules.expressions import (
     given_sql,
     is_column,
     shown_text,
-    source_of,
     value_sql,
 )
+from analyzers.rules.sources import source_of
 from analyzers.sql import literal
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from analyzers.frequencies import FrequenciesAndNumRows
 from analyzers.moments import CorrelationState, HigherMomentsState, StandardDeviationState
 from analyzers.quantiles import KllState
 from analyzers.req import ReqState
+from analyzers.rules.state import RecordCounts
 from analyzers.sums import SumAndCount, TwoSums
 from analyzers.texts import DataTypeState
 from analyzers.times import FreshnessState, TimeRangeState
@@ -157,7 +158,19 @@ def frequencies():
     return st.builds(lambda g, n: FrequenciesAndNumRows.of(g.items(), n), groups, counts)
 
 
+@st.composite
+def record_counts(draw, most=9):
+    """Three bits: one rule that records violate or that is unknown, and one fix."""
+    masks = draw(st.dictionaries(st.integers(0, 7), st.integers(1, 9), max_size=most))
+    if not masks:
+        return RecordCounts()
+    bits = (sum(n for mask, n in masks.items() if mask >> bit & 1) for bit in range(3))
+    counts = (sum(masks.values()), *bits)
+    return RecordCounts(counts, draw(st.sampled_from([masks, masks, None])))
+
+
 STATES = {
+    RecordCounts: record_counts(),
     NumMatches: st.builds(NumMatches, counts),
     NumMatchesAndCount: ratios(),
     ComplianceState: compliances(),

@@ -17,6 +17,7 @@ from analyzers.frequencies import FrequenciesAndNumRows
 from analyzers.moments import CorrelationState, HigherMomentsState, StandardDeviationState
 from analyzers.quantiles import KllState
 from analyzers.req import ReqState
+from analyzers.rules.state import RecordCounts
 from analyzers.state import READERS, State, read_state, register_state
 from analyzers.sums import SumAndCount, TwoSums
 from analyzers.top_values import FrequentItemsState
@@ -146,6 +147,9 @@ def test_states_written_by_earlier_releases_can_be_read(kept):
         said = {"count": state.count, "sample": list(state.sample())}
     elif isinstance(state, FrequentItemsState):
         said = {"count": state.count, "top": {v: t.estimate for v, t in state.top().items()}}
+    elif isinstance(state, RecordCounts):
+        masks = state.masks and {f"{mask:x}": n for mask, n in state.masks.items()}
+        said = {"counts": list(state.counts), "masks": masks}
     elif isinstance(state, TwoSums):
         said = {n: [str(s.total), s.count] for n, s in vars_of(state).items()}
     else:
