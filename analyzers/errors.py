@@ -348,5 +348,9 @@ class PluginWarning(UserWarning):
     """An extension could not be loaded and was skipped."""
 
 
+class VerdictWarning(UserWarning):
+    """A kept verdict could not be read, so that the data is judged again."""
+
+
 class RepositoryWarning(UserWarning):
     """Something in the repository is damaged and was skipped."""

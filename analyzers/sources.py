@@ -24,6 +24,7 @@ from analyzers.segments import Values
 from analyzers.sql import literal, quote
 
 if TYPE_CHECKING:
+    from pyarrow import fs
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
@@ -103,8 +104,7 @@ def list_files(spark: SparkSession, root: str) -> list[FileInfo]:
     """
     from pyarrow import ArrowException  # noqa: PLC0415
 
-    if not re.match(r"[A-Za-z][\w+.-]*:|/", root):
-        root = str(Path(root).absolute())
+    root = absolute(root)
     try:
         found = _list_by_arrow(root)
     except (ArrowException, OSError):  # not there, or not where Arrow looks: Spark knows
@@ -131,13 +131,28 @@ def plain_path(location: str) -> str:
     return re.sub(r"^[A-Za-z][\w+.-]*:(//[^/]*)?", "", location)
 
 
+def absolute(root: str) -> str:
+    """Return a path that begins with a slash; URIs stay as they are."""
+    if re.match(r"[A-Za-z][\w+.-]*:|/", root):
+        return root
+    return str(Path(root).absolute())
+
+
+def file_system(root: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of Arrow that a folder or file lies in, and its path there."""
+    from pyarrow import fs  # noqa: PLC0415 - heavy
+
+    root = absolute(root)
+    if root.startswith(("/", "file:")):
+        return fs.LocalFileSystem(), plain_path(root)
+    system, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", root))
+    return system, path
+
+
 def _list_by_arrow(root: str) -> list[FileInfo]:
     from pyarrow import fs  # noqa: PLC0415 - heavy
 
-    if root.startswith(("/", "file:")):
-        system, path = fs.LocalFileSystem(), plain_path(root)
-    else:
-        system, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", root))
+    system, path = file_system(root)
     infos = system.get_file_info(fs.FileSelector(path, recursive=True))
     return [
         FileInfo(_below(path, info.path), info.size, info.mtime_ns // 1_000_000)
@@ -357,11 +372,8 @@ class HiveTable:
         return _Complement(inside)
 
     def _files_of(self, partition: Partition) -> list[FileInfo]:
-        spec = ", ".join(
-            f"{quote(k)}={'NULL' if v == NULL else literal(v)}"
-            for k, v in zip(partition.keys, partition.values, strict=True)
-        )
-        location = describe_table(self.spark, f"{self._quoted} PARTITION ({spec})")["location"]
+        which = f"{self._quoted} {partition_sql(partition)}"
+        location = describe_table(self.spark, which)["location"]
         files = list_files(self.spark, location)
         return [FileInfo(f"{partition.name}/{f.path}", f.size, f.modified) for f in files]
 
@@ -394,6 +406,21 @@ class HiveTable:
     def partition_of(self, key: Values) -> Partition | None:
         """Return the listed partition whose values Spark prints so."""
         return self._by_key.get(key)
+
+
+def partition_sql(partition: Partition) -> str:
+    """Return SQL that names a partition of a table.
+
+    Examples
+    --------
+    >>> print(partition_sql(Partition(("ds", "hr"), ("2013-02-08", NULL))))
+    PARTITION (`ds`='2013-02-08', `hr`=NULL)
+    """
+    spec = ", ".join(
+        f"{quote(k)}={'NULL' if v == NULL else literal(v)}"
+        for k, v in zip(partition.keys, partition.values, strict=True)
+    )
+    return f"PARTITION ({spec})"
 
 
 class _Complement(set[str]):

@@ -51,6 +51,7 @@ from analyzers.errors import UnknownDatasetError as UnknownDatasetError
 from analyzers.errors import UnknownNameError as UnknownNameError
 from analyzers.errors import UnknownStateTagError as UnknownStateTagError
 from analyzers.errors import UnresolvedExpressionError as UnresolvedExpressionError
+from analyzers.errors import VerdictWarning as VerdictWarning
 from analyzers.errors import WrongColumnTypeError as WrongColumnTypeError
 from analyzers.exact_quantiles import ExactQuantile as ExactQuantile
 from analyzers.exact_quantiles import InterquartileRange as InterquartileRange
@@ -86,6 +87,7 @@ from analyzers.rows import row_level_results as row_level_results
 from analyzers.rules.applied import Applied as Applied
 from analyzers.rules.attached import Attached as Attached
 from analyzers.rules.dqm import DQM as DQM
+from analyzers.rules.fingerprints import frame_fingerprint as frame_fingerprint
 from analyzers.rules.measures import FixCount as FixCount
 from analyzers.rules.measures import FixCountRatio as FixCountRatio
 from analyzers.rules.measures import ParserRejects as ParserRejects
@@ -111,6 +113,7 @@ from analyzers.rules.policies import FailTotalFixCountPolicy as FailTotalFixCoun
 from analyzers.rules.policies import FailTotalFixPercentPolicy as FailTotalFixPercentPolicy
 from analyzers.rules.policies import FailTotalRuleCountPolicy as FailTotalRuleCountPolicy
 from analyzers.rules.policies import FailTotalRulePercentPolicy as FailTotalRulePercentPolicy
+from analyzers.rules.publish import Published as Published
 from analyzers.rules.result import CheckResult as CheckResult
 from analyzers.rules.state import DQMState as DQMState
 from analyzers.rules.state import RecordCounts as RecordCounts
@@ -127,7 +130,9 @@ from analyzers.rules.tasks import NotNullRule as NotNullRule
 from analyzers.rules.tasks import Rule as Rule
 from analyzers.rules.tasks import SetFix as SetFix
 from analyzers.rules.tasks import SetRule as SetRule
+from analyzers.rules.validation import ValidationSet as ValidationSet
 from analyzers.rules.validation import ValidationTask as ValidationTask
+from analyzers.rules.verdicts import VerdictFiles as VerdictFiles
 from analyzers.scan import calculate as calculate
 from analyzers.state import DoubleValuedState as DoubleValuedState
 from analyzers.state import State as State
@@ -178,12 +183,10 @@ from repository.recorded import Recorded as Recorded
 from repository.repository import Repository as Repository
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
-from tidegauge.checks.great_expectations import to_great_expectations as to_great_expectations
-from tidegauge.checks.suggest import suggest as suggest
-from tidegauge.checks.suggestions import Suggestion as Suggestion
-from tidegauge.checks.suggestions import Suggestions as Suggestions
 from tidegauge.checks.verification import Verification as Verification
 from tidegauge.checks.verify import verify as verify
+from tidegauge.datasets import Dataset as Dataset
+from tidegauge.datasets import dataset as dataset
 from tidegauge.explanation import Explanation as Explanation
 from tidegauge.explanation import explain as explain
 from tidegauge.judging import judge as judge
@@ -194,6 +197,7 @@ from tidegauge.profiler import profile as profile
 from tidegauge.session import spark_session as spark_session
 from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite
+from tidegauge.verdicts import RepositoryVerdicts as RepositoryVerdicts
 from tidegauge.widgets.dashboard import Dashboard as Dashboard
 
 __version__: str

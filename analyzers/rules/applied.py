@@ -42,6 +42,8 @@ class Applied:
         The counts by the values of these.
     parsed : ParserCounts or None
         What the parser found, if it was a file.
+    run : int or None
+        The run of the repository that they were recorded in.
     """
 
     dqm: DQM
@@ -51,6 +53,7 @@ class Applied:
     by: tuple[str, ...]
     tallies: Mapping[Values, Tally]
     parsed: ParserCounts | None = None
+    run: int | None = None
 
     @property
     def data(self) -> DataFrame:
@@ -72,6 +75,28 @@ class Applied:
             msg = f"the data has a column {BROKEN!r}, which rejects tell the rules in; rename it"
             raise RuleError(msg)
         return self.masked.rejected(f"{self.masked.broken()} AS {BROKEN}")
+
+    def quarantine(self, table: str, mode: str = "append") -> None:
+        """Write the rejects to a table or folder, by the partitions that were counted.
+
+        Parameters
+        ----------
+        table : str
+            A table's name, or a folder (anything with a slash); made if it is not there.
+        mode : str
+            ``append``; ``overwrite``; or ``partitions``, which replaces those that the data has records of, so
+            that a second run of the same data does not double them.
+
+        Raises
+        ------
+        SourceError
+            If the rejects do not fit the table.
+        RuleError
+        """
+        from analyzers.rules.publish import quarantine  # noqa: PLC0415 - it knows this class
+        from analyzers.rules.targets import target_of  # noqa: PLC0415
+
+        quarantine(self, target_of(self.masked.frame.sparkSession, table), mode)
 
     @property
     def counts(self) -> RecordCounts:

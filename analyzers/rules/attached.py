@@ -94,7 +94,7 @@ class Attached(ValidationTask):
             raise RuleError(msg)
         return self._state
 
-    def check(self, rows: int | None = None) -> CheckResult:
+    def check(self, rows: int | None = None, *, kept: int | None = None) -> CheckResult:
         """Judge what was attached; the first answer stays.
 
         Parameters
@@ -103,6 +103,9 @@ class Attached(ValidationTask):
             How many records the frame held that rules were attached to, where the caller knows it and has
             had all of them read. What was observed meanwhile is used then. Without it, or where nothing was
             observed, one pass over the original frame counts.
+        kept : int, optional
+            How many records were left and written, where that is what the caller knows. If another number
+            was observed, one pass over the original frame counts.
 
         Raises
         ------
@@ -114,13 +117,16 @@ class Attached(ValidationTask):
             if self.needs_action and self.original.isStreaming:
                 msg = "a stream has no end at which to judge it; judge each batch: foreachBatch and dqm.apply"
                 raise RuleError(msg)
-            observed = None if rows is None else self._observed()
-            if observed is not None and observed.counts[0] != rows:
+            observed = None if rows is None and kept is None else self._observed()
+            if observed is not None and rows is not None and observed.counts[0] != rows:
                 msg = (
                     f"{observed.counts[0]} records were observed, not {rows}: the action did not read"
                     " all of them; check() without rows= counts in a pass of its own"
                 )
                 raise RuleError(msg)
+            if observed is not None and kept is not None:
+                left = self.dqm.tasks.of(observed)["kept", ""]
+                observed = observed if left == kept else None
             if observed is None:
                 state = self.dqm.count(self.original)
             else:
@@ -134,6 +140,12 @@ class Attached(ValidationTask):
 
     def validate(self, data: DataFrame) -> CheckResult:  # noqa: ARG002 - it knows its own
         """Judge the frame that rules were attached to."""
+        return self.check()
+
+    def validate_written(self, data: DataFrame) -> CheckResult:
+        """Judge by what was observed while the records that are left were written."""
+        if self._result is None and self.needs_action:
+            return self.check(kept=data.count())
         return self.check()
 
     def _observed(self) -> RecordCounts | None:

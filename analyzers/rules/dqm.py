@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from analyzers.description import canonical_json, key_of
@@ -16,9 +17,9 @@ from analyzers.rules.result import CheckResult
 from analyzers.rules.samples import check_columns, sample_rejects
 from analyzers.rules.state import DQMState, RecordCounts, Tally
 from analyzers.rules.stored import policy_of, task_of, task_policy_of
-from analyzers.rules.tally import tally
+from analyzers.rules.tally import Tallies, tally
 from analyzers.rules.tasks import DQMFix, DQMRule, DQMTask
-from analyzers.rules.validation import ValidationTask
+from analyzers.rules.validation import ValidationSet, ValidationTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from analyzers.rules.applied import Applied
     from analyzers.rules.attached import Attached
     from analyzers.rules.parsing import ParserValidation
+    from analyzers.rules.publish import Published
+    from analyzers.rules.recording import Recorder
+    from analyzers.rules.verdicts import Verdicts
 
 SAMPLES = 10
 """Records of each rule that are kept to be looked at."""
@@ -192,6 +196,9 @@ class DQM(ValidationTask):
         partition_by: Sequence[str] = (),
         keys: Sequence[str] = (),
         samples: int = SAMPLES,
+        repository: Recorder | None = None,
+        dataset: str | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> Applied:
         """Count, judge, and split a frame.
 
@@ -207,6 +214,12 @@ class DQM(ValidationTask):
             Columns that tell a record from others, for the samples.
         samples : int
             Records of each rule to keep; 0 for none.
+        repository : Repository, optional
+            Where the counts are stored as the metrics of a run, with the verdicts; nothing is read for it.
+        dataset : str, optional
+            Under which name; needed with a repository.
+        tags : mapping, optional
+            Tags of the run.
 
         Returns
         -------
@@ -216,23 +229,132 @@ class DQM(ValidationTask):
         Raises
         ------
         NoSuchColumnError
+        RuleError
+            If one of repository and dataset is given without the other.
         """
-        from analyzers.rules.applied import Applied  # noqa: PLC0415 - it knows this class
         from analyzers.rules.parsing import ParserValidation  # noqa: PLC0415 - it knows policies
 
-        parser, parsed = None, None
+        parser = None
         if isinstance(data, ParserValidation):
             parser, data = data, data.read().data
-            parsed = parser.count()
+
+        _both(repository, dataset)
         by = check_columns(data, partition_by)
         named = check_columns(data, keys)
         tallies = tally(data, self.tasks, Groups(tuple(by)))
+        masked = mask(data, self.tasks, self._whole(tallies.values()).failures)
+        applied = self.split(masked, tallies, by, named, samples, parser)
+        if repository is None or dataset is None:
+            return applied
+        from analyzers.rules.fingerprints import frame_fingerprint  # noqa: PLC0415 - with its user
+        from analyzers.rules.recording import record  # noqa: PLC0415 - it knows this class
+
+        report = record(applied, repository, dataset, frame_fingerprint(data), tags)
+        return replace(applied, run=report.run)
+
+    def publish(
+        self,
+        data: DataFrame,
+        table: str,
+        *,
+        partition_by: Sequence[str] | None = None,
+        mode: str = "overwrite",
+        quarantine: str | None = None,
+        keys: Sequence[str] = (),
+        samples: int = SAMPLES,
+        verdicts: Verdicts | None = None,
+        repository: Recorder | None = None,
+        dataset: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Published:
+        """Write what is left of a frame to a table, if all policies hold; otherwise leave it as it is.
+
+        All records are written beside the table once, with what rules and fixes did to each, and are counted,
+        sampled and judged there: the frame is computed once, and may read the table. What waits beside it is
+        ``_tidegauge_staging_...``; it is removed in the end, and what a killed run left is replaced by the
+        next one. Let one publication of a table run at a time.
+
+        Spark replaces the files of a table while others may read it. Who reads meanwhile may see it empty or
+        in part, or be told that a file is gone, as with any overwrite by Spark; so does who reads after a run
+        was killed in this last step, until the next one. Tables that have a log of their own (Delta Lake,
+        Apache Iceberg) show either state.
+
+        Parameters
+        ----------
+        data : DataFrame
+        table : str
+            A table's name, or a folder of Parquet files (anything with a slash). It is made if it is not
+            there; if it is, its columns must be those of the data, in any order.
+        partition_by : sequence of str, optional
+            How a new table is partitioned; one that is there stays as it is. Counted by these, too.
+        mode : str
+            ``overwrite`` replaces all, ``append`` adds, ``partitions`` replaces the partitions that the data
+            has records of, also those of which all records are rejected.
+        quarantine : str, optional
+            Table or folder for the records that are rejected, written in the same mode whatever the verdict.
+        keys, samples
+            As for `apply`.
+        verdicts : Verdicts, optional
+            Where the verdict is kept by the data's fingerprint: `VerdictFiles`, or `RepositoryVerdicts`. A
+            failure that was kept is raised again, and nothing is read.
+        repository, dataset, tags
+            As for `apply`; the counts are stored whatever the verdict.
+
+        Returns
+        -------
+        Published
+
+        Raises
+        ------
+        DQMError
+            If a policy does not hold.
+        SourceError
+            If the data does not fit the table.
+        RuleError
+
+        Examples
+        --------
+        >>> dqm.publish(frame, "clean.flights", partition_by=["ds"], mode="partitions")  # doctest: +SKIP
+        """
+        from analyzers.rules.fingerprints import frame_fingerprint  # noqa: PLC0415 - with its user
+        from analyzers.rules.publish import Publication  # noqa: PLC0415 - it knows this class
+
+        _both(repository, dataset)
+        remembers = verdicts is not None or repository is not None
+        tests = ValidationSet(
+            [self], verdicts=verdicts, fingerprint=frame_fingerprint(data) if remembers else None
+        )
+        return Publication(
+            table,
+            tests,
+            partition_by=partition_by,
+            mode=mode,
+            quarantine=quarantine,
+            keys=keys,
+            samples=samples,
+            repository=repository,
+            dataset=dataset,
+            tags=tags,
+        ).run(data)
+
+    def split(
+        self,
+        masked: Masked,
+        tallies: Tallies,
+        by: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        samples: int = SAMPLES,
+        parser: ParserValidation | None = None,
+    ) -> Applied:
+        """Judge and split a frame whose bits are there, and were counted; with the parser it came of."""
+        from analyzers.rules.applied import Applied  # noqa: PLC0415 - it knows this class
+
         groups = {key: found for (key, segment), found in tallies.items() if not segment}
         whole = self._whole(groups.values())
-        masked = mask(data, self.tasks, whole.failures)
         state = self.tasks.state(whole.counts, {**masked.failures, **whole.failures})
-        for sample in self._samples(masked, whole.counts, samples, named, by):
+        for sample in self._samples(masked, whole.counts, samples, keys, by):
             state.add_sample(sample)
+        parsed = None if parser is None else parser.count()
         if parsed is not None:
             parsed.fill(state)
         state.snapshot()
@@ -248,7 +370,12 @@ class DQM(ValidationTask):
         return Tally(counts, failures)
 
     def _samples(
-        self, masked: Masked, counts: RecordCounts, most: int, keys: list[str], by: list[str]
+        self,
+        masked: Masked,
+        counts: RecordCounts,
+        most: int,
+        keys: Sequence[str],
+        by: Sequence[str],
     ) -> Any:
         found = self.tasks.of(counts)
         charged = {
@@ -314,3 +441,9 @@ class DQM(ValidationTask):
         """Return how much there is."""
         rules, fixes = len(self.tasks.rules), len(self.tasks.fixes)
         return f"DQM({rules} rules, {fixes} fixes, {len(self.policies)} policies)"
+
+
+def _both(repository: Recorder | None, dataset: str | None) -> None:
+    if (repository is None) != (dataset is None):
+        msg = "counts are stored under a name: give repository= and dataset= together"
+        raise RuleError(msg)

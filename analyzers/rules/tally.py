@@ -36,9 +36,13 @@ def count(
     Exception
         What Spark raises, if the data makes an expression fail.
     """
+    return count_masked(mask(groups.keyed(data), tasks, skip), groups)
+
+
+def count_masked(masked: Masked, groups: grouping.Groups) -> Tallies:
+    """Count records whose bits are there already, with the keys of their groups; one action."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
-    masked = mask(groups.keyed(data), tasks, skip)
     # Values that nobody reads are not computed, and one that fails would not be found here. Hashes read them.
     read = [f"bit_xor(hash({cell})) AS {OWN}v{i}" for i, cell in enumerate(masked.values)]
     cells = [F.expr(cell) for cell in (f"count(1) AS {OWN}n", *read)]
@@ -50,7 +54,7 @@ def count(
     found: Tallies = {}
     for key, rows in grouping.slices(table, groups.names):
         words = [rows[name].to_numpy() for name in masked.words]
-        state = tasks.fold(words, rows[f"{OWN}n"].to_numpy())
+        state = masked.tasks.fold(words, rows[f"{OWN}n"].to_numpy())
         found[groups.key_of(key)] = Tally(state, masked.failures)
     return found
 

@@ -1,0 +1,144 @@
+"""Kept verdicts: what was said of data, found again as long as data and rules are what they were."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import uuid4
+
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import RuleError, SourceError, VerdictWarning
+from analyzers.rules.result import CheckResult
+from analyzers.sources import file_system
+
+_VERSION = 1
+_HASH = 32
+"""Letters of the hash in a file's name."""
+_MOST = 80
+"""Letters of what was judged in a file's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that a verdict depends on.
+
+    Attributes
+    ----------
+    name : str
+        Of what was judged.
+    specification : str
+        The hash of the rules, fixes and policies, and of the source of users' functions.
+    fingerprint : str
+        Of the data.
+    partition : str
+        Its name; empty for all of the data.
+    """
+
+    name: str
+    specification: str
+    fingerprint: str
+    partition: str = ""
+
+    @property
+    def key(self) -> str:
+        """The hash of all of it."""
+        of = [_VERSION, self.name, self.specification, self.fingerprint, self.partition]
+        return key_of(canonical_json(of))
+
+
+class Verdicts(Protocol):
+    """Where verdicts are kept."""
+
+    def find(self, case: Case) -> CheckResult | None:
+        """Return the verdict of a case, or None if there is none."""
+
+    def keep(self, case: Case, result: CheckResult) -> None:
+        """Remember a verdict, passed or failed; it takes the place of an older one."""
+
+
+@dataclass(frozen=True)
+class VerdictFiles:
+    """Verdicts as files ``<name>.<hash>.check``, each the JSON of a `CheckResult`.
+
+    They are written beside their place and moved there, so that none is ever seen in part. One that cannot
+    be read is told by a warning and is as if it were not there.
+
+    Parameters
+    ----------
+    folder : str
+        A path, or a URI of any file system that Arrow reads; it is made if it is not there.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> case = Case("flights", "5e1f", "a93c")
+    >>> with TemporaryDirectory() as folder:
+    ...     verdicts = VerdictFiles(folder)
+    ...     verdicts.keep(case, CheckResult(True))
+    ...     print(verdicts.find(case), "and", verdicts.find(Case("flights", "5e1f", "b770")))
+    passed: 0 policies hold and None
+    """
+
+    folder: str
+
+    def path_of(self, case: Case) -> str:
+        """Return where the verdict of a case is kept; letters that a file cannot have become ``_``."""
+        told = ".".join(text for text in (case.name, case.partition) if text)
+        safe = re.sub(r"[^\w=+-]+", "_", told, flags=re.ASCII)[:_MOST]
+        return f"{self.folder.rstrip('/')}/{safe}.{case.key[:_HASH]}.check"
+
+    def find(self, case: Case) -> CheckResult | None:
+        """Return the verdict of a case, or None if there is none.
+
+        Raises
+        ------
+        SourceError
+            If the folder cannot be asked.
+        """
+        path = self.path_of(case)
+        try:
+            system, inner = file_system(path)
+            if not system.get_file_info(inner).is_file:
+                return None
+            with system.open_input_stream(inner) as stream:
+                text = stream.read().decode()
+        except UnicodeDecodeError as error:
+            warn_unreadable(path, error)
+            return None
+        except (OSError, ValueError) as error:  # Arrow's errors are of these kinds
+            msg = f"the verdict {path!r} cannot be looked for: {error}"
+            raise SourceError(msg) from error
+        try:
+            return CheckResult.from_json(text)
+        except RuleError as error:
+            warn_unreadable(path, error)
+            return None
+
+    def keep(self, case: Case, result: CheckResult) -> None:
+        """Remember a verdict.
+
+        Raises
+        ------
+        SourceError
+            If the folder cannot be written.
+        """
+        path = self.path_of(case)
+        try:
+            system, inner = file_system(path)
+            folder, _, name = inner.rpartition("/")
+            system.create_dir(folder, recursive=True)
+            part = f"{folder}/.{name}.{uuid4().hex}"
+            with system.open_output_stream(part) as stream:
+                stream.write(result.to_json().encode())
+            system.move(part, inner)
+        except (OSError, ValueError) as error:
+            msg = f"the verdict {path!r} cannot be written: {error}"
+            raise SourceError(msg) from error
+
+
+def warn_unreadable(path: str, error: Exception) -> None:
+    """Warn of a verdict that is as if it were not there."""
+    msg = f"the verdict {path!r} cannot be read, so the data is judged again: {error}"
+    warnings.warn(msg, VerdictWarning, stacklevel=4)
