@@ -70,6 +70,19 @@ def test_incremental_hive(java, tmp_path):
 
 
 @pytest.mark.spark
+def test_rules(java, tmp_path):
+    records, cancelled, observed, stormy, calm, loosest = run(
+        "rules.ipynb",
+        tmp_path,
+        "[applied.state.records, applied.state.rule_count('departed'),"
+        " observed.outcomes == applied.check.outcomes, 'ds=2013-02-08' in refused_days, published.check.passed, failing[0.4]]",
+    )
+    assert (records, cancelled) == (336_776, 8_255)  # flights, and those without a departure
+    assert observed and stormy and calm
+    assert loosest == 2  # the 8th and the 9th of February
+
+
+@pytest.mark.spark
 def test_exploring_history_needs_no_spark(measured_copy, tmp_path):
     points, partitions, headline, label, spark = run(
         "exploring_history.ipynb",

@@ -194,6 +194,8 @@ from tidegauge.notifications.notify import Notice as Notice
 from tidegauge.notifications.notify import notify as notify
 from tidegauge.profiler import Profile as Profile
 from tidegauge.profiler import profile as profile
+from tidegauge.rulesfile import RulesFile as RulesFile
+from tidegauge.rulesfile import load_rules as load_rules
 from tidegauge.session import spark_session as spark_session
 from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from analyzers.display import Markup, Rows, card, heading, marked, note, pairs, sentence, table
 from analyzers.errors import MetricError, SourceError
@@ -128,7 +128,7 @@ class Run:
 
 
 def analyze(
-    table: str | DataFrame,
+    table: str | DataFrame | Source,
     suite: Suite,
     *,
     repository: Repository,
@@ -146,8 +146,8 @@ def analyze(
 
     Parameters
     ----------
-    table : str or DataFrame
-        A table's name, a folder (anything with a slash), or a DataFrame.
+    table : str, DataFrame or Source
+        A table's name, a folder (anything with a slash), a DataFrame, or whatever lists its own partitions.
     suite : Suite
     repository : Repository
     partitions : str or sequence of str
@@ -210,7 +210,7 @@ def analyze(
 
 
 def open_source(
-    table: str | DataFrame,
+    table: str | DataFrame | Source,
     suite: Suite,
     spark: SparkSession | None = None,
     format: str = "parquet",  # noqa: A002
@@ -218,7 +218,9 @@ def open_source(
 ) -> Source:
     """Return the source for a table's name, a folder or a DataFrame."""
     if not isinstance(table, str):
-        return FrameSource(table, tuple(suite.partition_by or ()))
+        if hasattr(type(table), "list_partitions"):
+            return cast("Source", table)
+        return FrameSource(cast("DataFrame", table), tuple(suite.partition_by or ()))
     session = spark or _active_session()
     if "/" in table:
         return PathSource(session, table, suite.partition_by, format, options or {})  # type: ignore[arg-type]

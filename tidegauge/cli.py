@@ -36,6 +36,7 @@ from tidegauge.options import (
 )
 from tidegauge.output import Format, print_frame
 from tidegauge.report_commands import report
+from tidegauge.rules_commands import rules_app
 
 app = typer.Typer(
     name="tidegauge",
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(anomalies_app, name="anomalies")
 app.add_typer(db_app, name="db")
+app.add_typer(rules_app, name="rules")
 import_app = typer.Typer(help="Bring in what other tools kept.", no_args_is_help=True)
 app.add_typer(import_app, name="import")
 app.command()(detect)

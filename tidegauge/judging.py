@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from analyzers.errors import HistoryError
@@ -53,22 +53,55 @@ def judge(
     >>> stricter = tg.DQM().add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.001))
     >>> tg.judge(repo, "flights", stricter, since="2013-02-01")  # doctest: +SKIP
     """
+    counted = counts_of(repository, dataset, dqm, since=since, until=until, as_of=as_of)
+    if counted is None:
+        msg = f"these rules and fixes were never measured on {dataset!r}; analyze with Suite(dqm=) first"
+        raise HistoryError(msg)
+    return _judged(repository, dataset, dqm, counted)
+
+
+def _judged(
+    repository: Repository,
+    dataset: str,
+    dqm: DQM,
+    counted: Mapping[str, RecordCounts | None],
+) -> dict[str, CheckResult]:
+    found = {}
+    for partition, counts in counted.items():
+        if counts is not None:
+            state = dqm.tasks.state(counts)
+            state.snapshot()
+            found[partition] = dqm.judge(state)
+    lacking = [partition for partition, counts in counted.items() if counts is None]
+    return found | (_failed(repository, dataset, dqm, lacking) if lacking else {})
+
+
+def counts_of(
+    repository: Repository,
+    dataset: str,
+    dqm: DQM,
+    *,
+    since: Moment = None,
+    until: Moment = None,
+    as_of: AsOf = None,
+) -> dict[str, RecordCounts | None] | None:
+    """Return what rules and fixes counted in each partition, None where one could not be evaluated.
+
+    None instead of all of it if they were never measured.
+    """
     analyzer = RecordRules(dqm.tasks.identity)
     states = repository.window_states(
         dataset, since=since, until=until, as_of=as_of, allow_missing=True
     )
     stored = states.stored(analyzer)
     if stored is None:
-        msg = f"these rules and fixes were never measured on {dataset!r}; analyze with Suite(dqm=) first"
-        raise HistoryError(msg)
-    found = {}
-    for one in stored:
-        if one.payload is not None:
-            state = dqm.tasks.state(as_state(RecordCounts, states.total(analyzer, [one])))
-            state.snapshot()
-            found[one.partition] = dqm.judge(state)
-    lacking = [one.partition for one in stored if one.payload is None]
-    return found | (_failed(repository, dataset, dqm, lacking) if lacking else {})
+        return None
+    return {
+        one.partition: None
+        if one.payload is None
+        else as_state(RecordCounts, states.total(analyzer, [one]))
+        for one in stored
+    }
 
 
 def _failed(
@@ -90,35 +123,42 @@ def _failed(
 def judge_run(
     repository: Repository, dataset: str, dqm: DQM | None, report: RunReport
 ) -> dict[str, CheckResult]:
-    """Judge the partitions that a run scanned, and keep the verdicts.
+    """Judge the partitions that a run scanned, and those that were not judged so yet; keep the verdicts.
 
-    A run that scanned nothing is given the verdicts of the last one that did: what failed does not pass
+    Where there are neither, the verdicts of the last run that kept any are given: what failed does not pass
     because it is asked again.
     """
     if dqm is None:
         return {}
-    if not report.changes:
-        kept = repository.verdicts(dataset, name=dqm.name)
-        kept = kept[kept["specification"] == dqm.specification]
-        last = kept[kept["run_id"] == kept["run_id"].max()]
-        return {row.partition: CheckResult.from_json(row.result) for row in last.itertuples()}
-    verdicts = judge(repository, dataset, dqm)
-    ledger = repository.partitions(dataset).set_index("partition")
-    found = {}
-    for partition, verdict in verdicts.items():
-        if partition in report.changes:
-            known = ledger.loc[partition]
-            # A frame has no fingerprint; its versions number what differs.
-            print_ = known["fingerprint"] or f"version/1:{known['version']}"
+    prints = fingerprints(repository, dataset)
+    kept = repository.verdicts(dataset, name=dqm.name)
+    kept = kept[kept["specification"] == dqm.specification]
+    known = set(zip(kept["partition"], kept["fingerprint"], strict=True))
+    fresh = {name for name, print_ in prints.items() if (name, print_) not in known}
+    fresh |= report.changes.keys() & prints.keys()
+    counted = counts_of(repository, dataset, dqm) if fresh else None
+    if counted is not None:
+        of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
+        found = _judged(repository, dataset, dqm, of_fresh)
+        for partition, verdict in found.items():
             repository.keep_verdict(
                 dataset,
                 name=dqm.name,
                 specification=dqm.specification,
-                fingerprint=print_,
+                fingerprint=prints[partition],
                 passed=verdict.passed,
                 result=verdict.to_json(),
                 partition=partition,
                 run=report.run,
             )
-            found[partition] = verdict
-    return found
+        if found:
+            return found
+    last = kept[kept["run_id"] == kept["run_id"].max()]
+    return {row.partition: CheckResult.from_json(row.result) for row in last.itertuples()}
+
+
+def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:
+    """Return by what the data of each partition is known; a frame has none but its versions."""
+    ledger = repository.partitions(dataset)
+    rows = zip(ledger["partition"], ledger["fingerprint"], ledger["version"], strict=True)
+    return {name: print_ or f"version/1:{version}" for name, print_, version in rows}

@@ -19,7 +19,7 @@ from analyzers.ledger import (
 )
 from analyzers.metric import attempt
 from analyzers.partitions import Partition, TimeFormat, recognise_time
-from analyzers.rules.measures import AnyAnalyzer, analyzers_of
+from analyzers.rules.measures import AnyAnalyzer, analyzers_of, parser_analyzers
 from analyzers.rules.state import RecordCounts, Tally
 from analyzers.scan import metric_of
 from analyzers.schema import Schema
@@ -125,7 +125,7 @@ def _measured(
             arrived_at=None,
             schema=schema,
             rows=tasks.of(one.counts)["records", ""],
-            measurements=tuple(_measurements(analyzers, one, segment)),
+            measurements=(*_measurements(analyzers, one, segment), *_of_parser(applied)),
             segment=segment,
             added_to=known.version if known is not None and same else None,
         )
@@ -148,6 +148,15 @@ def _measurements(
     for one in analyzers:
         outcome = attempt(partial(one.fold, [found]))
         yield Measurement(one, outcome, metric_of(one, outcome), segment)
+
+
+def _of_parser(applied: Applied) -> Iterator[Measurement]:
+    """Yield what the parser counted, where the data is one partition: a file's rejects lie in none."""
+    if applied.parsed is None or applied.by:
+        return
+    for one in parser_analyzers(applied.parsed):
+        outcome = attempt(partial(one.fold, [applied.parsed]))
+        yield Measurement(one, outcome, metric_of(one, outcome))
 
 
 def _keep_verdicts(
