@@ -107,6 +107,8 @@ EXAMPLES = {
     "RuleUnknownRatio": st.builds(tg.RuleUnknownRatio, text, text, where),
     "RuleRejects": st.builds(tg.RuleRejects, text, text, text),
     "RuleRejectsRatio": st.builds(tg.RuleRejectsRatio, text, text, text),
+    "ParserRejects": st.builds(tg.ParserRejects, text),
+    "ParserRejectsRatio": st.builds(tg.ParserRejectsRatio, text),
     "FixCount": st.builds(tg.FixCount, text, text),
     "FixCountRatio": st.builds(tg.FixCountRatio, text, text),
     # a fix of two sides makes four counts, as many as those of the states
@@ -123,6 +125,7 @@ COUNTS = {
     "RuleUnknown",
     "RuleRejects",
     "FixCount",
+    "ParserRejects",
 }
 any_analyzer = st.one_of(*EXAMPLES.values())
 

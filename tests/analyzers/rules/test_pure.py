@@ -240,9 +240,9 @@ def test_numbers_of_numpy_are_numbers():
     assert value_sql(numpy.float64(2.5)) == "2.5D"
 
 
-@pytest.mark.parametrize("value", [b"x", [1], Decimal("nan"), object(), 1j])
+@pytest.mark.parametrize("value", [b"x", [1], object(), 1j])
 def test_values_without_sql(value):
-    with pytest.raises(tg.RuleError, match="has no SQL literal"):
+    with pytest.raises(tg.RuleError, match="cannot be written in SQL"):
         value_sql(value)
 
 
