@@ -134,8 +134,9 @@ class DQM(ValidationTask):
 
     @property
     def needs_action(self) -> bool:
-        """Whether there is a rule or a fix, so that data must be read to be judged."""
-        return self._action or bool(self.task_policies)
+        """Whether data must be read to be judged: for a rule, a fix, or a policy of one's own."""
+        asked = any(policy.needs_action for policy in self.policies)
+        return self._action or bool(self.task_policies) or asked
 
     def identity(self) -> dict[str, Any]:
         """Return what is done and what is minded, as JSON takes it."""

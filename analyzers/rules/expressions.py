@@ -79,12 +79,16 @@ class Expression:
         ).strip()
 
     @property
-    def shown(self) -> str:
-        """The same as one line, without the brackets around users' own text."""
+    def predicate(self) -> str:
+        """The text without the brackets that users' own is put into."""
         text = self.text
-        if text.startswith("(\n") and text.endswith("\n)") and text.count("(\n") == 1:
-            text = text[2:-2]
-        return " ".join(text.split())
+        whole = text.startswith("(\n") and text.endswith("\n)") and text.count("(\n") == 1
+        return text[2:-2] if whole else text
+
+    @property
+    def shown(self) -> str:
+        """The same as one line."""
+        return " ".join(self.predicate.split())
 
     def identity(self) -> list[str]:
         """Return what tells it from others: its text, and the source of its functions."""

@@ -471,7 +471,7 @@ def analyzers_of(tasks: Tasks) -> list[AnyAnalyzer]:
     """Return all that is measured of some rules and fixes."""
     found: list[Any] = [RecordRules(tasks.identity)]
     for rule in tasks.rules:
-        text, among = rule.expression.text, _among(tasks, rule)
+        text, among = rule.expression.predicate, _among(tasks, rule)
         seen = among if rule.stage == "after" else None
         kinds = (RuleViolations, RuleViolationsRatio, RuleUnknown, RuleUnknownRatio)
         found += [kind(rule.name, text, seen) for kind in kinds]

@@ -133,6 +133,7 @@ class DQMPolicy:
 
     name: str
     needs_data: bool = False
+    needs_action: bool = True
 
     def __init__(self, policy: Asked, name: str | None = None) -> None:
         if not callable(policy):
@@ -171,11 +172,6 @@ class DQMPolicy:
         """Return why it is not met."""
         return "the policy does not hold"
 
-    @property
-    def needs_action(self) -> bool:
-        """Whether counts are needed, so that the data must have been read."""
-        return True
-
     def identity(self) -> list[Any]:
         """Return what the policy is, as JSON takes it."""
         told = self.policy if type(self).__module__ == __name__ else self
@@ -187,7 +183,9 @@ class DQMPolicy:
 
 
 class _Total(DQMPolicy):
-    """A limit on one of the sums."""
+    """A limit on one of the sums; without rules and fixes these are 0, whatever the data holds."""
+
+    needs_action = False
 
     def __init__(self, limit: float) -> None:
         self.limit = limit

@@ -425,3 +425,9 @@ def test_identities_are_the_same_in_every_process(tmp_path, kept):
         )  # fmt: skip
         told.add(ran.stdout)
     assert len(told) == 1
+
+
+def test_what_a_rule_counts_is_named_as_one_writes_it():
+    made = tg.DQM().add(tg.Rule(" age < 150 ", "age")).analyzers()
+    assert tg.RuleViolations("age", "age < 150") in made
+    assert "\\n" not in repr(made[1:])
