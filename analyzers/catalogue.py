@@ -20,8 +20,6 @@ from analyzers.req import ReqQuantile
 from analyzers.rules.measures import (
     FixCount,
     FixCountRatio,
-    ParserRejects,
-    ParserRejectsRatio,
     RecordRules,
     RuleRejects,
     RuleRejectsRatio,
@@ -30,6 +28,7 @@ from analyzers.rules.measures import (
     RuleViolations,
     RuleViolationsRatio,
 )
+from analyzers.rules.parser_measures import ParserRejects, ParserRejectsRatio
 from analyzers.sums import Mean, RatioOfSums, Sum
 from analyzers.texts import DataType, MaxLength, MinLength, PatternMatch
 from analyzers.times import Freshness, MaxTime, MinTime

@@ -90,8 +90,6 @@ from analyzers.rules.dqm import DQM as DQM
 from analyzers.rules.fingerprints import frame_fingerprint as frame_fingerprint
 from analyzers.rules.measures import FixCount as FixCount
 from analyzers.rules.measures import FixCountRatio as FixCountRatio
-from analyzers.rules.measures import ParserRejects as ParserRejects
-from analyzers.rules.measures import ParserRejectsRatio as ParserRejectsRatio
 from analyzers.rules.measures import RecordRules as RecordRules
 from analyzers.rules.measures import RuleRejects as RuleRejects
 from analyzers.rules.measures import RuleRejectsRatio as RuleRejectsRatio
@@ -99,6 +97,8 @@ from analyzers.rules.measures import RuleUnknown as RuleUnknown
 from analyzers.rules.measures import RuleUnknownRatio as RuleUnknownRatio
 from analyzers.rules.measures import RuleViolations as RuleViolations
 from analyzers.rules.measures import RuleViolationsRatio as RuleViolationsRatio
+from analyzers.rules.parser_measures import ParserRejects as ParserRejects
+from analyzers.rules.parser_measures import ParserRejectsRatio as ParserRejectsRatio
 from analyzers.rules.parsing import Parsed as Parsed
 from analyzers.rules.parsing import ParserCounts as ParserCounts
 from analyzers.rules.parsing import ParserValidation as ParserValidation

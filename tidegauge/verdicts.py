@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from analyzers.errors import RuleError
 from analyzers.rules.result import CheckResult
 from analyzers.rules.verdicts import Case, warn_unreadable
 
-
-class VerdictKeeper(Protocol):
-    """What is needed of a repository."""
-
-    def keep_verdict(
-        self,
-        dataset: str,
-        *,
-        name: str,
-        specification: str,
-        fingerprint: str,
-        passed: bool,
-        result: str,
-        partition: str = "",
-        run: int | None = None,
-    ) -> int:
-        """Remember what rules said of data."""
-
-    def verdict(
-        self,
-        dataset: str,
-        *,
-        name: str,
-        specification: str,
-        fingerprint: str,
-        partition: str = "",
-    ) -> str | None:
-        """Return what rules said last of data."""
+if TYPE_CHECKING:
+    from repository.repository import Repository
 
 
 @dataclass(frozen=True)
@@ -59,7 +33,7 @@ class RepositoryVerdicts:
     passed: 0 policies hold
     """
 
-    repository: VerdictKeeper
+    repository: Repository
     dataset: str
 
     def find(self, case: Case) -> CheckResult | None:

@@ -118,7 +118,7 @@ class Applied:
         pandas.DataFrame
             With the columns partition, entity, name, instance, value, weight, status, error.
         """
-        from analyzers.rules.measures import metrics_frame  # noqa: PLC0415 - it knows this class
+        from analyzers.rules.metrics import metrics_frame  # noqa: PLC0415 - it knows this class
 
         return metrics_frame(self)
 

@@ -7,17 +7,15 @@ and is measured through the `DQM` that it is of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from analyzers.analyzer import Analyzer, analyzer
 from analyzers.counts import NumMatchesAndCount
 from analyzers.description import canonical_json, key_of
 from analyzers.errors import IllegalAnalyzerParameterError, MetricError, MetricRuntimeError
-from analyzers.metric import Entity, Failure, Metric, Scale, attempt, flatten
-from analyzers.partitions import Partition
+from analyzers.metric import Entity, Scale
 from analyzers.requests import Masks, Request
 from analyzers.rules.layout import Tasks
 from analyzers.rules.state import RecordCounts, Tally
@@ -27,14 +25,20 @@ from analyzers.schema import Schema
 from analyzers.state import State
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from analyzers.rules.applied import Applied
-    from analyzers.rules.parsing import ParserCounts
+    pass
 
 AnyAnalyzer = Analyzer[Any, Any]
 _HASH = 16
 """Letters of the hash of the tasks that came before."""
+
+
+def count_or_share(of: Analyzer[NumMatchesAndCount, float], state: NumMatchesAndCount) -> float:
+    """Return the count of an analyzer, or the share of the records; a share is empty at zero records."""
+    if of.scale is not Scale.RATIO:
+        return float(state.num_matches)
+    if not state.count:
+        raise of.no_data()
+    return state.metric_value()
 
 
 class _OfTasks:
@@ -95,7 +99,7 @@ class _TaskAnalyzer(_OfTasks, Analyzer[NumMatchesAndCount, float]):
 
     def measure(self, state: NumMatchesAndCount) -> float:
         """Return the count; empty at zero records where it is a share."""
-        return _count_or_share(self, state)
+        return count_or_share(self, state)
 
     def weight(self, state: NumMatchesAndCount) -> float:
         """Return the records."""
@@ -285,83 +289,6 @@ class FixCountRatio(_FixAnalyzer):
     scale: ClassVar[Scale] = Scale.RATIO
 
 
-@dataclass(frozen=True, repr=False)
-class _OfParser(Analyzer[NumMatchesAndCount, float]):
-    """A count of the records of a file that could not be read, or their share."""
-
-    state_type: ClassVar[type[State]] = NumMatchesAndCount
-    scale: ClassVar[Scale] = Scale.COUNT
-
-    kind: str = "*"
-
-    @property
-    def entity(self) -> Entity:
-        """The data set."""
-        return Entity.DATASET
-
-    @property
-    def instance(self) -> str:
-        """The kind of error."""
-        return self.kind
-
-    def statistic(self) -> str:
-        """The count and its share are of one state."""
-        return canonical_json({"state": "parser", "kind": self.kind})
-
-    def check_schema(self, schema: Schema) -> None:  # noqa: ARG002
-        """Refuse a table: what could not be read is not in it."""
-        msg = f"{self!r} is counted while a file is read: ParserValidation, not a table"
-        raise IllegalAnalyzerParameterError(msg)
-
-    def requests(self, schema: Schema) -> tuple[Request, ...]:  # noqa: ARG002
-        """Ask for nothing."""
-        return ()
-
-    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
-        """Take the counts of a parser."""
-        counts: ParserCounts = cells[0]
-        rejects = counts.rejects
-        found = sum(rejects.values()) if self.kind == "*" else rejects.get(self.kind, 0)
-        return NumMatchesAndCount(found, counts.lines)
-
-    def measure(self, state: NumMatchesAndCount) -> float:
-        """Return the count; empty at zero records where it is a share."""
-        return _count_or_share(self, state)
-
-    def weight(self, state: NumMatchesAndCount) -> float:
-        """Return the records of the file."""
-        return state.count
-
-
-@analyzer
-class ParserRejects(_OfParser):
-    """Records of a file that could not be read, of one kind or all, as `ParserValidation` counts them.
-
-    Parameters
-    ----------
-    kind : str
-        As `ParserValidation` names it; ``*`` for all.
-
-    Examples
-    --------
-    >>> ParserRejects().compute_metric_from(NumMatchesAndCount(5, 11)).value
-    5.0
-    """
-
-
-@analyzer
-class ParserRejectsRatio(_OfParser):
-    """Share of the records of a file that could not be read; empty at zero records.
-
-    Examples
-    --------
-    >>> ParserRejectsRatio().compute_metric_from(NumMatchesAndCount(5, 10)).value
-    0.5
-    """
-
-    scale: ClassVar[Scale] = Scale.RATIO
-
-
 @dataclass(frozen=True)
 class RecordTotals:
     """What all rules and fixes together did.
@@ -398,6 +325,7 @@ class RecordRules(_OfTasks, Analyzer[RecordCounts, RecordTotals]):
     Examples
     --------
     >>> from analyzers.rules.layout import Tasks
+    >>> from analyzers.metric import flatten
     >>> of = RecordRules(Tasks((Rule("age < 150", "age"),)).identity)
     >>> metric = of.compute_metric_from(RecordCounts((8, 6, 2, 0, 2), {0: 6, 1: 2}))
     >>> [(m.name, m.value) for m in flatten(metric)][:2]
@@ -453,20 +381,6 @@ class RecordRules(_OfTasks, Analyzer[RecordCounts, RecordTotals]):
         return self.all_tasks().of(state)["records", ""]
 
 
-def _count_or_share(of: Analyzer[NumMatchesAndCount, float], state: NumMatchesAndCount) -> float:
-    if of.scale is not Scale.RATIO:
-        return float(state.num_matches)
-    if not state.count:
-        raise of.no_data()
-    return state.metric_value()
-
-
-def parser_analyzers(counts: ParserCounts) -> list[AnyAnalyzer]:
-    """Return what is measured of a file: all rejects, and those of each kind that there are."""
-    kinds = ["*", *counts.rejects]
-    return [kind(of) for of in kinds for kind in (ParserRejects, ParserRejectsRatio)]
-
-
 def analyzers_of(tasks: Tasks) -> list[AnyAnalyzer]:
     """Return all that is measured of some rules and fixes."""
     found: list[Any] = [RecordRules(tasks.identity)]
@@ -481,40 +395,6 @@ def analyzers_of(tasks: Tasks) -> list[AnyAnalyzer]:
         for name in fix.counters():
             found += [FixCount(name, among), FixCountRatio(name, among)]
     return [one.among_tasks(tasks) for one in found]
-
-
-def metrics_of(found: Tally, tasks: Tasks) -> Iterator[Metric[float]]:
-    """Yield what was counted in one group as plain metrics."""
-    for one in analyzers_of(tasks):
-        outcome = attempt(partial(one.fold, [found]))
-        yield from flatten(
-            one.to_failure_metric(outcome.error)
-            if isinstance(outcome, Failure)
-            else one.compute_metric_from(outcome.value)
-        )
-
-
-def metrics_frame(applied: Applied) -> pd.DataFrame:
-    """Return the metrics of all partitions as a frame."""
-    import pandas as pd  # noqa: PLC0415
-
-    columns = "partition", "entity", "name", "instance", "value", "weight", "status", "error"
-    rows = []
-    groups: list[tuple[str, Iterable[Metric[float]]]] = [
-        (Partition(applied.by, values).name, metrics_of(found, applied.dqm.tasks))
-        for values, found in sorted(applied.tallies.items())
-    ]
-    if applied.parsed is not None:
-        of = parser_analyzers(applied.parsed)
-        groups.append(("", (one.compute_metric_from(one.fold([applied.parsed])) for one in of)))
-    for name, metrics in groups:
-        for metric in metrics:
-            status = "empty" if metric.empty else "failed" if metric.failed else "finite"
-            value = float("nan") if metric.failed else metric.value
-            error = str(metric.outcome.error) if metric.failed else None  # type: ignore[union-attr]
-            about = (str(metric.entity), metric.name, metric.instance)
-            rows.append((name, *about, value, metric.weight, status, error))
-    return pd.DataFrame(rows, columns=list(columns))
 
 
 def _earlier(tasks: Tasks, name: str) -> list[str]:

@@ -19,7 +19,8 @@ from analyzers.ledger import (
 )
 from analyzers.metric import attempt
 from analyzers.partitions import Partition, TimeFormat, recognise_time
-from analyzers.rules.measures import AnyAnalyzer, analyzers_of, parser_analyzers
+from analyzers.rules.measures import AnyAnalyzer, analyzers_of
+from analyzers.rules.parser_measures import parser_analyzers
 from analyzers.rules.state import RecordCounts, Tally
 from analyzers.scan import metric_of
 from analyzers.schema import Schema
