@@ -183,6 +183,10 @@ from repository.recorded import Recorded as Recorded
 from repository.repository import Repository as Repository
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
+from tidegauge.checks.great_expectations import to_great_expectations as to_great_expectations
+from tidegauge.checks.suggest import suggest as suggest
+from tidegauge.checks.suggestions import Suggestion as Suggestion
+from tidegauge.checks.suggestions import Suggestions as Suggestions
 from tidegauge.checks.verification import Verification as Verification
 from tidegauge.checks.verify import verify as verify
 from tidegauge.datasets import Dataset as Dataset
