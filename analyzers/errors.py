@@ -98,6 +98,9 @@ class MetricError(TidegaugeError):
 _THROWN = re.compile(r"most recent failure: .*?\): (java(?:\.\w+)+): (.*)")
 
 
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
+
+
 def describe(error: BaseException) -> str:
     """Return one line on a foreign error: Spark's condition where there is one, and its first line.
 
@@ -113,6 +116,10 @@ def describe(error: BaseException) -> str:
     line = text.splitlines()[0] if text else ""
     condition = getattr(error, "getCondition", None)
     name = condition() if callable(condition) else None
+    if name == "PYTHON_EXCEPTION" or "PythonException" in type(error).__name__:
+        line = next(
+            iter(_RAISED.findall(text)[-1:]), line
+        )  # what was raised stands below the traceback
     if name and line.startswith(f"[{name}]"):
         return line
     return f"{name or type(error).__name__}: {line}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from analyzers.errors import HistoryError
+from analyzers.errors import HistoryError, RuleError
 from analyzers.rules.measures import RecordRules
 from analyzers.rules.result import CheckResult
 from analyzers.rules.state import RecordCounts
+from analyzers.rules.verdicts import warn_unreadable
 from analyzers.state import as_state
 from repository.history import AsOf, Moment
 
@@ -125,40 +126,62 @@ def judge_run(
 ) -> dict[str, CheckResult]:
     """Judge the partitions that a run scanned, and those that were not judged so yet; keep the verdicts.
 
-    Where there are neither, the verdicts of the last run that kept any are given: what failed does not pass
-    because it is asked again.
+    Where there are neither, the verdicts on all partitions as they are now are given: what failed does not
+    pass because it is asked again.
     """
     if dqm is None:
         return {}
     prints = fingerprints(repository, dataset)
-    kept = repository.verdicts(dataset, name=dqm.name)
-    kept = kept[kept["specification"] == dqm.specification]
-    known = set(zip(kept["partition"], kept["fingerprint"], strict=True))
-    fresh = {name for name, print_ in prints.items() if (name, print_) not in known}
-    fresh |= report.changes.keys() & prints.keys()
+    known = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
+    fresh = (prints.keys() - known.keys()) | (report.changes.keys() & prints.keys())
     counted = counts_of(repository, dataset, dqm) if fresh else None
-    if counted is not None:
-        of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
-        found = _judged(repository, dataset, dqm, of_fresh)
-        for partition, verdict in found.items():
-            repository.keep_verdict(
-                dataset,
-                name=dqm.name,
-                specification=dqm.specification,
-                fingerprint=prints[partition],
-                passed=verdict.passed,
-                result=verdict.to_json(),
-                partition=partition,
-                run=report.run,
-            )
-        if found:
-            return found
-    last = kept[kept["run_id"] == kept["run_id"].max()]
-    return {row.partition: CheckResult.from_json(row.result) for row in last.itertuples()}
+    if counted is None:
+        return known
+    of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
+    found = _judged(repository, dataset, dqm, of_fresh)
+    for partition, verdict in found.items():
+        repository.keep_verdict(
+            dataset,
+            name=dqm.name,
+            specification=dqm.specification,
+            fingerprint=prints[partition],
+            passed=verdict.passed,
+            result=verdict.to_json(),
+            partition=partition,
+            run=report.run,
+        )
+    return found or known
+
+
+def kept_verdicts(
+    repository: Repository, dataset: str, name: str, specification: str
+) -> dict[str, CheckResult]:
+    """Return the newest verdict on each partition as it is now; those that cannot be read are told."""
+    prints = fingerprints(repository, dataset)
+    kept = repository.verdicts(dataset, name=name)
+    kept = kept[kept["specification"] == specification].iloc[::-1]  # the newest last, so it stays
+    found = {}
+    for row in kept.itertuples():
+        partition = str(row.partition)
+        if prints.get(partition) == row.fingerprint:
+            verdict = read_kept(str(row.result), f"{name} of {dataset}, {partition}")
+            if verdict is not None:
+                found[partition] = verdict
+    return found
+
+
+def read_kept(text: str, what: str) -> CheckResult | None:
+    """Return a verdict that was kept; None, with a warning, if it cannot be read."""
+    try:
+        return CheckResult.from_json(text)
+    except RuleError as error:
+        warn_unreadable(what, error)
+        return None
 
 
 def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:
-    """Return by what the data of each partition is known; a frame has none but its versions."""
+    """Return by what the data of each partition that is there is known; a frame has only versions."""
     ledger = repository.partitions(dataset)
+    ledger = ledger[ledger["gone_at"].isna()]
     rows = zip(ledger["partition"], ledger["fingerprint"], ledger["version"], strict=True)
     return {name: print_ or f"version/1:{version}" for name, print_, version in rows}

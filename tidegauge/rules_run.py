@@ -18,7 +18,7 @@ from analyzers.rules.result import CheckResult
 from analyzers.rules.state import DQMState, RecordCounts, Sample
 from analyzers.sources import Source
 from tidegauge.analysis import Run, analyze
-from tidegauge.judging import counts_of, fingerprints
+from tidegauge.judging import counts_of, fingerprints, kept_verdicts
 from tidegauge.rules_report import RulesRun, RulesSummary
 from tidegauge.rules_source import ParsedSource, parser_verdict, source_of
 from tidegauge.rulesfile import RulesFile, find_rules, load_rules
@@ -118,8 +118,9 @@ class _Writer:
 
     def remember_all(self) -> None:
         """Consider all partitions that these rules have judged as they are now, not only this run's."""
-        for name, row in self._newest(self.file.dqm.name, self.file.dqm.specification).items():
-            self.checks.setdefault(name, CheckResult.from_json(row))
+        dqm = self.file.dqm
+        known = kept_verdicts(self.repository, self.run.dataset, dqm.name, dqm.specification)
+        self.checks = {**known, **self.checks}
 
     def quarantine(self) -> None:
         """Write the records that are rejected, and take samples."""
@@ -168,18 +169,17 @@ class _Writer:
 
     def _due(self, what: str, names: Collection[str]) -> list[str]:
         """Return those of some partitions that were not written yet as they are now."""
-        done = self._newest(what, self.content)
+        done = self._noted(what)
         return sorted(name for name in names if name in self.listed and name not in done)
 
-    def _newest(self, what: str, specification: str) -> dict[str, str]:
-        """Return what was kept last of each partition, if it is of these rules and of the data as it is now."""
-        found: dict[str, str] = {}
-        seen = set()
+    def _noted(self, what: str) -> set[str]:
+        """Return the partitions that were written last by these rules, of the data as it is now."""
+        found, seen = set(), set()
         for row in self.repository.verdicts(self.run.dataset, name=what).itertuples():
             name = str(row.partition)
-            same = (row.specification, row.fingerprint) == (specification, self.prints.get(name))
+            same = (row.specification, row.fingerprint) == (self.content, self.prints.get(name))
             if same and name not in seen:
-                found[name] = str(row.result)
+                found.add(name)
             seen.add(name)
         return found
 

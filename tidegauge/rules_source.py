@@ -11,6 +11,7 @@ from analyzers.partitions import Partition
 from analyzers.rules.result import CheckResult
 from analyzers.sources import Listed, Source
 from tidegauge.analysis import Run, open_source
+from tidegauge.judging import read_kept
 from tidegauge.rulesfile import RulesFile
 
 if TYPE_CHECKING:
@@ -79,8 +80,9 @@ def parser_verdict(source: ParsedSource, repository: Repository, run: Run) -> Ch
         "fingerprint": source.fingerprint,
     }
     kept = repository.verdict(run.dataset, as_of=None, **case)
-    if kept is not None:
-        return CheckResult.from_json(kept)
+    known = None if kept is None else read_kept(kept, f"{parser.name} of {run.dataset}")
+    if known is not None:
+        return known
     found = parser.validate()
     repository.keep_verdict(
         run.dataset, **case, passed=found.passed, result=found.to_json(), run=run.id

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from analyzers.rules.parsing import ParserValidation
 
-_OF_PARSER = ("date_format", "timestamp_format", "lenient_dates")
+_OF_PARSER = ("date_format", "timestamp_format", "lenient_dates", "fail_at_parsing_error")
 """Fields that mean something only where a file is parsed by a schema."""
 
 
@@ -200,7 +200,7 @@ def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | No
         "options": fields.options,
         "date_format": fields.date_format,
         "timestamp_format": fields.timestamp_format,
-        "fail_at_parsing_error": fields.fail_at_parsing_error,
+        "fail_at_parsing_error": _fails_at_any(fields, read),
         "lenient_dates": fields.lenient_dates,
         "policies": read.of_parser,
     }
@@ -211,3 +211,10 @@ def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | No
     except RuleError as error:
         raise file.error(file.node, error) from error
     return parsed
+
+
+def _fails_at_any(fields: _File, read: Any) -> bool:
+    """Whether one record that cannot be read is one too many: as the file says, or if it sets no limit."""
+    if "fail_at_parsing_error" in fields.model_fields_set or not read.of_parser:
+        return fields.fail_at_parsing_error
+    return False

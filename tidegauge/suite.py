@@ -15,6 +15,7 @@ from analyzers.display import Markup, Rows, card, heading, pairs, table
 from analyzers.errors import SuiteError
 from analyzers.partitions import TimeFormat
 from analyzers.rules.dqm import DQM
+from analyzers.rules.policies import FailParserCountPolicy
 from analyzers.segments import MAX_SEGMENTS
 from repository.anomalies.calendar import Calendar, check_calendar
 from repository.anomalies.monitor import Monitor
@@ -197,6 +198,9 @@ class Suite:
 
 def _refuse_data_policies(dqm: DQM | None) -> None:
     for policy in dqm.policies if dqm else ():
+        if isinstance(policy, FailParserCountPolicy):
+            msg = f"{policy.name} is about files that are parsed; a suite measures a table"
+            raise SuiteError(msg)
         if policy.needs_data:
             msg = (
                 f"policy {policy.name!r} looks at the data; a suite judges by counts alone, so use it with"

@@ -84,7 +84,9 @@ class Check(OfRows, OfNumbers, OfPast):
             msg = "a check needs a name"
             raise SuiteError(msg)
         if self.level not in list(Level):
-            raise UnknownNameError("level of a check", str(self.level), list(Level))
+            raise UnknownNameError(
+                "level of a check", str(self.level), [str(level) for level in Level]
+            )
         object.__setattr__(self, "level", Level(self.level))
         object.__setattr__(self, "constraints", tuple(self.constraints))
 

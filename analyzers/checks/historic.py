@@ -173,7 +173,9 @@ class UsualConstraint(Constraint):
             return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
         if not judgement.unusual:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", now, metric)
-        parts = [f"{told(now, DIGITS)} is unusual for {self.usual.detector}"]
+        within = judgement.lower <= now <= judgement.upper
+        also = ", though within what is usual" if within else ""
+        parts = [f"{told(now, DIGITS)} is unusual for {self.usual.detector}{also}"]
         if isfinite(judgement.expected):
             parts.append(f"expected {told(judgement.expected, DIGITS)}")
         if isfinite(judgement.lower) or isfinite(judgement.upper):

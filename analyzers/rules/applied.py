@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analyzers.display import Markup, card, heading, marked, note, pairs
-from analyzers.errors import RuleError
+from analyzers.errors import RuleError, VerdictWarning
 from analyzers.partitions import Partition
 from analyzers.rules.masks import Masked
 from analyzers.rules.result import CheckResult
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 BROKEN = "broken_rules"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Applied:
     """What a `DQM` did to a frame.
 
@@ -57,7 +58,11 @@ class Applied:
 
     @property
     def data(self) -> DataFrame:
-        """The records that no rule rejects, repaired, with the columns that there were."""
+        """The records that no rule rejects, repaired, with the columns that there were.
+
+        Warns of rules and fixes that could not be evaluated, which is as if they were not there.
+        """
+        self._warn()
         return self.masked.kept
 
     @property
@@ -74,7 +79,14 @@ class Applied:
         if BROKEN in {column.casefold() for column in self.masked.columns}:
             msg = f"the data has a column {BROKEN!r}, which rejects tell the rules in; rename it"
             raise RuleError(msg)
+        self._warn()
         return self.masked.rejected(f"{self.masked.broken()} AS {BROKEN}")
+
+    def _warn(self) -> None:
+        if self.state.errors:
+            names = ", ".join(map(repr, self.state.errors))
+            msg = f"as if {names} were not there, which could not be evaluated; see check"
+            warnings.warn(msg, VerdictWarning, stacklevel=3)
 
     def quarantine(self, table: str, mode: str = "append") -> None:
         """Write the rejects to a table or folder, by the partitions that were counted.
@@ -145,6 +157,11 @@ class Applied:
         ordered = sorted(masks.items(), key=lambda item: (-item[1], item[0]))
         rows = [{"records": n, **self.dqm.tasks.read(m)} for m, n in ordered]
         return pd.DataFrame(rows, columns=["records", "violated", "unknown", "fixed"])
+
+    def __repr__(self) -> str:
+        """Return what became of how many records."""
+        state = self.state
+        return f"Applied({state.records} records, {state.rejects} rejected, {self.check})"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TRACKED = 10_000
 """Combinations of broken rules that an observation tells apart; of three quarters as many it is exact."""
-PATIENCE = 5.0
+PATIENCE = 2.0
 """Seconds for an observation to come in after the action; Spark tells it from a thread of its own."""
 
 
@@ -132,6 +132,9 @@ class Attached(ValidationTask):
             else:
                 state = self.dqm.tasks.state(observed, self._masked.failures)
             state.snapshot()
+            if rows is not None and self.needs_action and state.records != rows:
+                msg = f"the frame holds {state.records} records, not {rows}"
+                raise RuleError(msg)
             self._state = state
             self._result = self.dqm.judge(
                 state, mask(self.original, self.dqm.tasks, state.errors).kept

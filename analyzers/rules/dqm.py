@@ -63,8 +63,8 @@ class DQM(ValidationTask):
     """
 
     def __init__(self, name: str = "dqm") -> None:
-        if not name.strip():
-            msg = "the name of a DQM is a text that is not empty"
+        if not isinstance(name, str) or not name.strip():  # type: ignore[redundant-expr]  # users err
+            msg = f"the name of a DQM is a text that is not empty, not {name!r}"
             raise RuleError(msg)
         self.name = name
         self.tasks = Tasks()
@@ -238,6 +238,9 @@ class DQM(ValidationTask):
         parser = None
         if isinstance(data, ParserValidation):
             parser, data = data, data.read().data
+        if not hasattr(data, "selectExpr"):
+            msg = f"a DQM is applied to a DataFrame of Spark or a ParserValidation, not to {data!r}"
+            raise RuleError(msg)
 
         _both(repository, dataset)
         by = check_columns(data, partition_by)
@@ -429,7 +432,7 @@ class DQM(ValidationTask):
                 counts = state.rule_count(task.name), state.rule_records(task.name)
             else:
                 counts = state.fix_count(task.name), state.records
-            verdicts.append((task.name, failed or minded.refuses(*counts)))
+            verdicts.append((task.name, failed or minded.refusal(*counts)))
         verdicts += [(policy.name, policy.refusal(state, data)) for policy in self.policies]
         return CheckResult(
             passed=all(reason is None for _, reason in verdicts),

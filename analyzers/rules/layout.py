@@ -234,6 +234,7 @@ class Tasks:
                 violations=found["violated", rule.name],
                 unknown=unknown,
                 excluded=unknown if rule.on_null == "unknown" else 0,
+                warning=not rule.rejects,
             )
         for fix in self.fixes:
             for arm, name in zip(fix.arms, fix.counters(), strict=True):

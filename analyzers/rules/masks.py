@@ -335,6 +335,8 @@ class _Builder:
             if hidden:
                 frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
             texts = [text for one in some for text in one.texts]
+            for text in texts:
+                F.expr(text)  # so that what does not parse is told as the user wrote it
             # Beside the columns and inside of an expression, as it will stand: what aggregates, makes rows
             # or names itself is refused here.
             cells = (
@@ -348,7 +350,8 @@ class _Builder:
         conditions = [condition for one in some for condition in one.conditions]
         wrong = next((i for i, c in enumerate(conditions) if c and kinds[i] != "boolean"), None)
         if wrong is not None:
-            return TypeError(f"{texts[wrong].strip()} is of type {kinds[wrong]}, not a condition")
+            told = " ".join(texts[wrong].removeprefix("(\n").removesuffix("\n)").split())
+            return TypeError(f"{told} is of type {kinds[wrong]}, not a condition")
         return None
 
 

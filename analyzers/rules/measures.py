@@ -86,7 +86,7 @@ class _TaskAnalyzer(_OfTasks, Analyzer[NumMatchesAndCount, float]):
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Take one of the counts."""
-        found: Tally = cells[0]
+        found = _tally(cells)
         for name in (*self.before(), self.instance):
             if name in found.failures:
                 raise _because(name, found.failures[name])
@@ -362,7 +362,7 @@ class RecordRules(_OfTasks, Analyzer[RecordCounts, RecordTotals]):
 
     def fold(self, cells: Sequence[Any]) -> RecordCounts:
         """Take all counts."""
-        found: Tally = cells[0]
+        found = _tally(cells)
         for name, error in found.failures.items():
             raise _because(name, error)
         return found.counts
@@ -410,6 +410,11 @@ def _among(tasks: Tasks, task: DQMRule | DQMFix) -> str:
     rules = tuple(rule for rule in tasks.rules if rule.name in names)
     fixes = tuple(fix for fix in tasks.fixes if fix.name in names)
     return key_of(Tasks(rules, fixes).identity)[:_HASH]
+
+
+def _tally(cells: Sequence[Any]) -> Tally:
+    """Return what was counted; in a group without records nothing was."""
+    return cells[0] or Tally(RecordCounts())
 
 
 def _because(name: str, error: MetricError) -> MetricError:

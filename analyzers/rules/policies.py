@@ -36,10 +36,23 @@ class DQMTaskPolicy:
         """
         return None
 
+    def refusal(self, count: int, records: int) -> str | None:
+        """Return why a count is too much, or None; a policy that raises, or gives no text, refuses."""
+        try:
+            found: Any = self.refuses(count, records)
+        except RuleError:
+            raise
+        except Exception as error:  # noqa: BLE001 - users' classes may raise anything
+            return f"raised {describe(error)}"
+        if found is None or isinstance(found, str):
+            return found
+        return f"refuses() gave {found!r}, not why {count} of {records} are too many, or None"
+
     def identity(self) -> list[Any]:
-        """Return what the policy is, as JSON takes it."""
-        own = [] if type(self).__module__ == __name__ else [source_of(type(self))]
-        return [type(self).__name__, sorted(vars(self).items()), *own]
+        """Return what the policy is, as JSON takes it; of users' own classes, a hash of what they say."""
+        if type(self).__module__ == __name__ and not isinstance(self, _FunctionPolicy):
+            return [type(self).__name__, sorted(vars(self).items())]
+        return [type(self).__name__, [], source_of(self)]
 
     def __repr__(self) -> str:
         """Return text as it is written."""
@@ -52,6 +65,26 @@ class DQMTaskPolicy:
     def __hash__(self) -> int:
         """Hash the kind and limit."""
         return hash(repr(self))
+
+
+class _FunctionPolicy(DQMTaskPolicy):
+    """A user's function of the count and the records, which says whether all is well."""
+
+    def __init__(self, function: Callable[[int, int], bool]) -> None:
+        self.function = function
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return that the function is not content."""
+        told = f"{count} of {records} records"
+        return None if self.function(count, records) else f"{told} do not suit {self}"
+
+    def identity(self) -> list[Any]:
+        """Return the function's name and what it says."""
+        return [str(self), [], source_of(self.function)]
+
+    def __str__(self) -> str:
+        """Return the function's name."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
 class FailNone(DQMTaskPolicy):
@@ -276,8 +309,10 @@ class FailParserCountPolicy(_TotalCount):
 
 
 def as_task_policy(given: Any) -> DQMTaskPolicy:
-    """Return a task policy; ``FailAny`` may be written without brackets."""
+    """Return a task policy; ``FailAny`` may be written without brackets, and a function is one, too."""
     made = given() if isinstance(given, type) and issubclass(given, FailNone | FailAny) else given
+    if callable(made) and not isinstance(made, DQMTaskPolicy | DQMPolicy | type):
+        made = _FunctionPolicy(made)
     if not isinstance(made, DQMTaskPolicy):
         msg = f"a rule or fix is minded by FailNone, FailAny, FailCount(n) or FailPercent(r), not {given!r}"
         raise RuleError(msg)
@@ -287,7 +322,8 @@ def as_task_policy(given: Any) -> DQMTaskPolicy:
 def _too_many(count: int, records: int, limit: int) -> str | None:
     if count < limit:
         return None
-    return f"{count} of {records} records, fewer than {limit} wanted"
+    wanted = "none" if limit == 1 else f"fewer than {limit}"
+    return f"{count} of {records} records, {wanted} wanted"
 
 
 def _too_large(count: int, records: int, share: float) -> str | None:

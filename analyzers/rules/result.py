@@ -31,7 +31,7 @@ class CheckResult:
     Examples
     --------
     >>> good = CheckResult(True, outcomes=(("age", True),))
-    >>> bad = CheckResult(False, (("fare", "3 records, fewer than 1 wanted"),), outcomes=(("fare", False),))
+    >>> bad = CheckResult(False, (("fare", "3 records, none wanted"),), outcomes=(("fare", False),))
     >>> (good + bad).passed, (good + bad).outcomes
     (False, (('age', True), ('fare', False)))
     >>> CheckResult.from_json(bad.to_json()) == bad
@@ -118,7 +118,11 @@ class CheckResult:
         yield heading("Check", Markup(marked("complete" if self.passed else "failed")))
         messages = dict(self.error_messages)
         rows = [
-            (name, "holds" if good else "fails", sentence(messages.get(name, ""), 4 * width))
+            (
+                name,
+                "holds" if good else "fails",
+                sentence(messages[name], 4 * width) if name in messages else "",
+            )
             for name, good in self.outcomes
         ]
         if rows:

@@ -16,6 +16,8 @@ from analyzers.sql import quote, words_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+SHOWN = 10
+"""Columns of a record, where it is not known which a rule reads."""
 WIDTH = 200
 """Characters of one value, at most."""
 _HASH = f"{OWN}h"
@@ -109,6 +111,8 @@ def _read_by(expression: Expression, masked: Masked, keys: Sequence[str]) -> lis
     """Return the key columns, then those that an expression reads."""
     words = words_in(" ".join(map(shown_text, expression.pieces)))
     read = [c for c in masked.columns if c.casefold() in words]
+    if not read:  # a function may read any
+        read = list(masked.columns[:SHOWN])
     return list(dict.fromkeys([*keys, *read]))
 
 

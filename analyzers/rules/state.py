@@ -135,6 +135,7 @@ class DQMState:
         self._unknown = dict.fromkeys(rules, 0)
         self._violations = dict.fromkeys(rules, 0)
         self._excluded = dict.fromkeys(rules, 0)
+        self._warnings: set[str] = set()
         self._fixes = dict.fromkeys(fixes, 0)
         self._arms: dict[str, dict[str, int]] = {name: {} for name in fixes}
         self._parser: dict[str, int] = {}
@@ -159,6 +160,7 @@ class DQMState:
         violations: int | None = None,
         unknown: int = 0,
         excluded: int = 0,
+        warning: bool = False,
     ) -> None:
         """Count records that a rule is charged with.
 
@@ -171,6 +173,8 @@ class DQMState:
             Records for which it was false, and null, whichever rule rejected them.
         excluded : int
             Records that are left out of its share.
+        warning : bool
+            Whether the rule only warns, so that it is no part of the total.
         """
         self._open()
         self._known(self._rules, name, "rule")
@@ -178,6 +182,8 @@ class DQMState:
         self._violations[name] += count if violations is None else violations
         self._unknown[name] += unknown
         self._excluded[name] += excluded
+        if warning:
+            self._warnings.add(name)
 
     def add_fix(self, name: str, count: int = 1, arm: str = "") -> None:
         """Count values that a fix repaired."""
@@ -250,8 +256,9 @@ class DQMState:
 
     @property
     def total_rule_count(self) -> int:
-        """The sum over all rules."""
-        return self._read(sum(self._rules.values()))
+        """The sum over all rules that reject, which is the number of rejects."""
+        counts = (count for name, count in self._rules.items() if name not in self._warnings)
+        return self._read(sum(counts))
 
     @property
     def total_fix_count(self) -> int:

@@ -8,13 +8,13 @@ condition is true and keeps the record. The ready-made ones come in pairs: what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from analyzers.description import canonical_json
-from analyzers.errors import RuleError
+from analyzers.errors import RuleError, UnknownNameError
 from analyzers.rules.expressions import (
     SELF,
     Expression,
@@ -159,7 +159,11 @@ class _ColumnRule(DQMRule):
         told: str,
         options: dict[str, Any],
     ) -> None:
-        options = {"on_null": "fail", "severity": "error", "stage": "before"} | options
+        known = {"on_null": "fail", "severity": "error", "stage": "before"}
+        for option in options.keys() - known.keys():
+            kind = f"option of {type(self).__name__}"
+            raise UnknownNameError(kind, option, known)
+        options = known | options
         self._set(Expression.about(column, pieces), name or told, **options)
 
 
@@ -219,8 +223,9 @@ class SetRule(_ColumnRule):
     def __init__(
         self, column: str | Column, values: Sequence[Any], name: str | None = None, **options: Any
     ) -> None:
+        values = _values(self, values)
         told = f"SetRule({shown_text(column)}, {', '.join(map(_told, values))})"
-        super().__init__(column, _among(self, values), name, told, options)
+        super().__init__(column, _among(values), name, told, options)
 
 
 class FormatRule(_ColumnRule):
@@ -304,7 +309,7 @@ class DQMFix(DQMTask):
         self._set(column, name or told, lambda: [Arm("", when, what)])
 
     def _set(self, column: str, name: str, arms: Callable[[], list[Arm]]) -> None:
-        if is_column(column) or not column.strip():
+        if not isinstance(column, str) or not column.strip():  # type: ignore[redundant-expr]  # users err
             msg = (
                 f"{type(self).__name__}: column is the name of the column to repair, not {column!r}"
             )
@@ -401,8 +406,9 @@ class SetFix(_ColumnFix):
     def __init__(
         self, column: str, values: Sequence[Any], default: Any, name: str | None = None
     ) -> None:
+        values = _values(self, values)
         told = f"SetFix({shown_text(column)}, {', '.join(map(_told, values))})"
-        super().__init__(column, ["NOT (", *_among(self, values), ")"], default, name, told)
+        super().__init__(column, ["NOT (", *_among(values), ")"], default, name, told)
 
 
 class FormatFix(_ColumnFix):
@@ -464,6 +470,9 @@ def _inside(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
     except TypeError as error:
         msg = f"{kind}: the bounds {lower!r} and {upper!r} cannot be compared"
         raise RuleError(msg) from error
+    if lower is not None and lower == upper and closed != "both":
+        msg = f"{kind}: nothing lies in [{lower!r}, {upper!r}] with closed={closed!r}; give closed='both'"
+        raise RuleError(msg)
     if crossed:
         msg = f"{kind}: the lower bound {lower!r} is not below the upper bound {upper!r}"
         raise RuleError(msg)
@@ -477,14 +486,23 @@ def _inside(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
     return pieces
 
 
-def _among(task: DQMTask, values: Sequence[Any]) -> list[Any]:
-    """Return the pieces of the condition that a column has one of some values."""
-    if isinstance(values, str) or not list(values):
-        msg = f"{type(task).__name__}: values is a list of at least one value, not {values!r}"
+def _values(task: DQMTask, values: Iterable[Any]) -> list[Any]:
+    """Return the values of a set as a list."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        msg = f"{type(task).__name__}: values is a list, ['M', 'F'], not {values!r}"
         raise RuleError(msg)
+    found = list(values)
+    if not found:
+        msg = f"{type(task).__name__}: values is a list of at least one value"
+        raise RuleError(msg)
+    return found
+
+
+def _among(values: Sequence[Any]) -> list[Any]:
+    """Return the pieces of the condition that a column has one of some values."""
     known = [value_sql(value) for value in values if value is not None]
     pieces: list[Any] = [SELF, f" IN ({', '.join(known)})"] if known else []
-    if len(known) < len(list(values)):
+    if len(known) < len(values):
         pieces = [SELF, " IS NULL", *([" OR "] if known else []), *pieces]
     return pieces
 

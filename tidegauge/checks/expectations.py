@@ -231,7 +231,8 @@ def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
 
 def _braced(sql: str) -> str:
     """Return SQL as it stands in a query where braces name what is put in."""
-    return sql.replace("{", "{{").replace("}", "}}")
+    text = sql.replace("{", "{{").replace("}", "}}")
+    return f"\n{text}\n" if "--" in text else text  # a comment at its end stays one
 
 
 def _portable(pattern: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from analyzers.checks.constraints import ConstraintStatus
+from analyzers.checks.constraints import Constraint, ConstraintStatus, MetricConstraint
 from analyzers.errors import SuiteError
 from analyzers.metric import Entity
 from repository.exchange.openlineage import assertions_facet
@@ -42,6 +42,13 @@ def _which(places: Sequence[tuple[str, ...]]) -> str:
     return f"a facet is about one partition: say which, by dataset=, partition= or segment=: {known}{more}"
 
 
+def _expected(constraint: Constraint) -> str:
+    """Return what is wanted of the value."""
+    if isinstance(constraint, MetricConstraint):
+        return str(constraint.assertion)
+    return constraint.description.rpartition(": ")[2]
+
+
 def _assertion(found: Verification, one: Judged) -> dict[str, Any]:
     check, result = found.checks[one.check], one.result
     constraint = result.constraint
@@ -51,7 +58,7 @@ def _assertion(found: Verification, one: Judged) -> dict[str, Any]:
         "name": f"{found.names[one.check]}: {constraint.description}",
         "success": result.status is not ConstraintStatus.FAILURE,
         "severity": SEVERITIES[str(check.level)],
-        "expected": constraint.description.rpartition(": ")[2],
+        "expected": _expected(constraint),
     }
     if analyzer.entity is Entity.COLUMN and hasattr(analyzer, "column"):
         told["column"] = analyzer.column

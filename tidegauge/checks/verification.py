@@ -280,6 +280,8 @@ class Verification:
         if not self.judged:
             return "nothing to verify"
         told = f"{len(failed)} of {len(self.judged)} constraints failed"
+        untold = sum(one.result.status is ConstraintStatus.NO_HISTORY for one in self.judged)
+        told += f", {untold} had no history to compare with" if untold else ""
         return told if len(places) == 1 else f"{told}, in {len(bad)} of {len(places)} partitions"
 
     def __str__(self) -> str:

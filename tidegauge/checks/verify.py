@@ -110,6 +110,7 @@ def verify(
         if repository is not None and _historic([check]):
             view = View(repository, the_dataset(repository, name or None), as_of)
             evidence, of = _beside(view, check, of, metrics)
+            name = view.dataset
         found += _judged(place, check, name, of, evidence)
     return Verification(several, tuple(found), source)
 
