@@ -253,7 +253,8 @@ TABLES = (*ROWS, "none")
 
 
 def test_every_analyzer_is_here():
-    assert {type(a).__name__ for a in EXPECTED} == set(ANALYZERS)
+    of_records = {n for n in ANALYZERS if ANALYZERS[n].__module__.startswith("analyzers.rules.")}
+    assert {type(a).__name__ for a in EXPECTED} == set(ANALYZERS) - of_records  # theirs: rules/
 
 
 @pytest.mark.parametrize("analyzer", EXPECTED, ids=lambda a: repr(a)[:70])
