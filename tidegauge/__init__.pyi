@@ -132,6 +132,7 @@ from analyzers.rules.tasks import SetFix as SetFix
 from analyzers.rules.tasks import SetRule as SetRule
 from analyzers.rules.validation import ValidationSet as ValidationSet
 from analyzers.rules.validation import ValidationTask as ValidationTask
+from analyzers.rules.verdicts import RepositoryVerdicts as RepositoryVerdicts
 from analyzers.rules.verdicts import VerdictFiles as VerdictFiles
 from analyzers.scan import calculate as calculate
 from analyzers.state import DoubleValuedState as DoubleValuedState
@@ -203,7 +204,6 @@ from tidegauge.rulesfile import load_rules as load_rules
 from tidegauge.session import spark_session as spark_session
 from tidegauge.suite import Suite as Suite
 from tidegauge.suitefile import load_suite as load_suite
-from tidegauge.verdicts import RepositoryVerdicts as RepositoryVerdicts
 from tidegauge.widgets.dashboard import Dashboard as Dashboard
 
 __version__: str

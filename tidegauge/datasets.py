@@ -14,12 +14,9 @@ from analyzers.rules.fingerprints import frame_fingerprint
 from analyzers.rules.masks import mask
 from analyzers.rules.publish import Publication
 from analyzers.rules.sources import source_of
-from analyzers.rules.targets import Target, target_of
+from analyzers.rules.targets import Target, beside, target_of
 from analyzers.rules.validation import ValidationSet, ValidationTask
-from analyzers.rules.verdicts import Case, VerdictFiles, Verdicts
-from analyzers.sources import absolute
-from analyzers.sql import parts
-from tidegauge.verdicts import RepositoryVerdicts
+from analyzers.rules.verdicts import Case, RepositoryVerdicts, VerdictFiles, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,7 +179,7 @@ class Dataset:
             return RepositoryVerdicts(self._repository, self.name)
         folder = self._folder
         if folder is None and self._table is not None:
-            folder = _beside(spark, self._table)
+            folder = beside(spark, self._table)
         return None if folder is None else VerdictFiles(folder)
 
     def _ephemeral(self, made: DataFrame, tests: ValidationSet) -> DataFrame:
@@ -204,7 +201,7 @@ class Dataset:
         if kept is not None:
             kept.terminate_at_error()
         if kept is not None and target.exists() and self._holds(tests, target):
-            return target.read()
+            return target.read(made.schema)
         published = Publication(
             target.name,
             tests,
@@ -236,12 +233,3 @@ class Dataset:
     def __repr__(self) -> str:
         """Return its name."""
         return f"Dataset({self.name!r})"
-
-
-def _beside(spark: SparkSession, table: str) -> str:
-    """Return the folder that a folder lies in, or the tables of a table's database."""
-    if "/" in table:
-        return absolute(table).rstrip("/").rpartition("/")[0]
-    *path, _ = map(str, parts(table))
-    database = path[-1] if path else spark.catalog.currentDatabase()
-    return spark.catalog.getDatabase(database).locationUri

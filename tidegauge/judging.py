@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from analyzers.errors import HistoryError, RuleError
+from analyzers.errors import HistoryError
 from analyzers.rules.measures import RecordRules
 from analyzers.rules.result import CheckResult
 from analyzers.rules.state import RecordCounts
-from analyzers.rules.verdicts import warn_unreadable
+from analyzers.rules.verdicts import read_verdict
 from analyzers.state import as_state
 from repository.history import AsOf, Moment
 
@@ -164,19 +164,10 @@ def kept_verdicts(
     for row in kept.itertuples():
         partition = str(row.partition)
         if prints.get(partition) == row.fingerprint:
-            verdict = read_kept(str(row.result), f"{name} of {dataset}, {partition}")
+            verdict = read_verdict(str(row.result), f"{name} of {dataset}, {partition}")
             if verdict is not None:
                 found[partition] = verdict
     return found
-
-
-def read_kept(text: str, what: str) -> CheckResult | None:
-    """Return a verdict that was kept; None, with a warning, if it cannot be read."""
-    try:
-        return CheckResult.from_json(text)
-    except RuleError as error:
-        warn_unreadable(what, error)
-        return None
 
 
 def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:

@@ -115,6 +115,7 @@ def _plan(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
     from tidegauge.rules_source import source_of
 
     try:
+        file.check_places(spark)
         source = source_of(file, spark)
         data = source.read(None)
         check_columns(data, file.keys)

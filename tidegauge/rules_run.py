@@ -14,8 +14,10 @@ from analyzers.description import key_of
 from analyzers.errors import TidegaugeError, describe
 from analyzers.partitions import Partition
 from analyzers.rules.dqm import DQM, SAMPLES
+from analyzers.rules.publish import Publication
 from analyzers.rules.result import CheckResult
 from analyzers.rules.state import DQMState, RecordCounts, Sample
+from analyzers.rules.validation import ValidationSet
 from analyzers.sources import Source
 from tidegauge.analysis import Run, analyze
 from tidegauge.judging import counts_of, fingerprints, kept_verdicts
@@ -77,6 +79,7 @@ def run_file(
     samples: int = SAMPLES,
 ) -> RulesRun:
     """Run one rules file; parameters as for `run_rules`."""
+    file.check_places(spark)
     source = source_of(file, spark)
     run = analyze(source, file.suite, repository=repository, partitions=partitions, spark=spark)
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None
@@ -153,13 +156,13 @@ class _Writer:
         # Each partition was judged by itself; together they could be too much for a policy of counts.
         tasks = (*self.file.dqm.tasks.rules, *self.file.dqm.tasks.fixes)
         unminded = reduce(lambda dqm, task: dqm.add(task), tasks, DQM(self.file.dqm.name))
-        done = unminded.publish(
-            self._read(due),
+        done = Publication(
             table,
+            ValidationSet([unminded]),
             partition_by=self.source.keys or None,
             mode=self._mode,
             samples=0,
-        )
+        ).run(self._read(due))
         left = done.state.records - done.state.rejects
         self._remember(what, due, f"{left} records of {_count(due)}: {table}")
 

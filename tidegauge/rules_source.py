@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from analyzers.description import canonical_json, key_of
 from analyzers.partitions import Partition
 from analyzers.rules.result import CheckResult
+from analyzers.rules.verdicts import read_verdict
 from analyzers.sources import Listed, Source
 from tidegauge.analysis import Run, open_source
-from tidegauge.judging import read_kept
 from tidegauge.rulesfile import RulesFile
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def parser_verdict(source: ParsedSource, repository: Repository, run: Run) -> Ch
         "fingerprint": source.fingerprint,
     }
     kept = repository.verdict(run.dataset, as_of=None, **case)
-    known = None if kept is None else read_kept(kept, f"{parser.name} of {run.dataset}")
+    known = None if kept is None else read_verdict(kept, f"{parser.name} of {run.dataset}")
     if known is not None:
         return known
     found = parser.validate()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from analyzers.errors import RuleError, SuiteError
 from analyzers.rules.dqm import DQM
+from analyzers.rules.targets import refuse_same
 from tidegauge.dqmfile import ReadDQM, read_dqm
 from tidegauge.suite import Suite
 from tidegauge.yamlfile import Time, YamlFile, as_folder, find_files
@@ -96,6 +97,27 @@ class RulesFile:
         line = self.lines.get(name)
         return f"{self.path}{f':{line}' if line else ''}"
 
+    def check_places(self, spark: SparkSession | None = None) -> None:
+        """Refuse to write to what is read, or two things to one place.
+
+        Parameters
+        ----------
+        spark : SparkSession, optional
+            Tells the current database, and in which folders tables lie. Without it names are compared, and
+            the database is ``default``.
+
+        Raises
+        ------
+        SuiteError
+        """
+        read = "path" if "/" in self.table else "table"
+        places = {read: self.table, "publish": self.publish, "quarantine": self.quarantine}
+        try:
+            refuse_same(places, spark)
+        except SuiteError as error:
+            msg = f"{self.path}: {error}"
+            raise SuiteError(msg) from error
+
     def parser(self, spark: SparkSession) -> ParserValidation | None:
         """Return what parses the file, if it is to be parsed by a schema."""
         if self.parsed is None:
@@ -149,7 +171,7 @@ def load_rules(path: str | Path) -> RulesFile:
         )
     except SuiteError as error:
         raise file.error(file.node, error) from error
-    return RulesFile(
+    loaded = RulesFile(
         path=file.path,
         suite=suite,
         table=fields.table or as_folder(str(fields.path)),
@@ -161,6 +183,8 @@ def load_rules(path: str | Path) -> RulesFile:
         parsed=parsed,
         lines=read.lines,
     )
+    loaded.check_places()
+    return loaded
 
 
 def find_rules(patterns: Sequence[str]) -> list[Path]:

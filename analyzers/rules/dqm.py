@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +12,13 @@ from analyzers.groups import Groups
 from analyzers.rules.layout import Tasks
 from analyzers.rules.masks import Masked, mask
 from analyzers.rules.measures import AnyAnalyzer, analyzers_of
-from analyzers.rules.policies import DQMPolicy, DQMTaskPolicy, FailNone, as_task_policy
+from analyzers.rules.policies import (
+    DQMPolicy,
+    DQMTaskPolicy,
+    FailNone,
+    FailParserCountPolicy,
+    as_task_policy,
+)
 from analyzers.rules.result import CheckResult
 from analyzers.rules.samples import check_columns, sample_rejects
 from analyzers.rules.state import DQMState, RecordCounts, Tally
@@ -20,6 +26,7 @@ from analyzers.rules.stored import policy_of, task_of, task_policy_of
 from analyzers.rules.tally import Tallies, tally
 from analyzers.rules.tasks import DQMFix, DQMRule, DQMTask
 from analyzers.rules.validation import ValidationSet, ValidationTask
+from analyzers.rules.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +36,6 @@ if TYPE_CHECKING:
     from analyzers.rules.parsing import ParserValidation
     from analyzers.rules.publish import Published
     from analyzers.rules.recording import Recorder
-    from analyzers.rules.verdicts import Verdicts
 
 SAMPLES = 10
 """Records of each rule that are kept to be looked at."""
@@ -253,7 +259,8 @@ class DQM(ValidationTask):
         from analyzers.rules.fingerprints import frame_fingerprint  # noqa: PLC0415 - with its user
         from analyzers.rules.recording import record  # noqa: PLC0415 - it knows this class
 
-        report = record(applied, repository, dataset, frame_fingerprint(data), tags)
+        case = ValidationSet([self], fingerprint=frame_fingerprint(data)).case
+        report = record(applied, repository, dataset, case, tags)
         return replace(applied, run=report.run)
 
     def publish(
@@ -299,8 +306,9 @@ class DQM(ValidationTask):
         keys, samples
             As for `apply`.
         verdicts : Verdicts, optional
-            Where the verdict is kept by the data's fingerprint: `VerdictFiles`, or `RepositoryVerdicts`. A
-            failure that was kept is raised again, and nothing is read.
+            Where the verdict is kept by the data's fingerprint: `VerdictFiles`, or `RepositoryVerdicts`. The
+            repository if not given; where there is none, a file ``<name>.<hash>.check`` beside the folder, or
+            among the tables of its database. A failure that was kept is raised again, and nothing is read.
         repository, dataset, tags
             As for `apply`; the counts are stored whatever the verdict.
 
@@ -322,12 +330,16 @@ class DQM(ValidationTask):
         """
         from analyzers.rules.fingerprints import frame_fingerprint  # noqa: PLC0415 - with its user
         from analyzers.rules.publish import Publication  # noqa: PLC0415 - it knows this class
+        from analyzers.rules.targets import beside  # noqa: PLC0415 - with its user
 
         _both(repository, dataset)
-        remembers = verdicts is not None or repository is not None
-        tests = ValidationSet(
-            [self], verdicts=verdicts, fingerprint=frame_fingerprint(data) if remembers else None
-        )
+        if verdicts is None and repository is not None and dataset is not None:
+            verdicts = RepositoryVerdicts(repository, dataset)
+        elif verdicts is None:
+            folder = beside(data.sparkSession, table)
+            verdicts = None if folder is None else VerdictFiles(folder)
+        print_ = None if verdicts is None else frame_fingerprint(data)
+        tests = ValidationSet([self], verdicts=verdicts, fingerprint=print_)
         return Publication(
             table,
             tests,
@@ -406,6 +418,19 @@ class DQM(ValidationTask):
         state.snapshot()
         return self.judge(state, mask(data, self.tasks, state.errors).kept)
 
+    def validate_written(self, data: DataFrame) -> CheckResult:  # noqa: ARG002 - it must not be judged
+        """Refuse to judge what is left of a frame: nothing in it tells what was rejected.
+
+        Raises
+        ------
+        RuleError
+        """
+        msg = (
+            f"{self.name!r} cannot judge by what its own rules left: attach it before the data is written,"
+            " attached = dqm.attach(df), write attached.data, and validate with the task attached"
+        )
+        raise RuleError(msg)
+
     def judge(self, state: DQMState, data: DataFrame | None = None) -> CheckResult:
         """Return the verdict on counts that are final.
 
@@ -437,9 +462,15 @@ class DQM(ValidationTask):
         return CheckResult(
             passed=all(reason is None for _, reason in verdicts),
             error_messages=tuple((name, reason) for name, reason in verdicts if reason is not None),
-            check_log=tuple(state.log()),
+            check_log=(*state.log(), *self._unparsed(state)),
             outcomes=tuple((name, reason is None) for name, reason in verdicts),
         )
+
+    def _unparsed(self, state: DQMState) -> Iterator[str]:
+        """Yield a line for each policy of what could not be read, where nothing was parsed."""
+        for policy in self.policies:
+            if isinstance(policy, FailParserCountPolicy) and not state.lines:
+                yield f"policy {policy.name}: no file was parsed here, so it has nothing to count"
 
     def __repr__(self) -> str:
         """Return how much there is."""

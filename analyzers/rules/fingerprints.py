@@ -24,6 +24,14 @@ _WHOLE_TEXT = {
 }
 """With these a plan is printed in full."""
 
+_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of the session by which the same plan computes something else, or fails."""
+
+_ID = re.compile(r"#\d+L?")
+"""How a plan prints the id of a column, and perhaps a part of a text or of a name."""
+_PLAN_ID = re.compile(r"\[?plan_id=\d+\]?")
+_VIEW = re.compile(r"^[ :+-]*SubqueryAlias (_pyspark_[0-9a-f]{32})$", re.MULTILINE)
+"""The random name of a frame within SQL."""
 _SCAN = re.compile(r"FileScan (\w+)")
 _DESCRIBES_ITSELF = frozenset({"parquet", "orc", "avro"})
 """Formats that no option of a reader makes read as something else."""
@@ -72,7 +80,10 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     of now are in the plan, so a frame that asks for them has another fingerprint then.
 
     The plan tells neither the options by which texts are read (CSV, JSON, text) nor what functions in Python
-    do. Frames with these have a fingerprint too, but another one in each session of Spark.
+    do, and prints a text or a name such as ``order#17`` as it prints a column. Frames with these have a
+    fingerprint too, but another one in each session of Spark. So have frames with functions of lambdas.
+
+    The session's time zone, its ANSI mode and whether it minds the case of names are part of it.
 
     Parameters
     ----------
@@ -91,7 +102,7 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     --------
     >>> import tidegauge as tg
     >>> tg.frame_fingerprint(spark.table("flights"))  # doctest: +SKIP
-    'frame/1:5b0c...'
+    'frame/2:5b0c...'
     """
     if data.isStreaming:
         return None
@@ -102,11 +113,17 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     files = _files(data)
     if not files:
         return None
-    session: list[str] = []
+    spark = data.sparkSession
+    of = [
+        fingerprint(files),
+        _numbered(_PLAN_ID.sub("", "\n".join(plan))),
+        [spark.conf.get(s) for s in _MEANING],
+    ]
     steps = {_step(line) for line in plan}
-    if not (steps <= _PLAIN and (options_known or formats <= _DESCRIBES_ITSELF)):
-        session.append(f"{data.semanticHash()}/{_session_id(data.sparkSession)}")
-    return "frame/1:" + key_of(canonical_json([fingerprint(files), _numbered(plan), *session]))
+    asked = _asked(data)
+    if asked is None or not (steps <= _PLAIN and (options_known or formats <= _DESCRIBES_ITSELF)):
+        of.append(f"{data.semanticHash()}/{_session_id(spark)}")
+    return "frame/2:" + key_of(canonical_json([*of, asked]))
 
 
 def _session_id(spark: SparkSession) -> str:
@@ -132,10 +149,41 @@ def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 
 def _physical_plan(data: DataFrame) -> list[str]:
     """Return the lines of the plan that Spark would run."""
+    text = _explained(data, "EXPLAIN SELECT * FROM {data}")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("==")]
+
+
+def _explained(data: DataFrame, query: str) -> str:
+    """Return the text of a plan, in full."""
     spark = data.sparkSession
     with configured(spark, _WHOLE_TEXT):
-        text = spark.sql("EXPLAIN SELECT * FROM {data}", data=data).collect()[0][0]
-    return [line for line in text.splitlines() if line.strip() and not line.startswith("==")]
+        return str(spark.sql(query, data=data).collect()[0][0])
+
+
+def _asked(data: DataFrame) -> str | None:
+    """Return what is asked for, as Spark understood it, with the ids of columns counted from 0.
+
+    None if it prints something as an id that may be none. Spark gives new ids to a frame that stands in a
+    query a second time, but its texts and names stay: what is printed alike both times is no id.
+    """
+    text = _explained(data, "EXPLAIN EXTENDED SELECT * FROM {data} UNION ALL SELECT * FROM {data}")
+    _, found, rest = text.partition("== Analyzed Logical Plan ==\n")
+    body = rest.partition("\n== Optimized Logical Plan ==")[0].rstrip("\n").split("\n")[2:]
+    middle = next((i for i, line in enumerate(body) if line.startswith("+- ")), None)
+    if not found or middle is None:
+        return None
+    for lines, first, more in ((body[:middle], ":- ", ":  "), (body[middle:], "+- ", "   ")):
+        if not lines or not lines[0].startswith(first):
+            return None
+        if not all(line.startswith(more) for line in lines[1:]):
+            return None
+    one, two = ("\n".join(line[3:] for line in lines) for lines in (body[:middle], body[middle:]))
+    ids = zip(_ID.findall(one), _ID.findall(two), strict=False)
+    if _ID.split(one) != _ID.split(two) or any(a == b for a, b in ids):
+        return None
+    for i, view in enumerate(dict.fromkeys(_VIEW.findall(one))):
+        one = one.replace(view, f"view {i}")
+    return _numbered(one)
 
 
 def _formats(plan: Sequence[str]) -> frozenset[str] | None:
@@ -160,15 +208,14 @@ def _step(line: str) -> str:
     return re.split(r"\W", found[2], maxsplit=1)[0] if found else line
 
 
-def _numbered(plan: Sequence[str]) -> str:
+def _numbered(plan: str) -> str:
     """Return the plan with the ids of columns, which differ each time, counted from 0."""
     ids: dict[str, str] = {}
 
     def number(match: re.Match[str]) -> str:
         return ids.setdefault(match[0], f"#{len(ids)}")
 
-    text = re.sub(r"\[?plan_id=\d+\]?", "", "\n".join(plan))
-    return re.sub(r"#\d+L?", number, text)
+    return _ID.sub(number, plan)
 
 
 def _files(data: DataFrame) -> list[FileInfo] | None:

@@ -17,15 +17,17 @@ from analyzers.rules.result import CheckResult
 from analyzers.rules.samples import check_columns
 from analyzers.rules.state import DQMState, Tally
 from analyzers.rules.tally import Tallies, count_masked, tally
-from analyzers.rules.targets import Target, check_mode, keys_for, target_of
+from analyzers.rules.targets import Target, check_mode, keys_for, refuse_same, target_of
 from analyzers.rules.targets import replace as replace_records
 from analyzers.rules.validation import ValidationSet
+from analyzers.rules.verdicts import RepositoryVerdicts
 from analyzers.segments import Values
 from analyzers.sql import quote
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from analyzers.rules.dqm import DQM
 
@@ -49,6 +51,7 @@ class Published:
     run: int | None
     _target: Target
     _applied: Applied
+    _schema: StructType
 
     @property
     def table(self) -> str:
@@ -58,7 +61,7 @@ class Published:
     @property
     def data(self) -> DataFrame:
         """All that the table or folder holds now."""
-        return self._target.read()
+        return self._target.read(self._schema)
 
     def metrics(self) -> pd.DataFrame:
         """Return what was counted, as `Applied.metrics` does."""
@@ -98,13 +101,14 @@ class Publication:
     def run(self, data: DataFrame) -> Published:
         """Stage, validate, publish."""
         target = target_of(data.sparkSession, self.table)
-        by = keys_for(target, data.columns, self.partition_by)
+        by = keys_for(target, data.schema, self.partition_by)
         check_mode(self.mode, by)
         keys = check_columns(data, self.keys)
         bin_ = None
         if self.quarantine is not None:
             bin_ = target_of(data.sparkSession, self.quarantine)
-            keys_for(bin_, [*data.columns, BROKEN], by)
+            refuse_same({"table": self.table, "quarantine": self.quarantine}, data.sparkSession)
+            keys_for(bin_, _with_broken(data.schema), by)
         kept = self.tests.kept()
         if kept is not None:
             kept.terminate_at_error()
@@ -112,8 +116,9 @@ class Publication:
             applied = self._judged(data, target, by, keys)
             others = [task.validate(data) for task in self.tests.tasks[1:]]
             check = reduce(add, others, applied.check)
-            self.tests.keep(check)
             run = self._record(applied, check)
+            if run is None or not self._recorded_there:
+                self.tests.keep(check)
             if bin_ is not None:
                 quarantine(applied, bin_, self.mode)
             check.terminate_at_error()
@@ -121,7 +126,7 @@ class Publication:
             replace_records(target, applied.data, self.mode, by, kept_in, list(applied.tallies))
         finally:
             target.unstage()
-        return Published(check, applied.state, run, target, applied)
+        return Published(check, applied.state, run, target, applied, data.schema)
 
     def _judged(
         self, data: DataFrame, target: Target, by: Sequence[str], keys: Sequence[str]
@@ -144,20 +149,36 @@ class Publication:
         }
         return self.dqm.split(staged, tallies, by, keys, self.samples)
 
+    @property
+    def _recorded_there(self) -> bool:
+        """Whether the verdict is kept where the run is recorded, and so with it."""
+        place = self.tests.verdicts
+        return (
+            isinstance(place, RepositoryVerdicts)
+            and place.repository is self.repository
+            and place.dataset == self.dataset
+        )
+
     def _record(self, applied: Applied, check: CheckResult) -> int | None:
         if self.repository is None or self.dataset is None:
             return None
         whole = replace(applied, check=check)
-        print_ = self.tests.fingerprint
-        return record(whole, self.repository, self.dataset, print_, self.tags).run
+        return record(whole, self.repository, self.dataset, self.tests.case, self.tags).run
 
 
 def quarantine(applied: Applied, target: Target, mode: str) -> None:
     """Write rejected records to a table of their own, by the same partitions."""
-    keys_for(target, [*applied.masked.columns, BROKEN], applied.by)
+    keys_for(target, applied.rejects.schema, applied.by)
     check_mode(mode, applied.by)
     held = _partitions(applied, "rejected")
     replace_records(target, applied.rejects, mode, applied.by, held, list(applied.tallies))
+
+
+def _with_broken(schema: StructType) -> StructType:
+    """Return the schema of what is rejected."""
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType  # noqa: PLC0415
+
+    return StructType([*schema.fields, StructField(BROKEN, ArrayType(StringType()))])
 
 
 def _partitions(applied: Applied, what: str) -> list[Values]:

@@ -22,6 +22,7 @@ from analyzers.partitions import Partition, TimeFormat, recognise_time
 from analyzers.rules.measures import AnyAnalyzer, analyzers_of
 from analyzers.rules.parser_measures import parser_analyzers
 from analyzers.rules.state import RecordCounts, Tally
+from analyzers.rules.verdicts import Case, KeepsVerdicts, RepositoryVerdicts
 from analyzers.scan import metric_of
 from analyzers.schema import Schema
 
@@ -31,33 +32,19 @@ if TYPE_CHECKING:
     from analyzers.segments import Values
 
 
-class Recorder(Protocol):
+class Recorder(KeepsVerdicts, Protocol):
     """What is needed of a repository."""
 
     @property
     def store(self) -> RunStore:
         """Where runs leave what they measured."""
 
-    def keep_verdict(
-        self,
-        dataset: str,
-        *,
-        name: str,
-        specification: str,
-        fingerprint: str,
-        passed: bool,
-        result: str,
-        partition: str = "",
-        run: int | None = None,
-    ) -> int:
-        """Remember what rules said of data."""
-
 
 def record(
     applied: Applied,
     repository: Recorder,
     dataset: str,
-    fingerprint: str | None = None,
+    case: Case | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> RunReport:
     """Store the counts of each partition, and the verdicts.
@@ -67,8 +54,8 @@ def record(
     applied : Applied
     repository : Repository
     dataset : str
-    fingerprint : str, optional
-        Of all of the data; without one no verdict is kept. The partitions of a frame have none of their own:
+    case : Case, optional
+        By which the verdict on all of the data is kept; without one no verdict is kept. The partitions of a frame have none of their own:
         one that counts otherwise than last time is a new version.
     tags : mapping, optional
         Tags of the run.
@@ -85,6 +72,7 @@ def record(
     """
     store = repository.store
     kept = {str(key): str(value) for key, value in (tags or {}).items()}
+    fingerprint = None if case is None else case.fingerprint
     suite = canonical_json({"dataset": dataset, "dqm": applied.dqm.identity()})
     spec = RunSpec(dataset, None, applied.by, suite, "all", kept)
     with store.hold(dataset, WAIT_SECONDS) as fence:
@@ -92,7 +80,7 @@ def record(
         try:
             found = list(_measured(applied, fingerprint, store.ledger(dataset)))
             decisions = store.commit_batch(run, found)
-            _keep_verdicts(applied, repository, dataset, fingerprint, run)
+            _keep_verdicts(applied, RepositoryVerdicts(repository, dataset), case, run)
         except BaseException as error:
             cut = isinstance(error, KeyboardInterrupt | SystemExit)
             status = RunStatus.INTERRUPTED if cut else RunStatus.FAILED
@@ -161,21 +149,15 @@ def _of_parser(applied: Applied) -> Iterator[Measurement]:
 
 
 def _keep_verdicts(
-    applied: Applied, repository: Recorder, dataset: str, fingerprint: str | None, run: int
+    applied: Applied, verdicts: RepositoryVerdicts, case: Case | None, run: int
 ) -> None:
-    if fingerprint is None:
+    if case is None:
         return
-    for partition, verdict in [("", applied.check), *_verdicts(applied)]:
-        repository.keep_verdict(
-            dataset,
-            name=applied.dqm.name,
-            specification=applied.dqm.specification,
-            fingerprint=fingerprint,
-            passed=verdict.passed,
-            result=verdict.to_json(),
-            partition=partition,
-            run=run,
-        )
+    verdicts.keep(case, applied.check, run)
+    dqm = applied.dqm
+    for partition, verdict in _verdicts(applied):
+        of = Case(dqm.name, dqm.specification, case.fingerprint, partition)
+        verdicts.keep(of, verdict, run)
 
 
 def _verdicts(applied: Applied) -> Iterator[tuple[str, CheckResult]]:

@@ -93,13 +93,15 @@ class CheckResult:
         Raises
         ------
         RuleError
-            If it is something else.
+            If it is something else: of another version, with values of other types, or one that passed where
+            a policy does not hold, or the other way round.
         """
         try:
             kept: dict[str, Any] = json.loads(text)
-            if kept["version"] != _VERSION or not isinstance(kept["passed"], bool):
+            parts = kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"]
+            if kept["version"] != _VERSION or not _is_verdict(*parts):
                 raise ValueError(kept["version"])  # noqa: TRY301 - one sentence for all that cannot be read
-            return cls(kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"])
+            return cls(*parts)
         except (ValueError, KeyError, TypeError) as error:
             msg = f"not the JSON of a CheckResult: {text[:80]!r}"
             raise RuleError(msg) from error
@@ -129,3 +131,26 @@ class CheckResult:
             yield table(["policy", "", "why"], Rows.of(rows, most), width)
         if self.check_log:
             yield table(["log"], Rows.of([(line,) for line in self.check_log], most), 2 * width)
+
+
+def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any) -> bool:
+    """Whether values are of the types of a verdict, and agree."""
+    return (
+        isinstance(passed, bool)
+        and _are_pairs(messages, str)
+        and isinstance(log, list)
+        and all(isinstance(line, str) for line in log)
+        and _are_pairs(outcomes, bool)
+        # A task of a user's own may say what is wrong without naming policies.
+        and passed == (not messages and all(good for _, good in outcomes))
+    )
+
+
+def _are_pairs(values: Any, second: type) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2  # noqa: PLR2004 - a name, and what is said of it
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], second)
+        for pair in values
+    )

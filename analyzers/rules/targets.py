@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from analyzers.description import canonical_json, key_of
-from analyzers.errors import PartitionColumnError, RuleError, SourceError, nearest
+from analyzers.errors import PartitionColumnError, RuleError, SourceError, SuiteError, nearest
 from analyzers.partitions import Partition
 from analyzers.rules.fingerprints import configured
 from analyzers.segments import Values
@@ -25,8 +27,10 @@ from analyzers.tables import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 MODES = ("overwrite", "append", "partitions")
+_WIDER = ("tinyint", "smallint", "int", "bigint")
 STAGING = "_tidegauge_staging_"
 """How the name of what waits beside a target begins."""
 
@@ -48,8 +52,8 @@ class Target(Protocol):
     def keys(self) -> tuple[str, ...]:
         """Return its partition columns."""
 
-    def read(self) -> DataFrame:
-        """Return its rows."""
+    def read(self, schema: StructType | None = None) -> DataFrame:
+        """Return its rows; of a folder by a schema, where one is given, and not by what its names look like."""
 
     def fingerprint(self) -> str | None:
         """Return text that is equal as long as its files are; None where there are none to look at."""
@@ -105,7 +109,7 @@ class TableTarget:
         columns = self.spark.catalog.listColumns(self._quoted)
         return tuple(column.name for column in columns if column.isPartition)
 
-    def read(self) -> DataFrame:
+    def read(self, schema: StructType | None = None) -> DataFrame:  # noqa: ARG002 - it has its own
         """Return its rows."""
         return self.spark.table(self._quoted)
 
@@ -187,9 +191,10 @@ class FolderTarget:
         """Return the partition columns that its folders name."""
         return PathSource(self.spark, self.name).keys
 
-    def read(self) -> DataFrame:
-        """Return its rows."""
-        return self.spark.read.parquet(self.name)
+    def read(self, schema: StructType | None = None) -> DataFrame:
+        """Return its rows; by a schema also where there is no file."""
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        return reader.parquet(self.name)
 
     def fingerprint(self) -> str | None:
         """Return text that is equal as long as its files are."""
@@ -240,7 +245,91 @@ def target_of(spark: SparkSession, table: str) -> Target:
     return FolderTarget(spark, table) if "/" in table else TableTarget(spark, table)
 
 
-def keys_for(target: Target, columns: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
+def beside(spark: SparkSession, table: str) -> str | None:
+    """Return the folder that a folder lies in, or the tables of a table's database.
+
+    None if the database has no folder, or Arrow cannot look there.
+    """
+    if "/" in table:
+        folder = absolute(table).rstrip("/").rpartition("/")[0] or "/"
+    else:
+        *path, _ = map(str, parts(table))
+        name = ".".join(map(quote, path)) if path else quote(spark.catalog.currentDatabase())
+        if not spark.catalog.databaseExists(name):
+            return None
+        folder = spark.catalog.getDatabase(name).locationUri
+    try:
+        if folder:
+            file_system(folder)
+    except (OSError, ValueError, NotImplementedError):
+        return None
+    return folder or None
+
+
+def refuse_same(places: Mapping[str, str | None], spark: SparkSession | None = None) -> None:
+    """Refuse two places that are one, or of which one lies in the other.
+
+    Parameters
+    ----------
+    places : mapping of str to str
+        A table's name, or a folder or file, by what it is for; None for what is not asked for.
+    spark : SparkSession, optional
+        Tells the current database, and in which folders tables lie. Without it the database is ``default``.
+
+    Raises
+    ------
+    SuiteError
+
+    Examples
+    --------
+    >>> refuse_same({"table": "flights", "publish": "flights_clean", "quarantine": None})
+    >>> refuse_same({"path": "file:/lake/a/", "publish": "/lake/a"})
+    Traceback (most recent call last):
+    ...
+    analyzers.errors.SuiteError: path 'file:/lake/a/' and publish '/lake/a' are one place; give each its own
+    """
+    given = [(what, text, _places(text, spark)) for what, text in places.items() if text]
+    for i, (what, text, lies) in enumerate(given):
+        for other, second, there in given[:i]:
+            pairs = [(a, b) for a in lies for b in there]
+            if any(a == b for a, b in pairs):
+                told = "are one place"
+            elif any(a.startswith(f"{b}/") or b.startswith(f"{a}/") for a, b in pairs):
+                told = "lie one in the other"
+            else:
+                continue
+            msg = f"{other} {second!r} and {what} {text!r} {told}; give each its own"
+            raise SuiteError(msg)
+
+
+def _places(text: str, spark: SparkSession | None) -> list[str]:
+    """Return a folder's path, or a table's full name and its folder, as they compare."""
+    if "/" in text:
+        return [_path(text)]
+    path = [str(part).casefold() for part in parts(text)]
+    if path[0] == "spark_catalog" and len(path) > 1:
+        path = path[1:]
+    if len(path) == 1:
+        path.insert(0, "default" if spark is None else spark.catalog.currentDatabase().casefold())
+    found = [".".join(map(quote, path))]
+    if spark is not None and spark.catalog.tableExists(found[0]):
+        source = open_table(spark, found[0])
+        location = source.details.get("location") if isinstance(source, HiveTable) else None
+        found += [_path(str(location))] if location else []
+    return found
+
+
+def _path(text: str) -> str:
+    """Return a path as it compares: absolute, without ``file:``, without doubled and trailing slashes."""
+    text = re.sub(r"^file:(//[^/]*)?(?=/)", "", absolute(text), flags=re.IGNORECASE)
+    if text.startswith("/"):
+        return os.path.realpath(text).rstrip("/")
+    scheme, _, rest = re.sub(r"^s3[an]:", "s3:", text).partition(":")
+    marks = "//" if rest.startswith("//") else ""
+    return f"{scheme.casefold()}:{marks}{re.sub('/+', '/', rest.removeprefix(marks)).rstrip('/')}"
+
+
+def keys_for(target: Target, schema: StructType, wanted: Sequence[str] | None) -> list[str]:
     """Return by which columns records are written, as the data spells them.
 
     Raises
@@ -248,8 +337,9 @@ def keys_for(target: Target, columns: Sequence[str], wanted: Sequence[str] | Non
     PartitionColumnError
         If the target is there and is partitioned otherwise, or the data lacks one of them.
     SourceError
-        If the target is there and its columns are not those of the data.
+        If the target is there and its columns are not those of the data, or have other types.
     """
+    columns = schema.names
     spelled = {column.casefold(): column for column in columns}
     keys = tuple(wanted or ())
     if target.exists():
@@ -260,7 +350,8 @@ def keys_for(target: Target, columns: Sequence[str], wanted: Sequence[str] | Non
                 f" {', '.join(wanted) or 'nothing'}; leave partition_by= out"
             )
             raise PartitionColumnError(msg)
-        there = {column.casefold(): column for column in target.read().columns}
+        found = target.read().schema
+        there = {column.casefold(): column for column in found.names}
         if there.keys() != spelled.keys():
             lacking = [there[c] for c in there if c not in spelled]
             new = [spelled[c] for c in spelled if c not in there]
@@ -268,6 +359,7 @@ def keys_for(target: Target, columns: Sequence[str], wanted: Sequence[str] | Non
             told += [f"has {', '.join(new)} beside"] if new else []
             msg = f"the data cannot be written to {target.name!r}: it {' and '.join(told)}"
             raise SourceError(msg)
+        _check_types(target, schema, found, keys)
     for key in keys:
         if key.casefold() not in spelled:
             close = nearest(key, columns)
@@ -276,6 +368,28 @@ def keys_for(target: Target, columns: Sequence[str], wanted: Sequence[str] | Non
             )
             raise PartitionColumnError(msg)
     return [spelled[key.casefold()] for key in keys]
+
+
+def _check_types(
+    target: Target, schema: StructType, there: StructType, keys: Sequence[str]
+) -> None:
+    """Refuse columns whose types are not those of the target, whatever may be null."""
+    given = {field.name.casefold(): field.dataType.simpleString() for field in schema.fields}
+    partitioned = {key.casefold() for key in keys}
+    for field in there.fields:
+        name, wanted = field.name.casefold(), field.dataType.simpleString()
+        if given[name].casefold() == wanted.casefold():
+            continue
+        # A folder's name is what the value prints, and so is text; a wider number prints the same.
+        printed = isinstance(target, FolderTarget) or wanted == "string"
+        wider = wanted in _WIDER and given[name] in _WIDER[: _WIDER.index(wanted)]
+        if name in partitioned and (printed or wider):
+            continue
+        msg = (
+            f"the data cannot be written to {target.name!r}: its column {field.name!r} is {given[name]},"
+            f" and {wanted} there; cast it"
+        )
+        raise SourceError(msg)
 
 
 def check_mode(mode: str, by: Sequence[str]) -> None:

@@ -101,12 +101,13 @@ class ValidationSet:
         self.tasks = tuple(tasks)
         self.name = "+".join(task.name for task in tasks) if name is None else name
         self.fingerprint = fingerprint
-        self._verdicts = verdicts if folder is None else VerdictFiles(folder)
+        self.verdicts = verdicts if folder is None else VerdictFiles(folder)
 
     @property
     def specification(self) -> str:
-        """The hash of what all tasks are, the source of users' functions among it."""
-        return key_of(canonical_json([task.identity() for task in self.tasks]))
+        """The hash of what all tasks are, the source of users' functions among it; of one task its own."""
+        of = [task.identity() for task in self.tasks]
+        return key_of(canonical_json(of[0] if len(of) == 1 else of))
 
     @property
     def case(self) -> Case | None:
@@ -118,13 +119,13 @@ class ValidationSet:
     def kept(self) -> CheckResult | None:
         """Return the verdict that was kept of this data and these tasks, or None; nothing is read."""
         case = self.case
-        return None if case is None or self._verdicts is None else self._verdicts.find(case)
+        return None if case is None or self.verdicts is None else self.verdicts.find(case)
 
     def keep(self, result: CheckResult) -> None:
         """Keep a verdict, if there is a place for it and a fingerprint."""
         case = self.case
-        if case is not None and self._verdicts is not None:
-            self._verdicts.keep(case, result)
+        if case is not None and self.verdicts is not None:
+            self.verdicts.keep(case, result)
 
     def judge(self, data: DataFrame, has_action_yet: bool = False) -> CheckResult:  # noqa: FBT001, FBT002 - as seeds have it
         """Return the verdict; one that failed is returned, too.

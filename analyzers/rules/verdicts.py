@@ -105,16 +105,12 @@ class VerdictFiles:
             with system.open_input_stream(inner) as stream:
                 text = stream.read().decode()
         except UnicodeDecodeError as error:
-            warn_unreadable(path, error)
+            _warn_unreadable(path, error)
             return None
         except (OSError, ValueError) as error:  # Arrow's errors are of these kinds
             msg = f"the verdict {path!r} cannot be looked for: {error}"
             raise SourceError(msg) from error
-        try:
-            return CheckResult.from_json(text)
-        except RuleError as error:
-            warn_unreadable(path, error)
-            return None
+        return read_verdict(text, path)
 
     def keep(self, case: Case, result: CheckResult) -> None:
         """Remember a verdict.
@@ -138,7 +134,102 @@ class VerdictFiles:
             raise SourceError(msg) from error
 
 
-def warn_unreadable(path: str, error: Exception) -> None:
-    """Warn of a verdict that is as if it were not there."""
-    msg = f"the verdict {path!r} cannot be read, so the data is judged again: {error}"
+class KeepsVerdicts(Protocol):
+    """What is needed of a repository to keep verdicts in it."""
+
+    def keep_verdict(
+        self,
+        dataset: str,
+        *,
+        name: str,
+        specification: str,
+        fingerprint: str,
+        passed: bool,
+        result: str,
+        partition: str = "",
+        run: int | None = None,
+    ) -> int:
+        """Remember what rules said of data."""
+
+    def verdict(
+        self,
+        dataset: str,
+        *,
+        name: str,
+        specification: str,
+        fingerprint: str,
+        partition: str = "",
+    ) -> str | None:
+        """Return what rules said last of data."""
+
+
+@dataclass(frozen=True)
+class RepositoryVerdicts:
+    """Verdicts that a repository keeps under a dataset.
+
+    One that cannot be read is told by a warning and is as if it were not there.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> with tg.Repository("sqlite://") as repo:
+    ...     verdicts = tg.RepositoryVerdicts(repo, "flights")
+    ...     tests = tg.ValidationSet([tg.DQM()], verdicts=verdicts, fingerprint="a93c")
+    ...     tests.keep(tg.CheckResult(True))
+    ...     print(tests.kept())
+    passed: 0 policies hold
+    """
+
+    repository: KeepsVerdicts
+    dataset: str
+
+    def find(self, case: Case) -> CheckResult | None:
+        """Return the verdict of a case, or None if there is none."""
+        text = self.repository.verdict(
+            self.dataset,
+            name=case.name,
+            specification=case.specification,
+            fingerprint=case.fingerprint,
+            partition=case.partition,
+        )
+        return None if text is None else read_verdict(text, f"{case.name} of {self.dataset}")
+
+    def keep(self, case: Case, result: CheckResult, run: int | None = None) -> None:
+        """Remember a verdict, perhaps as found in a run."""
+        self.repository.keep_verdict(
+            self.dataset,
+            name=case.name,
+            specification=case.specification,
+            fingerprint=case.fingerprint,
+            partition=case.partition,
+            passed=result.passed,
+            result=result.to_json(),
+            run=run,
+        )
+
+
+def read_verdict(text: str, of: str) -> CheckResult | None:
+    """Return a kept verdict; one that cannot be read is told by a warning and is None.
+
+    Parameters
+    ----------
+    text : str
+        As `CheckResult.to_json` wrote it.
+    of : str
+        What the verdict is on, or where it lies, for the warning.
+    """
+    try:
+        return CheckResult.from_json(text)
+    except RuleError as error:
+        _warn_unreadable(of, error)
+        return None
+
+
+def _warn_unreadable(of: str, error: Exception) -> None:
+    msg = f"the verdict {of!r} cannot be read, so the data is judged again: {error}"
     warnings.warn(msg, VerdictWarning, stacklevel=4)

@@ -250,3 +250,29 @@ def test_rejects_go_to_quarantine(spark, source, tmp_path):
 def test_places_that_do_not_go_together_are_refused(options, text):
     with pytest.raises(RuleError, match=text):
         tg.dataset(**options)
+
+
+def test_texts_that_look_like_ids_of_columns_are_told_apart(spark, tmp_path):
+    """Two filters never share what was published for one of them."""
+    path = str(tmp_path / "orders")
+    spark.createDataFrame([("order#17",), ("order#18",)], "name string").write.parquet(path)
+
+    @tg.dataset(path=str(tmp_path / "clean"))
+    def clean(name):
+        return spark.read.parquet(path).where(f"name = '{name}'")
+
+    for name in ("order#17", "order#18"):
+        assert [row["name"] for row in clean(name).collect()] == [name]
+
+
+def test_a_dataset_in_a_folder_keeps_its_types(spark, tmp_path):
+    path = str(tmp_path / "source")
+    rows = [(1, "2013-02-01", "07")]
+    spark.createDataFrame(rows, "a long, ds string, hr string").write.parquet(path)
+
+    @tg.dataset(path=str(tmp_path / "clean"), partition_by=["ds", "hr"])
+    def clean():
+        return spark.read.parquet(path)
+
+    for _ in range(2):
+        assert [tuple(row) for row in clean().select("a", "ds", "hr").collect()] == rows

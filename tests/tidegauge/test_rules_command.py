@@ -236,3 +236,10 @@ def test_rules_of_a_suite_file_fail_a_run(table, rules, repo, tmp_path, capsys):
     assert run_command(["run", str(suite), "--db", str(repo.database.url)]) == 2
     assert "ds=2013-01-02: failed: NotNullRule(age)" in capsys.readouterr().out
     assert repo.metrics("people", name="Size")["value"].tolist() == [3, 4, 4]
+
+
+def test_check_refuses_to_publish_to_the_folder_of_the_table(spark, table, rules):
+    folder = f"{spark.catalog.getDatabase('default').locationUri}/{table}"
+    status, out = rules(SPEC + f"publish: {folder}\n", "check")
+    assert status == 1
+    assert "are one place" in out

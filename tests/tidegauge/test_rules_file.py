@@ -190,3 +190,27 @@ dqm:
         load_suite(write(text.replace("rules:", "rulez:")))
     with pytest.raises(tg.SuiteError, match=r":8: unknown rule 'NotNulRule'"):
         load_suite(write(text.replace("NotNullRule", "NotNulRule")))
+
+
+@pytest.mark.parametrize(
+    ("places", "text"),
+    [
+        ("table: t\npublish: t", "table 't' and publish 't' are one place"),
+        ("table: t\npublish: default.T", "are one place"),
+        ("table: spark_catalog.default.t\nquarantine: '`t`'", "are one place"),
+        ("table: t\npublish: u\nquarantine: U", "publish 'u' and quarantine 'U' are one place"),
+        ("path: /lake/t\npublish: file:///lake//t/", "are one place"),
+        ("path: s3a://b/t\npublish: s3://b/t/", "are one place"),
+        ("path: /lake/t\npublish: /lake", "lie one in the other"),
+        ("path: /lake/t\npublish: /x/t\nquarantine: /x/t/rejects", "lie one in the other"),
+    ],
+)
+def test_records_do_not_go_where_they_come_from(write, places, text):
+    rules = f"dataset: d\n{places}\nrules:\n  - NotNullRule: a\n"
+    with pytest.raises(tg.SuiteError, match=rf"rules\.yml: .*{text}"):
+        load_rules(write(rules))
+
+
+def test_places_with_names_that_begin_alike_are_two(write):
+    rules = "dataset: d\npath: /lake/t\npublish: /lake/t_clean\nquarantine: t\nrules: [NotNullRule: a]\n"
+    assert load_rules(write(rules)).publish == "/lake/t_clean"

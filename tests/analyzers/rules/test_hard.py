@@ -11,7 +11,8 @@ import pytest
 import tidegauge as tg
 from tests.conftest import CONNECT
 
-pytestmark = pytest.mark.spark
+# Rules that cannot be evaluated are what is tested; that frames warn of them has a test of its own.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:as if .* not there")]
 
 ROWS = [(1, 10.0, "x"), (0, 5.0, "7"), (None, None, None), (2, math.nan, "it's"), (3, 0.0, "a\\b")]
 GOOD = tg.Rule("a < 2", "good")

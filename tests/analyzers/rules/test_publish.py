@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import tidegauge as tg
-from analyzers.errors import PartitionColumnError, RuleError, SourceError
+from analyzers.errors import PartitionColumnError, RuleError, SourceError, SuiteError
+from analyzers.rules.targets import beside, refuse_same
 from analyzers.rules.verdicts import VerdictFiles
 from tests.spark_actions import counted
 from tidegauge.judging import judge
@@ -307,3 +308,113 @@ def test_a_run_that_cannot_be_stored_is_closed_as_failed(spark, repo, monkeypatc
     assert repo.runs("days")["status"].tolist() == ["failed"]
     with pytest.raises(RuleError, match="together"):
         DQM.apply(frame(spark), repository=repo)
+
+
+@pytest.mark.parametrize("given", ["repository", "verdicts", "nothing"])
+def test_a_failure_is_kept_once_and_raised_again(spark, repo, place, tmp_path, given):
+    source = str(tmp_path / "in" / "source")
+    frame(spark).write.parquet(source)
+    of = {"repository": repo, "dataset": "strict"} if given != "nothing" else {}
+    if given == "verdicts":
+        of["verdicts"] = VerdictFiles(str(tmp_path / "verdicts"))
+    with pytest.raises(tg.DQMError):
+        STRICT.publish(spark.read.parquet(source), place, **of)
+    again = spark.read.parquet(source)
+    with counted(spark) as found, pytest.raises(tg.DQMError, match="2 of 5 records"):
+        STRICT.publish(again, place, **of)
+    assert [e for e in found if e["successJobIds"]] == []
+    if given == "nothing":
+        database = spark.catalog.getDatabase("pub").locationUri.removeprefix("file:")
+        folder = Path(place).parent if "/" in place else Path(database)
+        assert list(folder.glob("dqm.*.check"))  # tables of other tests lie there, too
+        return
+    assert len(repo.runs("strict")) == 1
+    (kept,) = repo.verdicts("strict").itertuples()
+    assert kept.specification == STRICT.specification
+    assert kept.run_id == repo.metrics("strict")["run_id"][0]
+    # Who applies the same rules to the same data finds the same verdict.
+    STRICT.apply(spark.read.parquet(source), repository=repo, dataset="strict")
+    assert len(repo.verdicts("strict")) == 1
+
+
+def test_a_catalog_without_folders_keeps_no_verdict_beside(spark):
+    assert beside(spark, "nowhere.clean") is None
+    assert beside(spark, "nofs://host/lake/clean") is None
+
+
+def test_types_are_those_of_the_target(spark, place):
+    DQM.publish(frame(spark), place)
+    text = frame(spark).selectExpr("CAST(a AS STRING) AS a", "ds")
+    for mode in ("append", "overwrite"):
+        with pytest.raises(SourceError, match="column 'a' is string, and bigint there"):
+            DQM.publish(text, place, mode=mode)
+    with pytest.raises(SourceError, match=r"column 'a' is decimal\(2,1\), and bigint there"):
+        DQM.publish(spark.sql("SELECT 2.7 AS a, '2013-02-01' AS ds"), place, mode="append")
+    assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
+    # What may be null, and what is told of a column, do not matter.
+    never = spark.sql("SELECT 5L AS a, '2013-02-01' AS ds")
+    DQM.publish(never.withMetadata("a", {"unit": "s"}), place)
+    assert rows_of(read(spark, place)) == [(5, "2013-02-01")]
+
+
+def test_types_of_quarantined_records_are_those_of_the_target(spark, place, tmp_path):
+    bin_ = str(tmp_path / "bin")
+    DQM.publish(frame(spark), place, quarantine=bin_)
+    narrow = frame(spark).selectExpr("CAST(a AS INT) AS a", "ds")
+    with pytest.raises(SourceError, match="column 'a' is int, and bigint there"):
+        DQM.publish(narrow, f"{place}_new", quarantine=bin_)
+    with pytest.raises(SourceError, match="column 'a' is int, and bigint there"):
+        DQM.apply(narrow).quarantine(bin_)
+
+
+def test_a_partition_column_may_differ_if_it_prints_the_same(spark):
+    spark.sql("CREATE TABLE pub.typed (a BIGINT, ds STRING) USING parquet PARTITIONED BY (ds)")
+    DQM.publish(spark.sql("SELECT 1L AS a, DATE'2013-02-01' AS ds"), "pub.typed")
+    assert rows_of(spark.table("pub.typed")) == [(1, "2013-02-01")]
+    spark.sql("CREATE TABLE pub.numbered (a BIGINT, hr BIGINT) USING parquet PARTITIONED BY (hr)")
+    DQM.publish(spark.sql("SELECT 1L AS a, 7 AS hr"), "pub.numbered")
+    with pytest.raises(SourceError, match="column 'hr' is string, and bigint there"):
+        DQM.publish(spark.sql("SELECT 1L AS a, '07' AS hr"), "pub.numbered", mode="append")
+    spark.sql("DROP TABLE pub.typed")
+    spark.sql("DROP TABLE pub.numbered")
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "partitions"])
+def test_a_folder_is_read_back_as_it_was_published(spark, tmp_path, mode):
+    place = str(tmp_path / "clean")
+    data = spark.createDataFrame([(1, "2013-02-01", "07")], "a long, ds string, hr string")
+    published = DQM.publish(data, place, partition_by=["ds", "hr"], mode=mode)
+    assert [tuple(row) for row in published.data.select("a", "ds", "hr").collect()] == [
+        (1, "2013-02-01", "07")
+    ]
+    assert published.data.schema["ds"].dataType.simpleString() == "string"
+    none = DQM.publish(
+        data.selectExpr("-a AS a", "ds", "hr"),
+        f"{place}_of_none",
+        partition_by=["ds", "hr"],
+        mode=mode,
+    )
+    assert none.data.columns == ["a", "ds", "hr"]
+    assert none.data.count() == 0
+
+
+def test_rejects_do_not_go_where_records_go(spark, place):
+    again = f"file:{place}/" if "/" in place else place.upper()
+    with pytest.raises(SuiteError, match="are one place"):
+        DQM.publish(frame(spark), place, quarantine=again)
+    assert not is_there(spark, place)
+
+
+def test_a_table_and_its_folder_are_one_place(spark):
+    spark.sql("CREATE TABLE pub.here (a BIGINT) USING parquet")
+    folder = spark.catalog.getDatabase("pub").locationUri + "/here"
+    with pytest.raises(SuiteError, match="are one place"):
+        refuse_same({"table": "pub.here", "publish": folder}, spark)
+    spark.catalog.setCurrentDatabase("pub")
+    try:
+        with pytest.raises(SuiteError, match="are one place"):
+            refuse_same({"table": "pub.here", "publish": "HERE"}, spark)
+    finally:
+        spark.catalog.setCurrentDatabase("default")
+    refuse_same({"table": "pub.here", "publish": "here"}, spark)
+    spark.sql("DROP TABLE pub.here")

@@ -1,12 +1,14 @@
 """Kept verdicts: by data and rules, as files, used again, damaged; fingerprints of frames."""
 
+import json
+
 import pytest
 
 import tidegauge as tg
 from analyzers.errors import RuleError, SourceError
+from analyzers.rules import fingerprints
 from analyzers.rules.result import CheckResult
-from analyzers.rules.verdicts import Case, VerdictFiles
-from tidegauge.verdicts import RepositoryVerdicts
+from analyzers.rules.verdicts import Case, RepositoryVerdicts, VerdictFiles, read_verdict
 
 BAD = CheckResult(False, (("fare", "3 of 9\nrecords"),), ("rule fare: 3 of 9",), (("fare", False),))
 GOOD = CheckResult(True, outcomes=(("fare", True),))
@@ -47,6 +49,45 @@ def test_a_file_for_each_case(tmp_path):
         Case("my_flights_2013", "5e1f", "a93c", "ds=2013-02-08"),
     ):
         assert verdicts.find(other) is None
+
+
+def kept(**changed):
+    of = {"version": 1, "passed": True, "errorMessages": [], "checkLog": [], "outcomes": []}
+    return json.dumps(of | changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"version": 2},
+        {"passed": 1},
+        {"errorMessages": ["ab"], "passed": False},
+        {"errorMessages": [["a", 1]], "passed": False},
+        {"errorMessages": {}},
+        {"checkLog": "told"},
+        {"checkLog": [1]},
+        {"outcomes": [["a", "false"]]},
+        {"outcomes": [["a", True, True]]},
+        {"outcomes": [["a", False]]},
+        {"outcomes": [["a", True]], "passed": False},
+        {"errorMessages": [["a", "wrong"]]},
+    ],
+)
+def test_what_is_no_verdict_is_not_read(changed):
+    assert CheckResult.from_json(kept()) == CheckResult(True)
+    with pytest.raises(RuleError, match="not the JSON of a CheckResult"):
+        CheckResult.from_json(kept(**changed))
+
+
+def test_a_failure_that_names_no_policy_is_read():
+    told = CheckResult(False, (("own", "three lines"),))
+    assert CheckResult.from_json(told.to_json()) == told
+
+
+def test_one_reader_warns_of_what_it_cannot_read():
+    assert read_verdict(BAD.to_json(), "here") == BAD
+    with pytest.warns(tg.VerdictWarning, match="verdict 'here' cannot be read"):
+        assert read_verdict(kept(version=2), "here") is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"passed": true}', b"\xff\xfe", b"[]"])
@@ -98,6 +139,18 @@ def test_a_changed_function_is_another_specification():
     one = tg.DQM().add(tg.DQMPolicy(lambda state: state.records > 1, "some"))
     other = tg.DQM().add(tg.DQMPolicy(lambda state: state.records > 2, "some"))
     assert tg.ValidationSet([one]).specification != tg.ValidationSet([other]).specification
+
+
+def test_a_set_of_one_task_has_the_specification_of_the_task():
+    dqm = tg.DQM().add(tg.Rule("a > 0"), tg.FailAny)
+    assert tg.ValidationSet([dqm]).specification == dqm.specification
+    assert tg.ValidationSet([dqm, dqm]).specification != dqm.specification
+
+
+def test_a_dqm_does_not_judge_what_it_left_itself():
+    tests = tg.ValidationSet([tg.DQM("ages").add(tg.Rule("a > 0"), tg.FailAny)])
+    with pytest.raises(RuleError, match=r"'ages' cannot judge.*dqm.attach\(df\)"):
+        tests.validate(None, has_action_yet=True)
 
 
 def test_without_a_fingerprint_nothing_is_kept(tmp_path):
@@ -163,6 +216,78 @@ def test_equal_frames_of_equal_files(spark, folder):
     before = tg.frame_fingerprint(read().where("a > 3"))
     spark.range(1).selectExpr("id AS a", "id AS b").write.mode("append").parquet(folder)
     assert tg.frame_fingerprint(read().where("a > 3")) not in {before, None}
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Two fingerprints of a frame that is made twice, as sessions one after another would find them."""
+
+    def both(make):
+        found = []
+        for session in ("one", "two"):
+            monkeypatch.setattr(fingerprints, "_session_id", lambda _, name=session: name)
+            found.append(tg.frame_fingerprint(make()))
+        return found
+
+    return both
+
+
+@pytest.mark.spark
+def test_texts_and_names_that_look_like_ids_are_not_taken_for_ids(spark, tmp_path, later):
+    path, odd = str(tmp_path / "orders"), str(tmp_path / "odd")
+    spark.createDataFrame([("order#17",), ("order#18",)], "name string").write.parquet(path)
+    spark.createDataFrame([(1,), (2,)], "`x#1` long").write.parquet(odd)
+
+    def like_ids(of, condition):
+        return spark.read.parquet(of).where(condition)
+
+    texts = ["'order#17'", "'order#18'", "'order#17L'"]
+    plain = ["'order' || '17'", "'[plan_id=1]'", "'[plan_id=2]'"]
+    cases = [(path, f"name = {text}") for text in texts + plain]
+    cases += [(odd, "`x#1` > 1"), (odd, "`x#1` > 2")]
+    prints = [tg.frame_fingerprint(like_ids(*case)) for case in cases]
+    assert None not in prints
+    assert len(set(prints)) == len(cases)
+    for of, condition in cases:
+        one, two = later(lambda of=of, condition=condition: like_ids(of, condition))
+        assert (one == two) is (condition.removeprefix("name = ") in plain)
+
+
+@pytest.mark.spark
+def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, later):
+    def read():
+        return spark.read.parquet(folder)
+
+    makes = [
+        read,
+        lambda: read().where("a > 3 AND b <> 4").selectExpr("a + 1 AS c"),
+        lambda: read().groupBy("a").agg({"b": "sum"}),
+        lambda: read().join(read().select("a"), "a"),
+        lambda: read().distinct().union(read()),
+        lambda: read().selectExpr("a", "row_number() OVER (ORDER BY b) AS n"),
+        lambda: read().selectExpr("explode(array(a, b)) AS x"),
+        lambda: spark.sql("SELECT a FROM {of} WHERE b > 2", of=read()),
+    ]
+    for make in makes:
+        one, two = later(make)
+        assert one == two is not None
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("spark.sql.session.timeZone", ["UTC", "Asia/Tokyo"]),
+        ("spark.sql.ansi.enabled", ["true", "false"]),
+        ("spark.sql.caseSensitive", ["true", "false"]),
+    ],
+)
+def test_settings_by_which_values_differ_count(spark, folder, setting, values):
+    found = set()
+    for value in values:
+        with fingerprints.configured(spark, {setting: value}):
+            found.add(tg.frame_fingerprint(spark.read.parquet(folder)))
+    assert len(found) == 2
 
 
 @pytest.mark.spark
