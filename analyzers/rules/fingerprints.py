@@ -29,6 +29,7 @@ _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.c
 
 _ID = re.compile(r"#\d+L?")
 """How a plan prints the id of a column, and perhaps a part of a text or of a name."""
+_NUMBER = re.compile(r"-?\d[\d.]*")
 _PLAN_ID = re.compile(r"\[?plan_id=\d+\]?")
 _VIEW = re.compile(r"^[ :+-]*SubqueryAlias (_pyspark_[0-9a-f]{32})$", re.MULTILINE)
 """The random name of a frame within SQL."""
@@ -80,8 +81,9 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     of now are in the plan, so a frame that asks for them has another fingerprint then.
 
     The plan tells neither the options by which texts are read (CSV, JSON, text) nor what functions in Python
-    do, and prints a text or a name such as ``order#17`` as it prints a column. Frames with these have a
-    fingerprint too, but another one in each session of Spark. So have frames with functions of lambdas.
+    do, prints a text or a name such as ``order#17`` as it prints a column, and texts without quotes, so that
+    ``IN ('a, b')`` and ``IN ('a', 'b')`` look alike. Frames with these have a fingerprint too, but another
+    one in each session of Spark. So have frames with functions of lambdas.
 
     The session's time zone, its ANSI mode and whether it minds the case of names are part of it.
 
@@ -121,7 +123,8 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     ]
     steps = {_step(line) for line in plan}
     asked = _asked(data)
-    if asked is None or not (steps <= _PLAIN and (options_known or formats <= _DESCRIBES_ITSELF)):
+    unclear = asked is None or _texts_meet(asked)
+    if unclear or not (steps <= _PLAIN and (options_known or formats <= _DESCRIBES_ITSELF)):
         of.append(f"{data.semanticHash()}/{_session_id(spark)}")
     return "frame/2:" + key_of(canonical_json([*of, asked]))
 
@@ -184,6 +187,40 @@ def _asked(data: DataFrame) -> str | None:
     for i, view in enumerate(dict.fromkeys(_VIEW.findall(one))):
         one = one.replace(view, f"view {i}")
     return _numbered(one)
+
+
+def _texts_meet(plan: str) -> bool:
+    """Whether two arguments beside each other could be one text, which is printed without quotes.
+
+    Examples
+    --------
+    >>> [_texts_meet(p) for p in ("a#0 IN (x,y)", "a#0 IN (1,2)", "(a#0 = x)", "concat(a#0, b, 1)")]
+    [True, False, False, True]
+    """
+    last = [
+        ""
+    ]  # what the last argument of each open bracket was: a text, a number, or something else
+    text, whole = "", True
+    for mark in plan:
+        if mark not in "(),":
+            text += mark
+            continue
+        kind = _kind_of(text.strip()) if whole and mark != "(" else ""
+        if len(last) > 1 and {kind, last[-1]} in ({"text"}, {"text", "number"}):
+            return True
+        last[-1] = kind
+        if mark == "(":
+            last.append("")
+        elif mark == ")" and len(last) > 1:
+            last.pop()
+        text, whole = "", mark != ")"
+    return False
+
+
+def _kind_of(argument: str) -> str:
+    if not argument or "#" in argument:
+        return ""
+    return "number" if _NUMBER.fullmatch(argument) else "text"
 
 
 def _formats(plan: Sequence[str]) -> frozenset[str] | None:

@@ -238,8 +238,9 @@ def test_texts_and_names_that_look_like_ids_are_not_taken_for_ids(spark, tmp_pat
     def like_ids(of, condition):
         return spark.read.parquet(of).where(condition)
 
-    texts = ["'order#17'", "'order#18'", "'order#17L'"]
-    plain = ["'order' || '17'", "'[plan_id=1]'", "'[plan_id=2]'"]
+    texts = ["'order#17'", "'order#18'", "'order#17L'", "'order' || '17'"]
+    texts += ["concat('a, b', 'c')", "concat('a', 'b, c')", "concat('a, 1', 'c')"]
+    plain = ["'[plan_id=1]'", "'[plan_id=2]'"]
     cases = [(path, f"name = {text}") for text in texts + plain]
     cases += [(odd, "`x#1` > 1"), (odd, "`x#1` > 2")]
     prints = [tg.frame_fingerprint(like_ids(*case)) for case in cases]
