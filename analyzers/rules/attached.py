@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
+from copy import copy
 from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from analyzers.rules.dqm import DQM
+    from analyzers.rules.policies import DQMPolicy
 
 TRACKED = 10_000
 """Combinations of broken rules that an observation tells apart; of three quarters as many it is exact."""
@@ -79,6 +81,17 @@ class Attached(ValidationTask):
     def identity(self) -> Any:
         """Return what the `DQM` is."""
         return self.dqm.identity()
+
+    @property
+    def parser_policies(self) -> tuple[DQMPolicy, ...]:
+        """The policies of what a parser could not read."""
+        return self.dqm.parser_policies
+
+    def without_parser_policies(self) -> Attached:
+        """Return the same attachment without these."""
+        made = copy(self)
+        made.dqm = self.dqm.without_parser_policies()
+        return made
 
     @property
     def state(self) -> DQMState:
@@ -190,3 +203,8 @@ class Attached(ValidationTask):
         words = np.array([*rows, [0] * width], dtype=np.int64).reshape(len(rows) + 1, width)
         counts = np.array([*(value.estimate for value in marked.values()), clean], dtype=np.int64)
         return self.dqm.tasks.fold(list(words.T), counts)
+
+    def __repr__(self) -> str:
+        """Return the `DQM`, and the verdict if there is one."""
+        found = "not checked yet" if self._result is None else str(self._result)
+        return f"Attached({self.dqm!r}, {found})"

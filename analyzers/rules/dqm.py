@@ -466,10 +466,21 @@ class DQM(ValidationTask):
             outcomes=tuple((name, reason is None) for name, reason in verdicts),
         )
 
+    @property
+    def parser_policies(self) -> tuple[DQMPolicy, ...]:
+        """The policies of what a parser could not read."""
+        return tuple(p for p in self.policies if isinstance(p, FailParserCountPolicy))
+
+    def without_parser_policies(self) -> Self:
+        """Return one without these."""
+        return self._copy(
+            policies=tuple(p for p in self.policies if not isinstance(p, FailParserCountPolicy))
+        )
+
     def _unparsed(self, state: DQMState) -> Iterator[str]:
         """Yield a line for each policy of what could not be read, where nothing was parsed."""
-        for policy in self.policies:
-            if isinstance(policy, FailParserCountPolicy) and not state.lines:
+        for policy in self.parser_policies:
+            if not state.lines:
                 yield f"policy {policy.name}: no file was parsed here, so it has nothing to count"
 
     def __repr__(self) -> str:

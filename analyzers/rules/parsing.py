@@ -7,6 +7,7 @@ however often, and in how many tasks, the file is read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -159,6 +160,8 @@ class ParserValidation(ValidationTask):
     analyzers.errors.RuleError: the option 'seperator' of csv is not understood; did you mean 'sep'?
     """
 
+    is_parser = True
+
     def __init__(
         self,
         path: str,
@@ -194,7 +197,8 @@ class ParserValidation(ValidationTask):
         self.fail_at_parsing_error, self.lenient_dates = fail_at_parsing_error, lenient_dates
         self.samples = samples
         first = [FailParserCountPolicy(1)] if fail_at_parsing_error else []
-        self.policies: tuple[DQMPolicy, ...] = (*first, *policies)
+        named = {policy.name: policy for policy in (*first, *policies)}
+        self.policies: tuple[DQMPolicy, ...] = tuple(named.values())
         self.name = name or f"parser of {path}"
         self._spark = spark
         for pattern in (*self.patterns.values(), *self.formats.values()):
@@ -261,6 +265,13 @@ class ParserValidation(ValidationTask):
             data = self.read().data
         found = self.judge(state, data)
         return replace(found, check_log=tuple(state.log()))
+
+    def minding(self, policies: Sequence[DQMPolicy]) -> ParserValidation:
+        """Return a parser with more policies."""
+        made = copy(self)
+        named = {policy.name: policy for policy in (*self.policies, *policies)}
+        made.policies = tuple(named.values())
+        return made
 
     def judge(self, state: DQMState, data: DataFrame | None = None) -> CheckResult:
         """Return what the policies say of counts that are final, without a log."""

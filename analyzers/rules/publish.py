@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from analyzers.rules.dqm import DQM
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Published:
     """Records that passed, and were written.
 
@@ -66,6 +66,11 @@ class Published:
     def metrics(self) -> pd.DataFrame:
         """Return what was counted, as `Applied.metrics` does."""
         return self._applied.metrics()
+
+    def __repr__(self) -> str:
+        """Return where how many records went."""
+        left = self.state.records - self.state.rejects
+        return f"Published({self.table!r}, {left} of {self.state.records} records, {self.check})"
 
 
 @dataclass(frozen=True)

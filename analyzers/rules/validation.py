@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from analyzers.description import canonical_json, key_of
 from analyzers.errors import RuleError
@@ -19,6 +19,8 @@ from analyzers.rules.verdicts import Case, VerdictFiles, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from analyzers.rules.policies import DQMPolicy
 
 
 class ValidationTask(ABC):
@@ -49,6 +51,22 @@ class ValidationTask(ABC):
     @abstractmethod
     def identity(self) -> Any:
         """Return what the task is, as JSON takes it; a change of it makes old verdicts void."""
+
+    @property
+    def parser_policies(self) -> tuple[DQMPolicy, ...]:
+        """Its policies of what a parser could not read, which only a parser knows of."""
+        return ()
+
+    def without_parser_policies(self) -> ValidationTask:
+        """Return the task less these."""
+        return self
+
+    def minding(self, policies: Sequence[DQMPolicy]) -> ValidationTask:  # noqa: ARG002 - parsers do
+        """Return the task with these; only a parser takes them."""
+        return self
+
+    is_parser: ClassVar[bool] = False
+    """Whether the task knows what could not be read."""
 
 
 class ValidationSet:
@@ -98,7 +116,7 @@ class ValidationSet:
         if folder is not None and verdicts is not None:
             msg = "verdicts are kept in one place: give folder= or verdicts=, not both"
             raise RuleError(msg)
-        self.tasks = tuple(tasks)
+        self.tasks = _handed_over(tasks)
         self.name = "+".join(task.name for task in tasks) if name is None else name
         self.fingerprint = fingerprint
         self.verdicts = verdicts if folder is None else VerdictFiles(folder)
@@ -163,3 +181,13 @@ class ValidationSet:
     def __repr__(self) -> str:
         """Return the tasks."""
         return f"ValidationSet({', '.join(task.name for task in self.tasks)})"
+
+
+def _handed_over(tasks: Sequence[ValidationTask]) -> tuple[ValidationTask, ...]:
+    """Return the tasks, with policies of what could not be read given to the parser, if there is one."""
+    if not any(task.is_parser for task in tasks):
+        return tuple(tasks)
+    handed = [policy for task in tasks if not task.is_parser for policy in task.parser_policies]
+    return tuple(
+        task.minding(handed) if task.is_parser else task.without_parser_policies() for task in tasks
+    )

@@ -8,9 +8,12 @@ import pytest
 
 from analyzers.errors import DQMError, NoSuchTableError, RuleError
 from analyzers.rules.dates import check_pattern
+from analyzers.rules.dqm import DQM
 from analyzers.rules.parsing import ParserValidation
-from analyzers.rules.policies import DQMPolicy, FailParserCountPolicy
+from analyzers.rules.policies import DQMPolicy, FailCount, FailParserCountPolicy
 from analyzers.rules.state import DQMState
+from analyzers.rules.tasks import Rule
+from analyzers.rules.validation import ValidationSet
 
 pytestmark = pytest.mark.spark
 
@@ -121,6 +124,28 @@ def test_t25_strict_fails_after_the_whole_file_was_read(parse):
     with pytest.raises(DQMError):
         result.terminate_at_error()
     assert [r[0] for r in rejects(parser)][3] == "123,12.50  ,20133109130619,12102012"
+
+
+@pytest.mark.parametrize(("limit", "passed"), [(5, False), (6, True)])
+def test_rules_and_the_parser_are_one_verdict_in_which_the_parser_minds_its_rejects(
+    parse, limit, passed
+):
+    options = {"timestamp_format": "yyyyMMddHHmmss", "lenient_dates": True}
+    parser = parse(ELEVEN, SCHEMA, fail_at_parsing_error=False, **options)
+    dqm = DQM().add(Rule("amount < 60", "small", on_null="pass"), FailCount(2))
+    dqm = dqm.add(FailParserCountPolicy(limit))
+    data = parser.read().data
+    name = f"FailParserCountPolicy({limit})"
+    wanted = {(name, passed), ("small", True)}
+    for task in (dqm, dqm.attach(data)):
+        found = ValidationSet([task, parser]).judge(data)
+        assert set(found.outcomes) == wanted  # five cannot be read; one of six is 67.21
+        assert found.passed is passed
+    applied = dqm.apply(parser)
+    assert set(applied.check.outcomes) == wanted
+    metrics = applied.metrics().set_index(["name", "instance"])["value"]
+    assert metrics["ParserRejects", "*"] == 5
+    assert metrics["ParserRejectsRatio", "*"] == 5 / 11
 
 
 def test_a_good_file_passes(parse):
