@@ -198,6 +198,7 @@ class BoundRule(_ColumnRule):
         **options: Any,
     ) -> None:
         inside = _inside(self, lower, upper, closed)
+        _refuse_nothing(self, lower, upper, closed)
         sides = f"{shown_text(column)}, {_told(lower)}, {_told(upper)}"
         also = "" if closed == "left" else f", closed={closed}"
         super().__init__(column, inside, name, f"{type(self).__name__}({sides}{also})", options)
@@ -388,6 +389,8 @@ class BoundFix(DQMFix):
         name: str | None = None,
     ) -> None:
         _inside(self, lower, upper, closed)
+        if default is not None:
+            _refuse_nothing(self, lower, upper, closed)
         told = f"BoundFix({column}, {_told(lower)}, {_told(upper)})"
         self._set(
             column, name or told, lambda: list(_clamps(column, lower, upper, default, closed))
@@ -470,9 +473,6 @@ def _inside(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
     except TypeError as error:
         msg = f"{kind}: the bounds {lower!r} and {upper!r} cannot be compared"
         raise RuleError(msg) from error
-    if lower is not None and lower == upper and closed != "both":
-        msg = f"{kind}: nothing lies in [{lower!r}, {upper!r}] with closed={closed!r}; give closed='both'"
-        raise RuleError(msg)
     if crossed:
         msg = f"{kind}: the lower bound {lower!r} is not below the upper bound {upper!r}"
         raise RuleError(msg)
@@ -484,6 +484,14 @@ def _inside(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
             pieces += [" AND "] if pieces else []
             pieces += [SELF, f" {mark} {value_sql(bound)}"]
     return pieces
+
+
+def _refuse_nothing(task: DQMTask, lower: Any, upper: Any, closed: str) -> None:
+    """Refuse bounds between which nothing lies."""
+    if lower is not None and lower == upper and closed != "both":
+        kind = type(task).__name__
+        msg = f"{kind}: nothing lies between {lower!r} and {upper!r}; for this one value give closed='both'"
+        raise RuleError(msg)
 
 
 def _values(task: DQMTask, values: Iterable[Any]) -> list[Any]:

@@ -137,7 +137,9 @@ def random_rule(rng, name):
     }
     kind = rng.randrange(5)
     if kind == 0:
-        (lower, upper), closed = bounds(rng), rng.choice(["left", "right", "both", "neither"])
+        lower, upper = bounds(rng)
+        # Of one value only closed="both" lets anything through; the others are refused.
+        closed = "both" if lower == upper else rng.choice(["left", "right", "both", "neither"])
         column = rng.choice("id")
         told = lambda r: inside(r[column], lower, upper, closed)  # noqa: E731
         return tg.BoundRule(column, lower, upper, closed, **options), told
@@ -160,7 +162,9 @@ def random_fix(rng, name):
     kind, column = rng.randrange(5), rng.choice(COLUMNS)
     default = {"i": 9, "d": 9.5, "s": "${HOME}'"}[column]
     if kind == 0 and column != "s":
-        (lower, upper), closed = bounds(rng), rng.choice(["left", "right", "both", "neither"])
+        lower, upper = bounds(rng)
+        # Of one value only closed="both" lets anything through; the others are refused.
+        closed = "both" if lower == upper else rng.choice(["left", "right", "both", "neither"])
         if column == "i":
             lower, upper = (None if b is None else math.floor(b) for b in (lower, upper))
         given = rng.choice([None, default])
