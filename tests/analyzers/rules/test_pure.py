@@ -431,3 +431,12 @@ def test_what_a_rule_counts_is_named_as_one_writes_it():
     made = tg.DQM().add(tg.Rule(" age < 150 ", "age")).analyzers()
     assert tg.RuleViolations("age", "age < 150") in made
     assert "\\n" not in repr(made[1:])
+
+
+def test_one_value_is_a_bound_only_where_it_is_let_through():
+    with pytest.raises(tg.RuleError, match="nothing lies between 5 and 5"):
+        tg.BoundRule("a", 5, 5)
+    with pytest.raises(tg.RuleError, match="nothing lies between 5 and 5"):
+        tg.BoundFix("a", 5, 5, default=0)
+    assert tg.BoundRule("a", 5, 5, closed="both").name == "BoundRule(a, 5, 5, closed=both)"
+    assert tg.BoundFix("a", 5, 5).arms[0].value.text == "5"  # all are set to it
