@@ -7,6 +7,7 @@ and is measured through the `DQM` that it is of.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -80,9 +81,9 @@ class _TaskAnalyzer(_OfTasks, Analyzer[NumMatchesAndCount, float]):
         """Ask for the counts of all tasks."""
         return (Masks(self.tasks()),)
 
+    @abstractmethod
     def before(self) -> Sequence[str]:
         """Return the tasks without which the count is another."""
-        raise NotImplementedError
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Take one of the counts."""

@@ -8,6 +8,7 @@ passed.
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +216,7 @@ class DQMPolicy:
         return f"{type(self).__name__}({self.name!r})"
 
 
-class _Total(DQMPolicy):
+class _Total(DQMPolicy, ABC):
     """A limit on one of the sums; without rules and fixes these are 0, whatever the data holds."""
 
     needs_action = False
@@ -224,13 +225,13 @@ class _Total(DQMPolicy):
         self.limit = limit
         self.name = f"{type(self).__name__}({limit})"
 
+    @abstractmethod
     def counted(self, state: DQMState) -> int:
         """Return the sum that is limited."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuses(self, state: DQMState) -> str | None:
         """Return why there are too many, or None."""
-        raise NotImplementedError
 
     def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:  # noqa: ARG002
         """Whether the sum is below the limit."""

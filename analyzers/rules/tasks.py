@@ -8,6 +8,7 @@ condition is true and keeps the record. The ready-made ones come in pairs: what 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -36,7 +37,7 @@ STAGES = ("before", "after")
 CLOSED = {"left": (">=", "<"), "right": (">", "<="), "both": (">=", "<="), "neither": (">", "<")}
 
 
-class DQMTask:
+class DQMTask(ABC):
     """A rule or a fix: a name, and what it does to single records.
 
     Attributes
@@ -47,9 +48,9 @@ class DQMTask:
 
     name: str
 
+    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return what the task is, as JSON takes it; equal tasks have equal identities."""
-        raise NotImplementedError
 
     def _sources(self) -> list[str]:
         """Return hashes of what users' own classes say beside the expressions."""
