@@ -20,6 +20,9 @@
       SuiteError                       a suite or a suite file that cannot be
         UnknownNameError               an analyzer, option, detector ... that does not exist
         RuleError                      a rule, fix or policy that cannot be
+        DslError                       a rule in the Griffin DSL that cannot be
+        GriffinConfigError             an ``env.json`` or ``dq.json`` that cannot be
+      GriffinError                     a Griffin job in which rules, sources or sinks failed
       DQMError                         data that its policies refuse
       SourceError                      the table, path or frame to be measured
         NoSuchTableError
@@ -226,6 +229,91 @@ class RuleError(SuiteError):
     """A rule, fix or policy that cannot be."""
 
 
+class DslError(SuiteError):
+    """A rule in the Griffin DSL that cannot be.
+
+    Attributes
+    ----------
+    message : str
+        What is wrong, and what would be right.
+    text : str
+        The rule.
+    line, column : int
+        Where it is wrong, counted from 1.
+    end_column : int
+        The column after the last letter that is wrong, on the same line.
+    expected : tuple of str
+        What could stand there, in words.
+    phase : str
+        ``lex``, ``syntax``, ``bind``, ``type`` or ``plan``.
+    hint : str or None
+    rule : str or None
+        The rule's name, where it is of a job.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        text: str = "",
+        line: int = 1,
+        column: int = 1,
+        end_column: int | None = None,
+        expected: Iterable[str] = (),
+        phase: str = "syntax",
+        hint: str | None = None,
+        rule: str | None = None,
+    ) -> None:
+        self.message, self.text, self.line, self.column = message, text, line, column
+        self.end_column = max(end_column or 0, column + 1)
+        self.expected, self.phase, self.hint, self.rule = tuple(expected), phase, hint, rule
+        super().__init__(message)
+
+    @property
+    def caret(self) -> str:
+        """The line that is wrong with a mark below it."""
+        lines = self.text.split("\n")
+        line = lines[self.line - 1] if self.line <= len(lines) else ""
+        start = min(self.column - 1, len(line))
+        lead = re.sub(r"[^\t]", " ", line[:start])
+        return f"{line}\n{lead}{'^' * max(1, min(self.end_column - 1, len(line)) - start)}"
+
+    def __str__(self) -> str:
+        of = f"rule {self.rule!r}, " if self.rule else ""
+        said = f"{of}line {self.line}, column {self.column}: {self.message}"
+        if self.expected:
+            said += f"; expected {', '.join(self.expected)}"
+        if self.hint:
+            said += f" ({self.hint})"
+        return f"{said}\n{self.caret}" if self.text else said
+
+
+class GriffinConfigError(SuiteError):
+    """An ``env.json`` or ``dq.json`` that cannot be."""
+
+
+class GriffinError(TidegaugeError):
+    """A Griffin job in which rules, sources or sinks failed; the others were measured and reported.
+
+    Attributes
+    ----------
+    failures : mapping of str to exception
+        What failed, by its name, and why.
+    result : GriffinResult or None
+        What was measured all the same.
+    """
+
+    def __init__(self, failures: Mapping[str, BaseException], result: Any = None) -> None:
+        self.failures, self.result = dict(failures), result
+        super().__init__(self.failures)
+
+    def __str__(self) -> str:
+        told = [
+            f"{name}: {error if isinstance(error, TidegaugeError) else describe(error)}"
+            for name, error in self.failures.items()
+        ]
+        return f"{len(told)} failed\n" + "\n".join(told)
+
+
 class DQMError(TidegaugeError):
     """Data that its policies refuse.
 
@@ -353,6 +441,10 @@ class SetupError(TidegaugeError, ImportError):
 
 class PluginWarning(UserWarning):
     """An extension could not be loaded and was skipped."""
+
+
+class GriffinDeprecationWarning(FutureWarning):
+    """A spelling of an older Griffin, which is still read."""
 
 
 class VerdictWarning(UserWarning):

@@ -15,6 +15,7 @@ PACKAGES = ("analyzers", "repository", "migrations", "tidegauge")
 SPARK_SIDE = {
     f"analyzers.{name}"
     for name in (
+        "griffin.views",
         "groups",
         "incremental",
         "jobs",
