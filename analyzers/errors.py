@@ -249,6 +249,8 @@ class DslError(SuiteError):
     hint : str or None
     rule : str or None
         The rule's name, where it is of a job.
+    others : tuple of DslError
+        What else is wrong, in other rules of the job.
     """
 
     def __init__(
@@ -266,6 +268,7 @@ class DslError(SuiteError):
         self.message, self.text, self.line, self.column = message, text, line, column
         self.end_column = max(end_column or 0, column + 1)
         self.expected, self.phase, self.hint, self.rule = tuple(expected), phase, hint, rule
+        self.others: tuple[DslError, ...] = ()
         super().__init__(message)
 
     @property
@@ -284,7 +287,8 @@ class DslError(SuiteError):
             said += f"; expected {', '.join(self.expected)}"
         if self.hint:
             said += f" ({self.hint})"
-        return f"{said}\n{self.caret}" if self.text else said
+        told = f"{said}\n{self.caret}" if self.text else said
+        return "\n".join([told, *map(str, self.others)])
 
 
 class GriffinConfigError(SuiteError):

@@ -166,7 +166,7 @@ def run_incremental(
     time = time.among(source.keys) if time else recognise_time(source.keys)
     progress = progress or Silent()
     _refuse_keys(segmentation, source.keys)
-    chooser = _chooser(partitions, source.keys)
+    chosen = chooser(partitions, source.keys)
     with store.hold(spec.dataset, wait) as fence:
         run = store.open_run(spec, fence)
         report = RunReport(run, spec.dataset, RunStatus.RUNNING)
@@ -176,7 +176,7 @@ def run_incremental(
             here = {entry.partition.name for entry in listed}
             gone = tuple(sorted(name for name in ledger if name not in here))
             segments = _segment_sets(store, spec.dataset, segmentation)
-            tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chooser, time)
+            tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chosen, time)
             report = replace(report, skipped=len(listed) - len(tasks), gone=gone)
             left = [name for name in gone if not ledger[name].gone]
             back = [name for name, known in ledger.items() if known.gone and name in here]
@@ -249,7 +249,7 @@ def _choose(data: DataFrame, sets: Sequence[SegmentSet], most: int) -> list[Segm
 Chooser = Callable[[Sequence[Listed]], set[str]]
 
 
-def _chooser(partitions: str | Sequence[str], keys: Sequence[str]) -> Chooser | None:
+def chooser(partitions: str | Sequence[str], keys: Sequence[str]) -> Chooser | None:
     """Return what picks the partitions to scan whatever the ledger says; None to let it decide."""
     if partitions == "new":
         return None
@@ -266,10 +266,10 @@ def _tasks(
     ledger: Mapping[str, Known],
     analyzers: tuple[AnyAnalyzer, ...],
     segments: Sequence[tuple[SegmentSet, bool]],
-    chooser: Chooser | None,
+    choose: Chooser | None,
     time: TimeFormat | None,
 ) -> list[_Task]:
-    chosen = None if chooser is None else chooser(listed)
+    chosen = None if choose is None else choose(listed)
     sets = (None, *(s for s, _ in segments))
     keys = {a: frozenset(analyzer_key(a, s) for s in sets) for a in analyzers}
     tasks = []
@@ -282,7 +282,7 @@ def _tasks(
             wanted = analyzers if name in chosen else ()
         if wanted:
             moment = time.time_of(entry.partition) if time else None
-            lacking = known is not None and chosen is None and not _changed(entry, known)
+            lacking = known is not None and chosen is None and not changed(entry, known)
             version = known.version if known is not None and lacking else None
             tasks.append(_Task(entry, moment, wanted, version))
     tasks.sort(
@@ -295,12 +295,13 @@ def _wanted(
     entry: Listed, known: Known | None, keys: Mapping[AnyAnalyzer, frozenset[str]]
 ) -> tuple[AnyAnalyzer, ...]:
     """Return what is to be measured of a partition: all, what it lacks, or nothing."""
-    if known is None or _changed(entry, known):
+    if known is None or changed(entry, known):
         return tuple(keys)
     return tuple(a for a, made in keys.items() if not made <= known.analyzers)
 
 
-def _changed(entry: Listed, known: Known) -> bool:
+def changed(entry: Listed, known: Known) -> bool:
+    """Whether a partition lies there otherwise than it was measured."""
     return entry.fingerprint is not None and differ(entry.fingerprint, known.fingerprint)
 
 

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from analyzers.errors import PartitionColumnError, PartitionSelectionError, nearest
 
@@ -61,6 +61,10 @@ def _decode(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
+EPOCH_MS = "epoch_ms"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
     """Which partition keys tell the time, and how.
@@ -70,7 +74,8 @@ class TimeFormat:
     keys : tuple of str
         The keys, whose values are joined by one space.
     formats : tuple of str
-        ``strptime`` formats to try in turn; times without a zone are UTC.
+        ``strptime`` formats to try in turn, or ``epoch_ms`` for milliseconds since 1970; times without a
+        zone are UTC.
 
     Examples
     --------
@@ -87,8 +92,10 @@ class TimeFormat:
         text = " ".join(partition.value(key) for key in self.keys)
         for form in self.formats:
             try:
+                if form == EPOCH_MS:
+                    return _EPOCH + timedelta(milliseconds=int(text))
                 time = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is set below
-            except ValueError:
+            except (ValueError, OverflowError):
                 continue
             if not _fills(time, form, text):
                 continue
@@ -123,6 +130,8 @@ def _fills(time: datetime, form: str, text: str) -> bool:
     return "%Y%m" not in form or time.strftime(form) == text
 
 
+TMST = "__tmst"
+"""The key of what Griffin measures at a time of its own."""
 _DATES = ("ds", "dt", "date")
 _HOURS = ("hr", "hour")
 
@@ -155,7 +164,8 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
         if len(present) < len(units):
             hour = None
     if not found:
-        return None
+        tmst = by_name.get(TMST)
+        return None if tmst is None else TimeFormat((tmst,), (EPOCH_MS,))
     if hour is not None:
         found, formats = [*found, hour], [f"{form} %H" for form in formats]
     return TimeFormat(tuple(found), tuple(formats))

@@ -33,7 +33,12 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         msg = f"module 'tidegauge' has no attribute {name!r}"
         raise AttributeError(msg)
-    value = getattr(import_module(_HOME[name]), name)
+    home = _HOME[name]
+    value = (
+        import_module(f"{home}.{name}")  # a part of this package
+        if home == __name__
+        else getattr(import_module(home), name)
+    )
     globals()[name] = value
     return value
 

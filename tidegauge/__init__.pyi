@@ -22,7 +22,11 @@ from analyzers.errors import DatabaseAccessError as DatabaseAccessError
 from analyzers.errors import DatabaseVersionError as DatabaseVersionError
 from analyzers.errors import DatasetMismatchError as DatasetMismatchError
 from analyzers.errors import DQMError as DQMError
+from analyzers.errors import DslError as DslError
 from analyzers.errors import EmptyStateError as EmptyStateError
+from analyzers.errors import GriffinConfigError as GriffinConfigError
+from analyzers.errors import GriffinDeprecationWarning as GriffinDeprecationWarning
+from analyzers.errors import GriffinError as GriffinError
 from analyzers.errors import HistoryError as HistoryError
 from analyzers.errors import IllegalAnalyzerParameterError as IllegalAnalyzerParameterError
 from analyzers.errors import LeaseError as LeaseError
@@ -182,6 +186,7 @@ from repository.anomalies.seasonal import Seasonal as Seasonal
 from repository.clean import Cleaned as Cleaned
 from repository.recorded import Recorded as Recorded
 from repository.repository import Repository as Repository
+from tidegauge import griffin as griffin
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze
 from tidegauge.checks.great_expectations import to_great_expectations as to_great_expectations

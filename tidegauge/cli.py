@@ -18,6 +18,7 @@ from analyzers.errors import TidegaugeError, describe
 from tidegauge.anomaly_commands import anomalies_app, backtest, detect
 from tidegauge.dashboard_command import dashboard
 from tidegauge.db_commands import db_app
+from tidegauge.griffin.commands import griffin_app
 from tidegauge.options import (
     TOOL_FAILED,
     ArtifactsOption,
@@ -48,6 +49,7 @@ app = typer.Typer(
 app.add_typer(anomalies_app, name="anomalies")
 app.add_typer(db_app, name="db")
 app.add_typer(rules_app, name="rules")
+app.add_typer(griffin_app, name="griffin")
 import_app = typer.Typer(help="Bring in what other tools kept.", no_args_is_help=True)
 app.add_typer(import_app, name="import")
 app.command()(detect)

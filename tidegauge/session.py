@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def spark_session(
-    warehouse: str | Path | None = None, *, ui: bool = False, app: str = "tidegauge"
+    warehouse: str | Path | None = None,
+    *,
+    ui: bool = False,
+    app: str = "tidegauge",
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the active Spark session, or start one with Hive support.
 
@@ -36,6 +41,8 @@ def spark_session(
         Whether Spark serves its pages.
     app : str
         The application's name.
+    settings : mapping of str to str, optional
+        Settings of a session that is started.
 
     Raises
     ------
@@ -77,6 +84,8 @@ def spark_session(
             "spark.hadoop.javax.jdo.option.ConnectionURL", metastore
         )
         java_options.append(f"-Dderby.system.home={folder}")
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
     builder = builder.config("spark.driver.extraJavaOptions", " ".join(map(quote, java_options)))
     return builder.enableHiveSupport().getOrCreate()
 

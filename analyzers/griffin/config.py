@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -19,11 +19,14 @@ class Output:
         Of the metric, of the records, or of the source that is updated.
     flatten : str or None
         ``default``, ``entries``, ``array`` or ``map``; None where nothing is said.
+    table : str or None
+        A table or folder that records are written to; those of the same time or partitions are replaced.
     """
 
     kind: str
     name: str | None = None
     flatten: str | None = None
+    table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -228,3 +231,8 @@ class Job:
     rules: tuple[RuleConfig, ...] = ()
     sinks: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        """Return what is measured, for canonical JSON; where sources lie may hold passwords, and is left out."""
+        sources = [[one.name, *(c.type for c in one.connectors)] for one in self.sources]
+        return {"name": self.name, "sources": sources, "rules": [asdict(r) for r in self.rules]}

@@ -7,6 +7,7 @@ table expressions, so names of a job hide tables of the same name and never repl
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,14 @@ from analyzers.errors import nearest
 from analyzers.sql import quote, words_in
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from pyspark.sql import DataFrame, SparkSession
 
 
 class Views:
     """Frames by name; names are compared without regard to letter case, as Spark does.
+
+    They are there as long as this object is, because Spark Connect looks for a view whenever a frame made of it
+    is read.
 
     Parameters
     ----------
@@ -31,19 +32,11 @@ class Views:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self._own = f"tidegauge_{uuid.uuid4().hex}"
-        self._made = 0
         self._views: dict[str, tuple[str, str]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.drop()
+        self._made: list[str] = []
+        self._cached: list[DataFrame] = []
+        self._end = weakref.finalize(self, _forget, spark, self._made, self._cached)
+        self._end.atexit = False  # the session ends with the process
 
     def __contains__(self, name: str) -> bool:
         return name.casefold() in self._views
@@ -53,9 +46,9 @@ class Views:
 
     def add(self, name: str, frame: DataFrame) -> None:
         """Give a frame a name; a frame that had it is hidden from queries to come."""
-        self._made += 1
-        view = f"{self._own}_{self._made}"
+        view = f"{self._own}_{len(self._made)}"
         frame.createOrReplaceTempView(view)
+        self._made.append(view)
         self._views[name.casefold()] = (name, view)
 
     def view(self, name: str) -> str:
@@ -80,15 +73,26 @@ class Views:
         """Return what one query gives; nothing but a query can be written in it."""
         words = words_in(sql)
         named = [
-            f"{quote(name)} AS (SELECT * FROM {quote(view)})"
+            f"{quote(name)} AS (SELECT * FROM {quote(view)})"  # noqa: S608 - both are quoted
             for name, view in self._views.values()
             if name.casefold() in words
         ]
         lead = f"WITH {', '.join(named)} " if named else ""
-        return self.spark.sql(f"{lead}SELECT * FROM (\n{sql}\n)")
+        return self.spark.sql(f"{lead}SELECT * FROM (\n{sql}\n)")  # noqa: S608 - a query is what it is for
+
+    def cached(self, frame: DataFrame) -> DataFrame:
+        """Return a frame that is kept in memory, once it was read, as long as this is there."""
+        self._cached.append(frame.persist())
+        return self._cached[-1]
 
     def drop(self) -> None:
         """Forget all frames."""
-        for number in range(1, self._made + 1):
-            self.spark.catalog.dropTempView(f"{self._own}_{number}")
+        self._end()
         self._views.clear()
+
+
+def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:
+    for frame in cached:
+        frame.unpersist()
+    for view in views:
+        spark.catalog.dropTempView(view)

@@ -1,0 +1,158 @@
+"""What a job measured, put into a repository as the metrics of runs are."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from analyzers.description import canonical_json, key_of
+from analyzers.griffin.results import RuleResult, cells, number
+from analyzers.incremental import WAIT_SECONDS
+from analyzers.ledger import Measured, Measurement, RunSpec, RunStatus, RunStore
+from analyzers.partitions import Partition, recognise_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_GROUPS = 100
+"""Rows of one array that become series of their own: the first ones, as the rule orders them."""
+SAMPLED = 10
+"""Records of each rule that are kept with a run."""
+
+
+class Recorder(Protocol):
+    """What is needed of a repository."""
+
+    @property
+    def store(self) -> RunStore:
+        """Where runs leave what they measured."""
+
+    def record(self, dataset: str, name: str, value: Mapping[str, float], **about: Any) -> int:
+        """Remember a number by partition."""
+
+    def keep_verdict(self, dataset: str, **about: Any) -> int:
+        """Remember what a rule said of data."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one round of a job measured.
+
+    Attributes
+    ----------
+    dataset : str
+    suite : str
+        The job as canonical JSON.
+    tags : mapping
+    schema : str
+        Of the source that is measured, as canonical JSON.
+    rows : mapping of Partition to int
+        Rows of each partition.
+    measurements : mapping of Partition to list of Measurement
+    fingerprints : mapping of Partition to str
+        Of the partitions that have one.
+    samples : int
+        Records of each rule to keep.
+    """
+
+    dataset: str
+    suite: str
+    tags: Mapping[str, str]
+    schema: str
+    rows: Mapping[Partition, int]
+    measurements: Mapping[Partition, list[Measurement]] = field(default_factory=dict)
+    fingerprints: Mapping[Partition, str] = field(default_factory=dict)
+    samples: int = SAMPLED
+
+
+def keep(found: Kept, rules: Iterable[RuleResult], stateful: set[str], to: Recorder) -> int:
+    """Store a round, and return the run's id.
+
+    Parameters
+    ----------
+    found : Kept
+    rules : iterable of RuleResult
+    stateful : set of str
+        The rules whose metrics are among the measurements; those of the others are recorded.
+    to : Recorder
+    """
+    keys = next(iter(found.rows)).keys if found.rows else ()
+    spec = RunSpec(found.dataset, None, keys, found.suite, "all", found.tags)
+    rules = list(rules)
+    failures = [f"{rule.name}: {rule.error}" for rule in rules if rule.error is not None]
+    with to.store.hold(found.dataset, WAIT_SECONDS) as fence:
+        run = to.store.open_run(spec, fence)
+        try:
+            measured = list(_measured(found))
+            to.store.commit_batch(run, measured)
+            for rule in rules:
+                if rule.name not in stateful:
+                    _record(found.dataset, rule, to)
+        except BaseException as error:
+            to.store.close_run(run, RunStatus.FAILED, {}, f"{type(error).__name__}: {error}")
+            raise
+        counts = {"measured": len(measured), "skipped": 0, "failed": len(failures), "gone": 0}
+        status = RunStatus.FAILED if failures else RunStatus.COMPLETE
+        to.store.close_run(run, status, counts, "\n".join(failures) or None)
+        if found.samples:
+            for rule in rules:
+                _keep_sample(found, rule, run, to)
+    return run
+
+
+def _measured(found: Kept) -> Iterable[Measured]:
+    for partition, rows in sorted(found.rows.items(), key=lambda item: item[0].name):
+        time = recognise_time(partition.keys)
+        yield Measured(
+            partition=partition,
+            time=time.time_of(partition) if time else None,
+            fingerprint=found.fingerprints.get(partition),
+            arrived_at=None,
+            schema=found.schema,
+            rows=rows,
+            measurements=tuple(found.measurements.get(partition, ())),
+            segment=time.segment_of(partition) if time else "",
+        )
+
+
+def _record(dataset: str, rule: RuleResult, to: Recorder) -> None:
+    """Record the numbers of a rule that keeps no state."""
+    numbers: dict[str, dict[str, float]] = defaultdict(dict)
+    for partition, document in rule.documents.items():
+        groups: dict[str, set[str]] = defaultdict(set)
+        for column, key, value in cells(document):
+            groups[column].add(key)
+            found = number(value)
+            if found is not None and len(groups[column]) <= MOST_GROUPS:
+                name = f"Griffin.{rule.name}.{column}" + (f"-{key}" if key else "")
+                numbers[name][partition.name] = found
+    for name, values in numbers.items():
+        to.record(dataset, name, values, instance=rule.source)
+
+
+def _keep_sample(found: Kept, rule: RuleResult, run: int, to: Recorder) -> None:
+    """Keep the first records of a rule, as text, as the verdict on what was measured."""
+    if rule.records is None or rule.error is not None:
+        return
+    sample = sampled(rule.records, found.samples)
+    told = {"records": sample, "sampled": len(sample)}
+    to.keep_verdict(
+        found.dataset,
+        name=f"Griffin.{rule.name}",
+        specification=key_of(found.suite),
+        fingerprint=key_of(canonical_json([p.name for p in found.rows])),
+        passed=not sample,
+        result=json.dumps(told, ensure_ascii=False, sort_keys=True),
+        run=run,
+    )
+
+
+def sampled(records: DataFrame, most: int) -> list[dict[str, Any]]:
+    """Return some records, as they are written in JSON."""
+    return [
+        json.loads(row.record)
+        for row in records.limit(most).selectExpr("to_json(struct(*)) AS record").collect()
+    ]

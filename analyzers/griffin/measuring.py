@@ -1,0 +1,172 @@
+"""Measuring rules that are ready: one scan of each source for those that keep states, the steps of the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from analyzers.griffin.prepared import Prepared
+from analyzers.griffin.results import INTERNAL, Document, RuleResult, flattened
+from analyzers.griffin.views import Views
+from analyzers.groups import hive_text
+from analyzers.ledger import Measurement
+from analyzers.metric import Failure
+from analyzers.partitions import TMST, Partition, recognise_time
+from analyzers.scan import Group, metric_of, scan
+from analyzers.segments import Values
+from analyzers.sql import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_ROWS = 10_000
+"""Rows of one metric; a result that is larger is no metric."""
+_KEY = "__tidegauge_key"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is measured at once.
+
+    Attributes
+    ----------
+    frames : mapping of str to DataFrame
+        The sources, baselines first. Each has the columns of ``by``, and ``__tmst``.
+    timestamp : int
+        In milliseconds since 1970: which time the round is about.
+    by : tuple of str
+        Partition columns; none to measure all rows together.
+    fingerprints : mapping of Partition to str
+        Of the partitions that are measured, where they have one.
+    partition_of : callable, optional
+        Finds the partition of the values of the columns, where their texts are not its values.
+    """
+
+    frames: Mapping[str, DataFrame]
+    timestamp: int
+    by: tuple[str, ...] = ()
+    fingerprints: Mapping[Partition, str] = field(default_factory=dict)
+    partition_of: Callable[[Values], Partition | None] | None = None
+
+    def partition(self, values: Sequence[str]) -> Partition:
+        """Return the partition of some values of the columns; where there are none, that of the time."""
+        if not self.by:
+            return Partition((TMST,), (str(self.timestamp),))
+        found = self.partition_of(tuple(values)) if self.partition_of else None
+        return found or Partition(self.by, tuple(values))
+
+    def time_of(self, partition: Partition) -> int:
+        """Return the time of a partition in milliseconds; that of the round where its name tells none."""
+        form = recognise_time(partition.keys)
+        time = form.time_of(partition) if form else None
+        return self.timestamp if time is None else round(time.timestamp() * 1000)
+
+
+@dataclass
+class Found:
+    """What is known of a rule once it was measured.
+
+    Attributes
+    ----------
+    prepared : Prepared
+    documents : mapping of Partition to Document
+    measurements : mapping of Partition to Measurement
+        Of a rule that keeps states.
+    error : Exception or None
+    notices : list of str
+    """
+
+    prepared: Prepared
+    documents: dict[Partition, Document] = field(default_factory=dict)
+    measurements: dict[Partition, Measurement] = field(default_factory=dict)
+    error: Exception | None = None
+    notices: list[str] = field(default_factory=list)
+
+    def result(self, views: Views) -> RuleResult:
+        """Return it for users."""
+        plan = self.prepared.plan
+        records = views.frame(plan.records[0]) if plan.records else None
+        notices = (*plan.notices, *self.notices)
+        return RuleResult(
+            self.prepared.name, plan.source, self.documents, records, self.error, notices
+        )
+
+
+def measure(
+    this: Round, views: Views, rules: Iterable[Prepared]
+) -> tuple[list[Found], dict[Partition, int]]:
+    """Measure rules; one that fails does not keep the others from it.
+
+    Returns
+    -------
+    list of Found
+        In the order of the rules.
+    dict of Partition to int
+        The rows of each partition that was scanned.
+    """
+    found = [Found(one) for one in rules]
+    rows: dict[Partition, int] = dict.fromkeys(this.fingerprints, 0)
+    stateful: dict[str, list[Found]] = defaultdict(list)
+    for one in found:
+        if one.prepared.measure is not None:
+            stateful[one.prepared.plan.source].append(one)
+    for source, some in stateful.items():
+        try:
+            for partition, count in _scan(this, views.frame(source), some):
+                rows[partition] = rows.get(partition) or count
+        except Exception as error:  # noqa: BLE001 - what Spark says; the other sources go on
+            for one in some:
+                one.error = error
+    for one in found:
+        if one.prepared.measure is None and one.prepared.measured:
+            try:
+                one.documents = _documents(this, views, one)
+            except Exception as error:  # noqa: BLE001
+                one.error = error
+    return found, rows
+
+
+def _scan(this: Round, frame: DataFrame, some: Sequence[Found]) -> Iterator[tuple[Partition, int]]:
+    """Measure all rules of a source in one pass; yield partitions with their rows."""
+    analyzers = [one.prepared.measure for one in some if one.prepared.measure is not None]
+    scanned = scan(frame, analyzers, this.by)
+    groups: Mapping[Any, Group] = scanned.groups if this.by else {(): scanned.whole}
+    for values, group in groups.items():
+        partition = this.partition(values)
+        for one, analyzer in zip(some, analyzers, strict=True):
+            outcome = group.states[analyzer]
+            metric = metric_of(analyzer, outcome)
+            one.measurements[partition] = Measurement(analyzer, outcome, metric)
+            if isinstance(outcome, Failure):
+                one.error = outcome.error
+            else:
+                table = one.prepared.plan.metrics[0]
+                how = table.flatten if table.flatten in {"array", "map"} else "default"
+                one.documents[partition] = flattened([metric.value.metric], how, table.name)
+        yield partition, group.rows
+
+
+def _documents(this: Round, views: Views, one: Found) -> dict[Partition, Document]:
+    """Return the metric of each partition from the rows of the plan's steps."""
+    documents: dict[Partition, Document] = defaultdict(dict)
+    if not this.by:
+        documents[this.partition(())] = {}
+    for table in one.prepared.plan.metrics:
+        keys = [f"{hive_text(quote(c))} AS {_KEY}{i}" for i, c in enumerate(this.by)]
+        rows = views.frame(table.step).selectExpr(*keys, "*").limit(MOST_ROWS + 1).collect()
+        if len(rows) > MOST_ROWS:
+            one.notices.append(f"only the first {MOST_ROWS} rows of {table.step!r} are its metric")
+        grouped: dict[Partition, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows[:MOST_ROWS]:
+            cells = row.asDict(recursive=True)
+            values = [cells.pop(f"{_KEY}{i}") for i in range(len(this.by))]
+            hidden = {*INTERNAL, *this.by}
+            shown = {name: value for name, value in cells.items() if name not in hidden}
+            grouped[this.partition(values)].append(shown)
+        if not this.by and not grouped:
+            grouped[this.partition(())] = []
+        for partition, some in grouped.items():
+            documents[partition] |= flattened(some, table.flatten, table.name or one.prepared.name)
+    return dict(documents)

@@ -1,0 +1,220 @@
+"""Rules made ready: parsed, bound and lowered, their steps registered as views, before any of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from analyzers.errors import DslError, SuiteError, describe, nearest
+from analyzers.griffin.binding import Scope
+from analyzers.griffin.config import RuleConfig
+from analyzers.griffin.frame_ops import operate
+from analyzers.griffin.functions import known_functions
+from analyzers.griffin.lowering import lower
+from analyzers.griffin.measures import measure_of
+from analyzers.griffin.parsing import parse
+from analyzers.griffin.plan import Plan, Step, Table
+from analyzers.griffin.views import Views
+from analyzers.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from analyzers.analyzer import Analyzer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A rule that can run.
+
+    Attributes
+    ----------
+    config : RuleConfig
+    plan : Plan
+    measure : Analyzer or None
+        What finds the metric in one pass and keeps a state; None where the steps find it.
+    """
+
+    config: RuleConfig
+    plan: Plan
+    measure: Analyzer[Any, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The rule's name."""
+        return self.config.name
+
+    @property
+    def measured(self) -> bool:
+        """Whether the rule has a metric: rules of the DSL do, others where they say so."""
+        return self.config.dsl_type == "griffin-dsl" or self.config.output("metric") is not None
+
+
+def prepare(
+    rules: Iterable[RuleConfig], views: Views, sources: Sequence[str], by: Sequence[str] = ()
+) -> list[Prepared]:
+    """Make rules ready, in their order; nothing is read but schemas.
+
+    Parameters
+    ----------
+    rules : iterable of RuleConfig
+    views : Views
+        Which hold the sources, and get the rules' steps.
+    sources : sequence of str
+        The names of the sources, baselines first.
+    by : sequence of str
+        Columns by which everything is measured.
+
+    Raises
+    ------
+    DslError
+        If a rule cannot be; the first of all, with the ``others``.
+    """
+    ready, wrong = [], []
+    functions = known_functions(views.spark)
+    names: set[str] = set()
+    for config in rules:
+        try:
+            _refuse_twice(config, names)
+            ready.append(_prepared(config, views, sources, tuple(by), functions))
+        except DslError as error:
+            wrong.append(_of_rule(error, config))
+        except (SuiteError, KeyError) as error:
+            wrong.append(DslError(str(error.args[0]), rule=config.name, phase="plan"))
+        except Exception as error:  # noqa: BLE001 - what Spark says of a query
+            wrong.append(
+                DslError(describe(error), text=config.rule, rule=config.name, phase="plan")
+            )
+    if wrong:
+        first = wrong[0]
+        first.others = tuple(wrong[1:])
+        raise first
+    return ready
+
+
+def _refuse_twice(config: RuleConfig, names: set[str]) -> None:
+    if config.name.casefold() in names:
+        raise SuiteError(
+            f"two rules are called {config.name!r}; give each its own out.dataframe.name"
+        )
+    names.add(config.name.casefold())
+
+
+def _of_rule(error: DslError, config: RuleConfig) -> DslError:
+    error.rule = error.rule or config.name
+    error.text = error.text or config.rule
+    return error
+
+
+def _prepared(
+    config: RuleConfig,
+    views: Views,
+    sources: Sequence[str],
+    by: tuple[str, ...],
+    functions: frozenset[str] | None,
+) -> Prepared:
+    match config.dsl_type:
+        case "spark-sql":
+            frame = views.query(config.rule)
+            return Prepared(config, _whole(config, views, frame, sources, by))
+        case "df-opr":
+            name = config.in_name or _only(sources, config)
+            frame = operate(config.rule, views.frame(name), config.details)
+            return Prepared(config, _whole(config, views, frame, sources, by))
+        case _:
+            return _of_dsl(config, views, sources, by, functions)
+
+
+def _whole(
+    config: RuleConfig,
+    views: Views,
+    frame: DataFrame,
+    sources: Sequence[str],
+    by: tuple[str, ...],
+) -> Plan:
+    """Return the plan of a rule whose one frame is metric and records alike."""
+    missing = [column for column in by if column.casefold() not in map(str.casefold, frame.columns)]
+    if missing and (config.output("metric") or config.output("record")):
+        raise SuiteError(
+            f"its rows do not say of which {missing[0]} they are: select and group by {missing[0]}"
+        )
+    _name(config, views, frame)
+    source = config.in_name or str(config.details.get("source") or (sources[0] if sources else ""))
+    step = Step(config.name, config.rule)
+    return Plan((step,), (Table(config.name),), (config.name,), source, by)
+
+
+def _name(config: RuleConfig, views: Views, frame: DataFrame) -> None:
+    """Give the rule's frame its name, and that of the source whose rows it takes the place of."""
+    frame = views.cached(frame) if config.cache else frame
+    views.add(config.name, frame)
+    update = config.output("dsc-update")
+    if update is not None and update.name is not None:
+        views.add(update.name, frame)
+
+
+def _only(sources: Sequence[str], config: RuleConfig) -> str:
+    if len(sources) != 1:
+        raise SuiteError(
+            f"{config.rule!r} needs in.dataframe.name, one of: {', '.join(map(repr, sources))}"
+        )
+    return sources[0]
+
+
+def _of_dsl(
+    config: RuleConfig,
+    views: Views,
+    sources: Sequence[str],
+    by: tuple[str, ...],
+    functions: frozenset[str] | None,
+) -> Prepared:
+    tree = parse(config.rule, dq_type=config.dq_type or "", rule=config.name)
+    source = _side("source", config, views, sources[:1])
+    target = _side("target", config, views, [s for s in sources if s != source][:1])
+    tables = {name: Schema.of_frame(views.frame(name)) for name in views}
+    scope = Scope(tables, source or "", target, functions, config.rule, config.name)
+    plan = lower(tree, config, scope, by)
+    _register(config, plan, views)
+    measure = measure_of(tree, config, scope)
+    if measure is not None and target is not None and hasattr(measure, "bound"):
+        measure = measure.bound(tree, scope, views.view(target))
+    return Prepared(config, plan, measure)
+
+
+def _side(side: str, config: RuleConfig, views: Views, default: Sequence[str]) -> str | None:
+    """Return the frame that is the rule's source or target."""
+    named = config.details.get(side)
+    if not named:
+        return default[0] if default else None
+    if str(named) not in views:
+        near = nearest(str(named), views)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise SuiteError(f"its {side} {named!r} is no source and no frame of a rule before{hint}")
+    return str(named)
+
+
+def _register(config: RuleConfig, plan: Plan, views: Views) -> None:
+    """Give the steps their names: their own, with the rule's before it, and the rule's for its metric."""
+    metric = plan.metrics[0].step if plan.metrics else plan.steps[-1].name
+    for step in plan.steps:
+        frame = views.query(step.sql)
+        for name in dict.fromkeys((step.name, *step.also, f"{config.name}_{step.name}")):
+            views.add(name, frame)
+    _name(config, views, views.frame(metric))
+
+
+def told(prepared: Prepared) -> Prepared:
+    """Return the same with its flattening as the rule's output has it."""
+    output = prepared.config.output("metric")
+    if output is None:
+        return prepared
+    tables = tuple(
+        replace(
+            one,
+            flatten=output.flatten or one.flatten,
+            name=one.name or output.name or prepared.name,
+        )
+        for one in prepared.plan.metrics
+    )
+    return replace(prepared, plan=replace(prepared.plan, metrics=tables))

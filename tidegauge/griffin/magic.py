@@ -1,0 +1,133 @@
+"""``%%griffin``: a rule in a cell of a notebook, with its metrics as the result.
+
+``%load_ext tidegauge.griffin`` brings it. Frames of the notebook and tables are its sources, by their names::
+
+    %%griffin accuracy --source users --target truth --repository repo
+    users.id = truth.id and users.name = truth.name
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from analyzers.griffin.parsing import parse
+
+from analyzers.errors import SuiteError, nearest
+from analyzers.griffin.config import Job, Output, RuleConfig
+from analyzers.griffin.engine import Engine
+from analyzers.griffin.loading import Loader
+from analyzers.griffin.measuring import Round
+from analyzers.griffin.results import GriffinResult
+from tidegauge.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class _Arguments(argparse.ArgumentParser):
+    """Reads the line of the magic; what is wrong is an error, not the end of the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SuiteError(f"%%griffin: {message}\n{self.format_usage().strip()}")
+
+
+def _arguments() -> _Arguments:
+    parser = _Arguments(prog="%%griffin", add_help=False)
+    parser.add_argument("dq_type", nargs="?", default="profiling")
+    parser.add_argument("--source", action="append", default=[])
+    parser.add_argument("--target")
+    parser.add_argument("--name", default="rule")
+    parser.add_argument("--dataset", default="notebook")
+    parser.add_argument("--repository", help="the name of a variable")
+    parser.add_argument("--detail", action="append", default=[], metavar="KEY=VALUE")
+    return parser
+
+
+def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult:
+    """Run one rule.
+
+    Parameters
+    ----------
+    line : str
+        ``dq_type --source NAME --target NAME --name NAME --dataset NAME --repository VARIABLE --detail KEY=VALUE``;
+        profiling where nothing is said. Names of sources are variables that hold DataFrames, or tables.
+    cell : str
+        The rule.
+    variables : mapping
+        Those of the notebook.
+
+    Returns
+    -------
+    GriffinResult
+        Shown as the table of its metrics.
+
+    Raises
+    ------
+    DslError
+        If the rule cannot be.
+    SuiteError
+        If the line cannot be read, or a name is neither a DataFrame nor a table.
+    """
+    told = _arguments().parse_args(shlex.split(line))
+    names = [*told.source, *([told.target] if told.target else [])]
+    if not names:
+        raise SuiteError("%%griffin: name a source: --source NAME, a DataFrame or a table")
+    parse(cell, dq_type=told.dq_type)
+    frames = {name: _frame(name, variables) for name in names}
+    spark = next(iter(frames.values())).sparkSession
+    details = dict(_detail(text) for text in told.detail)
+    details |= {"source": names[0]} | ({"target": told.target} if told.target else {})
+    rule = RuleConfig(
+        1,
+        "griffin-dsl",
+        cell,
+        told.dq_type,
+        out_name=told.name,
+        details=details,
+        outputs=(Output("metric"),),
+    )
+    repository = None
+    if told.repository is not None:
+        repository = variables.get(told.repository)
+        if repository is None:
+            raise SuiteError(f"%%griffin: there is no variable {told.repository!r}")
+    loader = Loader(spark, round(time.time() * 1000))
+    engine = Engine(Job(told.dataset, rules=(rule,)), spark, repository, holds=loader)
+    timed = {name: loader.timed(frame) for name, frame in frames.items()}
+    result = engine.run(Round(timed, loader.timestamp))
+    for error in result.failures.values():
+        raise error
+    return result
+
+
+def _frame(name: str, variables: Mapping[str, Any]) -> DataFrame:
+    found = variables.get(name)
+    if found is not None and hasattr(found, "sparkSession"):
+        return found  # type: ignore[no-any-return]
+    spark: SparkSession = spark_session()
+    if spark.catalog.tableExists(name):
+        return spark.table(name)
+    frames = [key for key, value in variables.items() if hasattr(value, "sparkSession")]
+    near = nearest(name, frames)
+    hint = f"; did you mean {near!r}?" if near else ""
+    raise SuiteError(f"%%griffin: {name!r} is neither a DataFrame nor a table{hint}")
+
+
+def _detail(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise SuiteError(f"%%griffin: --detail is KEY=VALUE, not {text!r}")
+    return key, value
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register the magic; Jupyter calls it for ``%load_ext tidegauge.griffin``."""
+
+    def cell_magic(line: str, cell: str) -> GriffinResult:
+        return griffin(line, cell, ipython.user_ns)
+
+    ipython.register_magic_function(cell_magic, "cell", "griffin")

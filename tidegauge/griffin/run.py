@@ -1,0 +1,113 @@
+"""Running Griffin's jobs: `tg.griffin.run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analyzers.griffin.reading import read_env, read_job
+from analyzers.griffin.sinks import open_sinks
+from analyzers.griffin.streaming import run_stream
+
+from analyzers.errors import GriffinError
+from analyzers.griffin.engine import Engine
+from analyzers.griffin.loading import Loader
+from analyzers.griffin.measuring import Round
+from analyzers.griffin.partitioned import measure_partitions
+from analyzers.griffin.results import GriffinResult
+from tidegauge.griffin.sessions import session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from repository.repository import Repository
+
+Document = Mapping[str, Any] | str | Path
+"""JSON as a mapping, as text, or the path of a file."""
+
+
+def run(
+    env: Document,
+    dq: Document,
+    *,
+    spark: SparkSession | None = None,
+    repository: Repository | None = None,
+    dataset: str | None = None,
+    partition_by: str | Sequence[str] = (),
+    partitions: str | Sequence[str] = "new",
+    timestamp: int | None = None,
+    tags: Mapping[str, str] | None = None,
+    samples: int = 10,
+    once: bool = False,
+) -> GriffinResult:
+    """Run a job of Griffin's.
+
+    All rules are parsed, bound and planned before any of them runs. A rule, sink or source that fails is an
+    error at the end, when the others have been measured and told.
+
+    Parameters
+    ----------
+    env, dq : mapping, str or Path
+        What ``env.json`` and ``dq.json`` hold, or their paths.
+    spark : SparkSession, optional
+        The active one if not given, else one with the settings of ``env``.
+    repository : Repository, optional
+        Where metrics, states and samples of records are kept.
+    dataset : str, optional
+        The name of the history; the job's name if not given.
+    partition_by : str or sequence of str
+        Partition columns of the source. Only new and changed partitions are measured, each under its own name;
+        without them all rows are measured together, at the job's timestamp.
+    partitions : str or sequence of str
+        Which partitions, as for `analyze`.
+    timestamp : int, optional
+        Milliseconds since 1970; the job's, or now.
+    tags : mapping, optional
+        Tags of the run.
+    samples : int
+        Records of each rule that are kept with the run; 0 for none.
+    once : bool
+        Of a streaming job: to measure what is there and end. Else it goes on until it is interrupted.
+
+    Returns
+    -------
+    GriffinResult
+        Of a streaming job that of the last round.
+
+    Raises
+    ------
+    GriffinConfigError
+        If one of the files cannot be.
+    DslError
+        If a rule cannot be; then nothing was measured.
+    SourceError
+        If a source cannot be read.
+    GriffinError
+        If rules or sinks failed; its ``result`` holds what was measured all the same.
+    """
+    told, job = read_env(env), read_job(dq)
+    session = session_for(told, spark)
+    sinks = open_sinks(told, job.sinks, session)
+    if job.streaming:
+        result = run_stream(
+            told,
+            job,
+            session,
+            lambda this: Engine(job, session, repository, sinks, dataset, tags, samples),
+            once=once,
+        )
+    else:
+        now = timestamp or job.timestamp or round(time.time() * 1000)
+        loader = Loader(session, now)
+        engine = Engine(job, session, repository, sinks, dataset, tags, samples, loader)
+        keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        if keys:
+            result = measure_partitions(engine, loader, keys, partitions)
+        else:
+            frames = {source.name: loader.load(source) for source in job.sources}
+            result = engine.run(Round(frames, now))
+    if result.failures:
+        raise GriffinError(result.failures, result)
+    return result
