@@ -1,0 +1,290 @@
+"""Names in expressions of the Griffin DSL, looked up in the frames that a rule reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, cast
+
+from analyzers.errors import DslError
+from analyzers.griffin.functions import REFUSED, SYNTAX
+from analyzers.griffin.nodes import (
+    AllOf,
+    Attribute,
+    Binary,
+    Boolean,
+    Call,
+    Column,
+    Expression,
+    Index,
+    IsNaN,
+    Like,
+    Name,
+    Node,
+    Number,
+    Star,
+    Table,
+    Text,
+)
+from analyzers.griffin.scope import Scope, near
+from analyzers.griffin.types import fields_of, kind_of, type_of
+from analyzers.schema import INTEGRAL, NUMERIC
+
+DIGITS = 38
+"""As many as a decimal of Spark holds."""
+
+
+@dataclass
+class Binder:
+    """Looks names of expressions up in the frames that a rule reads.
+
+    Attributes
+    ----------
+    scope : Scope
+    reads : tuple of str
+        The frames in question; a column without a head is of one of them.
+    """
+
+    scope: Scope
+    reads: tuple[str, ...]
+    heads: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in self.reads:
+            self.scope.schema(name)
+        self.reads = tuple(str(self.scope.frame(name)) for name in self.reads)
+        self.heads = frozenset(name.casefold() for name in self.reads)
+
+    def bind(self, node: Expression) -> Expression:
+        """Return an expression with its names looked up; a value, not a frame's rows."""
+        found = self.bind_any(node)
+        if isinstance(found, (Table, AllOf, Star)):
+            self._no_value(found, node)
+        return found
+
+    def bind_any(self, node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
+        """Return an expression with its names looked up, be it a frame's rows or all columns."""
+        match node:
+            case Name():
+                return self._name(node)
+            case Attribute():
+                return self._attribute(node)
+            case Index():
+                return self._index(node)
+            case AllOf():
+                return self._all_of(node)
+            case Call():
+                return self.call(node)
+            case Number():
+                self._digits(node)
+                return node
+            case IsNaN():
+                return self._is_nan(node)
+            case Like():
+                return self._like(node)
+            case Binary():
+                return self._chain(node)
+            case _:
+                return self._below(node)
+
+    def _below(self, node: Expression) -> Expression:
+        """Bind what is below a node."""
+        changed: dict[str, Any] = {}
+        for name in node.__dataclass_fields__:
+            value = getattr(node, name)
+            if isinstance(value, tuple):
+                changed[name] = tuple(self.bind(one) for one in value)
+            elif name != "span" and isinstance(value, Node):
+                changed[name] = self.bind(cast("Expression", value))
+        return replace(node, **changed) if changed else node
+
+    def _chain(self, node: Binary) -> Expression:
+        """Bind operators that follow each other, however many."""
+        chain = []
+        first: Expression = node
+        while isinstance(first, Binary):
+            chain.append(first)
+            first = first.left
+        found = self.bind(first)
+        for one in reversed(chain):
+            found = replace(one, left=found, right=self.bind(one.right))
+        return found
+
+    def _name(self, node: Name) -> Expression:
+        holders = [f for f in self.reads if self._column(f, node.name)]
+        if len(holders) > 1:
+            raise self._error(
+                f"{node.name!r} is a column of {holders[0]!r} and of {holders[1]!r}", node,
+                f"write {holders[0]}.{node.name} or {holders[1]}.{node.name}",
+            )  # fmt: skip
+        if holders:
+            return self._found(holders[0], node.name, node)
+        frame = self.scope.frame(node.name)
+        if frame is None:
+            self._unknown(node)
+        return self._table(frame, node)
+
+    def _table(self, frame: str, node: Node) -> Table:
+        if frame not in self.reads:
+            read = " and ".join(map(repr, self.reads))
+            raise self._error(f"this rule reads {read}; {frame!r} is another source", node, None)
+        return Table(frame, span=node.span)
+
+    def _attribute(self, node: Attribute) -> Expression:
+        frame = self.scope.frame(node.of.name) if isinstance(node.of, Name) else None
+        if frame is not None and (
+            self._column(frame, node.name) or not self._holds(node.of)
+        ):  # a source's column goes before a field of a struct that has the source's name
+            return self._found(self._table(frame, node.of).name, node.name, node)
+        return self._inside(self.bind_any(node.of), node.name, node)
+
+    def _inside(self, of: Expression, name: str, node: Node) -> Expression:
+        """Return what is called ``name`` in a frame, a struct, an array of structs or a map."""
+        if isinstance(of, Table):
+            return self._found(of.name, name, node)
+        kind, inner = kind_of(of), type_of(of)
+        if kind == "map" and isinstance(inner, Mapping):
+            return self._element(of, Text(name, span=node.span), node, inner)
+        fields = fields_of(inner)
+        if kind is None:
+            return Attribute(of, name, span=node.span)
+        if not fields:
+            raise self._error(
+                f"a value of type {kind} has no field {name!r}", node, None, phase="type"
+            )
+        found = self._same(name, fields)
+        if found is None:
+            raise self._error(f"there is no field {name!r}", node, near(name, fields))
+        return Attribute(of, found, span=node.span)
+
+    def _index(self, node: Index) -> Expression:
+        of = self.bind_any(node.of)
+        # source['my col'] and source[`my col`] are columns of a source.
+        if isinstance(node.index, (Text, Name)) and isinstance(of, Table):
+            key = node.index
+            return self._found(of.name, key.value if isinstance(key, Text) else key.name, node)
+        if isinstance(of, (Table, AllOf, Star)):
+            self._no_value(of, node)
+        kind, inner = kind_of(of), type_of(of)
+        if kind == "struct" and isinstance(node.index, Text):
+            return self._inside(of, node.index.value, node)
+        index = self.bind(node.index)
+        if kind == "map" and isinstance(inner, Mapping):
+            return self._element(of, index, node, inner)
+        if kind == "array":
+            if kind_of(index) not in {None, *INTEGRAL}:
+                raise self._error(
+                    "elements of an array are counted from 0", index, None, phase="type"
+                )
+            return Call("get", (of, index), span=node.span)
+        if kind is None:
+            return Index(of, index, span=node.span)
+        raise self._error(f"a value of type {kind} has no elements", node, None, phase="type")
+
+    def _element(
+        self, of: Expression, key: Expression, node: Node, kind: Mapping[str, Any]
+    ) -> Expression:
+        wanted, given = kind["keyType"], kind_of(key)
+        texts, numbers = {"string"}, set(NUMERIC)
+        if given is not None and any(
+            (given in one) != (str(wanted).partition("(")[0] in one) for one in (texts, numbers)
+        ):
+            raise self._error(f"keys of this map are of type {wanted}", node, None, phase="type")
+        return Call("try_element_at", (of, key), span=node.span)
+
+    def _all_of(self, node: AllOf) -> Expression:
+        head = node.of
+        frame = self.scope.frame(head.name) if isinstance(head, Name) else None
+        if frame is not None:
+            return AllOf(self._table(frame, head), span=node.span)
+        return AllOf(self.bind_any(head), span=node.span)
+
+    def call(self, node: Call) -> Expression:
+        """Return a call of a function that there is, with its arguments looked up."""
+        name = node.name.casefold()
+        if name in REFUSED:
+            raise self._error(f"the function {node.name!r} may not be called", node, None)
+        if name in SYNTAX:
+            raise self._error(f"{node.name!r} is not called so", node, f"write {SYNTAX[name]}")
+        known = self.scope.functions
+        if known is not None and name not in known:
+            raise self._error(f"there is no function {node.name!r}", node, near(name, known))
+        arguments = tuple(self.bind_any(one) for one in node.arguments)
+        if name == "count" and len(arguments) == 1 and not node.distinct:
+            one = arguments[0]
+            if isinstance(one, (Table, Star)) or (
+                isinstance(one, AllOf) and isinstance(one.of, Table)
+            ):
+                return replace(node, arguments=(Star(span=one.span),))
+        for one, argument in zip(arguments, node.arguments, strict=True):
+            if isinstance(one, (Table, AllOf, Star)):
+                self._no_value(one, argument)
+        return replace(node, arguments=arguments)
+
+    def _is_nan(self, node: IsNaN) -> Expression:
+        of = self.bind(node.of)
+        kind = kind_of(of)
+        if kind in {None, "float", "double"}:
+            return replace(node, of=of)
+        if kind in NUMERIC:  # never not a number
+            return Boolean(node.negated, span=node.span)
+        raise self._error(
+            f"a value of type {kind} cannot be asked whether it is a number", node,
+            "`is nan` is of floats and doubles", phase="type",
+        )  # fmt: skip
+
+    def _like(self, node: Like) -> Expression:
+        pattern = node.pattern
+        if not node.regex and isinstance(pattern, Text):
+            rest = pattern.value.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
+            if "\\" in rest:
+                raise self._error(
+                    "a backslash in a pattern of LIKE stands before %, _ or another one",
+                    pattern,
+                    None,
+                )
+        return self._below(node)
+
+    def _digits(self, node: Number) -> None:
+        _, digits, exponent = node.value.as_tuple()
+        power = exponent if isinstance(exponent, int) else 0
+        if max(len(digits) + max(power, 0), -power) > DIGITS:
+            raise self._error(f"a number has {DIGITS} digits at most", node, None, phase="type")
+
+    def _holds(self, name: Expression) -> bool:
+        return isinstance(name, Name) and any(self._column(f, name.name) for f in self.reads)
+
+    def _same(self, name: str, among: Iterable[str]) -> str | None:
+        """Return a name as it is spelled: the very one, else one that differs in letter case."""
+        among = list(among)
+        if name in among or any(self.scope.tables[f].case_sensitive for f in self.reads):
+            return name if name in among else None
+        return next((one for one in among if one.casefold() == name.casefold()), None)
+
+    def _column(self, frame: str, name: str) -> str | None:
+        return self._same(name, self.scope.tables[frame].names)
+
+    def _found(self, frame: str, name: str, node: Node) -> Column:
+        schema = self.scope.tables[frame]
+        found = self._column(frame, name)
+        if found is None:
+            raise self._error(f"{frame!r} has no column {name!r}", node, near(name, schema.names))
+        kind = next(f["type"] for f in schema.struct["fields"] if f["name"] == found)
+        return Column(frame, found, kind, span=node.span)
+
+    def _unknown(self, node: Name) -> NoReturn:
+        names = [*self.reads, *(n for f in self.reads for n in self.scope.tables[f].names)]
+        raise self._error(
+            f"there is no source or column {node.name!r}", node, near(node.name, names)
+        )
+
+    def _no_value(self, found: Expression, node: Node) -> NoReturn:
+        said = (
+            "all columns together" if not isinstance(found, Table) else f"the source {found.name!r}"
+        )
+        raise self._error(f"{said} cannot stand for a value", node, "count(*) counts rows")
+
+    def _error(
+        self, message: str, node: Node, hint: str | None, *, phase: str = "bind"
+    ) -> DslError:
+        return self.scope.error(message, node, phase, hint)

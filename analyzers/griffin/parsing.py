@@ -1,0 +1,209 @@
+"""From the text of a rule to its tree.
+
+A text has at most 65,536 letters, and what is said in it is nested at most 100 deep, brackets counted; a chain of
+AND or OR may have any length. Everything else that is wrong is a `DslError`, too, that knows where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from analyzers.errors import SetupError, UnknownNameError
+from analyzers.griffin.complaints import complaint
+from analyzers.griffin.grammar import STARTS, grammar
+from analyzers.griffin.making import maker
+from analyzers.griffin.nodes import Expression, Node, Rule
+from analyzers.griffin.problems import Wrong
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+LONGEST_TEXT = 65_536
+DEEPEST = 100
+
+_GRAMMARS = {
+    "accuracy": "accuracy",
+    "profiling": "profiling",
+    "uniqueness": "listing",
+    "distinct": "distinct",
+    "timeliness": "listing",
+    "completeness": "listing",
+    "duplication": "listing",
+    "schema-conformance": "listing",
+    "column-profiling": "listing",
+    "record-check": "accuracy",
+}
+_SAME = {"duplicate": "uniqueness", "distinctness": "distinct"}
+
+
+def dq_type_named(spelling: str) -> str:
+    """Return what a type of rule is called; hyphens and letter case do not matter.
+
+    Raises
+    ------
+    UnknownNameError
+        Naming the nearest.
+
+    Examples
+    --------
+    >>> dq_type_named("Duplicate"), dq_type_named("schemaConformance"), dq_type_named("distinctness")
+    ('uniqueness', 'schema-conformance', 'distinct')
+    """
+    known = {name.replace("-", ""): name for name in _GRAMMARS} | _SAME
+    found = known.get(spelling.replace("-", "").casefold())
+    if found is None:
+        raise UnknownNameError("dq.type", spelling, [*_GRAMMARS, *_SAME])
+    return found
+
+
+def parse(text: str, dq_type: str = "accuracy", rule: str | None = None) -> Rule:
+    """Parse a rule.
+
+    Parameters
+    ----------
+    text : str
+    dq_type : str
+        ``accuracy``, ``profiling``, ``uniqueness`` (or ``duplicate``), ``distinct`` (or ``distinctness``),
+        ``timeliness``, ``completeness``, ``duplication``, ``schema-conformance``, ``column-profiling`` or
+        ``record-check``, in any letter case, with hyphens or without.
+    rule : str, optional
+        Its name, for errors.
+
+    Returns
+    -------
+    Accuracy, Profiling, Distinct or Listing
+
+    Raises
+    ------
+    DslError
+        If the text is no rule of this type; it says where, what could stand there, and often what to write.
+    UnknownNameError
+        If there is no such type.
+    SetupError
+        If Lark is not installed.
+
+    Examples
+    --------
+    >>> parse("source.id = target.id").condition.operator
+    '='
+    >>> parse("name, age + 1 as next_age", "uniqueness").items[1].alias
+    'next_age'
+    >>> from analyzers.errors import DslError
+    >>> try:
+    ...     parse("source.id == target.id")
+    ... except DslError as error:
+    ...     error.line, error.column, error.hint
+    (1, 11, 'equality is one sign: =')
+    """
+    start = _GRAMMARS[dq_type_named(dq_type)]
+    return cast("Rule", _parsed(text, start, rule))
+
+
+def parse_expression(text: str, rule: str | None = None) -> Expression:
+    """Parse one expression, such as a condition on rows.
+
+    Raises
+    ------
+    DslError
+        If the text is no expression.
+
+    Examples
+    --------
+    >>> parse_expression("age + 1").left.name
+    'age'
+    """
+    return cast("Expression", _parsed(text, "single", rule))
+
+
+def _parsed(text: str, start: str, rule: str | None) -> Node:
+    try:
+        _check(text)
+        parser = _parser()
+        from lark import UnexpectedInput  # noqa: PLC0415 - an extra
+
+        try:
+            tree = cast("Node", parser.parse(text, start))
+        except UnexpectedInput as error:
+            raise complaint(text, start, error) from None
+        _check_depth(tree)
+    except Wrong as wrong:
+        raise wrong.error(text, rule) from None
+    return tree
+
+
+def _check(text: str) -> None:
+    """Refuse what is no text, or too much of it."""
+    if len(text) > LONGEST_TEXT:
+        raise Wrong(
+            f"a rule has at most {LONGEST_TEXT:,} letters, and this has {len(text):,}", 0, 1, "lex"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Wrong("half a letter", error.start, error.end, "lex") from None
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Yield the nodes right below a node, in the order of the text.
+
+    Examples
+    --------
+    >>> [child.name for child in children(parse_expression("a between b and c"))]
+    ['a', 'b', 'c']
+    """
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from value
+
+
+def _check_depth(tree: Node) -> None:
+    todo = [(tree, 0)]
+    while todo:
+        node, depth = todo.pop()
+        if depth > DEEPEST:
+            raise _too_deep(node.span.start, node.span.end)
+        todo += [(child, depth + 1) for child in children(node)]
+
+
+def _too_deep(start: int, end: int) -> Wrong:
+    return Wrong(f"this is nested more than {DEEPEST} deep", start, end)
+
+
+class _Brackets:
+    """Counts brackets on their way from the lexer to the parser, so that thousands are not even parsed."""
+
+    always_accept = ()
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        open_now = 0
+        for token in stream:
+            if token.type in {"LPAR", "LSQB"}:
+                open_now += 1
+                if open_now > DEEPEST:
+                    raise _too_deep(token.start_pos or 0, token.end_pos or 0)
+            elif token.type in {"RPAR", "RSQB"}:
+                open_now -= 1
+            yield token
+
+
+@cache
+def _parser() -> Lark:
+    try:
+        from lark import Lark  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise SetupError("the Griffin DSL needs Lark: pip install 'tidegauge[griffin]'") from None
+    options: dict[str, Any] = {"transformer": maker(), "postlex": _Brackets()}
+    return Lark(
+        grammar(),
+        parser="lalr",
+        lexer="contextual",
+        start=list(STARTS),
+        maybe_placeholders=False,
+        **options,
+    )

@@ -1,0 +1,56 @@
+"""Where in a rule something is wrong."""
+
+from __future__ import annotations
+
+from analyzers.errors import DslError
+
+
+class Wrong(Exception):  # noqa: N818 - never seen: it becomes a DslError
+    """What is wrong with a stretch of a text; who knows the text makes an error of it.
+
+    Parameters
+    ----------
+    message : str
+    start, end : int
+        Offsets.
+    phase : str
+    expected : tuple of str
+    hint : str or None
+    """
+
+    def __init__(
+        self,
+        message: str,
+        start: int,
+        end: int,
+        phase: str = "syntax",
+        expected: tuple[str, ...] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.start, self.end = message, start, end
+        self.phase, self.expected, self.hint = phase, expected, hint
+
+    def error(self, text: str, rule: str | None = None) -> DslError:
+        r"""Return the error for users.
+
+        Examples
+        --------
+        >>> error = Wrong("there is no such thing", 7, 11).error("a = 1\nb zzzz c")
+        >>> error.line, error.column, error.end_column
+        (2, 2, 6)
+        """
+        before = text[: self.start]
+        column = len(before) - (before.rfind("\n") + 1) + 1
+        width = len(text[self.start : self.end].split("\n", 1)[0])
+        return DslError(
+            self.message,
+            text,
+            before.count("\n") + 1,
+            column,
+            column + width,
+            self.expected,
+            self.phase,
+            self.hint,
+            rule,
+        )

@@ -1,0 +1,174 @@
+"""Accuracy of a source against a target: our one pass, and the SQL that Apache Griffin generates for it.
+
+10 million rows on either side, an integer and two texts compared, one row in a hundred different. All ways run in
+one session, in turns, after a round to warm up; the table tells medians, and ratios to Griffin's SQL.
+
+    python benchmarks/griffin.py [--rows 10000000] [--rounds 3] [--json FILE]
+
+- Griffin's SQL: a left join on texts that are coalesced with the empty one, its misses cached; a count of them; a
+  count of the source; a join of both counts. It runs without ANSI mode, as on the Spark of its time.
+- one pass: `GriffinAccuracy` through the scan; total and misses, and a state that merges.
+- one pass, by partition: the same for each of 30 partitions.
+- the plan's steps: the SQL that `tidegauge griffin check` prints, with the metric step collected.
+- anti join by hand: a `LEFT ANTI JOIN` with `<=>` counted, and the source counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from wide import cpu_seconds
+
+import tidegauge as tg
+from analyzers.griffin.config import Job, Output, RuleConfig
+from analyzers.griffin.engine import Engine
+from analyzers.griffin.measuring import Round
+from analyzers.griffin.views import Views
+
+RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
+FIELDS = ("id", "name", "city")
+
+
+def griffin_sql(spark):
+    """Return the accuracy as Griffin computes it."""
+    on = " AND ".join(f"coalesce(source.{f}, '') = coalesce(target.{f}, '')" for f in FIELDS)
+    there = " AND ".join(f"source.{f} IS NULL" for f in FIELDS)
+    missed = " AND ".join(f"target.{f} IS NULL" for f in FIELDS)
+
+    def run():
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+        try:
+            misses = spark.sql(
+                f"SELECT source.* FROM source LEFT JOIN target ON {on}"
+                f" WHERE (NOT ({there})) AND ({missed})"
+            ).cache()
+            misses.createOrReplaceTempView("miss_records")
+            spark.sql("SELECT COUNT(*) AS miss FROM miss_records").createOrReplaceTempView("m")
+            spark.sql("SELECT COUNT(*) AS total FROM source").createOrReplaceTempView("t")
+            row = spark.sql(
+                "SELECT t.total AS total, coalesce(m.miss, 0) AS miss FROM t LEFT JOIN m"
+            ).collect()[0]
+            misses.unpersist()
+        finally:
+            spark.conf.unset("spark.sql.ansi.enabled")
+        return row["total"], row["miss"]
+
+    return run
+
+
+def ours(spark, frames, by=()):
+    """Return the accuracy through the scan."""
+    rule = RuleConfig(
+        1, "griffin-dsl", RULE, "accuracy", out_name="accu", outputs=(Output("metric"),)
+    )
+    engine = Engine(Job("benchmark", rules=(rule,)), spark)
+
+    def run():
+        documents = engine.run(Round(frames, 0, by)).rule("accu").documents.values()
+        return sum(d["total"] for d in documents), sum(d["miss"] for d in documents)
+
+    return run
+
+
+def steps(spark, frames):
+    """Return the accuracy by the plan's steps."""
+    rule = RuleConfig(1, "griffin-dsl", RULE, "accuracy", out_name="accu")
+    engine = Engine(Job("benchmark", rules=(rule,)), spark)
+
+    def run():
+        views = Views(spark)
+        for name, frame in frames.items():
+            views.add(name, frame)
+        (prepared,) = engine.check(frames)
+        for step in prepared.plan.steps:
+            views.add(step.name, views.query(step.sql))
+        row = views.frame(prepared.plan.metrics[0].step).collect()[0]
+        return row["total"], row["miss"]
+
+    return run
+
+
+def by_hand(spark):
+    """Return the accuracy by an anti join and a count."""
+    on = " AND ".join(f"source.{f} <=> target.{f}" for f in FIELDS)
+
+    def run():
+        miss = spark.sql(f"SELECT count(*) FROM source LEFT ANTI JOIN target ON {on}").collect()
+        return spark.sql("SELECT count(*) FROM source").collect()[0][0], miss[0][0]
+
+    return run
+
+
+def main():
+    """Print a table and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/griffin.json"))
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
+        spark = tg.spark_session(Path(name))
+        spark.sparkContext.setLogLevel("ERROR")
+        rows = spark.range(asked.rows).selectExpr(
+            "id",
+            "concat('name ', id % 5000000) AS name",
+            "concat('city ', id % 1000) AS city",
+            "id % 30 AS ds",
+        )
+        rows.write.parquet(f"{name}/source")
+        other = "CASE WHEN id % 100 = 7 THEN 'elsewhere' ELSE city END AS city"
+        rows.selectExpr("id", "name", other).write.parquet(f"{name}/target")
+        frames = {side: spark.read.parquet(f"{name}/{side}") for side in ("source", "target")}
+        for side, frame in frames.items():
+            frame.createOrReplaceTempView(side)
+        todo = {
+            "Griffin's SQL": griffin_sql(spark),
+            "one pass": ours(spark, frames),
+            "one pass, by partition": ours(spark, frames, ("ds",)),
+            "the plan's steps": steps(spark, frames),
+            "anti join by hand": by_hand(spark),
+        }
+        taken = {way: [] for way in todo}
+        said = {}
+        for turn in range(asked.rounds + 1):
+            for way in list(todo) if turn % 2 else list(todo)[::-1]:
+                started, used = time.perf_counter(), cpu_seconds()
+                said[way] = todo[way]()
+                if turn:
+                    taken[way].append((time.perf_counter() - started, cpu_seconds() - used))
+        spark.stop()
+    expected = (asked.rows, len(range(7, asked.rows, 100)))
+    wrong = {way: found for way, found in said.items() if found != expected}
+    if wrong:
+        raise SystemExit(f"expected {expected}, found {wrong}")
+    middle = {w: [statistics.median(run[i] for run in t) for i in (0, 1)] for w, t in taken.items()}
+    base = middle["Griffin's SQL"]
+    results = [
+        {
+            "way": way,
+            "wall s": round(wall, 2),
+            "cpu s": round(cpu, 2),
+            "by Griffin's, wall": round(wall / base[0], 2),
+            "by Griffin's, cpu": round(cpu / base[1], 2),
+        }
+        for way, (wall, cpu) in middle.items()
+    ]
+    table = Table(title=f"{asked.rows:,} by {asked.rows:,} rows, {asked.rounds} rounds")
+    for column in results[0]:
+        table.add_column(column, justify="left" if column == "way" else "right")
+    for row in results:
+        table.add_row(*map(str, row.values()))
+    Console().print(table)
+    asked.json.parent.mkdir(parents=True, exist_ok=True)
+    asked.json.write_text(json.dumps({"rows": asked.rows, "results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
