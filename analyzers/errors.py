@@ -335,6 +335,10 @@ class DQMError(TidegaugeError):
         return str(self.result)
 
 
+class SinkError(TidegaugeError):
+    """Where results should go cannot be written."""
+
+
 class SourceError(TidegaugeError):
     """What should be measured cannot be read."""
 
@@ -449,6 +453,10 @@ class PluginWarning(UserWarning):
 
 class GriffinDeprecationWarning(FutureWarning):
     """A spelling of an older Griffin, which is still read."""
+
+
+class GriffinWarning(UserWarning):
+    """What a Griffin job was told to leave out, and left out."""
 
 
 class VerdictWarning(UserWarning):

@@ -15,6 +15,11 @@ PACKAGES = ("analyzers", "repository", "migrations", "tidegauge")
 SPARK_SIDE = {
     f"analyzers.{name}"
     for name in (
+        "griffin.connectors",
+        "griffin.connectors.connector",
+        "griffin.connectors.files",
+        "griffin.connectors.tables",
+        "griffin.frame_ops",
         "griffin.views",
         "groups",
         "incremental",

@@ -219,8 +219,8 @@ class Job:
     sources : tuple of SourceConfig
         Those that are baselines first.
     rules : tuple of RuleConfig
-    sinks : tuple of str
-        Names of sinks of the environment.
+    sinks : tuple of str or None
+        Names of sinks of the environment; None where the file says nothing, which means all of them.
     notices : tuple of str
     """
 
@@ -229,7 +229,7 @@ class Job:
     streaming: bool = False
     sources: tuple[SourceConfig, ...] = ()
     rules: tuple[RuleConfig, ...] = ()
-    sinks: tuple[str, ...] = ()
+    sinks: tuple[str, ...] | None = None
     notices: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Any]:
