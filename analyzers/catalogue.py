@@ -11,6 +11,15 @@ from analyzers.counts import Completeness, Compliance, Size, ZerosCount
 from analyzers.custom import CustomSql
 from analyzers.exact_quantiles import ExactQuantile, InterquartileRange
 from analyzers.extremes import Maximum, Minimum, Range
+from analyzers.griffin.measures.accuracy import GriffinAccuracy
+from analyzers.griffin.measures.keys import (
+    GriffinDistinctness,
+    GriffinDuplication,
+    GriffinUniqueness,
+)
+from analyzers.griffin.measures.profiling import GriffinProfiling
+from analyzers.griffin.measures.rows import GriffinCompleteness, GriffinConformance
+from analyzers.griffin.measures.timeliness import GriffinTimeliness
 from analyzers.histogram import Histogram
 from analyzers.information import Entropy, MutualInformation
 from analyzers.moments import Correlation, Kurtosis, Skewness, StandardDeviation, Variance
@@ -67,6 +76,14 @@ __all__ = [
     "FixCount",
     "FixCountRatio",
     "Freshness",
+    "GriffinAccuracy",
+    "GriffinCompleteness",
+    "GriffinConformance",
+    "GriffinDistinctness",
+    "GriffinDuplication",
+    "GriffinProfiling",
+    "GriffinTimeliness",
+    "GriffinUniqueness",
     "Histogram",
     "HistogramBinned",
     "InterquartileRange",

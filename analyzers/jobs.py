@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from analyzers.frequencies import COUNT, FrequenciesAndNumRows
 from analyzers.groups import Groups, Key, slices
-from analyzers.requests import Aggregate, Frequencies, Lookup, Masks, ReqSketch, Request
+from analyzers.requests import (
+    SIDES,
+    Aggregate,
+    Frequencies,
+    Lookup,
+    Masks,
+    Match,
+    ReqSketch,
+    Request,
+)
+from analyzers.schema import Schema
 from analyzers.sketch_worker import sketch_builder
 from analyzers.sql import count_rows, names_in, where_holds
 
@@ -175,6 +185,40 @@ class Joining(Job):
 
 
 @dataclass(frozen=True)
+class Matching(Job):
+    """Rows that match in another table. The answer is how many do, of how many.
+
+    Whether there is a match is asked for each row, so rows of the other table that are equal count once. Of
+    the forms that Spark has for it this takes the least CPU, and it sorts, so tables may exceed the memory.
+    """
+
+    kind: ClassVar[str] = "match"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Look for a match of each row, and count."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        (request,) = self.requests
+        counts = (f"count_if({OWN}found)", "count(1)")
+        cells = [F.expr(count).alias(f"{OWN}c{i}") for i, count in enumerate(counts)]
+        found = groups.aggregated(self.joined(data, groups), cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+
+    def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
+        """Return the data with whether each row has a match."""
+        (request,) = self.requests
+        other = data.sparkSession.table(request.table)
+        condition = request.condition(Schema.of_frame(data), Schema.of_frame(other))
+        condition = condition.replace("{", "{{").replace("}", "}}")  # braces name frames
+        own, others = SIDES
+        sql = (
+            f"SELECT {own}.*, EXISTS (SELECT 1 FROM {{other}} AS {others} WHERE {condition})"  # noqa: S608 - quoted by whoever made it
+            f" AS {OWN}found FROM {{data}} AS {own}"
+        )
+        return data.sparkSession.sql(sql, data=groups.keyed(data), other=other)
+
+
+@dataclass(frozen=True)
 class Masking(Job):
     """Rules and fixes of a `DQM`. The answer is a `Tally`."""
 
@@ -211,6 +255,8 @@ def jobs_for(requests: Iterable[Request]) -> list[Job]:
                 python.append(request)
             case Lookup():
                 jobs.append(Joining((request,)))
+            case Match():
+                jobs.append(Matching((request,)))
             case Masks():
                 jobs.append(Masking((request,)))
     made: list[Job] = []

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer
-from analyzers.errors import UnresolvedExpressionError, describe
+from analyzers.errors import DslError, UnresolvedExpressionError, describe
 from analyzers.groups import Groups
-from analyzers.jobs import Job, Joining, jobs_for
+from analyzers.jobs import Job, Joining, Matching, jobs_for
 from analyzers.metric import Failure, attempt
-from analyzers.requests import ROWS, Aggregate, Frequencies, Lookup, ReqSketch, Request
+from analyzers.requests import ROWS, Aggregate, Frequencies, Lookup, Match, ReqSketch, Request
 from analyzers.schema import Schema
 from analyzers.sql import count_rows
 
@@ -71,8 +71,11 @@ def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
             _drop(made, analyzer, _unresolved(data, texts))
     for analyzer, asked in list(made.requests.items()):
         for request in asked:
-            if isinstance(request, Lookup):
-                _drop(made, analyzer, _unreadable(data, request))
+            match request:
+                case Lookup():
+                    _drop(made, analyzer, _unreadable(data, Joining((request,))))
+                case Match():
+                    _drop(made, analyzer, _unreadable(data, Matching((request,))))
     return made
 
 
@@ -114,11 +117,11 @@ def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
     return None
 
 
-def _unreadable(data: DataFrame, request: Lookup) -> Exception | None:
+def _unreadable(data: DataFrame, job: Joining | Matching) -> Exception | None:
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     try:
-        Joining((request,)).joined(data, Groups()).schema  # noqa: B018
-    except AnalysisException as error:
+        job.joined(data, Groups()).schema  # noqa: B018
+    except (AnalysisException, DslError) as error:
         return error
     return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from analyzers.rules.layout import Tasks
+    from analyzers.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,32 @@ class Lookup:
     where: str | None
 
 
+SIDES = "__tidegauge_data", "__tidegauge_other"
+"""What a condition of two tables calls them; no column is called so."""
+
+
+class Condition(Protocol):
+    """A condition on a row of the data and one of another table; equal ones say the same."""
+
+    def __call__(self, data: Schema, other: Schema) -> str:
+        """Return it as Spark SQL of columns of both, each behind one of `SIDES`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How many rows have a row in another table with which a condition holds, of how many.
+
+    Attributes
+    ----------
+    condition : Condition
+    table : str
+        The other table or view.
+    """
+
+    condition: Condition
+    table: str
+
+
 @dataclass(frozen=True, slots=True)
 class Masks:
     """How many records each combination of broken rules and fixes made has.
@@ -93,7 +120,7 @@ class Masks:
     tasks: Tasks
 
 
-Request = Aggregate | Frequencies | ReqSketch | Lookup | Masks
+Request = Aggregate | Frequencies | ReqSketch | Lookup | Match | Masks
 ROWS = Aggregate("count(1)")
 """The number of rows, which every scan asks for."""
 
@@ -109,4 +136,6 @@ def texts_of(request: Request) -> tuple[str, ...]:
             found = (values,)
         case Masks(tasks):
             found = tasks.texts
+        case Match():  # it may read any column
+            found = ()
     return tuple(text for text in found if text)

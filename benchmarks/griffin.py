@@ -71,8 +71,8 @@ def ours(spark, frames, by=()):
     engine = Engine(Job("benchmark", rules=(rule,)), spark)
 
     def run():
-        documents = engine.run(Round(frames, 0, by)).rule("accu").documents.values()
-        return sum(d["total"] for d in documents), sum(d["miss"] for d in documents)
+        reports = engine.run(Round(frames, 0, by)).rule("accu").reports.values()
+        return sum(r.metric["total"] for r in reports), sum(r.metric["miss"] for r in reports)
 
     return run
 

@@ -33,6 +33,9 @@ from analyzers.schema import INTEGRAL, NUMERIC
 DIGITS = 38
 """As many as a decimal of Spark holds."""
 
+ELEMENT = frozenset({"get", "try_element_at"})
+"""What indices are bound to."""
+
 
 @dataclass
 class Binder:
@@ -207,7 +210,7 @@ class Binder:
         if name in SYNTAX:
             raise self._error(f"{node.name!r} is not called so", node, f"write {SYNTAX[name]}")
         known = self.scope.functions
-        if known is not None and name not in known:
+        if known is not None and name not in known | ELEMENT:
             raise self._error(f"there is no function {node.name!r}", node, near(name, known))
         arguments = tuple(self.bind_any(one) for one in node.arguments)
         if name == "count" and len(arguments) == 1 and not node.distinct:

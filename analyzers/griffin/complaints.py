@@ -119,12 +119,16 @@ def _still_open(pieces: Iterable[_Piece]) -> list[int]:
 def _unclosed(piece: _Piece, phase: str) -> Wrong:
     mark = _CLOSED_BY.get(piece.text, piece.text)
     return Wrong(
-        f"{_shown(piece.text)} is never closed", piece.start, piece.end, phase, (f"{_shown(mark)}",)
+        f"{_shown(piece.text)} is never closed", piece.start, piece.end, phase, (_shown(mark),)
     )
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+
+
 def _shown(text: str) -> str:
-    short = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+    short = _short(text)
     return f"'{short}'" if "'" not in short else f'"{short}"' if '"' not in short else short
 
 
@@ -155,7 +159,13 @@ def complaint(text: str, start: str, error: UnexpectedInput) -> Wrong:
     if now is None and opened and accepted & {"RPAR", "RSQB"}:
         return _unclosed(before[opened[-1]], "syntax")
     hint = hint_for(
-        Place([piece.text for piece in before], now.text if now else "", opened, accepted, start)
+        Place(
+            [piece.text for piece in before],
+            _short(now.text) if now else "",
+            opened,
+            accepted,
+            start,
+        )
     )
     expected = _in_words(accepted)
     if now is None:

@@ -140,7 +140,7 @@ class Engine:
         by = this.by or (TMST,)
         if TMST in by and TMST not in records.columns:
             records = records.selectExpr("*", f"{this.timestamp}L AS {quote(TMST)}")
-        holds = {partition.values for partition in one.documents}
+        holds = {partition.values for partition in one.reports}
         replace_rows(target_of(self.spark, output.table), records, "partitions", by, holds, holds)
 
     def _tell(self, sink: Sink, this: Round, found: list[Found], result: GriffinResult) -> None:
@@ -148,9 +148,9 @@ class Engine:
         by_partition: dict[Partition, dict[str, Document]] = defaultdict(dict)
         for one in found:
             output = one.prepared.config.output("metric")
-            for partition, document in one.documents.items():
+            for partition, report in one.reports.items():
                 if output is not None:
-                    by_partition[partition][output.name or one.prepared.name] = document
+                    by_partition[partition][output.name or one.prepared.name] = dict(report.metric)
         sink.start(self.job.name, this.timestamp, self.application)
         for partition, documents in by_partition.items():
             sink.metrics(this.time_of(partition), merged(documents))

@@ -23,6 +23,8 @@ _LETTERS = range(0x20000)  # every script that is written with marks
 
 STARTS = ("accuracy", "profiling", "listing", "distinct", "single")
 
+# In it stand TAIL for the class of letters that a name goes on with, RESERVED for the words that are, and KEYWORDS
+# for the terminals of all keywords.
 _GRAMMAR = r"""
 accuracy: expression
 single: expression
@@ -69,7 +71,7 @@ bounds: sum ("," sum)+
     | NAN -> nan
     | STAR -> star
     | LPAR item RPAR -> bracketed
-    | (NAME | QUOTED) LPAR [DISTINCT] [expressions] RPAR -> call
+    | (NAME | QUOTED) LPAR [[DISTINCT] expressions] RPAR -> call
     | selection "." (WORD | QUOTED) -> attribute
     | selection "." (WORD | QUOTED) LPAR [expressions] RPAR -> method
     | selection "." STAR -> all_of

@@ -6,10 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from analyzers.description import canonical_json, key_of
-from analyzers.griffin.results import RuleResult, cells, number
+from analyzers.griffin.results import RuleResult
 from analyzers.incremental import WAIT_SECONDS
 from analyzers.ledger import Measured, Measurement, RunSpec, RunStatus, RunStore
 from analyzers.partitions import Partition, recognise_time
@@ -17,8 +18,8 @@ from analyzers.partitions import Partition, recognise_time
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_GROUPS = 100
-"""Rows of one array that become series of their own: the first ones, as the rule orders them."""
+MOST_NUMBERS = 1000
+"""Numbers of one rule in one partition that become series: the first ones, as the rule orders its rows."""
 SAMPLED = 10
 """Records of each rule that are kept with a run."""
 
@@ -121,20 +122,15 @@ def _measured(found: Kept) -> Iterable[Measured]:
 def _record(dataset: str, rule: RuleResult, to: Recorder) -> None:
     """Record the numbers of a rule that keeps no state."""
     numbers: dict[str, dict[str, float]] = defaultdict(dict)
-    for partition, document in rule.documents.items():
-        groups: dict[str, set[str]] = defaultdict(set)
-        for column, key, value in cells(document):
-            groups[column].add(key)
-            found = number(value)
-            if found is not None and len(groups[column]) <= MOST_GROUPS:
-                name = f"Griffin.{rule.name}.{column}" + (f"-{key}" if key else "")
-                numbers[name][partition.name] = found
+    for partition, report in rule.reports.items():
+        for column, value in islice(report.scalars(), MOST_NUMBERS):
+            numbers[f"Griffin.{rule.name}.{column}"][partition.name] = value
     for name, values in numbers.items():
         to.record(dataset, name, values, instance=rule.source)
 
 
 def _keep_sample(found: Kept, rule: RuleResult, run: int, to: Recorder) -> None:
-    """Keep the first records of a rule, as text, as the verdict on what was measured."""
+    """Keep some records of a rule, as the verdict on what was measured."""
     if rule.records is None or rule.error is not None:
         return
     sample = sampled(rule.records, found.samples)
@@ -143,8 +139,9 @@ def _keep_sample(found: Kept, rule: RuleResult, run: int, to: Recorder) -> None:
         found.dataset,
         name=f"Griffin.{rule.name}",
         specification=key_of(found.suite),
-        fingerprint=key_of(canonical_json([p.name for p in found.rows])),
+        fingerprint=key_of(canonical_json(sorted(p.name for p in rule.reports))),
         passed=not sample,
+        partition=next(iter(rule.reports)).name if len(rule.reports) == 1 else "",
         result=json.dumps(told, ensure_ascii=False, sort_keys=True),
         run=run,
     )

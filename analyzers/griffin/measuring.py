@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analyzers.griffin.prepared import Prepared
-from analyzers.griffin.results import INTERNAL, Document, RuleResult, flattened
+from analyzers.griffin.measures.report import Report
+from analyzers.griffin.results import INTERNAL, RuleResult
 from analyzers.griffin.views import Views
 from analyzers.groups import hive_text
 from analyzers.ledger import Measurement
@@ -71,7 +72,7 @@ class Found:
     Attributes
     ----------
     prepared : Prepared
-    documents : mapping of Partition to Document
+    reports : mapping of Partition to Report
     measurements : mapping of Partition to Measurement
         Of a rule that keeps states.
     error : Exception or None
@@ -79,7 +80,7 @@ class Found:
     """
 
     prepared: Prepared
-    documents: dict[Partition, Document] = field(default_factory=dict)
+    reports: dict[Partition, Report] = field(default_factory=dict)
     measurements: dict[Partition, Measurement] = field(default_factory=dict)
     error: Exception | None = None
     notices: list[str] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Found:
         records = views.frame(plan.records[0]) if plan.records else None
         notices = (*plan.notices, *self.notices)
         return RuleResult(
-            self.prepared.name, plan.source, self.documents, records, self.error, notices
+            self.prepared.name, plan.source, self.reports, records, self.error, notices
         )
 
 
@@ -122,7 +123,7 @@ def measure(
     for one in found:
         if one.prepared.measure is None and one.prepared.measured:
             try:
-                one.documents = _documents(this, views, one)
+                one.reports = _reports(this, views, one)
             except Exception as error:  # noqa: BLE001
                 one.error = error
     return found, rows
@@ -142,31 +143,30 @@ def _scan(this: Round, frame: DataFrame, some: Sequence[Found]) -> Iterator[tupl
             if isinstance(outcome, Failure):
                 one.error = outcome.error
             else:
-                table = one.prepared.plan.metrics[0]
-                how = table.flatten if table.flatten in {"array", "map"} else "default"
-                one.documents[partition] = flattened([metric.value.metric], how, table.name)
+                one.reports[partition] = metric.value
         yield partition, group.rows
 
 
-def _documents(this: Round, views: Views, one: Found) -> dict[Partition, Document]:
+def _reports(this: Round, views: Views, one: Found) -> dict[Partition, Report]:
     """Return the metric of each partition from the rows of the plan's steps."""
-    documents: dict[Partition, Document] = defaultdict(dict)
-    if not this.by:
-        documents[this.partition(())] = {}
+    reports: dict[Partition, Report] = {}
     for table in one.prepared.plan.metrics:
         keys = [f"{hive_text(quote(c))} AS {_KEY}{i}" for i, c in enumerate(this.by)]
         rows = views.frame(table.step).selectExpr(*keys, "*").limit(MOST_ROWS + 1).collect()
         if len(rows) > MOST_ROWS:
             one.notices.append(f"only the first {MOST_ROWS} rows of {table.step!r} are its metric")
         grouped: dict[Partition, list[dict[str, Any]]] = defaultdict(list)
+        if not this.by:
+            grouped[this.partition(())] = []
         for row in rows[:MOST_ROWS]:
             cells = row.asDict(recursive=True)
             values = [cells.pop(f"{_KEY}{i}") for i in range(len(this.by))]
             hidden = {*INTERNAL, *this.by}
             shown = {name: value for name, value in cells.items() if name not in hidden}
             grouped[this.partition(values)].append(shown)
-        if not this.by and not grouped:
-            grouped[this.partition(())] = []
         for partition, some in grouped.items():
-            documents[partition] |= flattened(some, table.flatten, table.name or one.prepared.name)
-    return dict(documents)
+            name = table.name or one.prepared.name
+            found = Report.of_rows(some, table.flatten, name, table.labels)
+            known = reports.get(partition)
+            reports[partition] = found if known is None else known.beside(found)
+    return reports

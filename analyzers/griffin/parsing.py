@@ -7,7 +7,6 @@ AND or OR may have any length. Everything else that is wrong is a `DslError`, to
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -130,7 +129,7 @@ def _parsed(text: str, start: str, rule: str | None) -> Node:
             raise complaint(text, start, error) from None
         _check_depth(tree)
     except Wrong as wrong:
-        raise wrong.error(text, rule) from None
+        raise wrong.error(text[:LONGEST_TEXT], rule) from None
     return tree
 
 
@@ -143,7 +142,7 @@ def _check(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Wrong("half a letter", error.start, error.end, "lex") from None
+        raise Wrong("this is half a letter", error.start, error.end, "lex") from None
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -154,8 +153,8 @@ def children(node: Node) -> Iterator[Node]:
     >>> [child.name for child in children(parse_expression("a between b and c"))]
     ['a', 'b', 'c']
     """
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for name in node.__slots__:  # those of its own class, which the span is not of
+        value = getattr(node, name)
         if isinstance(value, Node):
             yield value
         elif isinstance(value, tuple):

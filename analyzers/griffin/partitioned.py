@@ -126,11 +126,11 @@ def _together(
     rules = []
     for one in prepared:
         parts = [result.rule(one.name) for result in done]
-        documents = {p: d for part in parts for p, d in part.documents.items()}
+        reports = {p: r for part in parts for p, r in part.reports.items()}
         error = next((part.error for part in parts if part.error is not None), None)
         records = parts[-1].records if parts else None
         rules.append(
-            RuleResult(one.name, one.plan.source, documents, records, error, one.plan.notices)
+            RuleResult(one.name, one.plan.source, reports, records, error, one.plan.notices)
         )
     failures = {name: error for result in done for name, error in result.failures.items()}
     last = done[-1] if done else GriffinResult(engine.dataset, ())

@@ -36,11 +36,14 @@ class Table:
         How rows become a metric: ``default``, ``entries``, ``array`` or ``map``.
     name : str
         Under which an array or a map is kept in the metric.
+    labels : tuple of str or None
+        The columns that tell rows apart; None where they are told by their types.
     """
 
     step: str
     flatten: str = "default"
     name: str = ""
+    labels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import DslError, SuiteError, describe, nearest
@@ -12,7 +12,8 @@ from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.frame_ops import operate
 from analyzers.griffin.functions import known_functions
 from analyzers.griffin.lowering import lower
-from analyzers.griffin.measures import measure_of
+from analyzers.griffin.measures.accuracy import GriffinAccuracy
+from analyzers.griffin.measures.choosing import measure_of
 from analyzers.griffin.parsing import parse
 from analyzers.griffin.plan import Plan, Step, Table
 from analyzers.griffin.views import Views
@@ -142,7 +143,10 @@ def _whole(
     _name(config, views, frame)
     source = config.in_name or str(config.details.get("source") or (sources[0] if sources else ""))
     step = Step(config.name, config.rule)
-    return Plan((step,), (Table(config.name),), (config.name,), source, by)
+    output = config.output("metric")
+    table = Table(config.name, (output.flatten if output else None) or "default", config.name)
+    records = (config.name,) if config.output("record") else ()
+    return Plan((step,), (table,), records, source, by)
 
 
 def _name(config: RuleConfig, views: Views, frame: DataFrame) -> None:
@@ -169,16 +173,16 @@ def _of_dsl(
     by: tuple[str, ...],
     functions: frozenset[str] | None,
 ) -> Prepared:
-    tree = parse(config.rule, dq_type=config.dq_type or "", rule=config.name)
+    tree = parse(config.rule, config.dq_type or "", config.name) if config.rule.strip() else None
     source = _side("source", config, views, sources[:1])
     target = _side("target", config, views, [s for s in sources if s != source][:1])
     tables = {name: Schema.of_frame(views.frame(name)) for name in views}
     scope = Scope(tables, source or "", target, functions, config.rule, config.name)
     plan = lower(tree, config, scope, by)
     _register(config, plan, views)
-    measure = measure_of(tree, config, scope)
-    if measure is not None and target is not None and hasattr(measure, "bound"):
-        measure = measure.bound(tree, scope, views.view(target))
+    measure = measure_of(config, scope, by)
+    if isinstance(measure, GriffinAccuracy) and target is not None:
+        measure = measure.compared_with(views.view(target))
     return Prepared(config, plan, measure)
 
 
@@ -202,19 +206,3 @@ def _register(config: RuleConfig, plan: Plan, views: Views) -> None:
         for name in dict.fromkeys((step.name, *step.also, f"{config.name}_{step.name}")):
             views.add(name, frame)
     _name(config, views, views.frame(metric))
-
-
-def told(prepared: Prepared) -> Prepared:
-    """Return the same with its flattening as the rule's output has it."""
-    output = prepared.config.output("metric")
-    if output is None:
-        return prepared
-    tables = tuple(
-        replace(
-            one,
-            flatten=output.flatten or one.flatten,
-            name=one.name or output.name or prepared.name,
-        )
-        for one in prepared.plan.metrics
-    )
-    return replace(prepared, plan=replace(prepared.plan, metrics=tables))

@@ -10,6 +10,7 @@ from analyzers.griffin.grammar import is_plain
 
 # How tightly what is written holds together.
 ALIAS, OR, AND, COMPARISON, PREDICATE, SUM, TERM, SIGN, SELECTION = range(9)
+COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _OF_OPERATORS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": TERM, "/": TERM, "%": TERM}
 
 
@@ -137,11 +138,17 @@ def _(node: nodes.Unary) -> tuple[str, int]:
 def _(node: nodes.Binary) -> tuple[str, int]:
     holds = _OF_OPERATORS.get(node.operator, COMPARISON)
     # A chain of AND or OR is one thing, wherever its brackets stood.
-    right = holds if node.operator in {"and", "or"} else holds + 1
-    return (
-        f"{_within(node.left, holds)} {node.operator.upper()} {_within(node.right, right)}",
-        holds,
-    )
+    least = holds if node.operator in {"and", "or"} else holds + 1
+    left, right = _within(node.left, holds), _within(node.right, least)
+    if holds == COMPARISON:
+        left, right = _compared(node.left, left), _compared(node.right, right)
+    return f"{left} {node.operator.upper()} {right}", holds
+
+
+def _compared(node: nodes.Node, text: str) -> str:
+    """Return one side of a comparison; in SQL, NOT would be of the whole of it."""
+    negated = isinstance(node, nodes.Unary) and node.operator == "not"
+    return f"({text})" if negated else text
 
 
 @_written.register

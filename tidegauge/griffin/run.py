@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from analyzers.griffin.reading import read_env, read_job
 from analyzers.griffin.sinks import open_sinks
-from analyzers.griffin.streaming import run_stream
 
 from analyzers.errors import GriffinError
 from analyzers.griffin.engine import Engine
@@ -91,6 +90,8 @@ def run(
     session = session_for(told, spark)
     sinks = open_sinks(told, job.sinks, session)
     if job.streaming:
+        from analyzers.griffin.streaming import run_stream  # noqa: PLC0415
+
         result = run_stream(
             told,
             job,
