@@ -229,6 +229,10 @@ class RuleError(SuiteError):
     """A rule, fix or policy that cannot be."""
 
 
+_BESIDE = 60
+"""Letters that are shown on either side of what is wrong in a long line."""
+
+
 class DslError(SuiteError):
     """A rule in the Griffin DSL that cannot be.
 
@@ -273,12 +277,17 @@ class DslError(SuiteError):
 
     @property
     def caret(self) -> str:
-        """The line that is wrong with a mark below it."""
+        """The line that is wrong with a mark below it; a long line is cut around the mark."""
         lines = self.text.split("\n")
         line = lines[self.line - 1] if self.line <= len(lines) else ""
         start = min(self.column - 1, len(line))
-        lead = re.sub(r"[^\t]", " ", line[:start])
-        return f"{line}\n{lead}{'^' * max(1, min(self.end_column - 1, len(line)) - start)}"
+        end = min(max(self.end_column - 1, start + 1), len(line))
+        first, last = max(0, start - _BESIDE), min(len(line), max(start, end) + _BESIDE)
+        end = min(end, start + _BESIDE)
+        lead = "..." if first else ""
+        shown = lead + line[first:last] + ("..." if last < len(line) else "")
+        blank = re.sub(r"[^\t]", " ", lead + line[first:start])
+        return f"{shown}\n{blank}{'^' * max(1, end - start)}"
 
     def __str__(self) -> str:
         of = f"rule {self.rule!r}, " if self.rule else ""

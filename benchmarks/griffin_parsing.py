@@ -10,6 +10,7 @@ swapped or put in, of up to 4 KiB: what is no rule takes its time, too. The long
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import random
 import sys
@@ -64,14 +65,15 @@ def longest(strings: int) -> tuple[float, int, str]:
     What took longest is taken again, some times each, as collecting garbage may fall upon any text.
     """
     draw = random.Random(20130208)
-    times: list[tuple[float, str, str]] = []
+    slowest: list[tuple[float, str, str]] = []
     rules = 0
     for _ in range(strings):
         text, dq_type = mutated(draw), draw.choice(TYPES)
         milliseconds, is_rule = taken(text, dq_type)
         rules += is_rule
-        times.append((milliseconds, text, dq_type))
-    slowest = sorted(times, reverse=True)[:AGAIN]
+        heapq.heappush(slowest, (milliseconds, text, dq_type))
+        if len(slowest) > AGAIN:
+            heapq.heappop(slowest)
     worst, which = max((best(text, dq_type), text) for _, text, dq_type in slowest)
     return worst, rules, which
 

@@ -160,6 +160,14 @@ _HINTS: tuple[tuple[Callable[[Place], object], str], ...] = (
         "a rule reads one table; join them in an earlier rule of spark-sql",
     ),
     (
+        lambda p: p.now == "." and [w.lower() for w in p.before[-2:-1]] == ["from"],
+        "a table has one name; if a dot is in it, write it in backticks",
+    ),
+    (
+        lambda p: p.now == "," and p.start in {"accuracy", "single"} and not p.opened,
+        "this is one condition; join several by AND",
+    ),
+    (
         lambda p: p.word in _SETS and p.after_value,
         "there are no set operations; make them an earlier rule of spark-sql",
     ),

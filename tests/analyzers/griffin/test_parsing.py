@@ -400,6 +400,7 @@ MISTAKES = {
     "a dot at the end": ("source.", 1, 8, 9, "ends too early", ("a name or *",), "after a dot"),
     "a dot twice": ("source..a", 1, 8, 9, "unexpected '.'", ("a name or *",), "after a dot"),
     "nothing after =": ("a =", 1, 4, 5, "ends too early", ("an expression",), None),
+    "comma for AND": ("a = b, c = d", 1, 6, 7, "','", ("end of rule",), "join several by AND"),
     "two values": ("a b", 1, 3, 4, "'b'", ("a comparison", "AND"), None),
     "is true": ("a is true", 1, 6, 10, "'true'", ("[NOT] NULL or NAN",), "compare others by ="),
     "date": ("date '2020-01-01' < b", 1, 6, 18, "unexpected", (), "date('2020-01-01')"),
@@ -423,6 +424,7 @@ MISTAKES = {
 QUERY_MISTAKES = {
     "join": ("a from b join c", 1, 10, 14, "'join'", ("WHERE", "end of rule"), "one table"),
     "join by comma": ("a from b, c", 1, 9, 10, "','", ("WHERE",), "one table"),
+    "table with a dot": ("a from b.c", 1, 9, 10, "'.'", ("WHERE",), "a table has one name"),
     "union": ("a from b union c", 1, 10, 15, "'union'", ("WHERE",), "no set operations"),
     "from after a comma": ("a, from b", 1, 4, 8, "'from'", ("an expression",), "`from`"),
     "nothing selected": ("select from b", 1, 8, 12, "'from'", ("an expression",), "`from`"),
