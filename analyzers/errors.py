@@ -101,6 +101,9 @@ class MetricError(TidegaugeError):
 _THROWN = re.compile(r"most recent failure: .*?\): (java(?:\.\w+)+): (.*)")
 
 
+_CALLED = re.compile(r"An error occurred while calling .*\n: ([\w.$]+): (.*)")
+
+
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
 
 
@@ -113,7 +116,9 @@ def describe(error: BaseException) -> str:
     'ZeroDivisionError: division by zero'
     """
     text = str(error).strip()
-    thrown = _THROWN.search(text)  # Java's own, in a text that begins with who called whom
+    thrown = _THROWN.search(text) or _CALLED.match(
+        text
+    )  # Java's own, in a text that begins with who called whom
     if thrown:
         return f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"
     line = text.splitlines()[0] if text else ""

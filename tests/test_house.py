@@ -16,10 +16,15 @@ SPARK_SIDE = {
     f"analyzers.{name}"
     for name in (
         "griffin.connectors",
+        "griffin.connectors.avro",
         "griffin.connectors.connector",
+        "griffin.connectors.elastic",
         "griffin.connectors.files",
+        "griffin.connectors.kafka",
         "griffin.connectors.tables",
+        "griffin.connectors.text_dir",
         "griffin.frame_ops",
+        "griffin.sinks.database",
         "griffin.views",
         "groups",
         "incremental",

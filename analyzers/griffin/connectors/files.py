@@ -140,6 +140,7 @@ class FileConnector(Connector):
 
     def schema(self) -> StructType | None:
         """Return the columns that the file says there are, named as it names them."""
+        from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.sql.types import DataType, StructType  # noqa: PLC0415
 
         found = self.config.get("schema")
@@ -150,7 +151,11 @@ class FileConnector(Connector):
             if not isinstance(column, Mapping) or not {"name", "type"} <= set(column):
                 msg = "'schema' must be a list of mappings with 'name', 'type' and 'nullable'"
                 raise GriffinConfigError(msg)
-            kind = DataType.fromDDL(str(column["type"]))
+            try:
+                kind = DataType.fromDDL(str(column["type"]))
+            except PySparkException as error:
+                msg = f"'schema': {column['type']!r} is no type"
+                raise GriffinConfigError(msg) from error
             schema = schema.add(
                 str(column["name"]), kind, str(column.get("nullable", True)).lower() != "false"
             )

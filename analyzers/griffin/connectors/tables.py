@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from analyzers.errors import GriffinConfigError, GriffinDeprecationWarning
 from analyzers.griffin.connectors.conditions import condition_sql, split_outside
 from analyzers.griffin.connectors.connector import Connector, need_format
+from analyzers.griffin.jdbc import table_name
 from analyzers.sql import quote
 from analyzers.tables import open_table
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from analyzers.sources import Source
-
-_WORDS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class TableConnector(Connector):
@@ -54,6 +52,11 @@ class HiveConnector(TableConnector):
     @property
     def _name(self) -> str:
         names = (self.text("database", default="default"), self.text("table.name", "tablename"))
+        if any(
+            "${" in name for name in names
+        ):  # Spark puts settings in its place, within quotes, too
+            msg = f"no table can be named {'.'.join(names)!r}"
+            raise GriffinConfigError(msg)
         return ".".join(map(quote, names))
 
     def partitioned(self, spark: SparkSession, keys: Sequence[str]) -> Source | None:
@@ -98,15 +101,10 @@ class JdbcConnector(TableConnector):
             options["query"] = query
         else:
             parts = [self.text("database"), self.text("tablename", "table.name")]
-            options["dbtable"] = ".".join(self._quoted(part) for part in parts if part)
+            options["dbtable"] = ".".join(
+                table_name(options["url"], part) for part in parts if part
+            )
         return spark.read.format("jdbc").options(**options).load()
-
-    def _quoted(self, name: str) -> str:
-        """Return a name for the database; plain words keep the letter case that it gives them."""
-        if _WORDS.fullmatch(name):
-            return name
-        mark = "`" if self.text("url").startswith(("jdbc:mysql:", "jdbc:mariadb:")) else '"'
-        return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
 class MysqlConnector(JdbcConnector):

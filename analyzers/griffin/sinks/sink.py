@@ -61,7 +61,6 @@ class Sink:
 
     def start(self, job: str, timestamp: int, application: str) -> None:
         """Begin a run of a job at a time in milliseconds, by an application of Spark."""
-        self.spark: SparkSession | None = None
         self.job, self.timestamp, self.application = job, timestamp, application
 
     def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
