@@ -21,6 +21,7 @@ from analyzers.custom import CustomSqlState
 from analyzers.exact import add, greatest, least
 from analyzers.extremes import MaxState, MinState, RangeState
 from analyzers.frequencies import FrequenciesAndNumRows
+from analyzers.griffin.measures.parts import Parts
 from analyzers.moments import CorrelationState, HigherMomentsState, StandardDeviationState
 from analyzers.quantiles import KllState
 from analyzers.req import ReqState
@@ -197,3 +198,6 @@ STATES = {
     KllState: st.lists(numbers, max_size=300).map(kll),
     FrequenciesAndNumRows: frequencies(),
 }
+STATES[Parts] = st.just(Parts()) | st.builds(
+    lambda *parts: Parts(parts), STATES[NumMatchesAndCount], STATES[KllState], frequencies()
+)

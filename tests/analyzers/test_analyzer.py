@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 
 import tidegauge as tg
 from analyzers.analyzer import Filterable
+from analyzers import catalogue
 from analyzers.catalogue import ANALYZERS
+from analyzers.counts import NumMatches, NumMatchesAndCount
 from analyzers.description import key_of
+from analyzers.extremes import RangeState
 from analyzers.frequencies import FrequenciesAndNumRows
+from analyzers.griffin.measures.parts import Parts
 from analyzers.providers import InMemoryStateProvider
+from analyzers.quantiles import KllState
 from analyzers.rules.layout import Tasks
 from analyzers.schema import Schema
+from analyzers.sums import SumAndCount
 from tests.analyzers.state_strategies import STATES, kll, numbers
 
 text = st.text(min_size=1, max_size=12).filter(str.strip)
@@ -26,6 +32,19 @@ ranks = st.floats(0, 1)
 errors = st.floats(0.001, 0.5)
 nulls = st.sampled_from(["ignore", "empty", "fail"])
 sizes = st.integers(4, 20)
+
+steps = st.fixed_dictionaries({"step.size": st.integers(1, 9), "total": text}).map(json.dumps)
+arrays = st.fixed_dictionaries({"duplication.array": text}).map(json.dumps)
+types = st.lists(text, min_size=1, max_size=2).map(
+    lambda names: json.dumps({"expr": [{"column": name, "type": "int"} for name in names]})
+)
+
+
+def griffin(kind, expressions, details=st.just("{}"), **options):
+    """Rules of one kind, whose texts are of some form."""
+    of = getattr(catalogue, f"Griffin{kind}")
+    return st.builds(of, text, st.sampled_from(expressions), text, details, **options)
+
 
 EXAMPLES = {
     "Size": st.builds(tg.Size, where=where),
@@ -111,6 +130,16 @@ EXAMPLES = {
     "ParserRejectsRatio": st.builds(tg.ParserRejectsRatio, text),
     "FixCount": st.builds(tg.FixCount, text, text),
     "FixCountRatio": st.builds(tg.FixCountRatio, text, text),
+    "GriffinAccuracy": griffin("Accuracy", ["a.b = c.d", "a != b or c"], target=text),
+    "GriffinCompleteness": griffin("Completeness", ["a, b", "upper(`x y`)"]),
+    "GriffinConformance": griffin("Conformance", ["a"], types),
+    "GriffinUniqueness": griffin("Uniqueness", ["a, b", "upper(a)"], arrays),
+    "GriffinDistinctness": griffin("Distinctness", ["a", "b.c, d"], arrays),
+    "GriffinDuplication": griffin("Duplication", ["a", "b, c"]),
+    "GriffinTimeliness": griffin("Timeliness", ["a", "b, c"], steps),
+    "GriffinProfiling": griffin(
+        "Profiling", ["count(*)", "sum(a), count(b)", "a, count(*) as n group by a"]
+    ),
     # a fix of two sides makes four counts, as many as those of the states
     "RecordRules": text.map(
         lambda name: tg.RecordRules(Tasks((), (tg.BoundFix(name, 0, 9),)).identity)
@@ -291,6 +320,30 @@ def test_preconditions_let_pass_what_suits(analyzer):
     analyzer.preconditions(SCHEMA)
 
 
+def parts_of(analyzer, data):
+    """Draw a state of several, of the kinds that the analyzer has."""
+    of = {
+        "GriffinTimeliness": [
+            *(NumMatchesAndCount, SumAndCount, RangeState),
+            *(NumMatches, FrequenciesAndNumRows, KllState),
+        ],
+        "GriffinCompleteness": [NumMatchesAndCount] * 3,
+        "GriffinConformance": [NumMatchesAndCount] * 3,
+        "count(*)": [NumMatches],
+        "sum(a), count(b)": [SumAndCount, NumMatches],
+        "a, count(*) as n group by a": [FrequenciesAndNumRows],
+    }
+    drawn = []
+    for kind in of.get(type(analyzer).__name__) or of[analyzer.expression]:
+        if kind is FrequenciesAndNumRows:
+            drawn.append(FrequenciesAndNumRows.of([((1,), 2), ((7,), 1)], 3))
+        elif kind is SumAndCount:
+            drawn.append(data.draw(st.builds(SumAndCount, st.integers(), st.integers(0, 9))))
+        else:
+            drawn.append(data.draw(STATES[kind]))
+    return Parts(tuple(drawn))
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(data=st.data())
 def test_every_analyzer_measures_every_state_of_its_kind(name, data):
@@ -300,6 +353,8 @@ def test_every_analyzer_measures_every_state_of_its_kind(name, data):
     elif name in {"ExactQuantile", "InterquartileRange", "HistogramBinned"}:
         groups = st.dictionaries(st.tuples(numbers), st.integers(1, 9), max_size=5)
         state = FrequenciesAndNumRows.of(data.draw(groups).items(), 3)
+    elif analyzer.state_type is Parts:
+        state = parts_of(analyzer, data)
     else:
         state = data.draw(STATES[analyzer.state_type])
     metric = analyzer.compute_metric_from(state)
@@ -320,6 +375,9 @@ def test_no_data_is_empty_but_counts_are_zero(name, data):
         assert metric.value == 0.0
     elif name == "Histogram":
         assert metric.value.number_of_bins == 0
+    elif name.startswith("Griffin"):  # as Griffin has it
+        assert metric.weight == 0
+        assert {v for _, v in metric.value.scalars()} <= {0.0, 1.0}
     else:
         assert metric.failed and metric.empty
         with pytest.raises(tg.EmptyStateError):

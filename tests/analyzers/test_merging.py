@@ -81,7 +81,8 @@ POWERS = {"m2": 2, "m3": 3, "m4": 4, "xx": 2, "yy": 2, "xy": 2}
 
 
 def test_every_analyzer_is_here():
-    assert {type(a).__name__ for a in EVERY} == set(ANALYZERS) - OF_FILES
+    of_griffin = {n for n in ANALYZERS if n.startswith("Griffin")}  # in griffin/test_measures.py
+    assert {type(a).__name__ for a in EVERY} == set(ANALYZERS) - OF_FILES - of_griffin
 
 
 def close(analyzer, merged, whole):

@@ -14,6 +14,7 @@ from analyzers.counts import NumMatches, NumMatchesAndCount
 from analyzers.custom import CustomSqlState
 from analyzers.errors import CorruptStateError, StateMismatchError, UnknownStateTagError
 from analyzers.frequencies import FrequenciesAndNumRows
+from analyzers.griffin.measures.parts import Parts
 from analyzers.moments import CorrelationState, HigherMomentsState, StandardDeviationState
 from analyzers.quantiles import KllState
 from analyzers.req import ReqState
@@ -152,6 +153,8 @@ def test_states_written_by_earlier_releases_can_be_read(kept):
         said = {"counts": list(state.counts), "masks": masks}
     elif isinstance(state, TwoSums):
         said = {n: [str(s.total), s.count] for n, s in vars_of(state).items()}
+    elif isinstance(state, Parts):
+        said = {"parts": [[part.tag, part.pack().hex()] for part in state.parts]}
     else:
         said = {name: plain(getattr(state, name)) for name in kept["says"]}
     assert said == kept["says"]

@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Self
 from analyzers.analyzer import analyzer
 from analyzers.counts import NumMatchesAndCount
 from analyzers.errors import IllegalAnalyzerParameterError
-from analyzers.griffin.binding import Scope, bind
+from analyzers.griffin.binding import bind
 from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.lowering.matching import matched_condition
 from analyzers.griffin.measures.base import GriffinMeasure
 from analyzers.griffin.measures.report import Report
 from analyzers.griffin.nodes import Accuracy
 from analyzers.griffin.parsing import parse
+from analyzers.griffin.scope import Scope
 from analyzers.metric import Scale
 from analyzers.requests import SIDES, Match, Request
 from analyzers.schema import Schema

@@ -13,11 +13,12 @@ from analyzers.analyzer import Analyzer, S
 from analyzers.description import canonical_json
 from analyzers.errors import IllegalAnalyzerParameterError
 from analyzers.griffin.aliases import aliases
-from analyzers.griffin.binding import Scope, bind
+from analyzers.griffin.binding import bind
 from analyzers.griffin.config import ErrorCondition, RuleConfig
 from analyzers.griffin.measures.report import Report
 from analyzers.griffin.nodes import Accuracy, DistinctItem, Rule
 from analyzers.griffin.parsing import parse
+from analyzers.griffin.scope import Scope
 from analyzers.metric import Entity, Scale
 from analyzers.schema import Schema
 

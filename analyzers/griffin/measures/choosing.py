@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from analyzers.description import canonical_json
-from analyzers.griffin.binding import Scope
 from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.measures.accuracy import GriffinAccuracy
 from analyzers.griffin.measures.base import GriffinMeasure
@@ -17,6 +16,7 @@ from analyzers.griffin.measures.keys import (
 from analyzers.griffin.measures.profiling import GriffinProfiling
 from analyzers.griffin.measures.rows import GriffinCompleteness, GriffinConformance
 from analyzers.griffin.measures.timeliness import GriffinTimeliness
+from analyzers.griffin.scope import Scope
 from analyzers.sql import quote
 
 KINDS: dict[str, type[GriffinMeasure[Any]]] = {

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from analyzers.analyzer import analyzer
 from analyzers.description import canonical_json
 from analyzers.frequencies import FrequenciesAndNumRows
-from analyzers.griffin.binding import Scope
 from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.measures.base import GriffinMeasure
 from analyzers.griffin.measures.report import Report
 from analyzers.griffin.measures.trees import groupable, items_of, row_sql
 from analyzers.griffin.nodes import Distinct
+from analyzers.griffin.scope import Scope
 from analyzers.metric import Scale
 from analyzers.requests import Frequencies, Request
 from analyzers.schema import Schema

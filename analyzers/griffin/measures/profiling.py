@@ -14,7 +14,7 @@ from analyzers.counts import NumMatches
 from analyzers.errors import IllegalAnalyzerParameterError
 from analyzers.extremes import Maximum, Minimum
 from analyzers.frequencies import FrequenciesAndNumRows
-from analyzers.griffin.binding import Scope
+from analyzers.griffin.binding import bind
 from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.functions import AGGREGATES
 from analyzers.griffin.measures.base import GriffinMeasure
@@ -22,6 +22,7 @@ from analyzers.griffin.measures.parts import Parts
 from analyzers.griffin.measures.report import Report
 from analyzers.griffin.measures.trees import bare, groupable, row_sql
 from analyzers.griffin.nodes import Call, Column, Expression, Profiling, Star
+from analyzers.griffin.scope import Scope
 from analyzers.griffin.types import kind_of
 from analyzers.metric import Scale
 from analyzers.moments import StandardDeviation
@@ -129,7 +130,7 @@ class GriffinProfiling(GriffinMeasure[Parts]):
 
     def adds(self, config: RuleConfig, scope: Scope) -> bool:  # noqa: ARG002
         """Unless the query says what no state holds."""
-        query = self.bound(scope.schema(self.source))
+        query = bind(self.parsed(), scope)
         return isinstance(query, Profiling) and decomposes(query, self.source)
 
     def column_scale(self, column: str) -> Scale:

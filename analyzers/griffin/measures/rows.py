@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from analyzers.analyzer import analyzer
 from analyzers.counts import NumMatchesAndCount
 from analyzers.errors import IllegalAnalyzerParameterError
-from analyzers.griffin.binding import Binder
+from analyzers.griffin.binder import Binder
 from analyzers.griffin.lowering.completeness import error_condition
 from analyzers.griffin.lowering.conformance import conformance_tests
 from analyzers.griffin.lowering.work import Work
@@ -25,7 +25,8 @@ from analyzers.schema import Schema
 from analyzers.sql import quote
 from analyzers.state import State
 
-_NUMBERS = ("total", "incomplete", "complete", "completeFraction")
+_NUMBERS = ("total", "incomplete", "complete")
+_SHARE = "completeFraction"
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +47,7 @@ class _RowMeasure(GriffinMeasure[Parts]):
 
     def column_scale(self, column: str) -> Scale:
         """The fraction is a ratio, all else is counted."""
-        return Scale.RATIO if column == self.key("completeFraction") else Scale.COUNT
+        return Scale.RATIO if column == _SHARE else Scale.COUNT
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Count."""
@@ -67,23 +68,18 @@ class _RowMeasure(GriffinMeasure[Parts]):
         """Return how many rows there are, and how many fail and hold."""
         row, *columns = state.parts or (NumMatchesAndCount(),)
         complete = row.count - row.num_matches
-        share = complete / row.count if row.count else 1.0
-        metric = dict(
-            zip(
-                map(self.key, _NUMBERS),
-                (row.count, row.num_matches, complete, share),
-                strict=True,
-            )
-        )
+        counts = (row.count, row.num_matches, complete)
+        more = {_SHARE: complete / row.count if row.count else 1.0}
         pairs = zip(self.columns(), columns, strict=False)
-        return Report(metric, {f"{self.each}.{name}": float(c.num_matches) for name, c in pairs})
+        more |= {f"{self.each}.{name}": float(c.num_matches) for name, c in pairs}
+        return Report(dict(zip(map(self.key, _NUMBERS), counts, strict=True)), more)
 
 
 @analyzer
 class GriffinCompleteness(_RowMeasure):
     """Griffin's completeness: how many rows have a null in one of some columns, or an error of those listed.
 
-    Also how many nulls each column has, as ``nulls.<column>``.
+    Also the share of the others, ``completeFraction``, and how many nulls each column has, ``nulls.<column>``.
 
     Parameters
     ----------
@@ -102,7 +98,7 @@ class GriffinCompleteness(_RowMeasure):
     >>> rows = NumMatchesAndCount(3, 4), NumMatchesAndCount(1, 4)
     >>> report = GriffinCompleteness("c", "name").compute_metric_from(Parts(rows)).value
     >>> report.metric, report.more
-    ({'total': 4, 'incomplete': 3, 'complete': 1, 'completeFraction': 0.25}, {'nulls.name': 1.0})
+    ({'total': 4, 'incomplete': 3, 'complete': 1}, {'completeFraction': 0.25, 'nulls.name': 1.0})
     """
 
     dq_type: ClassVar[str] = "completeness"
@@ -121,7 +117,8 @@ class GriffinCompleteness(_RowMeasure):
         """Return when a row is incomplete, and when each column is null."""
         scope, config = self.scope(schema), self.config()
         bound = self.bound(schema)
-        items = [Aliased(on_rows(item.of), item.alias) for item in bound.items]
+        named = bound.items if isinstance(bound, Listing) else ()
+        items = [Aliased(on_rows(i.of), i.alias) for i in named if isinstance(i, Aliased)]
         nulls = [f"({row_sql(item)}) IS NULL" for item in items]
         known = {item.alias.casefold() for item in items}
         binder = Binder(scope, (self.source,))
@@ -137,7 +134,8 @@ class GriffinCompleteness(_RowMeasure):
 class GriffinConformance(_RowMeasure):
     """Griffin's schema conformance: how many rows have a value that is not one of its column's type.
 
-    Null is not one. Also how many such values each column has, as ``nonconforming.<column>``.
+    Null is not one. Also the share of the others, ``completeFraction``, and how many such values each column
+    has, ``nonconforming.<column>``.
 
     Parameters
     ----------
@@ -155,7 +153,7 @@ class GriffinConformance(_RowMeasure):
     >>> rows = NumMatchesAndCount(3, 4), NumMatchesAndCount(3, 4)
     >>> details = '{"expr": [{"column": "zip", "type": "int"}]}'
     >>> GriffinConformance("c", "zip", details=details).compute_metric_from(Parts(rows)).value.more
-    {'nonconforming.zip': 3.0}
+    {'completeFraction': 0.25, 'nonconforming.zip': 3.0}
     """
 
     dq_type: ClassVar[str] = "schema-conformance"

@@ -118,7 +118,7 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
             (
                 NumMatchesAndCount(*cells[:2]),
                 total,
-                RangeState(*cells[5:7], total.count),
+                RangeState(cells[5], cells[6], total.count),
                 NumMatches(more.pop(0)) if self.threshold is not None else NumMatches(),
                 (more.pop(0) if self.step is not None else None) or FrequenciesAndNumRows(),
                 KllState.of(more.pop(0)) if self.ranks else KllState(),

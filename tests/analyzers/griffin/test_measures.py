@@ -127,9 +127,7 @@ UPPER = "upper(source.first_name) = upper(target.first_name)"
 def test_accuracy_of_griffins_users(spark, target, case, from_source, nulls, miss):
     target(users(not from_source), USER)
     details = json.dumps({"null.match": nulls, "miss": "missed"})
-    rule = GriffinAccuracy(
-        case, f"{EVERY} and {UPPER}", target="measures_target", details=details
-    )
+    rule = GriffinAccuracy(case, f"{EVERY} and {UPPER}", target="measures_target", details=details)
     assert measured(spark, users(from_source), USER, rule) == {
         "total": 50,
         "missed": miss,
@@ -295,8 +293,8 @@ def test_completeness_counts_rows_and_nulls_of_columns(spark):
         spark.createDataFrame(rows, "name string, n int"),
         GriffinCompleteness("c", "upper(name) as big, source.n", details='{"complete": "good"}'),
     )
-    assert report.metric == {"total": 4, "incomplete": 3, "good": 1, "completeFraction": 0.25}
-    assert report.more == {"nulls.big": 2.0, "nulls.n": 2.0}
+    assert report.metric == {"total": 4, "incomplete": 3, "good": 1}
+    assert report.more == {"completeFraction": 0.25, "nulls.big": 2.0, "nulls.n": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -321,7 +319,8 @@ def test_conformance_to_a_schema(spark):
     rows = [("94022", "2020-01-31"), ("94O22", "2020-01-31"), (N, "no day"), ("1", "2020-02-30")]
     (report,) = found(spark.createDataFrame(rows, "zip string, day string"), rule)
     assert (report.metric["incomplete"], report.metric["complete"]) == (3, 1)
-    assert report.more == {"nonconforming.zip": 2.0, "nonconforming.day": 2.0}
+    wrong = {"nonconforming.zip": 2.0, "nonconforming.day": 2.0}
+    assert report.more == {"completeFraction": 0.25, **wrong}
 
 
 PROFILE = (
@@ -411,9 +410,11 @@ def test_all_measures_are_here():
     assert {type(m).__name__ for m in ALL} == {n for n in ANALYZERS if n.startswith("Griffin")}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_partitions_of_one_scan_add_up_to_the_whole(spark, target, seed):
-    target([(n, s) for _, n, s, _ in rows_at_random(seed + 9, 8)], "n long, s string", "measures_all")
+    target(
+        [(n, s) for _, n, s, _ in rows_at_random(seed + 9, 8)], "n long, s string", "measures_all"
+    )
     data = spark.createDataFrame(rows_at_random(seed, 60), COLUMNS).cache()
     whole = scan(data, ALL).whole.states
     parts = scan(data, ALL, by=["part"]).groups
