@@ -24,6 +24,7 @@
         GriffinConfigError             an ``env.json`` or ``dq.json`` that cannot be
       GriffinError                     a Griffin job in which rules, sources or sinks failed
       DQMError                         data that its policies refuse
+      SinkError                        where results should go cannot be written
       SourceError                      the table, path or frame to be measured
         NoSuchTableError
         PartitionColumnError

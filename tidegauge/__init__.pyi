@@ -27,6 +27,7 @@ from analyzers.errors import EmptyStateError as EmptyStateError
 from analyzers.errors import GriffinConfigError as GriffinConfigError
 from analyzers.errors import GriffinDeprecationWarning as GriffinDeprecationWarning
 from analyzers.errors import GriffinError as GriffinError
+from analyzers.errors import GriffinWarning as GriffinWarning
 from analyzers.errors import HistoryError as HistoryError
 from analyzers.errors import IllegalAnalyzerParameterError as IllegalAnalyzerParameterError
 from analyzers.errors import LeaseError as LeaseError
@@ -46,6 +47,7 @@ from analyzers.errors import RepositoryError as RepositoryError
 from analyzers.errors import RepositoryWarning as RepositoryWarning
 from analyzers.errors import RuleError as RuleError
 from analyzers.errors import SetupError as SetupError
+from analyzers.errors import SinkError as SinkError
 from analyzers.errors import SourceError as SourceError
 from analyzers.errors import StateError as StateError
 from analyzers.errors import StateMismatchError as StateMismatchError
@@ -63,6 +65,14 @@ from analyzers.extremes import Maximum as Maximum
 from analyzers.extremes import Minimum as Minimum
 from analyzers.extremes import Range as Range
 from analyzers.frequencies import FrequenciesAndNumRows as FrequenciesAndNumRows
+from analyzers.griffin.measures.accuracy import GriffinAccuracy as GriffinAccuracy
+from analyzers.griffin.measures.keys import GriffinDistinctness as GriffinDistinctness
+from analyzers.griffin.measures.keys import GriffinDuplication as GriffinDuplication
+from analyzers.griffin.measures.keys import GriffinUniqueness as GriffinUniqueness
+from analyzers.griffin.measures.profiling import GriffinProfiling as GriffinProfiling
+from analyzers.griffin.measures.rows import GriffinCompleteness as GriffinCompleteness
+from analyzers.griffin.measures.rows import GriffinConformance as GriffinConformance
+from analyzers.griffin.measures.timeliness import GriffinTimeliness as GriffinTimeliness
 from analyzers.histogram import Histogram as Histogram
 from analyzers.information import Entropy as Entropy
 from analyzers.information import MutualInformation as MutualInformation

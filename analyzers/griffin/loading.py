@@ -45,7 +45,9 @@ class Loader:
         SourceError
             If it has no connector, or one cannot be read.
         """
-        frames = [self.prepared(open_batch(c, self.spark), c) for c in config.connectors]
+        frames = [
+            self.prepared(open_batch(c, self.spark, config.name), c) for c in config.connectors
+        ]
         if not frames:
             raise SourceError(f"source {config.name!r} has no connector")
         return self.timed(reduce(_below, frames))
@@ -66,7 +68,7 @@ class Loader:
                 of = views.frame(rule.in_name or connector.frame)
                 frame = operate(rule.rule, of, rule.details)
             else:
-                frame = views.query(rule.rule.replace("${this}", connector.frame))
+                frame = views.query(rule.rule)
             views.add(rule.out_name or connector.frame, frame)
         return frame
 
@@ -115,7 +117,7 @@ class PreparedSource:
                 f"source {config.name!r} has {len(config.connectors)} connectors; only one is measured by partitions"
             )
         (connector,) = config.connectors
-        return cls(partitioned(connector, loader.spark, keys), connector, loader)
+        return cls(partitioned(connector, loader.spark, keys, config.name), connector, loader)
 
     @property
     def name(self) -> str | None:

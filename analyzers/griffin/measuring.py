@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from analyzers.griffin.prepared import Prepared
 from analyzers.griffin.measures.report import Report
+from analyzers.griffin.prepared import Prepared
 from analyzers.griffin.results import INTERNAL, RuleResult
 from analyzers.griffin.views import Views
 from analyzers.groups import hive_text

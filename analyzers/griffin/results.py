@@ -70,7 +70,7 @@ class RuleResult:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GriffinResult:
     """What a job found.
 
@@ -94,6 +94,12 @@ class GriffinResult:
     failures: Mapping[str, Exception] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     views: object = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        """Return one line for a log."""
+        measured = {partition for rule in self.rules for partition in rule.reports}
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"{self.dataset}: {len(self.rules)} rules, {len(measured)} partitions{failed}"
 
     @property
     def status(self) -> str:

@@ -73,12 +73,12 @@ class Views:
         """Return what one query gives; nothing but a query can be written in it."""
         words = words_in(sql)
         named = [
-            f"{quote(name)} AS (SELECT * FROM {quote(view)})"  # noqa: S608 - both are quoted
+            f"{quote(name)} AS (SELECT * FROM {quote(view)})"
             for name, view in self._views.values()
             if name.casefold() in words
         ]
         lead = f"WITH {', '.join(named)} " if named else ""
-        return self.spark.sql(f"{lead}SELECT * FROM (\n{sql}\n)")  # noqa: S608 - a query is what it is for
+        return self.spark.sql(f"{lead}SELECT * FROM (\n{sql}\n)")
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """Return a frame that is kept in memory, once it was read, as long as this is there."""

@@ -9,16 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analyzers.errors import DslError as DslError
     from analyzers.griffin.frame_ops import frame_operation as frame_operation
     from analyzers.griffin.parsing import parse as parse
     from analyzers.griffin.parsing import parse_expression as parse_expression
     from analyzers.griffin.reading import read_env as read_env
     from analyzers.griffin.reading import read_job as read_job
-    from analyzers.griffin.writing import write as write
-
-    from analyzers.errors import DslError as DslError
     from analyzers.griffin.results import GriffinResult as GriffinResult
     from analyzers.griffin.results import RuleResult as RuleResult
+    from analyzers.griffin.writing import write as write
     from tidegauge.griffin.checking import check as check
     from tidegauge.griffin.magic import load_ipython_extension as load_ipython_extension
     from tidegauge.griffin.run import run as run

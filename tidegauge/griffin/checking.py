@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyzers.griffin.reading import read_env, read_job
-
 from analyzers.griffin.engine import Engine
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.plan import Plan
 from analyzers.griffin.prepared import Prepared
+from analyzers.griffin.reading import read_env, read_job
 from tidegauge.griffin.sessions import session_for
 
 if TYPE_CHECKING:

@@ -14,13 +14,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from analyzers.griffin.parsing import parse
-
 from analyzers.errors import SuiteError, nearest
 from analyzers.griffin.config import Job, Output, RuleConfig
 from analyzers.griffin.engine import Engine
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.measuring import Round
+from analyzers.griffin.parsing import parse
 from analyzers.griffin.results import GriffinResult
 from tidegauge.session import spark_session
 

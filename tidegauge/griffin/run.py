@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyzers.griffin.reading import read_env, read_job
-from analyzers.griffin.sinks import open_sinks
-
 from analyzers.errors import GriffinError
 from analyzers.griffin.engine import Engine
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.measuring import Round
 from analyzers.griffin.partitioned import measure_partitions
+from analyzers.griffin.reading import read_env, read_job
 from analyzers.griffin.results import GriffinResult
+from analyzers.griffin.sinks import open_sinks
 from tidegauge.griffin.sessions import session_for
 
 if TYPE_CHECKING:
