@@ -184,6 +184,30 @@ _TOKEN = re.compile(
 _FOREIGN = re.compile(r"\(\n(.*?)\n\)", re.DOTALL)
 
 
+_NAME = r"`(?:[^`]|``)*`"
+_QUOTED = re.compile(
+    rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?P<path>{_NAME}(?:\.{_NAME})*)", re.DOTALL
+)
+
+
+def names_kept(text: str) -> str:
+    r"""Return a query in which names in backticks stay what they are, those that hold ``${`` too.
+
+    Spark would put settings and environment variables in the place of ``${name}``, within names, too.
+
+    Examples
+    --------
+    >>> print(names_kept("SELECT `t`.`a${x}` FROM `t`"))
+    SELECT IDENTIFIER('`t`.`a\u0024{x}`') FROM `t`
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        path = match["path"]
+        return f"IDENTIFIER({literal(path)})" if path and "${" in path else match[0]
+
+    return _QUOTED.sub(kept, text)
+
+
 def names_in(text: str) -> set[str]:
     r"""Return all words in Spark SQL that may be names of columns, in small letters.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analyzers.description import canonical_json
 from analyzers.griffin.config import Job
@@ -96,9 +96,9 @@ class Engine:
             name: result.error for name, result in results.items() if result.error is not None
         }
 
-        def attempt(what: str, work: Callable[[], None]) -> None:
+        def attempt(what: str, work: Callable[..., None], *about: Any) -> None:
             try:
-                work()
+                work(*about)
             except Exception as error:  # noqa: BLE001 - the others are told, and so is this
                 failures[what] = error
 
@@ -110,7 +110,7 @@ class Engine:
                     lambda one=one: self._write(one, this, result),
                 )
         for name, sink in self.sinks.items():
-            attempt(f"sink {name}", lambda sink=sink: self._tell(sink, this, found, result))
+            attempt(f"sink {name}", self._tell, sink, this, found, result)
         run = None
         if self.repository is not None:
             run = self._keep(this, found, rows, result, self.repository)

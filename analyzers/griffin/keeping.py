@@ -14,6 +14,7 @@ from analyzers.griffin.results import RuleResult
 from analyzers.incremental import WAIT_SECONDS
 from analyzers.ledger import Measured, Measurement, RunSpec, RunStatus, RunStore
 from analyzers.partitions import Partition, recognise_time
+from analyzers.rules.verdicts import KeepsVerdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,18 +25,17 @@ SAMPLED = 10
 """Records of each rule that are kept with a run."""
 
 
-class Recorder(Protocol):
+class Recorder(KeepsVerdicts, Protocol):
     """What is needed of a repository."""
 
     @property
     def store(self) -> RunStore:
         """Where runs leave what they measured."""
 
-    def record(self, dataset: str, name: str, value: Mapping[str, float], **about: Any) -> int:
+    def record(
+        self, dataset: str, name: str, value: Mapping[str, float], *, instance: str = "*"
+    ) -> int:
         """Remember a number by partition."""
-
-    def keep_verdict(self, dataset: str, **about: Any) -> int:
-        """Remember what a rule said of data."""
 
 
 @dataclass(frozen=True)

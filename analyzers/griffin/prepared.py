@@ -173,17 +173,25 @@ def _of_dsl(
     by: tuple[str, ...],
     functions: frozenset[str] | None,
 ) -> Prepared:
-    tree = parse(config.rule, config.dq_type or "", config.name) if config.rule.strip() else None
+    tree = parse(config.rule, config.dq_type or "", config.name) if _has_text(config) else None
     source = _side("source", config, views, sources[:1])
     target = _side("target", config, views, [s for s in sources if s != source][:1])
     tables = {name: Schema.of_frame(views.frame(name)) for name in views}
     scope = Scope(tables, source or "", target, functions, config.rule, config.name)
     plan = lower(tree, config, scope, by)
     _register(config, plan, views)
-    measure = measure_of(config, scope, by)
+    as_sql = config.dq_type == "completeness" and "expr" in config.details
+    measure = None if as_sql else measure_of(config, scope, by)
     if isinstance(measure, GriffinAccuracy) and target is not None:
         measure = measure.compared_with(views.view(target))
     return Prepared(config, plan, measure)
+
+
+def _has_text(config: RuleConfig) -> bool:
+    """Whether the rule is text of the DSL: some kinds say all in their details, or take all columns."""
+    other = config.dq_type in {"record-check", "schema-conformance"} or "expr" in config.details
+    every = config.dq_type in {"duplication", "column-profiling"} and not config.rule.strip()
+    return not (other or every)
 
 
 def _side(side: str, config: RuleConfig, views: Views, default: Sequence[str]) -> str | None:

@@ -132,15 +132,18 @@ class GriffinResult:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         rows = []
+        for partition, rule, column, value in self._values():
+            number = isinstance(value, int | float | Decimal)
+            said = None if number or value is None else str(value)
+            name = f"Griffin.{rule.name}.{column}"
+            of = (self.dataset, partition.name, rule.name, rule.source, name, column)
+            rows.append((*of, float(value) if number else float("nan"), said))
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def _values(self) -> Iterator[tuple[Partition, RuleResult, str, Any]]:
         for rule in self.rules:
             for partition, report in rule.reports.items():
-                for column, value in report.cells():
-                    number = isinstance(value, int | float | Decimal)
-                    said = None if number or value is None else str(value)
-                    name = f"Griffin.{rule.name}.{column}"
-                    of = (self.dataset, partition.name, rule.name, rule.source, name, column)
-                    rows.append((*of, float(value) if number else float("nan"), said))
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+                yield from ((partition, rule, *cell) for cell in report.cells())
 
     def records(self, rule: str) -> DataFrame | None:
         """Return the records of a rule as a Spark DataFrame, read when it is looked at; None where it has none.
@@ -158,11 +161,7 @@ class GriffinResult:
 
     def _pieces(self, most: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Griffin job"), self.dataset, Markup(marked(self.status)))
-        frame = self.metrics()
-        rows = [
-            (one.partition, one.rule, one.column, one.value if one.text is None else one.text)
-            for one in frame.itertuples()
-        ]
+        rows = [(p.name, rule.name, column, value) for p, rule, column, value in self._values()]
         yield table(["partition", "rule", "column", "value"], Rows.of(rows, most, len(rows)), width)
         for name, error in self.failures.items():
             yield Markup(f"<p>{marked('failed')}</p>")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from analyzers.errors import nearest
-from analyzers.sql import quote, words_in
+from analyzers.sql import names_kept, quote, words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ class Views:
             if name.casefold() in words
         ]
         lead = f"WITH {', '.join(named)} " if named else ""
-        return self.spark.sql(f"{lead}SELECT * FROM (\n{sql}\n)")
+        return self.spark.sql(names_kept(f"{lead}SELECT * FROM (\n{sql}\n)"))
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """Return a frame that is kept in memory, once it was read, as long as this is there."""
