@@ -42,7 +42,16 @@ CONNECT = os.environ.get("TIDEGAUGE_TEST_CONNECT") == "1"
 
 
 @pytest.fixture(scope="session")
-def spark(warehouse):
+def kafka_jars(request):
+    """Fetch the jars for Kafka where a test that is to run needs them; why there are none, or None."""
+    from tests.kafka import fetch
+
+    wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
+    return fetch() if wanted else "no test needs it"
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse, kafka_jars):
     """One session for all: Hive, few partitions, UTC, and the pages by which executions are counted."""
     pytest.importorskip("pyspark")
     from tidegauge.java import ensure_java
@@ -53,6 +62,9 @@ def spark(warehouse):
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
+    from tests.kafka import submit_arguments
+
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()  # of sessions in processes of tests, too
     builder = (
         SparkSession.builder.appName("tidegauge tests")
         .config("spark.sql.shuffle.partitions", "2")
@@ -131,6 +143,17 @@ def postgres():
         if server is None:
             pytest.skip("PostgreSQL is not installed")
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(spark, kafka_jars):
+    """A Kafka broker of our own; tests that use it are marked ``kafka``."""
+    from tests.kafka import kafka
+
+    if kafka_jars is not None:
+        pytest.skip(kafka_jars)
+    with kafka() as broker:
+        yield broker
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -130,6 +130,9 @@ class StreamStore:
     time_range : tuple of two int
         In milliseconds, neither above 0: how far back rows are looked at again.
     updatable, read_only : bool
+    time : str or None
+        A column, or an expression of columns, that tells the time of a row as a timestamp or in
+        milliseconds: ``time.column``. Where it is not said, or null, the time of arrival counts.
     """
 
     format: str = "parquet"
@@ -139,6 +142,7 @@ class StreamStore:
     time_range: tuple[int, int] = (-120_000, 0)
     updatable: bool = False
     read_only: bool = False
+    time: str | None = None
 
 
 @dataclass(frozen=True)

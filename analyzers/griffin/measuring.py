@@ -43,6 +43,8 @@ class Round:
         Of the partitions that are measured, where they have one.
     partition_of : callable, optional
         Finds the partition of the values of the columns, where their texts are not its values.
+    only : bool
+        Whether rows of partitions that it does not find are left out of the results.
     """
 
     frames: Mapping[str, DataFrame]
@@ -50,13 +52,17 @@ class Round:
     by: tuple[str, ...] = ()
     fingerprints: Mapping[Partition, str] = field(default_factory=dict)
     partition_of: Callable[[Values], Partition | None] | None = None
+    only: bool = False
 
-    def partition(self, values: Sequence[str]) -> Partition:
-        """Return the partition of some values of the columns; where there are none, that of the time."""
+    def partition(self, values: Sequence[str]) -> Partition | None:
+        """Return the partition of some values of the columns; where there are none, that of the time.
+
+        None for one that is not measured.
+        """
         if not self.by:
             return Partition((TMST,), (str(self.timestamp),))
         found = self.partition_of(tuple(values)) if self.partition_of else None
-        return found or Partition(self.by, tuple(values))
+        return found if found or self.only else Partition(self.by, tuple(values))
 
     def time_of(self, partition: Partition) -> int:
         """Return the time of a partition in milliseconds; that of the round where its name tells none."""
@@ -136,6 +142,8 @@ def _scan(this: Round, frame: DataFrame, some: Sequence[Found]) -> Iterator[tupl
     groups: Mapping[Any, Group] = scanned.groups if this.by else {(): scanned.whole}
     for values, group in groups.items():
         partition = this.partition(values)
+        if partition is None:
+            continue
         for one, analyzer in zip(some, analyzers, strict=True):
             outcome = group.states[analyzer]
             metric = metric_of(analyzer, outcome)
@@ -155,7 +163,7 @@ def _reports(this: Round, views: Views, one: Found) -> dict[Partition, Report]:
         rows = views.frame(table.step).selectExpr(*keys, "*").limit(MOST_ROWS + 1).collect()
         if len(rows) > MOST_ROWS:
             one.notices.append(f"only the first {MOST_ROWS} rows of {table.step!r} are its metric")
-        grouped: dict[Partition, list[dict[str, Any]]] = defaultdict(list)
+        grouped: dict[Partition | None, list[dict[str, Any]]] = defaultdict(list)
         if not this.by:
             grouped[this.partition(())] = []
         for row in rows[:MOST_ROWS]:
@@ -165,6 +173,8 @@ def _reports(this: Round, views: Views, one: Found) -> dict[Partition, Report]:
             shown = {name: value for name, value in cells.items() if name not in hidden}
             grouped[this.partition(values)].append(shown)
         for partition, some in grouped.items():
+            if partition is None:
+                continue
             name = table.name or one.prepared.name
             found = Report.of_rows(some, table.flatten, name, table.labels)
             known = reports.get(partition)

@@ -12,7 +12,7 @@ from analyzers.griffin.engine import Engine
 from analyzers.griffin.loading import Loader, PreparedSource
 from analyzers.griffin.measuring import Round
 from analyzers.griffin.prepared import Prepared
-from analyzers.griffin.results import GriffinResult, RuleResult
+from analyzers.griffin.results import GriffinResult, RuleResult, together
 from analyzers.incremental import changed, chooser
 from analyzers.ledger import Known, analyzer_key, with_references
 from analyzers.sources import Listed
@@ -73,7 +73,8 @@ def measure_partitions(
         frames = {**whole, name: frame}
         of = Round(frames, loader.timestamp, tuple(keys), prints, source.partition_of)
         done.append(engine.run(of))
-    return _together(engine, prepared, done)
+    nothing = tuple(RuleResult(one.name, one.plan.source) for one in prepared)
+    return together([GriffinResult(engine.dataset, nothing), *done])
 
 
 def _due(
@@ -117,21 +118,3 @@ def _fingerprints(loader: Loader, others: Sequence[str], engine: Engine) -> Mapp
 def _batches(listed: Sequence[Listed]) -> Iterator[Sequence[Listed]]:
     for start in range(0, len(listed), BATCH):
         yield listed[start : start + BATCH]
-
-
-def _together(
-    engine: Engine, prepared: Sequence[Prepared], done: Sequence[GriffinResult]
-) -> GriffinResult:
-    """Return the results of all batches as one; records are those of the last batch."""
-    rules = []
-    for one in prepared:
-        parts = [result.rule(one.name) for result in done]
-        reports = {p: r for part in parts for p, r in part.reports.items()}
-        error = next((part.error for part in parts if part.error is not None), None)
-        records = parts[-1].records if parts else None
-        rules.append(
-            RuleResult(one.name, one.plan.source, reports, records, error, one.plan.notices)
-        )
-    failures = {name: error for result in done for name, error in result.failures.items()}
-    last = done[-1] if done else GriffinResult(engine.dataset, ())
-    return replace(last, rules=tuple(rules), failures=failures)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -168,3 +168,18 @@ class GriffinResult:
             yield sentence(f"{name}: {error}", 4 * width)
         for said in self.notices:
             yield note(said)
+
+
+def together(parts: Sequence[GriffinResult]) -> GriffinResult:
+    """Return the results of several rounds of a job as one; records are those of the last."""
+    rules: dict[str, RuleResult] = {}
+    for found in (rule for part in parts for rule in part.rules):
+        known = rules.get(found.name, found)
+        reports = {**known.reports, **found.reports}
+        rules[found.name] = replace(found, reports=reports, error=found.error or known.error)
+    failures = {name: error for part in parts for name, error in part.failures.items()}
+    notices = tuple(dict.fromkeys(said for part in parts for said in part.notices))
+    run = next((part.run for part in reversed(parts) if part.run is not None), None)
+    return replace(
+        parts[-1], run=run, rules=tuple(rules.values()), failures=failures, notices=notices
+    )

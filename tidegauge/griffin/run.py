@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +17,14 @@ from analyzers.griffin.reading import read_env, read_job
 from analyzers.griffin.results import GriffinResult
 from analyzers.griffin.sinks import open_sinks
 from tidegauge.griffin.sessions import session_for
+from tidegauge.griffin.streams import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from repository.repository import Repository
 
+_log = logging.getLogger(__name__)
 Document = Mapping[str, Any] | str | Path
 """JSON as a mapping, as text, or the path of a file."""
 
@@ -89,25 +92,27 @@ def run(
     session = session_for(told, spark)
     sinks = open_sinks(told, job.sinks, session)
     if job.streaming:
-        from analyzers.griffin.streaming import run_stream  # noqa: PLC0415
-
-        result = run_stream(
-            told,
-            job,
-            session,
-            lambda this: Engine(job, session, repository, sinks, dataset, tags, samples),
-            once=once,
-        )
+        engine = Engine(job, session, repository, sinks, dataset, tags, samples)
+        result = GriffinResult(engine.dataset, ())
+        for result in Stream(job, told, engine).rounds(once=once):
+            for said in (result, *result.notices, *map(str, result.failures.values())):
+                _log.info("%s", said)
     else:
-        now = timestamp or job.timestamp or round(time.time() * 1000)
-        loader = Loader(session, now)
-        engine = Engine(job, session, repository, sinks, dataset, tags, samples, loader)
-        keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        if keys:
-            result = measure_partitions(engine, loader, keys, partitions)
-        else:
-            frames = {source.name: loader.load(source) for source in job.sources}
-            result = engine.run(Round(frames, now))
+        result = _batch(
+            Engine(job, session, repository, sinks, dataset, tags, samples),
+            timestamp or job.timestamp or round(time.time() * 1000),
+            (partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            partitions,
+        )
     if result.failures:
         raise GriffinError(result.failures, result)
     return result
+
+
+def _batch(
+    engine: Engine, now: int, keys: tuple[str, ...], partitions: str | Sequence[str]
+) -> GriffinResult:
+    engine.holds = loader = Loader(engine.spark, now)
+    if keys:
+        return measure_partitions(engine, loader, keys, partitions)
+    return engine.run(Round({s.name: loader.load(s) for s in engine.job.sources}, now))

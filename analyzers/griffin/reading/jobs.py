@@ -137,6 +137,7 @@ def _store(keys: Keys) -> StreamStore:
         ready_interval=keys.time("ready.time.interval", default.ready_interval),
         ready_delay=keys.time("ready.time.delay", default.ready_delay),
         time_range=_range(keys, default.time_range),
+        time=keys.text("time.column"),
         updatable=keys.truth("updatable", default=False),
         read_only=keys.truth("read.only", default=False),
     )
