@@ -361,7 +361,7 @@ def test_m9_groups_and_the_group_of_null(spark):
     assert report.metric == {
         "p": [{"post_code": None, "cnt": 1}, {"post_code": "94022", "cnt": 49}]
     }
-    assert dict(report.scalars()) == {"p.None": 1.0, "p.94022": 49.0}
+    assert dict(report.scalars()) == {"cnt.null": 1.0, "cnt.94022": 49.0}
 
 
 def test_m7_groups_as_an_array(spark):
