@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from analyzers.errors import NoSuchTableError, PartitionColumnError, nearest
+from analyzers.files import absolute, file_system, plain_path
 from analyzers.groups import only_groups
 from analyzers.partitions import NULL, Partition
 from analyzers.scan import scan
@@ -24,7 +23,6 @@ from analyzers.segments import Values
 from analyzers.sql import literal, quote
 
 if TYPE_CHECKING:
-    from pyarrow import fs
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
@@ -118,35 +116,6 @@ def _hidden(step: str) -> bool:
 
 def _below(root: str, path: str) -> str:
     return path.removeprefix(root.rstrip("/") + "/")
-
-
-def plain_path(location: str) -> str:
-    """Return a location less its scheme and host.
-
-    Examples
-    --------
-    >>> plain_path("file:/data/t"), plain_path("hdfs://nn:8020/data/t"), plain_path("/data/t")
-    ('/data/t', '/data/t', '/data/t')
-    """
-    return re.sub(r"^[A-Za-z][\w+.-]*:(//[^/]*)?", "", location)
-
-
-def absolute(root: str) -> str:
-    """Return a path that begins with a slash; URIs stay as they are."""
-    if re.match(r"[A-Za-z][\w+.-]*:|/", root):
-        return root
-    return str(Path(root).absolute())
-
-
-def file_system(root: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of Arrow that a folder or file lies in, and its path there."""
-    from pyarrow import fs  # noqa: PLC0415 - heavy
-
-    root = absolute(root)
-    if root.startswith(("/", "file:")):
-        return fs.LocalFileSystem(), plain_path(root)
-    system, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", root))
-    return system, path
 
 
 def _list_by_arrow(root: str) -> list[FileInfo]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from analyzers.description import canonical_json, key_of
-from analyzers.sources import FileInfo, file_system, fingerprint
+from analyzers.files import file_system
+from analyzers.sources import FileInfo, fingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from analyzers.description import canonical_json, key_of
 from analyzers.errors import PartitionColumnError, RuleError, SourceError, SuiteError, nearest
+from analyzers.files import absolute, file_system
 from analyzers.partitions import Partition
 from analyzers.rules.fingerprints import configured
 from analyzers.segments import Values
 from analyzers.sources import (
     HiveTable,
     PathSource,
-    absolute,
-    file_system,
     fingerprint,
     list_files,
     partition_sql,

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from analyzers.description import canonical_json, key_of
 from analyzers.errors import RuleError, SourceError, VerdictWarning
+from analyzers.files import file_system
 from analyzers.rules.result import CheckResult
-from analyzers.sources import file_system
 
 _VERSION = 1
 _HASH = 32

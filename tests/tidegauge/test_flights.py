@@ -21,7 +21,8 @@ def kept(path):
 @pytest.fixture
 def folder(spark, flights):
     """The table's folder."""
-    from analyzers.sources import describe_table, plain_path
+    from analyzers.files import plain_path
+    from analyzers.sources import describe_table
 
     return plain_path(describe_table(spark, flights)["location"])
 

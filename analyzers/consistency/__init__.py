@@ -1,0 +1,1 @@
+"""Whether features served online equal the ones computed offline: pairs of rows, and what they show."""
