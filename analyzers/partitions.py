@@ -133,7 +133,7 @@ def _fills(time: datetime, form: str, text: str) -> bool:
 TMST = "__tmst"
 """The key of what Griffin measures at a time of its own."""
 _DATES = ("ds", "dt", "date")
-_HOURS = ("hr", "hour")
+_HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
 
 
 def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
@@ -143,14 +143,16 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     --------
     >>> recognise_time(["year", "month", "country"])
     TimeFormat(keys=('year', 'month'), formats=('%Y %m',))
+    >>> recognise_time(["ds", "hr_minute"]).formats
+    ('%Y-%m-%d %H-%M', '%Y%m%d %H-%M')
     >>> recognise_time(["country"])
     """
     by_name = {key.casefold(): key for key in keys}
-    hour = next((by_name[name] for name in _HOURS if name in by_name), None)
+    clock = next((name for name in _HOURS if name in by_name), None)
     date = next((by_name[name] for name in _DATES if name in by_name), None)
     if date is not None:
         found, formats = [date], ["%Y-%m-%d", "%Y%m%d"]
-        if hour is None:
+        if clock is None:
             formats += ["%Y-%m-%d-%H", "%Y%m%d%H", "%Y-%m", "%Y%m"]
     else:
         units = [("year", "%Y"), ("month", "%m"), ("day", "%d")]
@@ -162,12 +164,13 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
         found = [by_name[name] for name, _ in present]
         formats = [" ".join(form for _, form in present)]
         if len(present) < len(units):
-            hour = None
+            clock = None
     if not found:
         tmst = by_name.get(TMST)
         return None if tmst is None else TimeFormat((tmst,), (EPOCH_MS,))
-    if hour is not None:
-        found, formats = [*found, hour], [f"{form} %H" for form in formats]
+    if clock is not None:
+        found = [*found, by_name[clock]]
+        formats = [f"{form} {_HOURS[clock]}" for form in formats]
     return TimeFormat(tuple(found), tuple(formats))
 
 

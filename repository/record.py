@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,17 @@ from analyzers.metric import Entity, Metric, Success
 from analyzers.partitions import Partition, recognise_time
 from repository import schema as s
 from repository.batch import METRIC, add_partitions, stored_value
-from repository.bulk import chunks, insert_rows
+from repository.bulk import Row, chunks, insert_rows
 from repository.database import Database, next_commit
-from repository.dimensions import Dimensions, dataset_for
+from repository.dimensions import Dimensions, SeriesKey, dataset_for
 from repository.newest import keep_newest
 from repository.recorded import Recorded
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+_LISTED = 450
+"""Series that are named in a query; of more, all are read."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Record:
     numbers : mapping of str to float
         By the partition's name.
     times : mapping of str to datetime
-        Of partitions whose names do not tell them.
+        Of partitions whose names do not tell them, also of such that have no value.
     weight : float or None
     """
 
@@ -83,33 +86,45 @@ class Record:
 
 def write_record(database: Database, record: Record) -> int:
     """Store values under a new version each, unless they are what is stored; return how many were new."""
-    record.what.check_parameters()
-    measured = record.partitions()
-    if not measured:
+    return write_records(database, [record])
+
+
+def write_records(database: Database, records: Sequence[Record]) -> int:
+    """Store the values of several series of one dataset in one commit; return how many were new."""
+    for what in {id(record.what): record.what for record in records}.values():
+        what.check_parameters()
+    times = {name: time for record in records for name, time in record.times.items()}
+    names = dict.fromkeys(name for record in records for name in (*record.numbers, *record.times))
+    if not names:
         return 0
-    spec = RunSpec(record.dataset, None, measured[0].partition.keys)
+    numbers = dict.fromkeys(names, 0.0)
+    measured = replace(records[0], numbers=numbers, times=times).partitions()
+    spec = RunSpec(records[0].dataset, None, measured[0].partition.keys)
 
     def work(connection: Connection) -> int:
         commit, now = next_commit(connection, None)
         dataset = dataset_for(connection, spec)
         add_partitions(connection, dataset, measured, now)
-        ids = _partition_ids(connection, dataset, [m.partition.name for m in measured])
-        series = _series(connection, dataset, record)
-        stored = _stored(connection, series, sorted(ids.values()))
-        rows, ended = [], []
-        for name, number in record.numbers.items():
-            value, status = stored_value(float(number))
-            version, *known = stored.get(ids[name], (0, None, None, None))
-            if known == [value, status, record.weight]:
-                continue
-            if version:
-                ended.append(ids[name])
-            outcome = (value, status, record.weight, None)
-            rows.append((ids[name], series, version + 1, *outcome, commit))
-        for some in chunks(sorted(ended)):
-            m = s.metric
-            of = m.c.partition_id.in_(some) & (m.c.series_id == series) & s.holds(m)
-            connection.execute(sa.update(m).where(of).values(superseded_commit_id=commit))
+        ids = _partition_ids(connection, dataset, list(names))
+        series = _series(connection, dataset, records)
+        stored = _stored(connection, set(series), sorted(ids.values()))
+        rows: list[Row] = []
+        ended: dict[int, list[int]] = {}
+        for record, of in zip(records, series, strict=True):
+            for name, number in record.numbers.items():
+                value, status = stored_value(float(number))
+                version, *known = stored.get((ids[name], of), (0, None, None, None))
+                if known == [value, status, record.weight]:
+                    continue
+                if version:
+                    ended.setdefault(of, []).append(ids[name])
+                outcome = (value, status, record.weight, None)
+                rows.append((ids[name], of, version + 1, *outcome, commit))
+        m = s.metric
+        for of, partitions in ended.items():
+            for some in chunks(sorted(partitions)):
+                these = m.c.partition_id.in_(some) & (m.c.series_id == of) & s.holds(m)
+                connection.execute(sa.update(m).where(these).values(superseded_commit_id=commit))
         insert_rows(connection, s.metric, METRIC, sorted(rows))
         keep_newest(connection, dataset, rows)
         return len(rows)
@@ -126,24 +141,37 @@ def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> di
     return ids
 
 
-def _series(connection: Connection, dataset: int, record: Record) -> int:
-    what = record.what
-    key = (record.segment, key_of(what.canonical()))
+def _series(connection: Connection, dataset: int, records: Sequence[Record]) -> list[int]:
+    """Return the id of each record's series."""
     dimensions = Dimensions(connection, dataset)
-    analyzer = dimensions.analyzers({key: what}, {key: None})[key]
-    metric = Metric(Entity(what.entity), what.instance, what.metric, Success(0.0))
-    of = (analyzer, what.metric, what.instance)
-    return dimensions.series({of: (what, metric)})[of]
+    keys = [(record.segment, key_of(record.what.canonical())) for record in records]
+    measures = {key: record.what for key, record in zip(keys, records, strict=True)}
+    analyzers = dimensions.analyzers(measures, dict.fromkeys(measures))
+    wanted: dict[SeriesKey, tuple[Recorded, Metric[float]]] = {}
+    found = []
+    for key, record in zip(keys, records, strict=True):
+        what = record.what
+        of = (analyzers[key], what.metric, what.instance)
+        wanted[of] = (
+            what,
+            Metric(Entity(what.entity), what.instance, what.metric, Success(0.0)),
+        )
+        found.append(of)
+    ids = dimensions.series(wanted)
+    return [ids[of] for of in found]
 
 
 def _stored(
-    connection: Connection, series: int, partitions: list[int]
-) -> dict[int, tuple[int, float | None, str, float | None]]:
-    """Return the current version, value, status and weight by partition."""
+    connection: Connection, series: set[int], partitions: list[int]
+) -> dict[tuple[int, int], tuple[int, float | None, str, float | None]]:
+    """Return the current version, value, status and weight by partition and series."""
     m, found = s.metric.c, {}
+    columns = (m.partition_id, m.series_id, m.version, m.value, m.status, m.weight)
+    query = sa.select(*columns).where(s.holds(s.metric))
+    if len(series) <= _LISTED:
+        query = query.where(m.series_id.in_(sorted(series)))
     for some in chunks(partitions):
-        query = sa.select(m.partition_id, m.version, m.value, m.status, m.weight).where(
-            m.partition_id.in_(some), m.series_id == series, s.holds(s.metric)
-        )
-        found.update({row[0]: tuple(row[1:]) for row in connection.execute(query)})
+        for row in connection.execute(query.where(m.partition_id.in_(some))):
+            if row[1] in series:
+                found[row[0], row[1]] = tuple(row[2:])
     return found

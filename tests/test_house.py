@@ -15,7 +15,6 @@ PACKAGES = ("analyzers", "repository", "migrations", "tidegauge")
 SPARK_SIDE = {
     f"analyzers.{name}"
     for name in (
-<<<<<<< ours
         "griffin.connectors",
         "griffin.connectors.avro",
         "griffin.connectors.connector",
@@ -37,12 +36,10 @@ SPARK_SIDE = {
         "griffin.streaming.rounds",
         "griffin.streaming.run",
         "griffin.streaming.windows",
-=======
         "consistency.decoding",
         "consistency.flatten",
         "consistency.log_table",
         "consistency.retention",
->>>>>>> theirs
         "griffin.views",
         "groups",
         "incremental",

@@ -43,6 +43,8 @@ def test_hive_names_are_decoded_and_values_stay_text():
         (("ds",), ("201311",), datetime(2013, 11, 1, tzinfo=UTC)),
         (("ds",), ("2013110",), None),
         (("ds", "hr"), ("20130208", "7"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
+        (("ds", "hr_minute"), ("2013-02-08", "07-30"), datetime(2013, 2, 8, 7, 30, tzinfo=UTC)),
+        (("ds", "hr_minute"), ("2013-02-08", "07"), None),
         (("ds",), (NULL,), None),
         (("ds",), ("yesterday",), None),
     ],

@@ -7,7 +7,7 @@ from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_voila
 from tests.servers import dashboard_server
 
-VIEWS = ("Overview", "Series", "Compare", "Distribution", "Incidents", "Partitions")
+VIEWS = ("Overview", "Series", "Compare", "Distribution", "Consistency", "Incidents", "Partitions")
 FIND = """([dataset, title]) => {
   const {catalogue} = document.querySelector('.tidegauge').tidegauge;
   for (let row = 0; row < catalogue.rows; row++)

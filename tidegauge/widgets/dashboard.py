@@ -11,6 +11,7 @@ from analyzers.errors import SetupError, TidegaugeError, UnknownNameError, descr
 from repository.history import commit_as_of
 from tidegauge.widgets import charts, comparison, distribution, inbox, ledger, script
 from tidegauge.widgets.answer import Answer
+from tidegauge.widgets.consistency import Consistency
 from tidegauge.widgets.overview import LEVELS, Overview, commits_of
 
 try:
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from repository.history import AsOf
     from repository.repository import Repository
 
-VIEWS = ("overview", "series", "compare", "distribution", "incidents", "partitions")
+VIEWS = ("overview", "series", "compare", "distribution", "consistency", "incidents", "partitions")
 
 
 class Dashboard(anywidget.AnyWidget):
-    """Look at a repository: a heat map of all series, charts, comparisons, incidents, the calendar.
+    """Look at a repository: a heat map of all series, charts, comparisons, consistency, incidents, the calendar.
 
     It shows up where it is the last line of a cell. What is on the screen is asked for piece by piece, as
     bytes, and nothing is asked of any other host.
@@ -42,7 +43,8 @@ class Dashboard(anywidget.AnyWidget):
     dataset : str, optional
         Which one to look at first; the first one if not given. The overview shows all.
     view : str
-        ``overview``, ``series``, ``compare``, ``distribution``, ``incidents`` or ``partitions``.
+        ``overview``, ``series``, ``compare``, ``distribution``, ``consistency``, ``incidents`` or
+        ``partitions``.
     by : str, optional
         Who says what is said of incidents; the user's name if not given.
     as_of : datetime or int, optional
@@ -106,6 +108,7 @@ class Dashboard(anywidget.AnyWidget):
         self.repository = repository
         self.by = by or _user()
         self._overview = Overview(repository, as_of)
+        self._consistency = Consistency(repository)
         self._questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "catalogue": self._catalogue,
             "levels": self._overview.levels,
@@ -117,6 +120,9 @@ class Dashboard(anywidget.AnyWidget):
             "columns": lambda asked: distribution.columns(repository, asked),
             "distribution": lambda asked: distribution.distribution(repository, asked),
             "drifts": lambda asked: distribution.drifts(repository, asked),
+            "consistency": self._consistency.ranking,
+            "consistency_lines": self._consistency.lines,
+            "consistency_features": self._consistency.features,
             "incidents": lambda asked: inbox.incidents(repository, asked),
             "incident": lambda asked: inbox.incident(repository, asked),
             "say": lambda asked: inbox.say(repository, asked, self.by),
@@ -142,7 +148,8 @@ class Dashboard(anywidget.AnyWidget):
 
         ``overview``: a row for each series and a column for each moment, of scores. ``series``: a row for
         each point. ``compare``: as `Repository.compare`. ``distribution``: as ``repo.drift(...).frame()``.
-        ``incidents``: as `Repository.incidents`. ``partitions``: as `Repository.calendar`.
+        ``consistency``: a row for each feature, the worst first. ``incidents``: as `Repository.incidents`.
+        ``partitions``: as `Repository.calendar`.
 
         Raises
         ------
@@ -151,19 +158,16 @@ class Dashboard(anywidget.AnyWidget):
         """
         first = next(iter(self.repository.datasets()), None)
         asked = {"dataset": self.dataset or first, **self.options.get(self.view, {})}
-        match self.view:
-            case "overview":
-                return self._overview.frame(asked.get("by", next(iter(LEVELS))))
-            case "series":
-                return charts.frame(self._overview, asked)
-            case "compare":
-                return comparison.frame(self.repository, asked)
-            case "distribution":
-                return distribution.frame(self.repository, asked)
-            case "incidents":
-                return inbox.frame(self.repository, asked)
-            case _:
-                return ledger.frame(self.repository, asked)
+        frames: Mapping[str, Callable[[], pd.DataFrame]] = {
+            "overview": lambda: self._overview.frame(asked.get("by", next(iter(LEVELS)))),
+            "series": lambda: charts.frame(self._overview, asked),
+            "compare": lambda: comparison.frame(self.repository, asked),
+            "distribution": lambda: distribution.frame(self.repository, asked),
+            "consistency": lambda: self._consistency.frame(asked),
+            "incidents": lambda: inbox.frame(self.repository, asked),
+            "partitions": lambda: ledger.frame(self.repository, asked),
+        }
+        return frames[self.view]()
 
     def _catalogue(self, asked: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - all that there is
         answer = self._overview.catalogue()

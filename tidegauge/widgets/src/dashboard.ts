@@ -3,6 +3,7 @@
 import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Catalogue, type Told } from "./catalogue";
 import { Compare } from "./compare";
+import { Consistency } from "./consistency";
 import { Distribution } from "./distribution";
 import { button, fill, h } from "./dom";
 import { Incidents } from "./incidents";
@@ -27,6 +28,7 @@ const TITLES: Record<ViewName, string> = {
   series: "Series",
   compare: "Compare",
   distribution: "Distribution",
+  consistency: "Consistency",
   incidents: "Incidents",
   partitions: "Partitions",
 };
@@ -37,6 +39,7 @@ const MAKERS: Record<ViewName, (stage: Stage) => View> = {
   partitions: (stage) => new Partitions(stage),
   series: (stage) => new Series(stage),
   distribution: (stage) => new Distribution(stage),
+  consistency: (stage) => new Consistency(stage),
 };
 /** How often it is asked whether something was written. */
 const PULSE = 5000;

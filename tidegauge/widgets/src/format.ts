@@ -19,6 +19,15 @@ export function percent(share: number | null): string {
   return `${points > 0 ? "+" : ""}${points.toFixed(digits)} %`;
 }
 
+/** A rate: 1.2 %. */
+export function rate(share: number | null | undefined): string {
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
+  const points = 100 * share;
+  const size = Math.abs(points);
+  if (size > 0 && size < 0.01) return "< 0.01 %";
+  return `${Number(points.toFixed(size < 1 ? 2 : size < 10 ? 1 : 0))} %`;
+}
+
 /** Seconds since 1970 as a date, with the time where there is one; in UTC. */
 export function moment(seconds: number | null): string {
   if (seconds === null || Number.isNaN(seconds)) return "–";

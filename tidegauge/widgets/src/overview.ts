@@ -109,7 +109,8 @@ export class Overview implements View {
       this.of = catalogue;
       this.levels.clear();
       this.loading.clear();
-      this.sparklines = new Sparklines(link, catalogue.columns, () => this.redraw());
+      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values as Float32Array;
+      this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw());
       this.marks.clear();
       for (let n = 0; n < catalogue.marks.length; n += 2) {
         const [row, column] = [catalogue.marks[n], catalogue.marks[n + 1]];

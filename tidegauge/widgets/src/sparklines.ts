@@ -1,7 +1,5 @@
 // Small lines of values beside the names: fetched and drawn for the rows that are seen, and kept for a while.
 
-import type { Link } from "./link";
-
 const KEPT = 600;
 
 export class Sparklines {
@@ -10,7 +8,8 @@ export class Sparklines {
   private readonly asked = new Set<number>();
 
   constructor(
-    private readonly link: Link,
+    /** Fetch the values of rows, one row after the other. */
+    private readonly ask: (rows: readonly number[]) => Promise<Float32Array>,
     private readonly columns: number,
     private readonly arrived: () => void,
   ) {}
@@ -21,8 +20,7 @@ export class Sparklines {
     if (!missing.length) return;
     missing.forEach((row) => this.asked.add(row));
     try {
-      const { arrays } = await this.link.ask("rows", { rows: missing });
-      const values = arrays.values as Float32Array;
+      const values = await this.ask(missing);
       missing.forEach((row, n) => this.keep(row, values.subarray(n * this.columns, (n + 1) * this.columns)));
     } finally {
       missing.forEach((row) => this.asked.delete(row));

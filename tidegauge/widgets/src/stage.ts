@@ -4,7 +4,7 @@ import type { Catalogue } from "./catalogue";
 import type { Link } from "./link";
 import type { Theme } from "./theme";
 
-export const VIEWS = ["overview", "series", "compare", "distribution", "incidents", "partitions"] as const;
+export const VIEWS = ["overview", "series", "compare", "distribution", "consistency", "incidents", "partitions"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 export interface Stage {

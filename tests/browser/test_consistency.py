@@ -1,0 +1,122 @@
+"""The consistency view in a real browser: features are ranked, chosen, drawn and filtered, and their names are text."""
+
+import pytest
+
+from tests import features
+from tests.browser.conftest import leave, open_voila
+from tests.servers import dashboard_server
+
+DRAWN = ".tidegauge[data-view=consistency][data-state=drawn]"
+
+
+@pytest.fixture
+def root(page, tmp_path):
+    url = features.make_features(tmp_path / "features.db")
+    with dashboard_server(tmp_path / "page", url) as (_, address):
+        root = open_voila(page, address)
+        root.get_by_role("tab", name="Consistency", exact=True).click()
+        page.locator(DRAWN).wait_for()
+        yield root
+        leave(page)
+
+
+def names(root):
+    root.page.wait_for_timeout(200)
+    rows = root.locator(".tg-features-list .tg-row").all_inner_texts()
+    return [" ".join(one.splitlines()[:2]) for one in rows]
+
+
+def charts(root):
+    """The titles of the charts, after they are drawn."""
+    root.locator(".tg-fan .u-over").first.wait_for()
+    return root.locator(".tg-fan figcaption b").all_inner_texts()
+
+
+def heads(root):
+    return root.locator(".tg-feature-title h3").all_inner_texts()
+
+
+def options(root):
+    return root.page.evaluate(
+        "document.querySelector('.tidegauge').tidegauge.options('consistency')"
+    )
+
+
+def test_features_are_ranked_chosen_and_drawn(root):
+    page = root.page
+    # The first dataset has none of these metrics, and the page says which has.
+    assert "no consistency metrics" in root.locator(".tg-empty:visible").inner_text()
+    root.get_by_role("button", name=features.JOIN).click()
+    row = root.locator(".tg-features-list .tg-row")
+    row.first.wait_for()
+    assert names(root)[:4] == [
+        "batch spend",
+        "batch visits",
+        f"team.ads {features.MARKUP}",
+        "stream clicks",
+    ]
+    assert row.first.inner_text().split("\n")[2:5] == ["90 %", "15 %", "0 %"]
+    assert heads(root) == ["batch spend", "Rows of batch"]
+    assert charts(root)[0] == "rates"
+    line = row.first.locator("canvas")
+    line.wait_for()
+    assert line.bounding_box()["width"] == 96
+
+    # Another is chosen by the mouse, one more added; the charts of both are there.
+    row.nth(3).click()
+    root.get_by_role("heading", name="stream clicks").wait_for()
+    assert "delta: backfilled − logged" in charts(root)
+    row.filter(has_text="tags").get_by_role("button").click()
+    root.get_by_role("heading", name="stream tags").wait_for()
+    assert heads(root) == ["stream clicks", "stream tags", "Rows of stream"]
+    assert len(options(root)["ids"]) == 2
+
+    # By another metric.
+    root.get_by_label("Rank by").select_option("missing")
+    page.wait_for_function(
+        "document.querySelector('.tg-feature-head').innerText.includes('worst missing')"
+    )
+    assert names(root)[:2] == [f"team.ads {features.MARKUP}", "batch visits"]
+    root.get_by_label("Group-by").select_option("stream")
+    assert set(names(root)) == {"stream clicks", "stream tags", "stream attributes"}
+    root.get_by_label("Filter features").fill("TAG")
+    page.wait_for_function("document.querySelectorAll('.tg-features-list .tg-row').length === 1")
+    root.get_by_label("Filter features").fill("nothing at all")
+    root.get_by_text("No feature suits the filter.").wait_for()
+    assert page.title() == "Tidegauge"
+    assert not page.locator("img[src='x']").count()
+
+
+def test_the_keyboard_and_the_window(root):
+    page = root.page
+    root.get_by_label("Dataset", exact=True).select_option(features.JOIN)
+    rows = root.locator(".tg-features-list .tg-rows")
+    root.locator(".tg-features-list .tg-row").first.wait_for()
+    rows.focus()
+    rows.press("ArrowDown")
+    root.get_by_role("heading", name="batch visits").wait_for()
+    pane = root.locator(".tg-features-pane")
+    pane.focus()
+    pane.press("ArrowRight")
+    told = root.locator(".tg-status").inner_text()
+    assert told == "2023-01-05: mismatch 30 %, missing 25 %, extra 0 %, both_null 0 %"
+    assert "mismatch 30 %" in root.locator(".tg-fan figcaption").first.inner_text()
+    pane.press("ArrowRight")
+    assert root.locator(".tg-features-where").inner_text() == "2023-01-05 00:30"
+
+    # Dragged over the afternoon of the first day: what is wrong at night counts no more.
+    box = root.locator(".tg-fan .u-over").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.30 * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.45 * box["width"], y, steps=4)
+    page.mouse.up()
+    page.wait_for_function(
+        "document.querySelector('.tg-features-list .tg-row').innerText.includes('team.ads')"
+    )
+    assert {"since", "until"} <= set(options(root))
+    page.locator(".tg-fan .u-over").first.dblclick()
+    page.wait_for_function(
+        "document.querySelector('.tg-features-list .tg-row').innerText.includes('spend')"
+    )
+    assert "since" not in options(root)

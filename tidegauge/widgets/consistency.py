@@ -1,0 +1,261 @@
+"""The consistency view: features whose online values differ from the offline ones, the worst first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analyzers.errors import HistoryError, UnknownNameError
+from repository.consistency import (
+    CELLS,
+    WEIGHT,
+    WRONG,
+    Measures,
+    Moments,
+    averaged,
+    datasets_with_consistency,
+    measures,
+    moments,
+    severity,
+    summed,
+    values,
+)
+from repository.history import Window
+from tidegauge.widgets.answer import Answer, shown
+from tidegauge.widgets.overview import commits_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+    from sqlalchemy.engine import Connection
+
+    from repository.repository import Repository
+
+MOST = 6
+"""Features that are drawn together."""
+KEPT_BYTES = 160_000_000
+"""Of matrices of one value for each feature and moment."""
+DAYS = {"7": 7, "30": 30, "90": 90, "all": None}
+"""How much of the past is shown, from the newest partition."""
+_DAY = 86400.0
+
+_Key = tuple[Any, ...]
+
+
+class Consistency:
+    """What the consistency view is told.
+
+    What features are ranked by is read once for all features and kept until something is written, since the
+    small lines of the rows that come into sight are of the same numbers.
+
+    Parameters
+    ----------
+    repository : Repository
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self._known: tuple[_Key, Measures] | None = None
+        self._kept: OrderedDict[_Key, NDArray[np.float64]] = OrderedDict()
+        self._reading = Lock()  # several pages ask in threads of their own
+
+    def ranking(self, asked: Mapping[str, Any]) -> Answer:
+        """Return all features, the worst first, with the rates over what is shown."""
+        with self.repository.database.read() as connection:
+            look = _Look(self, connection, asked)
+            of, at = look.of, look.at
+            elsewhere = [] if len(of.features) else datasets_with_consistency(connection)
+            means = look.means()
+            found = severity(look.by())
+        places = of.features[found.order].tolist()
+        groups = list(dict.fromkeys(of.subjects[place].group_by for place in sorted(places)))
+        code = {group: n for n, group in enumerate(groups)}
+        told = {
+            "features": [shown(of.subjects[place].feature or "") for place in places],
+            "groups": [shown(group) for group in groups],
+            "segments": of.segments,
+            "segment": of.segment,
+            "by": look.metric,
+            "choices": _choices(of),
+            "range": look.range,
+            "labels": [] if look.timed else [shown(label) for label in at.labels],
+            "elsewhere": elsewhere,
+        }
+        numbers: dict[str, NDArray[Any]] = {
+            "ids": of.ids[of.features][found.order],
+            "group": np.array([code[of.subjects[place].group_by] for place in places], np.int32),
+            "worst": found.worst[found.order],
+            "column": found.column[found.order].astype(np.int32),
+            "times": at.times,
+            **{cell: mean[found.order] for cell, mean in means.items()},
+        }
+        return Answer(told, numbers)
+
+    def lines(self, asked: Mapping[str, Any]) -> Answer:
+        """Return for some features what they are ranked by, over what is shown."""
+        with self.repository.database.read() as connection:
+            look = _Look(self, connection, asked)
+            place = {number: n for n, number in enumerate(look.of.ids[look.of.features].tolist())}
+            found = look.by()
+            rows = [place.get(int(number), -1) for number in asked["ids"]]
+        gone = np.full((1, found.shape[1]), np.nan)
+        return Answer({}, {"values": np.concatenate([found, gone])[rows].astype(np.float32)})
+
+    def features(self, asked: Mapping[str, Any]) -> Answer:
+        """Return all that was measured of some features, and of the rows of their group-bys."""
+        numbers = list(dict.fromkeys(int(number) for number in asked["ids"]))
+        if len(numbers) > MOST:
+            msg = f"{len(numbers)} features are too many to be drawn together; choose up to {MOST}"
+            raise HistoryError(msg)
+        with self.repository.database.read() as connection:
+            look = _Look(self, connection, asked)
+            of, at = look.of, look.at
+            known = {number: n for n, number in enumerate(of.ids.tolist())}
+            places = [known[number] for number in numbers if number in known]
+            groups = {of.subjects[place].group_by for place in places}
+            places += [
+                n
+                for n, one in enumerate(of.subjects)
+                if one.feature is None and one.group_by in groups
+            ]
+            metrics = sorted({metric for place in places for metric in of.metrics_of(place)})
+            found = values(connection, of, at, metrics, places)
+        told = [
+            {
+                "id": int(of.ids[place]),
+                "group_by": shown(of.subjects[place].group_by),
+                "feature": None if (name := of.subjects[place].feature) is None else shown(name),
+                # Where the line of a metric lies among all.
+                "lines": {
+                    shown(metric): n * len(places) + m
+                    for n, metric in enumerate(metrics)
+                    if place in of.series[metric]
+                },
+            }
+            for m, place in enumerate(places)
+        ]
+        labels = [shown(label) for label in at.labels]
+        return Answer({"subjects": told, "labels": labels}, {"times": at.times, "values": found})
+
+    def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the ranking in full: a row for each feature, the worst first."""
+        import pandas as pd  # noqa: PLC0415
+
+        with self.repository.database.read() as connection:
+            look = _Look(self, connection, asked)
+            means = look.means()
+            found = severity(look.by())
+        of, at = look.of, look.at
+        subjects = [of.subjects[place] for place in of.features[found.order].tolist()]
+        labels = [at.labels[n] if n >= 0 else None for n in found.column[found.order].tolist()]
+        return pd.DataFrame(
+            {
+                "group_by": [one.group_by for one in subjects],
+                "feature": [one.feature for one in subjects],
+                "worst": found.worst[found.order],
+                "partition": labels,
+                **{cell: mean[found.order] for cell, mean in means.items()},
+            }
+        )
+
+    def _measures(self, connection: Connection, key: _Key) -> Measures:
+        """Return the metrics that there are, as of the commit that the key tells."""
+        kept = self._known
+        if kept is None or kept[0] != key:
+            dataset, segment, _ = key
+            kept = self._known = (key, measures(connection, dataset, segment))
+        return kept[1]
+
+    def _matrices(self, look: _Look, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Return some metrics of all features; what is not known yet is read together."""
+        with self._reading:
+            return self._read(look, metrics)
+
+    def _read(self, look: _Look, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
+        missing = [metric for metric in metrics if (*look.key, metric) not in self._kept]
+        found = {m: self._kept[*look.key, m] for m in metrics if m not in missing}
+        if missing:
+            read = values(look.connection, look.of, look.at, missing, look.of.features.tolist())
+            found |= zip(missing, read, strict=True)
+        for metric in metrics:  # what was used last is kept longest
+            self._kept.pop((*look.key, metric), None)
+            self._kept[*look.key, metric] = found[metric]
+        while len(self._kept) > 1 and sum(m.nbytes for m in [*self._kept.values()]) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+        return [found[metric] for metric in metrics]
+
+
+class _Look:
+    """What one question is about: a dataset's features over some moments, by some metric."""
+
+    def __init__(
+        self, owner: Consistency, connection: Connection, asked: Mapping[str, Any]
+    ) -> None:
+        self.owner, self.connection = owner, connection
+        commits, dataset = commits_of(connection), asked["dataset"]
+        if dataset is None:
+            msg = "the repository is empty: there is no dataset whose consistency could be shown"
+            raise HistoryError(msg)
+        self.of = owner._measures(connection, (dataset, asked.get("segment"), commits))  # noqa: SLF001 - its helper
+        at = moments(connection, dataset)
+        self.range, window = _window(at, asked)
+        self.at = at if window == Window() else moments(connection, dataset, window)
+        self.timed = bool(np.isfinite(self.at.times).all())
+        self.key = (dataset, self.of.segment, window, commits)
+        self.metric = str(asked.get("by") or WRONG)
+        if self.metric != WRONG and self.metric not in self.of.series and len(self.of.features):
+            raise UnknownNameError("consistency metric", self.metric, [WRONG, *self.of.series])
+
+    def by(self) -> NDArray[np.float64]:
+        """Return what features are ranked by, one row for each of them."""
+        if self.metric == WRONG:
+            return summed(np.stack(self.read(CELLS)))
+        return self.read([self.metric])[0]
+
+    def means(self) -> dict[str, NDArray[np.float64]]:
+        """Return the rates of each feature over all rows that were compared."""
+        *rates, rows = self.read((*CELLS, WEIGHT))
+        return {cell: averaged(rate, rows) for cell, rate in zip(CELLS, rates, strict=True)}
+
+    def read(self, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Return some metrics, a row for each feature."""
+        return self.owner._matrices(self, metrics)  # noqa: SLF001 - its helper
+
+
+def _window(at: Moments, asked: Mapping[str, Any]) -> tuple[str, Window]:
+    """Return what is shown: ``since`` and ``until`` in seconds, or as many days as ``range`` says.
+
+    By itself a quarter of a year, of partitions shorter than a day a week.
+    """
+    times = at.times[np.isfinite(at.times)]
+    since, until = asked.get("since"), asked.get("until")
+    if since is not None and until is not None:
+        return "", Window(_moment(float(since)), _moment(float(until)))
+    steps = np.diff(times)
+    usual = "7" if len(steps) and np.median(steps) < _DAY else "90"
+    name = str(asked.get("range") or usual)
+    if name not in DAYS:
+        raise UnknownNameError("range", name, DAYS)
+    days = DAYS[name]
+    if days is None or not len(times):
+        return name, Window()
+    newest = _moment(float(times.max()))
+    return name, Window(newest - timedelta(days=days) + timedelta(microseconds=1), newest)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _choices(of: Measures) -> list[str]:
+    """Return what features can be ranked by: numbers, and the middle and the ends of distributions."""
+    features = set(of.features.tolist())
+    mine = [metric for metric, places in of.series.items() if features & places.keys()]
+    ends = ("p5", "p50", "p95")
+    plain = [m for m in mine if "-" not in m and m != WEIGHT]
+    return [WRONG, *plain, *(m for m in mine if m.rpartition("-")[2] in ends and "-" in m)]
