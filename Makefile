@@ -33,8 +33,8 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 	@mkdir -p .demo
 	@$(BIN)/tidegauge demo --folder .demo --db sqlite:///.demo/tidegauge.db
 
-test: widgets ## Run the tests
-	@$(BIN)/python -m pytest
+test: widgets ## Run the tests, in two processes
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 soak: setup ## Run the long tests in full
 	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} $(BIN)/python -m pytest -m soak -s -o addopts="--strict-markers --import-mode=importlib -ra" tests

@@ -91,6 +91,8 @@ def spark_session(
 
 
 def _configured() -> bool:
-    """Whether somebody has said where and how Spark is to run."""
-    names = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
-    return any(name in os.environ for name in names)
+    """Whether somebody has said where and how Spark is to run; jars alone do not say it."""
+    names = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
+    told = {"--master", "--conf", "-c", "--properties-file"} & set(arguments)
+    return bool(told) or any(name in os.environ for name in names)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import GriffinConfigError, GriffinDeprecationWarning
 from analyzers.griffin.connectors.connector import Connector
-from analyzers.sources import file_system
+from analyzers.files import file_system
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from analyzers.sources import file_system
+from analyzers.files import file_system
 
 
 @dataclass(frozen=True)
