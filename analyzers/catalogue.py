@@ -7,6 +7,14 @@ from analyzers.analyzer import ANALYZERS, Analyzer
 from analyzers.bins import HistogramBinned, KLLSketch
 from analyzers.cardinality import ApproxCountDistinct
 from analyzers.columns import ColumnCount, ColumnExists
+from analyzers.consistency.distributions import (
+    ConsistencyDistribution,
+    ConsistencyEdits,
+    ConsistencyEditsSkipped,
+)
+from analyzers.consistency.maps import ConsistencyKeys
+from analyzers.consistency.measures import ConsistencyCells, ConsistencyRows
+from analyzers.consistency.numbers import ConsistencyNumbers
 from analyzers.counts import Completeness, Compliance, Size, ZerosCount
 from analyzers.custom import CustomSql
 from analyzers.exact_quantiles import ExactQuantile, InterquartileRange
@@ -64,6 +72,13 @@ __all__ = [
     "ColumnExists",
     "Completeness",
     "Compliance",
+    "ConsistencyCells",
+    "ConsistencyDistribution",
+    "ConsistencyEdits",
+    "ConsistencyEditsSkipped",
+    "ConsistencyKeys",
+    "ConsistencyNumbers",
+    "ConsistencyRows",
     "Correlation",
     "CountDistinct",
     "CustomSql",

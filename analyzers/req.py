@@ -31,6 +31,15 @@ def _read(sketch: bytes) -> req_items_sketch:
     return req_items_sketch.deserialize(bytes(sketch), PyDoublesSerDe())
 
 
+_ENDS = (0.0, 1.0)
+
+
+def _quantile(sketch: req_items_sketch, rank: float) -> float:
+    if rank in _ENDS:  # kept exactly, beside the rest
+        return float(sketch.get_max_value() if rank else sketch.get_min_value())
+    return float(sketch.get_quantile(rank, inclusive=True))
+
+
 @register_state("req/1")
 @dataclass(frozen=True, slots=True)
 class ReqState(State):
@@ -83,15 +92,28 @@ class ReqState(State):
 
     def quantile(self, rank: float) -> float:
         """Return the least value that at least this share of the values do not exceed."""
+        return self.quantiles([rank])[0]
+
+    def quantiles(self, ranks: Sequence[float]) -> list[float]:
+        """Return the same for each of some ranks."""
         sketch = _read(self.sketch)
-        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}
-        return float(ends[rank]() if rank in ends else sketch.get_quantile(rank, inclusive=True))
+        return [_quantile(sketch, rank) for rank in ranks]
 
     def interval(self, rank: float) -> Interval:
         """Return the values between which the exact quantile lies."""
+        return self.intervals([rank])[0]
+
+    def intervals(self, ranks: Sequence[float]) -> list[Interval]:
+        """Return the same for each of some ranks; the least and the greatest value are exact."""
         sketch = _read(self.sketch)
-        low, high = sketch.get_rank_lower_bound(rank, 2), sketch.get_rank_upper_bound(rank, 2)
-        return Interval(self.quantile(max(low, 0.0)), self.quantile(min(high, 1.0)), TWO_SIGMA)
+        found = []
+        for rank in ranks:
+            low, high = sketch.get_rank_lower_bound(rank, 2), sketch.get_rank_upper_bound(rank, 2)
+            if rank in _ENDS:
+                low = high = rank
+            low, high = (_quantile(sketch, min(max(end, 0.0), 1.0)) for end in (low, high))
+            found.append(Interval(low, high, TWO_SIGMA))
+        return found
 
     def agrees_with(self, other: Self) -> bool:
         """Whether count, least and greatest value are equal, and quartiles within both bounds."""

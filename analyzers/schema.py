@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from analyzers.errors import NoSuchColumnError, WrongColumnTypeError
@@ -141,7 +142,7 @@ class Schema:
 
     def _follow(self, path: str, column: str) -> Field:
         first, *rest = parts(path)
-        of = next((f for f in self.struct["fields"] if self._same(f["name"], str(first))), None)
+        of = self._columns.get(self._folded(str(first)))
         if of is None:
             raise NoSuchColumnError(column, self.names)
         sql, kind = quote(of["name"]), of["type"]
@@ -187,5 +188,13 @@ class Schema:
             raise WrongColumnTypeError(column, found.kind, wanted)
         return found
 
+    @cached_property
+    def _columns(self) -> dict[str, Mapping[str, Any]]:
+        """The top-level columns by name: a wide table is asked for each of its columns many times."""
+        return {self._folded(f["name"]): f for f in reversed(self.struct["fields"])}
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.casefold()
+
     def _same(self, a: str, b: str) -> bool:
-        return a == b if self.case_sensitive else a.casefold() == b.casefold()
+        return self._folded(a) == self._folded(b)

@@ -52,10 +52,13 @@ def sketch_builder(  # noqa: C901 - one function that holds all of it, see below
 
         def add(key: tuple[str | None, ...], column: int, values: Any) -> None:
             numbers = values[~np.isnan(values)].tolist()
-            if numbers and (key, column) not in sketches:
+            if not numbers:
+                return
+            if (key, column) not in sketches:
                 sketches[key, column] = req_items_sketch(*parameters[column])
+            update = sketches[key, column].update  # looked up once: it is called for each number
             for number in numbers:
-                sketches[key, column].update(number)
+                update(number)
 
         for batch in batches:
             if not batch.num_rows:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from analyzers.cardinality import HllState
 from analyzers.catalogue import ANALYZERS  # noqa: F401 - registers the states
 from analyzers.columns import ColumnCountState, ColumnExistsState
+from analyzers.consistency.states import Cells, Differences, KeyCounts, RowPresence
 from analyzers.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from analyzers.custom import CustomSqlState
 from analyzers.exact import add, greatest, least
@@ -171,6 +172,10 @@ def record_counts(draw, most=9):
 
 
 STATES = {
+    RowPresence: st.builds(RowPresence, *[counts] * 5),
+    Cells: st.builds(Cells, *[counts] * 5),
+    Differences: st.builds(Differences, *[counts] * 4, *[st.floats(0, 1e6)] * 3),
+    KeyCounts: st.builds(KeyCounts, *[counts] * 6),
     RecordCounts: record_counts(),
     NumMatches: st.builds(NumMatches, counts),
     NumMatchesAndCount: ratios(),

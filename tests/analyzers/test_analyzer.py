@@ -14,6 +14,14 @@ from analyzers.analyzer import Filterable
 from analyzers import catalogue
 from analyzers.catalogue import ANALYZERS
 from analyzers.counts import NumMatches, NumMatchesAndCount
+from analyzers.consistency.distributions import (
+    ConsistencyDistribution,
+    ConsistencyEdits,
+    ConsistencyEditsSkipped,
+)
+from analyzers.consistency.maps import ConsistencyKeys
+from analyzers.consistency.measures import ConsistencyCells, ConsistencyRows
+from analyzers.consistency.numbers import ConsistencyNumbers
 from analyzers.description import key_of
 from analyzers.extremes import RangeState
 from analyzers.frequencies import FrequenciesAndNumRows
@@ -32,6 +40,13 @@ ranks = st.floats(0, 1)
 errors = st.floats(0.001, 0.5)
 nulls = st.sampled_from(["ignore", "empty", "fail"])
 sizes = st.integers(4, 20)
+tolerances = [st.floats(0, 9)] * 2
+even = st.integers(2, 99).map(lambda k: 2 * k)
+
+
+def of_features(cls, *options):
+    return st.builds(cls, st.sampled_from(list(cls.metrics)), text, text, *options)
+
 
 steps = st.fixed_dictionaries({"step.size": st.integers(1, 9), "total": text}).map(json.dumps)
 arrays = st.fixed_dictionaries({"duplication.array": text}).map(json.dumps)
@@ -140,6 +155,17 @@ EXAMPLES = {
     "GriffinProfiling": griffin(
         "Profiling", ["count(*)", "sum(a), count(b)", "a, count(*) as n group by a"]
     ),
+    "ConsistencyRows": st.builds(
+        ConsistencyRows, st.sampled_from(list(ConsistencyRows.metrics)), text
+    ),
+    "ConsistencyCells": of_features(ConsistencyCells, *tolerances),
+    "ConsistencyNumbers": of_features(ConsistencyNumbers),
+    "ConsistencyKeys": of_features(ConsistencyKeys, *tolerances),
+    "ConsistencyDistribution": of_features(ConsistencyDistribution, even),
+    "ConsistencyEdits": of_features(ConsistencyEdits, *tolerances, st.integers(1, 999), even),
+    "ConsistencyEditsSkipped": of_features(
+        ConsistencyEditsSkipped, *tolerances, st.integers(1, 999)
+    ),
     # a fix of two sides makes four counts, as many as those of the states
     "RecordRules": text.map(
         lambda name: tg.RecordRules(Tasks((), (tg.BoundFix(name, 0, 9),)).identity)
@@ -155,7 +181,9 @@ COUNTS = {
     "RuleRejects",
     "FixCount",
     "ParserRejects",
+    "ConsistencyRows",
 }
+COUNT_METRICS = {"total", "not_finite", "logged_nan", "backfilled_nan"}
 any_analyzer = st.one_of(*EXAMPLES.values())
 
 
@@ -370,8 +398,9 @@ def test_every_analyzer_measures_every_state_of_its_kind(name, data):
 @given(data=st.data())
 def test_no_data_is_empty_but_counts_are_zero(name, data):
     """deequ.md 1.6: sizes, counts and histograms of nothing are 0, all else has no value."""
-    metric = data.draw(EXAMPLES[name]).compute_metric_from(None)
-    if name in COUNTS:
+    analyzer = data.draw(EXAMPLES[name])
+    metric = analyzer.compute_metric_from(None)
+    if name in COUNTS or getattr(analyzer, "metric", None) in COUNT_METRICS:
         assert metric.value == 0.0
     elif name == "Histogram":
         assert metric.value.number_of_bins == 0

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import GriffinConfigError, GriffinDeprecationWarning
-from analyzers.griffin.connectors.connector import Connector
 from analyzers.files import file_system
+from analyzers.griffin.connectors.connector import Connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,91 @@
+"""How far numbers lie apart in matched rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from analyzers.analyzer import analyzer
+from analyzers.consistency.equality import INFINITY, minus
+from analyzers.consistency.measures import OfFeature, both, counts
+from analyzers.consistency.states import Differences
+from analyzers.metric import Scale
+from analyzers.requests import Request
+from analyzers.schema import NUMERIC, Field, Schema
+from analyzers.state import State
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+@analyzer
+class ConsistencyNumbers(OfFeature[Differences, float]):
+    """How far two numbers lie apart, in [0, 1], over rows where both are there and finite; empty without any.
+
+    Parameters
+    ----------
+    metric : str
+        ``smape``, the sum of ``|a - b|`` by the sum of ``|a| + |b|``; ``smape_mean``, the mean of these
+        ratios, 0 where both are 0; or a number of rows: ``not_finite``, in which one of two is NaN or
+        infinite, ``logged_nan`` or ``backfilled_nan``. Values are compared as doubles.
+    group_by : str
+    feature : str
+
+    Examples
+    --------
+    >>> smape = ConsistencyNumbers("smape", "user", "age")
+    >>> smape.compute_metric_from(Differences(pairs=4, difference=1.0, size=4.0)).value
+    0.25
+    """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+    state_type: ClassVar[type[State]] = Differences
+    metrics: ClassVar[Mapping[str, Callable[[Differences], float]]] = {
+        "smape": lambda state: _share(state.difference, state.size),
+        "smape_mean": lambda state: state.ratios / state.pairs,
+        "not_finite": lambda state: float(state.not_finite),
+        "logged_nan": lambda state: float(state.logged_nan),
+        "backfilled_nan": lambda state: float(state.backfilled_nan),
+    }
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return how the values behave: ratios, and counts of rows."""
+        return Scale.RATIO if "smape" in metric_name else Scale.COUNT
+
+    def check_side(self, side: Field) -> None:
+        """Both are numbers."""
+        self.require(side, NUMERIC, "numeric")
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Add up the differences and the sizes."""
+        a, b = self.sides(schema)
+        apart = f"abs({minus(a.sql, b.sql, (a.kind, b.kind))})"
+        size = f"(abs(CAST({a.sql} AS DOUBLE)) + abs(CAST({b.sql} AS DOUBLE)))"
+        finite = f"{size} < {INFINITY}"
+        ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {apart} / {size} END"
+        return self.counted(
+            f"count_if({finite})",
+            f"count_if({both(a, b)} AND NOT {finite})",
+            *(f"count_if({_nan(side)})" for side in (a, b)),
+            *(f"sum(CASE WHEN {finite} THEN {value} END)" for value in (apart, size, ratio)),
+        )
+
+    def fold(self, cells: Sequence[Any]) -> Differences:
+        """Take the counts and sums."""
+        found = counts(cells)
+        return Differences(*found[:4], *map(float, found[4:]))
+
+    def measure(self, state: Differences) -> float:
+        """Return the ratio, or a count."""
+        if not state.pairs and "smape" in self.metric:
+            raise self.no_data()
+        return self.metrics[self.metric](state)
+
+    def weight(self, state: Differences) -> float:
+        """Return the rows that were compared; of counts those where both are there."""
+        return state.pairs if "smape" in self.metric else state.pairs + state.not_finite
+
+
+def _nan(side: Field) -> str:
+    return f"isnan({side.sql})" if side.kind in {"float", "double"} else "false"

@@ -1,0 +1,60 @@
+"""What a comparison should find, computed in plain Python, row by row."""
+
+import math
+from collections import defaultdict
+
+
+def equal(a, b):
+    """Null-safe; NaN equals NaN, whatever the order of keys."""
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
+    return a == b
+
+
+def longest_common(a, b):
+    """The textbook's table."""
+    table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            above, left = table[i][j + 1], table[i + 1][j]
+            table[i + 1][j + 1] = table[i][j] + 1 if equal(x, y) else max(above, left)
+    return table[-1][-1]
+
+
+def order(row):
+    """By values as Spark orders them: null first, NaN last."""
+    return [(v is not None, isinstance(v, float) and math.isnan(v), v) for v in row]
+
+
+def pairs(logged, backfilled, bucket):
+    """Yield (bucket, logged row or None, backfilled row or None); rows are (key, values)."""
+    sides = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((logged, backfilled)):
+        for key, values in rows:
+            sides[key][side].append(values)
+    for key, (a, b) in sides.items():
+        a, b = sorted(a, key=order), sorted(b, key=order)
+        for i in range(max(len(a), len(b))):
+            yield bucket(key), i, a[i] if i < len(a) else None, b[i] if i < len(b) else None
+
+
+def cells(found):
+    """Count matched, missing, extra and duplicate rows, and each feature's cells, by bucket."""
+    counts = defaultdict(int)
+    for bucket, copy, a, b in found:
+        kind = "missing" if a is None else "extra" if b is None else "matched"
+        counts[bucket, "*", f"row_{kind}"] += 1
+        counts[bucket, "*", "row_duplicate"] += (copy > 0) * (2 if kind == "matched" else 1)
+        if kind != "matched":
+            continue
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            if x is None or y is None:
+                cell = "both_null" if x is y else "missing" if x is None else "extra"
+            else:
+                cell = "equal" if equal(x, y) else "mismatch"
+            counts[bucket, i, cell] += 1
+    return counts
