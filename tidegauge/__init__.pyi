@@ -196,6 +196,7 @@ from repository.anomalies.seasonal import Seasonal as Seasonal
 from repository.clean import Cleaned as Cleaned
 from repository.recorded import Recorded as Recorded
 from repository.repository import Repository as Repository
+from tidegauge import consistency as consistency
 from tidegauge import griffin as griffin
 from tidegauge.analysis import Run as Run
 from tidegauge.analysis import analyze as analyze

@@ -18,7 +18,7 @@ from analyzers.errors import TidegaugeError, describe
 from tidegauge.anomaly_commands import anomalies_app, backtest, detect
 from tidegauge.dashboard_command import dashboard
 from tidegauge.db_commands import db_app
-from tidegauge.griffin.commands import griffin_app
+from tidegauge.griffin_commands import griffin_app
 from tidegauge.options import (
     TOOL_FAILED,
     ArtifactsOption,

@@ -1,0 +1,38 @@
+"""Whether features that were served are those that were trained on: ``tg.consistency.compare``, ``tg.consistency.log``."""
+
+from __future__ import annotations
+
+from analyzers.consistency.comparison import Comparison, compare
+from analyzers.consistency.decoding import decode
+from analyzers.consistency.equality import Tolerance
+from analyzers.consistency.flatten import flatten
+from analyzers.consistency.log_table import append_queries, create_log_table, sync_log_table
+from analyzers.consistency.logs import QueryLog, flush_logs, log
+from analyzers.consistency.recording import record
+from analyzers.consistency.retention import clean
+from analyzers.consistency.sampling import sample
+from analyzers.consistency.schemas import LogSchema, LogSchemas
+from repository.exchange.consistency import export_consistency
+from repository.exchange.consistency_reading import import_consistency, open_consistency
+
+__all__ = [
+    "Comparison",
+    "LogSchema",
+    "LogSchemas",
+    "QueryLog",
+    "Tolerance",
+    "append_queries",
+    "clean",
+    "compare",
+    "create_log_table",
+    "decode",
+    "export_consistency",
+    "flatten",
+    "flush_logs",
+    "import_consistency",
+    "log",
+    "open_consistency",
+    "record",
+    "sample",
+    "sync_log_table",
+]
