@@ -99,6 +99,18 @@ def test_exploring_history_needs_no_spark(measured_copy, tmp_path):
     assert not spark
 
 
+@pytest.mark.spark
+def test_griffin(java, tmp_path):
+    found = run(
+        "griffin.ipynb",
+        tmp_path,
+        "[registered.rule('registered').source, len(job.rule('landed').reports),"
+        " len(again.rule('landed').reports), whole.value.metric['incomplete'], total]",
+    )
+    # 365 days; the second run has nothing to do; 8,713 flights without times of departure or arrival
+    assert found == ["flights", 365, 0, 8713, 8713]
+
+
 def test_dashboard_needs_no_spark(tmp_path):
     pytest.importorskip("anywidget")
     view, compared, incidents, spark = run(
