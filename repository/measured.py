@@ -16,7 +16,7 @@ from repository.facts import read_facts, read_newest
 from repository.frames import frame_of
 from repository.history import AnyAnalyzer, AsOf, MetricQuery, Moment, Window
 from repository.opened import Opened
-from repository.record import Record, write_record
+from repository.record import Record, Values, by_name, write_record
 from repository.recorded import Recorded
 from repository.restatements import (
     RESTATEMENT_COLUMNS,
@@ -267,7 +267,7 @@ class Measured(Opened):
         self,
         dataset: str,
         name: str,
-        value: float | Mapping[str, float],
+        value: Values,
         *,
         partition: str | None = None,
         time: datetime | None = None,
@@ -284,8 +284,9 @@ class Measured(Opened):
         dataset : str
             Made if there is none.
         name : str
-        value : float or mapping of str to float
-            The value, or values by partition. NaN and infinities are kept as such.
+        value : float or mapping of str or Partition to float
+            The value, or values by partition. NaN and infinities are kept as such. A partition whose value
+            holds a slash or a percent sign cannot be told by its name.
         partition : str, optional
             For a single value: ``ds=2013-02-08``; the whole dataset if not given.
         time : datetime, optional
@@ -318,13 +319,13 @@ class Measured(Opened):
         if many and (partition is not None or time is not None):
             msg = "values by partition take no partition= and no time="
             raise HistoryError(msg)
-        values = value if isinstance(value, Mapping) else {partition or "": value}
+        values, known = by_name(value, partition)
         what = Recorded(name, instance=instance, entity=entity, scale=scale)
         times = {} if many else {partition or "": time}
         weight = None if weight is None or isnan(weight) else float(weight)
         if time is not None and time.tzinfo is None:
             times = dict.fromkeys(times, time.replace(tzinfo=UTC))
-        record = Record(dataset, what, segment, values, times, weight)
+        record = Record(dataset, what, segment, values, times, weight, known)
         return write_record(self.database, record)
 
     def roll_up(

@@ -45,7 +45,7 @@ from repository.memory_store import (
     Version,
 )
 from repository.memory_verdicts import MemoryVerdicts
-from repository.record import Record
+from repository.record import Record, Values, by_name
 from repository.recorded import Recorded
 from repository.rollups import TOTAL, within
 from repository.windows import END_OF_TIME, Windows
@@ -141,7 +141,7 @@ class MemoryRepository(MemoryVerdicts):
         self,
         dataset: str,
         name: str,
-        value: float | Mapping[str, float],
+        value: Values,
         *,
         partition: str | None = None,
         time: datetime | None = None,
@@ -150,10 +150,10 @@ class MemoryRepository(MemoryVerdicts):
         **options: str,
     ) -> int:
         """Remember a number of one's own, as `Repository.record` does."""
-        values = value if isinstance(value, Mapping) else {partition or "": value}
+        values, known = by_name(value, partition)
         what = Recorded(name, **options)
         times = {} if isinstance(value, Mapping) else {partition or "": time}
-        return self.store.write_record(Record(dataset, what, segment, values, times, weight))
+        return self.store.write_record(Record(dataset, what, segment, values, times, weight, known))
 
     def roll_up(self, dataset: str, windows: Sequence[str] | None = None) -> int:
         """Remember which windows there are; they are computed when they are asked for."""

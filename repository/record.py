@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,18 @@ _LISTED = 450
 """Series that are named in a query; of more, all are read."""
 
 
+Values = float | Mapping[str, float] | Mapping[Partition, float]
+"""A value, or values by partition or by its name."""
+
+
+def by_name(value: Values, partition: str | None) -> tuple[dict[str, float], dict[str, Partition]]:
+    """Return values by the partition's name, and the partitions that are known by more than that."""
+    if not isinstance(value, Mapping):
+        return {partition or "": value}, {}
+    known = {p.name: p for p in value if isinstance(p, Partition)}
+    return {p.name if isinstance(p, Partition) else p: v for p, v in value.items()}, known
+
+
 @dataclass(frozen=True)
 class Record:
     """Values to record.
@@ -43,6 +55,8 @@ class Record:
     times : mapping of str to datetime
         Of partitions whose names do not tell them, also of such that have no value.
     weight : float or None
+    known : mapping of str to Partition
+        Those of which more is known than the name.
     """
 
     dataset: str
@@ -51,6 +65,7 @@ class Record:
     numbers: Mapping[str, float]
     times: Mapping[str, datetime | None]
     weight: float | None = None
+    known: Mapping[str, Partition] = field(default_factory=dict)
 
     def partitions(self) -> list[Measured]:
         """Return the partitions, which may be new to the repository.
@@ -60,7 +75,7 @@ class Record:
         HistoryError
             If they are not all of one kind.
         """
-        found = [Partition.from_path(name) for name in self.numbers]
+        found = [self.known.get(name) or Partition.from_path(name) for name in self.numbers]
         keys = {partition.keys for partition in found}
         if len(keys) > 1 or any(p.name != n for p, n in zip(found, self.numbers, strict=True)):
             msg = (

@@ -69,7 +69,7 @@ def run(
         for said in result.notices:
             say(said)
         print_frame(
-            result.metrics(), form, ["partition", "rule", "source", "column", "key", "value"]
+            result.metrics(), form, ["partition", "rule", "source", "column", "value", "text"]
         )
         if failed is not None:
             say(f"error: {failed}")

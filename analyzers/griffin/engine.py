@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from analyzers.description import canonical_json
+from analyzers.griffin.aliases import free
 from analyzers.griffin.config import Job
-from analyzers.griffin.keeping import SAMPLED, Kept, Recorder, keep
+from analyzers.griffin.keeping import SAMPLED, Kept, Recorder, keep, keep_sample
 from analyzers.griffin.measuring import Found, Round, measure
 from analyzers.griffin.prepared import Prepared, prepare
 from analyzers.griffin.results import Document, GriffinResult, merged
 from analyzers.griffin.sinks import Sink
 from analyzers.griffin.views import Views
+from analyzers.groups import hive_text
 from analyzers.ledger import Measurement
 from analyzers.partitions import TMST, Partition
 from analyzers.rules.targets import replace as replace_rows
@@ -91,7 +93,7 @@ class Engine:
         """
         views = self._views(this.frames)
         found, rows = measure(this, views, self._prepared(views, this.frames, this.by))
-        results = {one.prepared.name: one.result(views) for one in found}
+        results = {one.prepared.name: one.result(this, views) for one in found}
         failures: dict[str, Exception] = {
             name: result.error for name, result in results.items() if result.error is not None
         }
@@ -110,10 +112,20 @@ class Engine:
                     lambda one=one: self._write(one, this, result),
                 )
         for name, sink in self.sinks.items():
-            attempt(f"sink {name}", self._tell, sink, this, found, result)
+            attempt(f"sink {name}", self._tell_metrics, sink, this, found)
+            if f"sink {name}" not in failures:  # one that is down is not asked again and again
+                for called, of, records in self._records(found, result):
+                    told = f"sink {name}: records of {of}"
+                    attempt(told, sink.records, called, records, this.timestamp)
+                attempt(f"sink {name}", sink.finish)
         run = None
         if self.repository is not None:
-            run = self._keep(this, found, rows, result, self.repository)
+            kept = self._kept(this, found, rows)
+            stateful = {one.prepared.name for one in found if one.prepared.measure is not None}
+            run = keep(kept, result.rules, stateful, self.repository)
+            for rule in result.rules:
+                about = (kept, rule, run, self.repository)
+                attempt(f"samples of {rule.name}", keep_sample, *about)
         notices = (
             *self.job.notices,
             *(f"{one.name}: {said}" for one in result.rules for said in one.notices),
@@ -140,55 +152,78 @@ class Engine:
         by = this.by or (TMST,)
         if TMST in by and TMST not in records.columns:
             records = records.selectExpr("*", f"{this.timestamp}L AS {quote(TMST)}")
-        holds = {partition.values for partition in one.reports}
-        replace_rows(target_of(self.spark, output.table), records, "partitions", by, holds, holds)
+        keys = [
+            f"{hive_text(quote(column))} AS `{number}`" for number, column in enumerate(this.by)
+        ]
+        there = records.selectExpr(*keys, "1").distinct().collect()
+        found = (this.partition(row[:-1]) for row in there)
+        holds = {partition.values for partition in found if partition is not None}
+        target = target_of(self.spark, output.table)
+        measured = holds | {partition.values for partition in (*one.reports, *this.fingerprints)}
+        measured |= set() if this.by else {this.whole.values}
+        replace_rows(target, records, "partitions", by, holds, measured)
 
-    def _tell(self, sink: Sink, this: Round, found: list[Found], result: GriffinResult) -> None:
-        """Give a sink the metrics of each partition, and the records that are asked for."""
+    def _tell_metrics(self, sink: Sink, this: Round, found: list[Found]) -> None:
+        """Give a sink the metrics of each time."""
         by_partition: dict[Partition, dict[str, Document]] = defaultdict(dict)
         for one in found:
             output = one.prepared.config.output("metric")
             for partition, report in one.reports.items():
                 if output is not None:
-                    by_partition[partition][output.name or one.prepared.name] = dict(report.metric)
-        sink.start(self.job.name, this.timestamp, self.application)
+                    documents = by_partition[partition]
+                    documents[_free(output.name or one.prepared.name, documents)] = dict(
+                        report.metric
+                    )
+        by_time: dict[int, dict[str, Document]] = defaultdict(dict)
         for partition, documents in by_partition.items():
-            sink.metrics(this.time_of(partition), merged(documents))
+            by_time[this.time_of(partition)][partition.name] = merged(documents)
+        sink.start(self.job.name, this.timestamp, self.application)
+        for time, documents in by_time.items():
+            # Of one time there is one document: partitions that share it stand in it under their names.
+            whole = documents if len(documents) > 1 else next(iter(documents.values()))
+            sink.metrics(time, whole)
+
+    def _records(
+        self, found: list[Found], result: GriffinResult
+    ) -> Iterator[tuple[str, str, DataFrame]]:
+        """Yield the records that are asked for: what they are called, the rule, the rows."""
+        told: set[str] = set()
         for one in found:
             output = one.prepared.config.output("record")
             records = result.records(one.prepared.name)
             if output is not None and records is not None and one.error is None:
-                sink.records(output.name or one.prepared.name, records, this.timestamp)
-        sink.finish()
+                name = _free(output.name or one.prepared.name, told)
+                told.add(name)
+                yield name, one.prepared.name, records
 
     @property
     def application(self) -> str:
         """The id of Spark's application, where the session tells it."""
         return str(self.spark.conf.get("spark.app.id", "") or "")
 
-    def _keep(
-        self,
-        this: Round,
-        found: list[Found],
-        rows: Mapping[Partition, int],
-        result: GriffinResult,
-        repository: Recorder,
-    ) -> int:
+    def _kept(self, this: Round, found: list[Found], rows: Mapping[Partition, int]) -> Kept:
         measurements: dict[Partition, list[Measurement]] = defaultdict(list)
         for one in found:
             for partition, measurement in one.measurements.items():
                 measurements[partition].append(measurement)
         source = next(iter(this.frames.values()), None)
         schema = "[]" if source is None else Schema.of(source.schema).canonical()
-        kept = Kept(
+        # What keeps no state is measured again only where the ledger does not know the partition so.
+        stateless = any(one.error is not None and one.prepared.measure is None for one in found)
+        return Kept(
             dataset=self.dataset,
+            keys=this.by or (TMST,),
+            partitions=tuple(this.fingerprints) if this.by else (this.whole,),
             suite=canonical_json({"griffin": self.job.identity(), "dataset": self.dataset}),
             tags=self.tags,
             schema=schema,
             rows=rows,
             measurements=measurements,
-            fingerprints=this.fingerprints,
+            fingerprints={} if stateless else this.fingerprints,
             samples=self.samples,
         )
-        stateful = {one.prepared.name for one in found if one.prepared.measure is not None}
-        return keep(kept, result.rules, stateful, repository)
+
+
+def _free(name: str, used: Collection[str]) -> str:
+    """Return a name under which nothing was told yet: two rules may call theirs the same."""
+    return free(name, {one.casefold() for one in used})

@@ -23,6 +23,7 @@ MOST_NUMBERS = 1000
 """Numbers of one rule in one partition that become series: the first ones, as the rule orders its rows."""
 SAMPLED = 10
 """Records of each rule that are kept with a run."""
+_RECORD = "to_json(struct(*), map('ignoreNullFields', 'false')) AS record"
 
 
 class Recorder(KeepsVerdicts, Protocol):
@@ -33,7 +34,13 @@ class Recorder(KeepsVerdicts, Protocol):
         """Where runs leave what they measured."""
 
     def record(
-        self, dataset: str, name: str, value: Mapping[str, float], *, instance: str = "*"
+        self,
+        dataset: str,
+        name: str,
+        value: Mapping[Partition, float],
+        *,
+        instance: str = "*",
+        segment: str = "",
     ) -> int:
         """Remember a number by partition."""
 
@@ -47,6 +54,10 @@ class Kept:
     dataset : str
     suite : str
         The job as canonical JSON.
+    keys : tuple of str
+        The partition columns.
+    partitions : tuple of Partition
+        Those that the round is about.
     tags : mapping
     schema : str
         Of the source that is measured, as canonical JSON.
@@ -61,6 +72,8 @@ class Kept:
 
     dataset: str
     suite: str
+    keys: tuple[str, ...]
+    partitions: tuple[Partition, ...]
     tags: Mapping[str, str]
     schema: str
     rows: Mapping[Partition, int]
@@ -80,27 +93,24 @@ def keep(found: Kept, rules: Iterable[RuleResult], stateful: set[str], to: Recor
         The rules whose metrics are among the measurements; those of the others are recorded.
     to : Recorder
     """
-    keys = next(iter(found.rows)).keys if found.rows else ()
-    spec = RunSpec(found.dataset, None, keys, found.suite, "all", found.tags)
+    spec = RunSpec(found.dataset, None, found.keys, found.suite, "all", found.tags)
     rules = list(rules)
     failures = [f"{rule.name}: {rule.error}" for rule in rules if rule.error is not None]
     with to.store.hold(found.dataset, WAIT_SECONDS) as fence:
         run = to.store.open_run(spec, fence)
         try:
             measured = list(_measured(found))
-            to.store.commit_batch(run, measured)
+            # The ledger comes last: of what it knows, nothing is measured again.
             for rule in rules:
                 if rule.name not in stateful:
                     _record(found.dataset, rule, to)
+            to.store.commit_batch(run, measured)
         except BaseException as error:
             to.store.close_run(run, RunStatus.FAILED, {}, f"{type(error).__name__}: {error}")
             raise
         counts = {"measured": len(measured), "skipped": 0, "failed": len(failures), "gone": 0}
         status = RunStatus.FAILED if failures else RunStatus.COMPLETE
         to.store.close_run(run, status, counts, "\n".join(failures) or None)
-        if found.samples:
-            for rule in rules:
-                _keep_sample(found, rule, run, to)
     return run
 
 
@@ -121,27 +131,30 @@ def _measured(found: Kept) -> Iterable[Measured]:
 
 def _record(dataset: str, rule: RuleResult, to: Recorder) -> None:
     """Record the numbers of a rule that keeps no state."""
-    numbers: dict[str, dict[str, float]] = defaultdict(dict)
+    numbers: dict[tuple[str, str], dict[Partition, float]] = defaultdict(dict)
     for partition, report in rule.reports.items():
+        time = recognise_time(partition.keys)
+        segment = time.segment_of(partition) if time else ""
         for column, value in islice(report.scalars(), MOST_NUMBERS):
-            numbers[f"Griffin.{rule.name}.{column}"][partition.name] = value
-    for name, values in numbers.items():
-        to.record(dataset, name, values, instance=rule.source)
+            numbers[f"Griffin.{rule.name}.{column}", segment][partition] = value
+    for (name, segment), values in numbers.items():
+        to.record(dataset, name, values, instance=rule.source, segment=segment)
 
 
-def _keep_sample(found: Kept, rule: RuleResult, run: int, to: Recorder) -> None:
+def keep_sample(found: Kept, rule: RuleResult, run: int, to: Recorder) -> None:
     """Keep some records of a rule, as the verdict on what was measured."""
-    if rule.records is None or rule.error is not None:
+    if not found.samples or rule.records is None or rule.error is not None:
         return
     sample = sampled(rule.records, found.samples)
+    partitions = sorted(p.name for p in rule.reports or found.partitions)
     told = {"records": sample, "sampled": len(sample)}
     to.keep_verdict(
         found.dataset,
         name=f"Griffin.{rule.name}",
         specification=key_of(found.suite),
-        fingerprint=key_of(canonical_json(sorted(p.name for p in rule.reports))),
+        fingerprint=key_of(canonical_json(partitions)),
         passed=not sample,
-        partition=next(iter(rule.reports)).name if len(rule.reports) == 1 else "",
+        partition=partitions[0] if len(partitions) == 1 else "",
         result=json.dumps(told, ensure_ascii=False, sort_keys=True),
         run=run,
     )
@@ -149,7 +162,4 @@ def _keep_sample(found: Kept, rule: RuleResult, run: int, to: Recorder) -> None:
 
 def sampled(records: DataFrame, most: int) -> list[dict[str, Any]]:
     """Return some records, as they are written in JSON."""
-    return [
-        json.loads(row.record)
-        for row in records.limit(most).selectExpr("to_json(struct(*)) AS record").collect()
-    ]
+    return [json.loads(row.record) for row in records.limit(most).selectExpr(_RECORD).collect()]

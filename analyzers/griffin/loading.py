@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from analyzers.errors import SourceError
-from analyzers.griffin.config import ConnectorConfig, SourceConfig
+from analyzers.errors import SourceError, TidegaugeError, describe
+from analyzers.griffin.config import ConnectorConfig, RuleConfig, SourceConfig
 from analyzers.griffin.connectors import open_batch, partitioned
 from analyzers.griffin.frame_ops import operate
 from analyzers.griffin.views import Views
@@ -46,17 +46,23 @@ class Loader:
             If it has no connector, or one cannot be read.
         """
         frames = [
-            self.prepared(open_batch(c, self.spark, config.name), c) for c in config.connectors
+            self.prepared(open_batch(c, self.spark, config.name), c, config.name)
+            for c in config.connectors
         ]
         if not frames:
             raise SourceError(f"source {config.name!r} has no connector")
         return self.timed(reduce(_below, frames))
 
-    def prepared(self, frame: DataFrame, connector: ConnectorConfig) -> DataFrame:
+    def prepared(self, frame: DataFrame, connector: ConnectorConfig, source: str = "") -> DataFrame:
         """Return a frame as the connector's rules before measuring leave it; the last one's result counts.
 
         Each reads the frames of those before it by their names. A rule without names reads the connector's
         frame and takes its place.
+
+        Raises
+        ------
+        SourceError
+            Naming the source, and which of the rules cannot be.
         """
         if not connector.pre_proc:
             return frame
@@ -64,12 +70,13 @@ class Loader:
         self._held.append(views)
         views.add(connector.frame, frame)
         for rule in connector.pre_proc:
-            if rule.dsl_type == "df-opr":
-                of = views.frame(rule.in_name or connector.frame)
-                frame = operate(rule.rule, of, rule.details)
-            else:
-                frame = views.query(rule.rule)
-            views.add(rule.out_name or connector.frame, frame)
+            try:
+                frame = _made(rule, views, connector.frame)
+                views.add(rule.out_name or connector.frame, frame)
+            except Exception as error:
+                said = error if isinstance(error, TidegaugeError) else describe(error)
+                msg = f"source {source!r}: rule {rule.number} before measuring: {said}"
+                raise SourceError(msg) from error
         return frame
 
     def timed(self, frame: DataFrame) -> DataFrame:
@@ -77,6 +84,12 @@ class Loader:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
         return frame.withColumn(TMST, F.lit(self.timestamp).cast("long"))
+
+
+def _made(rule: RuleConfig, views: Views, default: str) -> DataFrame:
+    if rule.dsl_type == "df-opr":
+        return operate(rule.rule, views.frame(rule.in_name or default), rule.details)
+    return views.query(rule.rule)
 
 
 def _below(a: DataFrame, b: DataFrame) -> DataFrame:
@@ -97,11 +110,14 @@ class PreparedSource:
     source : Source
     connector : ConnectorConfig
     loader : Loader
+    called : str
+        The source's name in the job.
     """
 
     source: Source
     connector: ConnectorConfig
     loader: Loader
+    called: str = ""
 
     @classmethod
     def of(cls, config: SourceConfig, keys: Sequence[str], loader: Loader) -> PreparedSource:
@@ -117,7 +133,8 @@ class PreparedSource:
                 f"source {config.name!r} has {len(config.connectors)} connectors; only one is measured by partitions"
             )
         (connector,) = config.connectors
-        return cls(partitioned(connector, loader.spark, keys, config.name), connector, loader)
+        source = partitioned(connector, loader.spark, keys, config.name)
+        return cls(source, connector, loader, config.name)
 
     @property
     def name(self) -> str | None:
@@ -135,7 +152,7 @@ class PreparedSource:
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Return the rows of some partitions."""
-        frame = self.loader.prepared(self.source.read(partitions), self.connector)
+        frame = self.loader.prepared(self.source.read(partitions), self.connector, self.called)
         missing = set(self.keys) - set(frame.columns)
         if missing:
             raise SourceError(

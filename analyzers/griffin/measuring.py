@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_ROWS = 10_000
-"""Rows of one metric; a result that is larger is no metric."""
+"""Rows of one metric of one partition; a result that is larger is no metric."""
 _KEY = "__tidegauge_key"
 
 
@@ -54,13 +54,15 @@ class Round:
     partition_of: Callable[[Values], Partition | None] | None = None
     only: bool = False
 
-    def partition(self, values: Sequence[str]) -> Partition | None:
-        """Return the partition of some values of the columns; where there are none, that of the time.
+    @property
+    def whole(self) -> Partition:
+        """The partition of the round's time, which all rows are of that are not told apart by columns."""
+        return Partition((TMST,), (str(self.timestamp),))
 
-        None for one that is not measured.
-        """
+    def partition(self, values: Sequence[str]) -> Partition | None:
+        """Return the partition of some values of the columns; None for one that is not measured."""
         if not self.by:
-            return Partition((TMST,), (str(self.timestamp),))
+            return self.whole
         found = self.partition_of(tuple(values)) if self.partition_of else None
         return found if found or self.only else Partition(self.by, tuple(values))
 
@@ -91,10 +93,13 @@ class Found:
     error: Exception | None = None
     notices: list[str] = field(default_factory=list)
 
-    def result(self, views: Views) -> RuleResult:
-        """Return it for users."""
-        plan = self.prepared.plan
-        records = views.frame(plan.records[0]) if plan.records else None
+    def result(self, this: Round, views: Views) -> RuleResult:
+        """Return it for users; records are those of what is measured."""
+        plan, own = self.prepared.plan, self.prepared.views
+        records = views.spark.table(own[plan.records[0]]) if plan.records else None
+        if records is not None and this.only and TMST in records.columns:
+            times = ", ".join(partition.value(TMST) for partition in this.fingerprints)
+            records = records.where(f"{TMST} IN ({times})" if times else "false")
         notices = (*plan.notices, *self.notices)
         return RuleResult(
             self.prepared.name, plan.source, self.reports, records, self.error, notices
@@ -118,10 +123,10 @@ def measure(
     stateful: dict[str, list[Found]] = defaultdict(list)
     for one in found:
         if one.prepared.measure is not None:
-            stateful[one.prepared.plan.source].append(one)
-    for source, some in stateful.items():
+            stateful[one.prepared.views[one.prepared.plan.source]].append(one)
+    for view, some in stateful.items():
         try:
-            for partition, count in _scan(this, views.frame(source), some):
+            for partition, count in _scan(this, views.spark.table(view), some):
                 rows[partition] = rows.get(partition) or count
         except Exception as error:  # noqa: BLE001 - what Spark says; the other sources go on
             for one in some:
@@ -140,10 +145,11 @@ def _scan(this: Round, frame: DataFrame, some: Sequence[Found]) -> Iterator[tupl
     analyzers = [one.prepared.measure for one in some if one.prepared.measure is not None]
     scanned = scan(frame, analyzers, this.by)
     groups: Mapping[Any, Group] = scanned.groups if this.by else {(): scanned.whole}
-    for values, group in groups.items():
-        partition = this.partition(values)
-        if partition is None:
-            continue
+    of: dict[Partition | None, Group] = dict.fromkeys(this.fingerprints, scanned.nothing)
+    of |= {this.partition(values): group for values, group in groups.items()}
+    of.pop(None, None)  # rows of partitions that are not measured
+    for partition, group in of.items():
+        assert partition is not None
         for one, analyzer in zip(some, analyzers, strict=True):
             outcome = group.states[analyzer]
             metric = metric_of(analyzer, outcome)
@@ -158,15 +164,17 @@ def _scan(this: Round, frame: DataFrame, some: Sequence[Found]) -> Iterator[tupl
 def _reports(this: Round, views: Views, one: Found) -> dict[Partition, Report]:
     """Return the metric of each partition from the rows of the plan's steps."""
     reports: dict[Partition, Report] = {}
+    most = MOST_ROWS * max(1, len(this.fingerprints))
     for table in one.prepared.plan.metrics:
         keys = [f"{hive_text(quote(c))} AS {_KEY}{i}" for i, c in enumerate(this.by)]
-        rows = views.frame(table.step).selectExpr(*keys, "*").limit(MOST_ROWS + 1).collect()
-        if len(rows) > MOST_ROWS:
-            one.notices.append(f"only the first {MOST_ROWS} rows of {table.step!r} are its metric")
+        frame = views.spark.table(one.prepared.views[table.step])
+        rows = frame.selectExpr(*keys, "*").limit(most + 1).collect()
+        if len(rows) > most:
+            one.notices.append(f"only the first {most} rows of {table.step!r} are its metric")
         grouped: dict[Partition | None, list[dict[str, Any]]] = defaultdict(list)
         if not this.by:
-            grouped[this.partition(())] = []
-        for row in rows[:MOST_ROWS]:
+            grouped[this.whole] = []
+        for row in rows[:most]:
             cells = row.asDict(recursive=True)
             values = [cells.pop(f"{_KEY}{i}") for i in range(len(this.by))]
             hidden = {*INTERNAL, *this.by}

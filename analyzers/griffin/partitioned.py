@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from analyzers.description import canonical_json, key_of
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BATCH = 200
 """Partitions that are read, measured and committed together."""
+UNSEEN = "(rules)"
+"""Under which the fingerprints of partitions tell rules that no state tells."""
 
 
 def measure_partitions(
@@ -61,19 +63,26 @@ def measure_partitions(
         )
     (name,) = measured
     source = PreparedSource.of(sources[name], keys, loader)
-    references = _fingerprints(loader, [one for one in sources if one != name], engine)
+    references = {
+        **_fingerprints(loader, [one for one in sources if one != name], engine),
+        UNSEEN: _unseen(engine, prepared),
+    }
     listed = [
         replace(entry, fingerprint=with_references(entry.fingerprint, references))
-        for entry in source.list_partitions()
+        for entry in sorted(source.list_partitions(), key=lambda listed: listed.partition.name)
     ]
     done: list[GriffinResult] = []
-    for batch in _batches(_due(listed, engine, prepared, partitions, keys)):
+    for number, batch in enumerate(_batches(_due(listed, engine, prepared, partitions, keys))):
         frame = source.read([entry.partition for entry in batch])
         prints = {e.partition: e.fingerprint for e in batch if e.fingerprint is not None}
         frames = {**whole, name: frame}
-        of = Round(frames, loader.timestamp, tuple(keys), prints, source.partition_of)
+        # Each batch has a time of its own, or sinks would put one in the place of another.
+        time = loader.timestamp + number
+        of = Round(frames, time, tuple(keys), prints, source.partition_of)
         done.append(engine.run(of))
-    nothing = tuple(RuleResult(one.name, one.plan.source) for one in prepared)
+    nothing = tuple(
+        RuleResult(one.name, one.plan.source, notices=one.plan.notices) for one in prepared
+    )
     return together([GriffinResult(engine.dataset, nothing), *done])
 
 
@@ -113,6 +122,17 @@ def _fingerprints(loader: Loader, others: Sequence[str], engine: Engine) -> Mapp
             if files:
                 found[source.name] = key_of(canonical_json(files))
     return found
+
+
+def _unseen(engine: Engine, prepared: Sequence[Prepared]) -> str:
+    """Return a hash of the rules that the ledger does not know by states: those without, and those before measuring."""
+    without = [asdict(one.config) for one in prepared if one.measure is None]
+    before = [
+        [source.name, *(asdict(rule) for rule in connector.pre_proc)]
+        for source in engine.job.sources
+        for connector in source.connectors
+    ]
+    return key_of(canonical_json([without, before]))
 
 
 def _batches(listed: Sequence[Listed]) -> Iterator[Sequence[Listed]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import DslError, SuiteError, describe, nearest
@@ -18,6 +18,7 @@ from analyzers.griffin.parsing import parse
 from analyzers.griffin.plan import Plan, Step, Table
 from analyzers.griffin.views import Views
 from analyzers.schema import Schema
+from analyzers.sql import words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,11 +36,14 @@ class Prepared:
     plan : Plan
     measure : Analyzer or None
         What finds the metric in one pass and keeps a state; None where the steps find it.
+    views : mapping of str to str
+        The views of the plan's source and steps, whatever later rules call by these names.
     """
 
     config: RuleConfig
     plan: Plan
     measure: Analyzer[Any, Any] | None = None
+    views: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -118,11 +122,11 @@ def _prepared(
     match config.dsl_type:
         case "spark-sql":
             frame = views.query(config.rule)
-            return Prepared(config, _whole(config, views, frame, sources, by))
+            return _whole(config, views, frame, sources, by)
         case "df-opr":
             name = config.in_name or _only(sources, config)
             frame = operate(config.rule, views.frame(name), config.details)
-            return Prepared(config, _whole(config, views, frame, sources, by))
+            return _whole(config, views, frame, sources, by)
         case _:
             return _of_dsl(config, views, sources, by, functions)
 
@@ -133,29 +137,40 @@ def _whole(
     frame: DataFrame,
     sources: Sequence[str],
     by: tuple[str, ...],
-) -> Plan:
-    """Return the plan of a rule whose one frame is metric and records alike."""
+) -> Prepared:
+    """Return a rule whose one frame is metric and records alike."""
     missing = [column for column in by if column.casefold() not in map(str.casefold, frame.columns)]
     if missing and (config.output("metric") or config.output("record")):
         raise SuiteError(
             f"its rows do not say of which {missing[0]} they are: select and group by {missing[0]}"
         )
-    _name(config, views, frame)
-    source = config.in_name or str(config.details.get("source") or (sources[0] if sources else ""))
+    view = _name(config, views, frame)
+    words = words_in(config.rule)
+    named = [name for name in sources if name.casefold() in words] or [*sources, ""]
+    source = config.in_name or str(config.details.get("source") or named[0])
     step = Step(config.name, config.rule)
     output = config.output("metric")
-    table = Table(config.name, (output.flatten if output else None) or "default", config.name)
+    called = (output.name if output else None) or config.name
+    table = Table(config.name, (output.flatten if output else None) or "default", called)
     records = (config.name,) if config.output("record") else ()
-    return Plan((step,), (table,), records, source, by)
+    plan = Plan((step,), (table,), records, source, by)
+    return Prepared(config, plan, views={config.name: view})
 
 
-def _name(config: RuleConfig, views: Views, frame: DataFrame) -> None:
-    """Give the rule's frame its name, and that of the source whose rows it takes the place of."""
+def _name(config: RuleConfig, views: Views, frame: DataFrame) -> str:
+    """Give the rule's frame its name, and that of the source whose rows it takes the place of; return its view.
+
+    A rule that is called by its metric hides no frame of that name.
+    """
     frame = views.cached(frame) if config.cache else frame
-    views.add(config.name, frame)
+    hides = config.out_name is None and config.name in views
+    name = f"rule_{config.number}" if hides else config.name
+    views.add(name, frame)
+    view = views.view(name)
     update = config.output("dsc-update")
     if update is not None and update.name is not None:
         views.add(update.name, frame)
+    return view
 
 
 def _only(sources: Sequence[str], config: RuleConfig) -> str:
@@ -179,12 +194,26 @@ def _of_dsl(
     tables = {name: Schema.of_frame(views.frame(name)) for name in views}
     scope = Scope(tables, source or "", target, functions, config.rule, config.name)
     plan = lower(tree, config, scope, by)
-    _register(config, plan, views)
+    _refuse_ungrouped(plan.source, scope, by)
+    other = views.view(target) if target else ""
+    own = _register(config, plan, views)
     as_sql = config.dq_type == "completeness" and "expr" in config.details
+    # A scan's expressions cannot name such columns: Spark puts settings in their place.
+    read = [scope.schema(name) for name in (plan.source, target) if name]
+    as_sql |= any("${" in column for schema in read for column in schema.names)
     measure = None if as_sql else measure_of(config, scope, by)
-    if isinstance(measure, GriffinAccuracy) and target is not None:
-        measure = measure.compared_with(views.view(target))
-    return Prepared(config, plan, measure)
+    if isinstance(measure, GriffinAccuracy) and other:
+        measure = measure.compared_with(other)
+    return Prepared(config, plan, measure, own)
+
+
+def _refuse_ungrouped(source: str, scope: Scope, by: Sequence[str]) -> None:
+    there = {column.casefold() for column in scope.schema(source).names}
+    missing = [column for column in by if column.casefold() not in there]
+    if missing:
+        raise SuiteError(
+            f"its source {source!r} has no column {missing[0]!r}, by which the job measures"
+        )
 
 
 def _has_text(config: RuleConfig) -> bool:
@@ -206,11 +235,17 @@ def _side(side: str, config: RuleConfig, views: Views, default: Sequence[str]) -
     return str(named)
 
 
-def _register(config: RuleConfig, plan: Plan, views: Views) -> None:
-    """Give the steps their names: their own, with the rule's before it, and the rule's for its metric."""
+def _register(config: RuleConfig, plan: Plan, views: Views) -> dict[str, str]:
+    """Give the steps their names: their own, with the rule's before it, and the rule's for its metric.
+
+    Return the views of the source and of the steps.
+    """
+    own = {plan.source: views.view(plan.source)}
     metric = plan.metrics[0].step if plan.metrics else plan.steps[-1].name
     for step in plan.steps:
         frame = views.query(step.sql)
         for name in dict.fromkeys((step.name, *step.also, f"{config.name}_{step.name}")):
             views.add(name, frame)
+        own[step.name] = views.view(step.name)
     _name(config, views, views.frame(metric))
+    return own

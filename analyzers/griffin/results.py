@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from analyzers.display import Markup, Rows, card, heading, marked, note, sentence, table
+from analyzers.griffin.aliases import free
 from analyzers.griffin.measures.report import Report
 from analyzers.partitions import Partition
 
@@ -37,7 +38,7 @@ def merged(documents: Mapping[str, Document]) -> Document:
     whole: Document = {}
     for rule, document in documents.items():
         if whole.keys() & document.keys():
-            whole[rule] = document
+            whole[free(rule, {key.casefold() for key in whole})] = document
         else:
             whole |= document
     return whole
@@ -175,11 +176,18 @@ def together(parts: Sequence[GriffinResult]) -> GriffinResult:
     rules: dict[str, RuleResult] = {}
     for found in (rule for part in parts for rule in part.rules):
         known = rules.get(found.name, found)
-        reports = {**known.reports, **found.reports}
-        rules[found.name] = replace(found, reports=reports, error=found.error or known.error)
-    failures = {name: error for part in parts for name, error in part.failures.items()}
-    notices = tuple(dict.fromkeys(said for part in parts for said in part.notices))
-    run = next((part.run for part in reversed(parts) if part.run is not None), None)
+        rules[found.name] = replace(
+            found,
+            reports={**known.reports, **found.reports},
+            records=found.records if found.records is not None else known.records,
+            error=found.error or known.error,
+            notices=tuple(dict.fromkeys((*known.notices, *found.notices))),
+        )
     return replace(
-        parts[-1], run=run, rules=tuple(rules.values()), failures=failures, notices=notices
+        parts[-1],
+        rules=tuple(rules.values()),
+        run=next((part.run for part in reversed(parts) if part.run is not None), None),
+        failures={name: error for part in parts for name, error in part.failures.items()},
+        notices=tuple(dict.fromkeys(said for part in parts for said in part.notices)),
+        views=[part.views for part in parts],
     )

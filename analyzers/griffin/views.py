@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from analyzers.errors import nearest
@@ -92,7 +93,8 @@ class Views:
 
 
 def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:
-    for frame in cached:
-        frame.unpersist()
-    for view in views:
-        spark.catalog.dropTempView(view)
+    with suppress(Exception):  # of a session that has ended nothing is there
+        for frame in cached:
+            frame.unpersist()
+        for view in views:
+            spark.catalog.dropTempView(view)

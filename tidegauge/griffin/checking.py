@@ -11,6 +11,7 @@ from analyzers.griffin.loading import Loader
 from analyzers.griffin.plan import Plan
 from analyzers.griffin.prepared import Prepared
 from analyzers.griffin.reading import read_env, read_job
+from analyzers.griffin.sinks import open_sinks
 from tidegauge.griffin.sessions import session_for
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def check(
     ----------
     dq : mapping, str or Path
     env : mapping, str or Path, optional
-        Needed where it says how Spark is to run.
+        Needed where it says how Spark is to run; the sinks that the job names are looked for in it.
     spark : SparkSession, optional
         The active one if not given, else a new one.
 
@@ -90,6 +91,8 @@ def check(
     empty: dict[str, Any] = {}
     told, job = read_env(empty if env is None else env), read_job(dq)
     session = session_for(told, spark)
+    if env is not None:
+        open_sinks(told, job.sinks, session)
     loader = Loader(session, 0)
     frames = {source.name: loader.load(source) for source in job.sources}
     engine = Engine(job, session, holds=loader)

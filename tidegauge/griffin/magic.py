@@ -14,12 +14,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from analyzers.errors import SuiteError, nearest
+from analyzers.errors import GriffinError, SuiteError, nearest
 from analyzers.griffin.config import Job, Output, RuleConfig
 from analyzers.griffin.engine import Engine
+from analyzers.griffin.kinds import suggested
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.measuring import Round
 from analyzers.griffin.parsing import parse
+from analyzers.griffin.reading.rules import DQ_TYPES
 from analyzers.griffin.results import GriffinResult
 from tidegauge.session import spark_session
 
@@ -71,11 +73,20 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     SuiteError
         If the line cannot be read, or a name is neither a DataFrame nor a table.
     """
-    told = _arguments().parse_args(shlex.split(line))
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        msg = f"%%griffin: the line cannot be read: {error}"
+        raise SuiteError(msg) from None
+    told = _arguments().parse_args(words)
     names = [*told.source, *([told.target] if told.target else [])]
     if not names:
         raise SuiteError("%%griffin: name a source: --source NAME, a DataFrame or a table")
-    parse(cell, dq_type=told.dq_type)
+    kind = DQ_TYPES.get(told.dq_type.replace("-", "").lower())
+    if kind is None:
+        known = suggested(told.dq_type, dict.fromkeys(DQ_TYPES.values()))
+        raise SuiteError(f"%%griffin: unknown kind of rule {told.dq_type!r}; {known}")
+    parse(cell, dq_type=kind)
     frames = {name: _frame(name, variables) for name in names}
     spark = next(iter(frames.values())).sparkSession
     details = dict(_detail(text) for text in told.detail)
@@ -84,7 +95,7 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
         1,
         "griffin-dsl",
         cell,
-        told.dq_type,
+        kind,
         out_name=told.name,
         details=details,
         outputs=(Output("metric"),),
@@ -94,12 +105,14 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
         repository = variables.get(told.repository)
         if repository is None:
             raise SuiteError(f"%%griffin: there is no variable {told.repository!r}")
+        if not hasattr(repository, "store"):
+            raise SuiteError(f"%%griffin: the variable {told.repository!r} is no repository")
     loader = Loader(spark, round(time.time() * 1000))
     engine = Engine(Job(told.dataset, rules=(rule,)), spark, repository, holds=loader)
     timed = {name: loader.timed(frame) for name, frame in frames.items()}
     result = engine.run(Round(timed, loader.timestamp))
-    for error in result.failures.values():
-        raise error
+    if result.failures:
+        raise GriffinError(result.failures, result)
     return result
 
 
@@ -108,12 +121,21 @@ def _frame(name: str, variables: Mapping[str, Any]) -> DataFrame:
     if found is not None and hasattr(found, "sparkSession"):
         return found  # type: ignore[no-any-return]
     spark: SparkSession = spark_session()
-    if spark.catalog.tableExists(name):
+    if _is_table(spark, name):
         return spark.table(name)
     frames = [key for key, value in variables.items() if hasattr(value, "sparkSession")]
     near = nearest(name, frames)
     hint = f"; did you mean {near!r}?" if near else ""
     raise SuiteError(f"%%griffin: {name!r} is neither a DataFrame nor a table{hint}")
+
+
+def _is_table(spark: SparkSession, name: str) -> bool:
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - imported without Spark, too
+
+    try:
+        return spark.catalog.tableExists(name)
+    except AnalysisException:  # no name of a table can be written so
+        return False
 
 
 def _detail(text: str) -> tuple[str, str]:

@@ -324,6 +324,17 @@ WANTED = (
 )
 
 
+@pytest.fixture(params=["fastavro", "spark-avro"])
+def reader(request, spark, monkeypatch):
+    """Both ways to read Avro: ours, and that of Spark's package, which comes with the jars for Kafka."""
+    from analyzers.griffin.connectors.connector import has_format
+
+    if request.param == "fastavro":
+        monkeypatch.setattr("analyzers.griffin.connectors.files.has_format", lambda *_: False)
+    elif not has_format(spark, "avro"):
+        pytest.skip("the session has no spark-avro")
+
+
 def write_avro(path, schema, rows):
     fastavro = pytest.importorskip("fastavro")
     with path.open("wb") as file:
@@ -332,7 +343,8 @@ def write_avro(path, schema, rows):
 
 
 @pytest.mark.spark
-def test_avro_has_the_types_of_sparks_own_reader(spark, tmp_path):
+@pytest.mark.kafka  # its jars bring Spark's package, too
+def test_avro_has_the_types_of_sparks_own_reader(spark, reader, tmp_path):
     path = write_avro(tmp_path / "t.avro", AVRO, [FULL, EMPTY])
     frame = read("file", spark, format="avro", paths=[str(tmp_path)])
     assert frame.schema.simpleString() == WANTED
@@ -363,7 +375,7 @@ def test_avro_has_the_types_of_sparks_own_reader(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_avro_of_many_rows_and_of_none(spark, tmp_path):
+def test_avro_of_many_rows_and_of_none(spark, reader, tmp_path):
     schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}
     write_avro(tmp_path / "many.avro", schema, [{"id": i} for i in range(12_001)])
     assert read("file", spark, format="avro", paths=[str(tmp_path)]).distinct().count() == 12_001
@@ -372,7 +384,8 @@ def test_avro_of_many_rows_and_of_none(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_avro_that_only_sparks_package_reads(spark, tmp_path):
+@pytest.mark.parametrize("reader", ["fastavro"], indirect=True)
+def test_avro_that_only_sparks_package_reads(spark, reader, tmp_path):
     field = {"name": "u", "type": ["int", "string"]}
     path = write_avro(
         tmp_path / "t", {"type": "record", "name": "r", "fields": [field]}, [{"u": 1}]

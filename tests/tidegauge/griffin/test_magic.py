@@ -1,0 +1,96 @@
+"""``%%griffin`` in a real IPython shell."""
+
+import pytest
+
+from tests.tidegauge.griffin.jobs import NOW
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def shell(spark):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    ip = InteractiveShell.instance()
+    ip.run_line_magic("load_ext", "tidegauge.griffin")
+    ip.user_ns["users"] = spark.createDataFrame(
+        [(1, "a"), (2, "b"), (3, None)], "id int, name string"
+    )
+    ip.user_ns["truth"] = spark.createDataFrame([(1, "a"), (3, None)], "id int, name string")
+    ip.user_ns["spark"] = spark
+    yield ip
+    InteractiveShell.clear_instance()
+
+
+def cell(shell, line, text):
+    return shell.run_cell(f"%%griffin {line}\n{text}\n", store_history=False)
+
+
+def test_a_rule_in_a_cell(shell, repo, capsys):
+    shell.user_ns["repo"] = repo
+    line = "accuracy --source users --target truth --name 'same users' --repository repo --dataset checks"
+    found = cell(shell, line, "users.id = truth.id\nand users.name = truth.name")
+    assert found.success
+    result = found.result
+    (report,) = result.rule("same users").reports.values()
+    assert report.metric == {"total": 3, "miss": 1, "matched": 2, "matchedFraction": pytest.approx(2 / 3)}  # fmt: skip
+    assert [row.id for row in result.records("same users").collect()] == [2]
+    html = result._repr_html_()
+    assert "same users" in html
+    assert "<table" in html
+    assert list(repo.metrics("checks", name="Griffin.same users.miss")["value"]) == [1]
+    capsys.readouterr()
+
+
+def test_details_kinds_and_tables(shell, spark):
+    found = cell(
+        shell, "accuracy --source users --target truth --detail null.match=sql",
+        "users.id = truth.id and users.name = truth.name",
+    )  # fmt: skip
+    assert next(iter(found.result.rule("rule").reports.values())).metric["miss"] == 2
+    found = cell(shell, "--source users", "count(*) as n where id > 1")
+    assert next(iter(found.result.rule("rule").reports.values())).metric == {"n": 2}
+    found = cell(shell, "Duplicate --source users", "name")
+    assert next(iter(found.result.rule("rule").reports.values())).metric["unique"] == 3
+    spark.sql("CREATE TABLE griffin_magic AS SELECT 1 AS id")
+    try:
+        found = cell(shell, "completeness --source griffin_magic", "id")
+        metric = next(iter(found.result.rule("rule").reports.values())).metric
+        assert metric == {"total": 1, "incomplete": 0, "complete": 1}
+    finally:
+        spark.sql("DROP TABLE griffin_magic")
+    assert NOW not in found.result.rule("rule").reports
+
+
+WRONG = {
+    "no source": ("accuracy", "a.x = b.x", "SuiteError", "name a source"),
+    "unknown frame": ("--source user", "count(*)", "SuiteError", "did you mean 'users'"),
+    "odd name": ("--source 'a b`c'", "count(*)", "SuiteError", "neither a DataFrame nor a table"),
+    "unknown option": ("--sauce users", "count(*)", "SuiteError", "--sauce"),
+    "open quote": ("--source 'users", "count(*)", "SuiteError", "cannot be read"),
+    "detail": ("--source users --detail x", "count(*)", "SuiteError", "KEY=VALUE"),
+    "repository": ("--source users --repository nothing", "count(*)", "SuiteError", "no variable 'nothing'"),
+    "not a repository": ("--source users --repository users", "count(*)", "SuiteError", "no repository"),
+    "kind": ("accurcy --source users", "users.id = 1", "SuiteError", "did you mean 'accuracy'"),
+    "syntax": ("uniqueness --source users", "id,,name", "DslError", "\\^"),
+    "column": ("uniqueness --source users", "nam", "DslError", "'name'"),
+    "data": ("--source users", "max(cast(users.name as int)) as n", "GriffinError|DslError", "rule|CAST"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "text", "kind", "said"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_shown(shell, capsys, line, text, kind, said):
+    import re
+
+    found = cell(shell, line, text)
+    assert not found.success
+    error = found.error_in_exec
+    assert re.fullmatch(kind, type(error).__name__)
+    assert re.search(said, str(error))
+    capsys.readouterr()
+
+
+def test_the_shell_still_works_after_an_error(shell, capsys):
+    assert not cell(shell, "uniqueness --source users", "nam").success
+    assert cell(shell, "uniqueness --source users", "name").success
+    capsys.readouterr()
