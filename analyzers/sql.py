@@ -178,15 +178,18 @@ def one_of(expression: str, values: Sequence[str]) -> str:
     return f"{expression} IN ({', '.join(map(literal, values))})"
 
 
+_PASSED = r"--[^\n]*|/\*.*?\*/|\b[rR](?:'[^']*'|\"[^\"]*\")"
+"""Comments, and texts in which a backslash is a letter: no names stand in them."""
 _TOKEN = re.compile(
-    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)"
+    _PASSED + r"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)",
+    re.DOTALL,
 )
 _FOREIGN = re.compile(r"\(\n(.*?)\n\)", re.DOTALL)
 
 
 _NAME = r"`(?:[^`]|``)*`"
 _QUOTED = re.compile(
-    rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?P<path>{_NAME}(?:\.{_NAME})*)", re.DOTALL
+    rf"{_PASSED}|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?P<path>{_NAME}(?:\.{_NAME})*)", re.DOTALL
 )
 
 

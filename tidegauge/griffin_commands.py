@@ -51,10 +51,11 @@ def run(
 ) -> int:
     """Run a job, print its metrics, and remember them."""
     from analyzers.errors import GriffinError
+    from analyzers.griffin.reading import read_env
     from tidegauge.griffin.run import run as run_job
-    from tidegauge.session import spark_session
+    from tidegauge.griffin.sessions import session_for
 
-    spark = spark_session(warehouse) if warehouse is not None else None
+    spark = session_for(read_env(env), None, warehouse) if warehouse is not None else None
     with open_repository(db, artifacts) as repository:
         failed: GriffinError | None = None
         try:
@@ -84,10 +85,12 @@ def check(
     warehouse: Warehouse = None,
 ) -> int:
     """Parse, bind and plan all rules, and print their SQL; no row is read."""
+    from analyzers.griffin.reading import read_env
     from tidegauge.griffin.checking import check as check_job
-    from tidegauge.session import spark_session
+    from tidegauge.griffin.sessions import session_for
 
-    spark = spark_session(warehouse) if warehouse is not None else None
+    told = read_env({} if env is None else env)
+    spark = session_for(told, None, warehouse) if warehouse is not None else None
     for line in check_job(dq, env, spark=spark).lines():
         print(line)
     return 0

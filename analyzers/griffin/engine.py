@@ -208,8 +208,8 @@ class Engine:
                 measurements[partition].append(measurement)
         source = next(iter(this.frames.values()), None)
         schema = "[]" if source is None else Schema.of(source.schema).canonical()
-        # What keeps no state is measured again only where the ledger does not know the partition so.
-        stateless = any(one.error is not None and one.prepared.measure is None for one in found)
+        # What was not measured is measured again only where the ledger does not know the partition so.
+        unmeasured = any(one.error is not None and not one.measurements for one in found)
         return Kept(
             dataset=self.dataset,
             keys=this.by or (TMST,),
@@ -219,7 +219,7 @@ class Engine:
             schema=schema,
             rows=rows,
             measurements=measurements,
-            fingerprints={} if stateless else this.fingerprints,
+            fingerprints={} if unmeasured else this.fingerprints,
             samples=self.samples,
         )
 

@@ -104,6 +104,15 @@ def _refuse_twice(config: RuleConfig, names: set[str]) -> None:
             f"two rules are called {config.name!r}; give each its own out.dataframe.name"
         )
     names.add(config.name.casefold())
+    output = config.output("record")
+    if output is not None and output.table is not None:
+        place = f"table {output.table.casefold()}"
+        if place in names:
+            raise SuiteError(
+                f"another rule writes its records to {output.table!r}, too, and each would replace the"
+                " other's; give each a table of its own"
+            )
+        names.add(place)
 
 
 def _of_rule(error: DslError, config: RuleConfig) -> DslError:
@@ -188,7 +197,7 @@ def _of_dsl(
     by: tuple[str, ...],
     functions: frozenset[str] | None,
 ) -> Prepared:
-    tree = parse(config.rule, config.dq_type or "", config.name) if _has_text(config) else None
+    tree = parse(config.rule, config.dq_type or "", config.name) if has_text(config) else None
     source = _side("source", config, views, sources[:1])
     target = _side("target", config, views, [s for s in sources if s != source][:1])
     tables = {name: Schema.of_frame(views.frame(name)) for name in views}
@@ -216,7 +225,7 @@ def _refuse_ungrouped(source: str, scope: Scope, by: Sequence[str]) -> None:
         )
 
 
-def _has_text(config: RuleConfig) -> bool:
+def has_text(config: RuleConfig) -> bool:
     """Whether the rule is text of the DSL: some kinds say all in their details, or take all columns."""
     other = config.dq_type in {"record-check", "schema-conformance"} or "expr" in config.details
     every = config.dq_type in {"duplication", "column-profiling"} and not config.rule.strip()

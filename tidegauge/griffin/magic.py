@@ -21,6 +21,7 @@ from analyzers.griffin.kinds import suggested
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.measuring import Round
 from analyzers.griffin.parsing import parse
+from analyzers.griffin.prepared import has_text
 from analyzers.griffin.reading.rules import DQ_TYPES
 from analyzers.griffin.results import GriffinResult
 from tidegauge.session import spark_session
@@ -86,7 +87,6 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     if kind is None:
         known = suggested(told.dq_type, dict.fromkeys(DQ_TYPES.values()))
         raise SuiteError(f"%%griffin: unknown kind of rule {told.dq_type!r}; {known}")
-    parse(cell, dq_type=kind)
     frames = {name: _frame(name, variables) for name in names}
     spark = next(iter(frames.values())).sparkSession
     details = dict(_detail(text) for text in told.detail)
@@ -100,6 +100,8 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
         details=details,
         outputs=(Output("metric"),),
     )
+    if has_text(rule):
+        parse(cell, dq_type=kind)
     repository = None
     if told.repository is not None:
         repository = variables.get(told.repository)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import GriffinError
+from analyzers.errors import GriffinError, SuiteError
 from analyzers.griffin.engine import Engine
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.measuring import Round
@@ -91,19 +92,18 @@ def run(
     told, job = read_env(env), read_job(dq)
     session = session_for(told, spark)
     sinks = open_sinks(told, job.sinks, session)
-    if job.streaming:
-        engine = Engine(job, session, repository, sinks, dataset, tags, samples)
-        result = GriffinResult(engine.dataset, ())
-        for result in Stream(job, told, engine).rounds(once=once):
-            for said in (result, *result.notices, *map(str, result.failures.values())):
-                _log.info("%s", said)
-    else:
-        result = _batch(
-            Engine(job, session, repository, sinks, dataset, tags, samples),
-            timestamp or job.timestamp or round(time.time() * 1000),
-            (partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-            partitions,
+    engine = Engine(job, session, repository, sinks, dataset, tags, samples)
+    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    if not job.streaming:
+        now = timestamp or job.timestamp or round(time.time() * 1000)
+        result = _batch(engine, now, keys, partitions)
+    elif keys or timestamp is not None or partitions != "new":
+        msg = (
+            "a stream has windows of its own: it takes no partition_by=, partitions= or timestamp="
         )
+        raise SuiteError(msg)
+    else:
+        result = _stream(Stream(job, told, engine), once=once)
     if result.failures:
         raise GriffinError(result.failures, result)
     return result
@@ -116,3 +116,17 @@ def _batch(
     if keys:
         return measure_partitions(engine, loader, keys, partitions)
     return engine.run(Round({s.name: loader.load(s) for s in engine.job.sources}, now))
+
+
+def _stream(stream: Stream, *, once: bool) -> GriffinResult:
+    """Measure round by round, and tell at once what goes wrong; the last round's result has all failures."""
+    result = GriffinResult(stream.engine.dataset, ())
+    failures: dict[str, Exception] = {}
+    for result in stream.rounds(once=once):
+        _log.info("%s", result)
+        for said in result.notices:
+            _log.warning("%s", said)
+        for name, error in result.failures.items():
+            _log.error("%s: %s", name, error)
+        failures |= result.failures
+    return replace(result, failures=failures)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from analyzers.griffin.config import ConnectorConfig, Env, Job
+from analyzers.griffin.config import ConnectorConfig, Env, Job, RuleConfig
 from analyzers.griffin.engine import Engine
 from analyzers.griffin.loading import Loader
 from analyzers.griffin.measuring import Round
+from analyzers.griffin.nodes import Profiling
+from analyzers.griffin.parsing import parse
+from analyzers.griffin.prepared import has_text
 from analyzers.griffin.results import GriffinResult, together
 from analyzers.griffin.streaming.run import is_stream, run_stream
 from analyzers.partitions import TMST, Partition
@@ -41,6 +45,9 @@ class Stream:
 
     def rounds(self, *, once: bool) -> Iterator[GriffinResult]:
         """Measure round by round, and yield what each found; a round without news finds nothing."""
+        for rule in self.job.rules:  # what cannot be is told before a stream begins
+            if rule.dsl_type == "griffin-dsl" and has_text(rule):
+                parse(rule.rule, rule.dq_type or "", rule.name)
         measured, met = sides(self.job)
         reports = run_stream(
             self.job,
@@ -63,6 +70,7 @@ class Stream:
         return self.loader.prepared(frame, connector)
 
     def _tables(self) -> Mapping[str, DataFrame]:
+        self.loader.timestamp = round(time.time() * 1000)
         return {s.name: self.loader.load(s) for s in self.job.sources if not is_stream(s)}
 
     def _measure(
@@ -88,18 +96,27 @@ def sides(job: Job) -> tuple[Collection[str] | None, Collection[str] | None]:
     >>> sides(Job("j", sources=(SourceConfig("a"), SourceConfig("b")), rules=(rule,)))
     ({'a'}, {'b'})
     """
-    names = [source.name for source in job.sources]
-    measured, met = set(), set()
+    names = {source.name.casefold(): source.name for source in job.sources}
+    first = job.sources[0].name
+    measured: set[str] = set()
+    met: set[str] = set()
     for rule in job.rules:
-        if rule.dsl_type != "griffin-dsl":
+        source = str(rule.details.get("source") or first).casefold()
+        target = str(rule.details.get("target") or "").casefold()
+        if rule.dsl_type != "griffin-dsl" or source not in names or {target} - {"", *names}:
             return None, None
-        source = str(rule.details.get("source") or names[0])
-        target = rule.details.get("target")
-        if target is None and rule.dq_type == "accuracy":
-            target = next((name for name in names if name != source), None)
-        measured.add(source)
-        met |= {str(target)} if target else set()
+        if rule.dq_type == "profiling" and _names_a_table(rule):
+            return None, None
+        if not target and rule.dq_type == "accuracy":
+            target = next((name for name in names if name != source), "")
+        measured.add(names[source])
+        met |= {names[target]} if target else set()
     return measured, met
+
+
+def _names_a_table(rule: RuleConfig) -> bool:
+    query = parse(rule.rule, "profiling", rule.name)
+    return isinstance(query, Profiling) and query.table is not None
 
 
 def _unneeded(job: Job) -> Iterator[str]:

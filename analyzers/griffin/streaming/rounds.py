@@ -122,9 +122,12 @@ class Rounds:
         late = self._late(looks, marks)
         ready = self._ready(looks, now)
         results, done = [], []
-        for scope, prints in self._groups(self._due(looks, ready, marks)):
+        groups = self._groups(self._due(looks, ready, marks))
+        for number, (scope, prints) in enumerate(groups):
             windows = [int(partition.values[0]) for partition in prints]
-            results.append(self.measure(self._frames(looks, windows, scope), prints, now))
+            # Each has a time of its own, or sinks would put one in the place of another.
+            frames = self._frames(looks, windows, scope)
+            results.append(self.measure(frames, prints, now + number))
             done += windows
         newest = [max(ready[name], default=None) for name in looks]
         clocks = [self.clock(name) for name in self.measured]
@@ -211,7 +214,9 @@ class Rounds:
         for name, look in looks.items():
             if marks.horizon is None or self._read_only(name):
                 continue
-            before = marks.horizon if name in self.measured else marks.limits[name]
+            before = marks.horizon if name in self.measured else marks.limits.get(name)
+            if before is None:  # a stream that is new to the job
+                continue
             known, count, files = set(marks.closed.get(name, ())), 0, set()
             for part in look.parts:
                 new = set(part.kept(before)) - known

@@ -117,8 +117,9 @@ def run_stream(
     )
     if not once:
         yield rounds.round(now())  # of what was written before
-    queries = _started(streams, None if once else env.batch_interval)
+    queries: dict[str, StreamingQuery] = {}
     try:
+        _start(queries, streams, None if once else env.batch_interval)
         if once:
             _await(queries)
             yield rounds.round(now())
@@ -127,18 +128,17 @@ def run_stream(
             yield rounds.round(now())
     finally:
         for query in queries.values():
-            query.stop()
+            with suppress(Exception):  # the others are to be stopped, too
+                query.stop()
 
 
-def _started(
-    streams: Mapping[str, Collection[Inflow]], every: int | None
-) -> dict[str, StreamingQuery]:
-    return {
-        f"{name} {number}": inflow.start(every)
-        for name, some in streams.items()
-        for number, inflow in enumerate(some)
-        if not inflow.store.read_only
-    }
+def _start(
+    queries: dict[str, StreamingQuery], streams: Mapping[str, Collection[Inflow]], every: int | None
+) -> None:
+    for name, some in streams.items():
+        for number, inflow in enumerate(some):
+            if not inflow.store.read_only:
+                queries[f"{name} {number}"] = inflow.start(every)
 
 
 def _await(queries: Mapping[str, StreamingQuery]) -> None:
