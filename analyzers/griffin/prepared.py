@@ -177,9 +177,20 @@ def _name(config: RuleConfig, views: Views, frame: DataFrame) -> str:
     views.add(name, frame)
     view = views.view(name)
     update = config.output("dsc-update")
-    if update is not None and update.name is not None:
-        views.add(update.name, frame)
+    if update is not None:
+        views.add(_updated(update.name or config.details.get("source"), views), frame)
     return view
+
+
+def _updated(source: object, views: Views) -> str:
+    """Return the source in whose place a frame is put."""
+    if source is None:
+        raise SuiteError("its output dsc-update must name the source that it takes the place of")
+    if str(source) not in views:
+        near = nearest(str(source), views)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise SuiteError(f"its output dsc-update names {source!r}, which is no source{hint}")
+    return str(source)
 
 
 def _only(sources: Sequence[str], config: RuleConfig) -> str:

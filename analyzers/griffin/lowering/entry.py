@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from analyzers.errors import nearest
 from analyzers.griffin.binding import Scope, bind, notices
 from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.lowering.accuracy import lower_accuracy
@@ -66,7 +68,17 @@ def lower(
     bound = bind(rule, scope) if rule is not None and needs else None
     plan = _lowered(bound, work)
     said = () if bound is None else notices(bound)
-    return replace(plan, notices=(*plan.notices, *said))
+    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)))
+
+
+def _unknown(config: RuleConfig) -> Iterator[str]:
+    """Tell of details that mean nothing to a kind of rule: they may be misspelt."""
+    known = DETAILS[str(config.dq_type)] | _OF_ALL
+    for key in config.details:
+        if key not in known:
+            near = nearest(str(key), known)
+            hint = f"; did you mean {near!r}?" if near else ""
+            yield f"the detail {key!r} means nothing to a rule of {config.dq_type!r}{hint}"
 
 
 def _lowered(rule: Rule | None, work: Work) -> Plan:  # noqa: PLR0911 - one for each kind of rule
@@ -90,6 +102,30 @@ def _lowered(rule: Rule | None, work: Work) -> Plan:  # noqa: PLR0911 - one for 
         case kind, _:
             raise work.error(f"a rule of this form cannot be of dq.type {kind!r}")
 
+
+_OF_ALL = frozenset({"source", "target", "expr", "df.name"})
+_SHARES = frozenset({"total", "complete", "incomplete"})
+_DUPLICATES = frozenset({"total", "dup", "num", "duplication.array"})
+DETAILS = {
+    "accuracy": frozenset({"miss", "total", "matched", "matchedFraction", "null.match"}),
+    "profiling": frozenset(),
+    "uniqueness": _DUPLICATES | {"unique", "uniqueFraction", "null.match"},
+    "distinct": _DUPLICATES
+    | {"distinct", "accu_dup", "with.accumulate", "record.enable", "null.match"},
+    "timeliness": frozenset(
+        {"latency", "total", "avg", "min", "max", "late", "unmeasurable", "threshold", "step"}
+    )
+    | {"count", "step.size", "percentile", "percentile.values"},
+    "completeness": _SHARES | {"completeFraction"},
+    "duplication": frozenset({"total", "duplicate", "unique", "non_unique", "distinct"})
+    | {"bad.record.definition"},
+    "schema-conformance": _SHARES,
+    "column-profiling": frozenset(
+        {"round.scale", "dataset.sample", "approx.distinct.count", "column_details"}
+    ),
+    "record-check": _SHARES | {"bad.record.definition"},
+}
+"""The details that each kind of rule reads."""
 
 _LISTS = {
     "completeness": lower_completeness,
