@@ -251,8 +251,15 @@ def test_settings_are_not_put_into_texts():
 
 
 def test_words_of_what_users_write():
-    assert words_in("(\n (\n A\n) + `b``B` * 1st.x -- c") == {"a", "b`b", "1st", "x", "c"}
+    assert words_in("(\n (\n A\n) + `b``B` * 1st.x") == {"a", "b`b", "1st", "x"}
     assert words_in("'a' || \"b\"") == set()
+
+
+@pytest.mark.parametrize(
+    "text", ["a -- don't c\n + b", "a /* it's\nc */ + b", "a + r'\\' + b", 'a + R"\\" + b']
+)
+def test_quotes_in_comments_and_backslashes_in_raw_texts_hide_no_names(text):
+    assert words_in(text) == {"a", "b"}
 
 
 # identity
