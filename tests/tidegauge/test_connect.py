@@ -55,6 +55,8 @@ def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
             str(root / "tests" / "analyzers"),
             # They count the actions of a classic session, write to its Hive, or stop others' sessions.
             *(f"--ignore={root}/tests/analyzers/rules/test_{n}.py" for n in CLASSIC),
+            # Not all of these were looked at there yet, and they take long.
+            *(f"--ignore={root}/tests/analyzers/{n}" for n in ("griffin", "consistency")),
         ],
         capture_output=True,
         text=True,
