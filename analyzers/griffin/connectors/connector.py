@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _NO_READER = "SQLSTATE: 42K02"
 
 
-class Connector:
+class Connector(ABC):
     """A way to read one place. Subclasses say which keys they need, and read.
 
     Parameters
@@ -51,9 +52,9 @@ class Connector:
                 msg = f"the key {keys[0]!r} is missing{hint}"
                 raise GriffinConfigError(msg)
 
+    @abstractmethod
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return what is there now."""
-        raise NotImplementedError
 
     def stream(self, spark: SparkSession) -> DataFrame:  # noqa: ARG002 - what cannot needs nothing
         """Return what is there and what will come, as a streaming frame."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,9 +42,9 @@ class TableConnector(Connector):
         where = self.text("where")
         return frame.where(condition_sql(where)) if where else frame
 
+    @abstractmethod
     def table(self, spark: SparkSession) -> DataFrame:
         """Return all rows."""
-        raise NotImplementedError
 
 
 class HiveConnector(TableConnector):
