@@ -30,7 +30,7 @@ import tidegauge as tg
 from analyzers.griffin.config import Job, Output, RuleConfig
 from analyzers.griffin.engine import Engine
 from analyzers.griffin.measuring import Round
-from analyzers.griffin.views import Views
+from analyzers.views import Views
 
 RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
 FIELDS = ("id", "name", "city")

@@ -16,6 +16,7 @@ import typer
 
 from analyzers.errors import TidegaugeError, describe
 from tidegauge.anomaly_commands import anomalies_app, backtest, detect
+from tidegauge.consistency_commands import consistency_app
 from tidegauge.dashboard_command import dashboard
 from tidegauge.db_commands import db_app
 from tidegauge.griffin_commands import griffin_app
@@ -50,6 +51,7 @@ app.add_typer(anomalies_app, name="anomalies")
 app.add_typer(db_app, name="db")
 app.add_typer(rules_app, name="rules")
 app.add_typer(griffin_app, name="griffin")
+app.add_typer(consistency_app, name="consistency")
 import_app = typer.Typer(help="Bring in what other tools kept.", no_args_is_help=True)
 app.add_typer(import_app, name="import")
 app.command()(detect)

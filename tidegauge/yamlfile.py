@@ -43,7 +43,7 @@ class YamlFile:
     node: yaml.MappingNode
 
     @classmethod
-    def read(cls, path: str | Path, kind: str) -> YamlFile:
+    def read(cls, path: str | Path, kind: str, begins: str = "dataset: name") -> YamlFile:
         """Read a file.
 
         Parameters
@@ -51,6 +51,8 @@ class YamlFile:
         path : str or Path
         kind : str
             What it should be, for messages: ``suite file``.
+        begins : str
+            How such a file begins, for messages.
 
         Raises
         ------
@@ -71,7 +73,7 @@ class YamlFile:
             msg = f"{where}: not YAML: {error.problem}"
             raise SuiteError(msg) from error
         if not isinstance(node, yaml.MappingNode):
-            msg = f"{path}: a {kind} is one mapping that begins with 'dataset: name'"
+            msg = f"{path}: a {kind} is one mapping that begins with {begins!r}"
             raise SuiteError(msg)
         return cls(path, node)
 

@@ -16,12 +16,18 @@ from analyzers.consistency.distributions import (
 )
 from analyzers.consistency.equality import EXACTLY, Tolerance, holds
 from analyzers.consistency.maps import ConsistencyKeys
-from analyzers.consistency.measures import LOGGED, AnyMeasure, ConsistencyCells, ConsistencyRows
+from analyzers.consistency.measures import (
+    LOGGED,
+    PRESENCE,
+    AnyMeasure,
+    ConsistencyCells,
+    ConsistencyRows,
+)
 from analyzers.consistency.numbers import ConsistencyNumbers
-from analyzers.consistency.pairs import Pairs, pair
+from analyzers.consistency.pairs import Pairs, pair, presence_of
 from analyzers.errors import IllegalAnalyzerParameterError, UnknownNameError
 from analyzers.metric import Failure, Metric, Success, flatten
-from analyzers.scan import AnyAnalyzer, Group, Outcome, metric_of, scan
+from analyzers.scan import AnyAnalyzer, Group, Outcome, Scan, metric_of, scan
 from analyzers.schema import NUMERIC, Schema
 from analyzers.segments import Values
 from analyzers.sql import quote
@@ -276,13 +282,46 @@ def measure(
     """Measure a comparison table, which is read once for some features at a time; see `compare`."""
     schema = Schema.of_frame(table)
     allowed = {name: Tolerance.of(given) for name, given in (tolerance or {}).items()}
-    measures = [
-        one
-        for group_by, features in group_bys.items()
-        for one in _measures(schema, group_by, features, allowed, k, longest)
-    ]
-    found = scan(table, measures, tuple(by))
-    return Comparison(table, tuple(by), tuple(measures), found.groups)
+    measures: list[AnyMeasure] = []
+    found: list[Scan] = []
+    for presence, some in _parts(table, group_bys).items():
+        part = [
+            one
+            for group_by, features in some.items()
+            for one in _measures(schema, group_by, features, allowed, k, longest)
+        ]
+        measures += part
+        found.append(scan(_as_presence(table, presence), part, tuple(by)))
+    groups = {
+        values: _together([one.groups.get(values, one.nothing) for one in found])
+        for values in sorted({values for one in found for values in one.groups})
+    }
+    return Comparison(table, tuple(by), tuple(measures), groups)
+
+
+def _parts(
+    table: DataFrame, group_bys: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, Sequence[str]]]:
+    """Return the group-bys by the column that says which rows they have."""
+    parts: dict[str, dict[str, Sequence[str]]] = {}
+    for name, features in group_bys.items():
+        own = presence_of(name)
+        parts.setdefault(own if own in table.columns else PRESENCE, {})[name] = features
+    return parts
+
+
+def _as_presence(table: DataFrame, column: str) -> DataFrame:
+    """Return the rows that some group-bys have."""
+    if column == PRESENCE:
+        return table
+    others = [quote(name) for name in table.columns if name not in {PRESENCE, column}]
+    there = f"{quote(column)} IS NOT NULL"
+    return table.where(there).selectExpr(*others, f"{quote(column)} AS {PRESENCE}")
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    states = {measure: state for group in groups for measure, state in group.states.items()}
+    return Group(max(group.rows for group in groups), states)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -168,8 +168,8 @@ class ConsistencyRows(Measure[RowPresence, float]):
         return self.group_by
 
     def statistic(self) -> str:
-        """All group-bys of a join have the same rows."""
-        return canonical_json({"state": "consistency-rows"})
+        """All counts of a group-by's rows follow from one state."""
+        return canonical_json({"group_by": self.group_by, "state": "consistency-rows"})
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:  # noqa: ARG002 - the columns are ours
         """Count the rows."""

@@ -15,7 +15,6 @@ from analyzers.griffin.measuring import Found, Round, measure
 from analyzers.griffin.prepared import Prepared, prepare
 from analyzers.griffin.results import Document, GriffinResult, merged
 from analyzers.griffin.sinks import Sink
-from analyzers.griffin.views import Views
 from analyzers.groups import hive_text
 from analyzers.ledger import Measurement
 from analyzers.partitions import TMST, Partition
@@ -23,6 +22,7 @@ from analyzers.rules.targets import replace as replace_rows
 from analyzers.rules.targets import target_of
 from analyzers.schema import Schema
 from analyzers.sql import quote
+from analyzers.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

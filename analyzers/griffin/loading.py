@@ -11,9 +11,9 @@ from analyzers.errors import SourceError, TidegaugeError, describe
 from analyzers.griffin.config import ConnectorConfig, RuleConfig, SourceConfig
 from analyzers.griffin.connectors import open_batch, partitioned
 from analyzers.griffin.frame_ops import operate
-from analyzers.griffin.views import Views
 from analyzers.partitions import TMST, Partition
 from analyzers.sources import Listed, Source
+from analyzers.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from analyzers.griffin.measures.report import Report
 from analyzers.griffin.prepared import Prepared
 from analyzers.griffin.results import INTERNAL, RuleResult
-from analyzers.griffin.views import Views
 from analyzers.groups import hive_text
 from analyzers.ledger import Measurement
 from analyzers.metric import Failure
@@ -18,6 +17,7 @@ from analyzers.partitions import TMST, Partition, recognise_time
 from analyzers.scan import Group, metric_of, scan
 from analyzers.segments import Values
 from analyzers.sql import quote
+from analyzers.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,9 +16,9 @@ from analyzers.griffin.measures.accuracy import GriffinAccuracy
 from analyzers.griffin.measures.choosing import measure_of
 from analyzers.griffin.parsing import parse
 from analyzers.griffin.plan import Plan, Step, Table
-from analyzers.griffin.views import Views
 from analyzers.schema import Schema
 from analyzers.sql import words_in
+from analyzers.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from analyzers.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
 from analyzers.consistency.comparison import Comparison, compare
+from analyzers.consistency.configuration import Configuration, GroupBy
 from analyzers.consistency.decoding import decode
 from analyzers.consistency.equality import Tolerance
 from analyzers.consistency.flatten import flatten
@@ -14,12 +16,19 @@ from analyzers.consistency.sampling import sample
 from analyzers.consistency.schemas import LogSchema, LogSchemas
 from repository.exchange.consistency import export_consistency
 from repository.exchange.consistency_reading import import_consistency, open_consistency
+from tidegauge.consistency.conffile import load_configuration
+from tidegauge.consistency.running import run
 
 __all__ = [
+    "CallableBackfill",
     "Comparison",
+    "Configuration",
+    "GroupBy",
     "LogSchema",
     "LogSchemas",
+    "QueryBackfill",
     "QueryLog",
+    "TableBackfill",
     "Tolerance",
     "append_queries",
     "clean",
@@ -30,9 +39,11 @@ __all__ = [
     "flatten",
     "flush_logs",
     "import_consistency",
+    "load_configuration",
     "log",
     "open_consistency",
     "record",
+    "run",
     "sample",
     "sync_log_table",
 ]

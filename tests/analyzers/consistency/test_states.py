@@ -95,7 +95,10 @@ def test_what_shares_a_state():
     assert statistics(*cells) == 1
     assert statistics(*cells, ConsistencyCells("total", "other", "age")) == 1
     assert statistics(*cells, ConsistencyCells("total", *OF, 0.5)) == 2
-    assert statistics(ConsistencyRows("row_extra", "a"), ConsistencyRows("row_missing", "b")) == 1
+    rows = [ConsistencyRows(m, "a") for m in ConsistencyRows.metrics]
+    assert statistics(*rows) == 1
+    # Group-bys may have backfills of their own, and so other rows.
+    assert statistics(*rows, ConsistencyRows("row_extra", "b")) == 2
     sketches = [ConsistencyDistribution(m, *OF) for m in ConsistencyDistribution.metrics]
     edits = [ConsistencyEdits(m, *OF) for m in ConsistencyEdits.metrics]
     skipped = ConsistencyEditsSkipped("edit_skipped", *OF)

@@ -4,7 +4,7 @@ from analyzers.griffin.config import RuleConfig
 from analyzers.griffin.lowering import lower
 from analyzers.griffin.parsing import parse
 from analyzers.griffin.scope import Scope
-from analyzers.griffin.views import Views
+from analyzers.views import Views
 from analyzers.schema import Schema
 
 

@@ -1,0 +1,234 @@
+"""From the query log to metrics: flatten, backfill, compare and measure what is new, a day at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from analyzers.consistency.backfill import TableBackfill
+from analyzers.consistency.comparison import measure
+from analyzers.consistency.configuration import Configuration
+from analyzers.consistency.flatten import Flattened, flatten
+from analyzers.consistency.pairs import BUCKET, DATE, DAY
+from analyzers.consistency.recording import Recorder, record
+from analyzers.consistency.sides import Sides, identity
+from analyzers.consistency.tables import ComparisonTable, write_metrics
+from analyzers.description import canonical_json, key_of
+from analyzers.errors import SourceError
+from analyzers.incremental import RunReport
+from analyzers.partitions import Partition
+from analyzers.tables import open_table
+from analyzers.views import Views
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CELLS = 500_000
+"""Metrics that are measured together, at most; their states are collected to the driver."""
+METRICS = 9
+"""Metrics of a feature, about."""
+
+
+@dataclass(frozen=True)
+class ConsistencyRun:
+    """What a run did.
+
+    Attributes
+    ----------
+    dataset : str
+        Where the repository has the metrics.
+    flattened : Flattened
+    compared : tuple of str
+        The days whose rows were compared now.
+    reports : tuple of RunReport
+        What was recorded, for some days each.
+    table : str
+        The table of compared rows, quoted.
+    """
+
+    dataset: str
+    flattened: Flattened
+    compared: tuple[str, ...]
+    reports: tuple[RunReport, ...]
+    table: str
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """What each measured partition was to the repository, by its name."""
+        return {name: change for one in self.reports for name, change in one.changes.items()}
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        counts = Counter(self.changes.values())
+        told = ", ".join(f"{count} {change}" for change, count in counts.items()) or "nothing new"
+        return f"{self.flattened}\n{self.table}: {len(self.compared)} days\n{self.dataset}: {told}"
+
+
+def run(
+    spark: SparkSession,
+    configuration: Configuration,
+    repository: Recorder,
+    *,
+    until: str | None = None,
+    since: str | None = None,
+    recompute: bool = False,
+    tags: Mapping[str, str] | None = None,
+) -> ConsistencyRun:
+    """Flatten, backfill, compare and measure the days that are new, or whose logs or backfill changed.
+
+    Every step leaves whole days, and a day that a killed run did not finish is finished by the next. Of a
+    backfill that is a table, a day is compared again when the table's files of that day change; what a query or a
+    callable reads is not known, so ``recompute`` says that it changed.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    configuration : Configuration
+    repository : Repository
+    until : str, optional
+        The last day, as ``2023-01-05``; yesterday in UTC, unless given.
+    since : str, optional
+        The first; the configuration's, unless given, and else the first of the log.
+    recompute : bool
+        Whether all days are compared and measured again.
+    tags : mapping, optional
+        Tags of the runs, beside ``sample_percent`` and ``query_source``.
+
+    Returns
+    -------
+    ConsistencyRun
+
+    Raises
+    ------
+    PreconditionError
+        If the sides cannot be compared, naming all that does not fit.
+    NoSuchTableError, SuiteError, SourceError
+        As `flatten` and `ComparisonTable.write` say.
+    """
+    until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
+    since = since or configuration.since
+    flattened = flatten(
+        spark, configuration.namespace, configuration.name, until, since=since,
+        keys=configuration.keys, type=configuration.type,
+        sample_percent=configuration.sample_percent,
+    )  # fmt: skip
+    days = _days(spark, flattened, since, until)
+    table = ComparisonTable.of(spark, configuration.namespace, configuration.name)
+    marks = _marks(spark, configuration, days)
+    known = table.marks()
+    compared = [day for day, mark in marks.items() if recompute or known.get(day) != mark]
+    if compared:
+        views = Views(spark)
+        try:
+            sides = Sides(spark, configuration, flattened, views, tuple(compared))
+            table.write(sides.paired(), {day: marks[day] for day in compared})
+        finally:
+            views.drop()
+    reports = list(_measured(table, configuration, marks, repository, recompute, tags or {}))
+    return ConsistencyRun(
+        configuration.dataset, flattened, tuple(compared), tuple(reports), table.name
+    )
+
+
+def _days(
+    spark: SparkSession, flattened: Flattened, since: str | None, until: str
+) -> dict[str, str | None]:
+    """Return the days of the flattened log with their fingerprints.
+
+    Raises
+    ------
+    SourceError
+        If one is no day, so that what only the backfill has cannot be told to be of it.
+    """
+    listed = open_table(spark, flattened.table).list_partitions()
+    days = {one.partition.value(DATE): one.fingerprint for one in listed}
+    days = {day: days[day] for day in sorted(days) if (since or day) <= day <= until}
+    for day in days:
+        try:
+            plain = date.fromisoformat(day).isoformat() == day
+        except ValueError:
+            plain = False
+        if not plain:
+            raise SourceError(f"ds {day!r} of {flattened.table} is no day such as 2023-01-05")
+    return days
+
+
+def _marks(
+    spark: SparkSession, configuration: Configuration, days: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return for each day text that is equal as long as its comparison would be."""
+    c = configuration
+    group_bys = [[name, one.features, one.lag_ms] for name, one in c.group_bys.items()]
+    backfills = [c.backfill_of(name) for name in c.group_bys or (c.whole,)]
+    sources = [identity(one) for one in backfills]
+    how = [c.keys, group_bys, sources, dict(c.logged_as), c.bucket_minutes, c.sample_percent]
+    chosen = [c.query_sources, c.segment_by]
+    tables = {one.table: None for one in backfills if isinstance(one, TableBackfill)}
+    files = [_files(spark, name, days) for name in tables]
+    return {
+        day: key_of(canonical_json([how, chosen, mark, [some[day] for some in files]]))
+        for day, mark in days.items()
+    }
+
+
+def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
+    """Return a table's fingerprint of each day; where it is not partitioned by day, of all."""
+    source = open_table(spark, table)
+    listed = source.list_partitions()
+    by_day = DATE in source.keys
+    return {
+        day: canonical_json(
+            sorted(
+                [one.partition.name, one.fingerprint]
+                for one in listed
+                if not by_day or one.partition.value(DATE) == day
+            )
+        )
+        for day in days
+    }
+
+
+def _measured(
+    table: ComparisonTable,
+    configuration: Configuration,
+    marks: Mapping[str, str],
+    repository: Recorder,
+    recompute: bool,  # noqa: FBT001
+    tags: Mapping[str, str],
+) -> Iterator[RunReport]:
+    """Measure the days that the repository does not know so, and record some of them at a time."""
+    c = configuration
+    allowed = {name: [one.absolute, one.relative] for name, one in c.tolerance.items()}
+    how = canonical_json([allowed, c.k, c.longest])
+    prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
+    done = {
+        (Partition.from_path(name).value(DATE), known.fingerprint)
+        for name, known in repository.store.ledger(c.dataset).items()
+    }
+    todo = [day for day, mark in prints.items() if recompute or (day, mark) not in done]
+    if not todo or not table.exists():
+        return
+    group_bys = {name: one.features for name, one in c.group_bys.items()} or {
+        c.whole: table.features()
+    }
+    by = (DATE, *c.segment_by, *([BUCKET] if c.bucket_minutes else []))
+    buckets = DAY // c.bucket_minutes if c.bucket_minutes else 1
+    features = sum(map(len, group_bys.values()))
+    width = max(1, CELLS // (buckets * (1 + features) * METRICS))
+    told = {"sample_percent": f"{c.sample_percent:g}", **tags}
+    if c.query_sources:
+        told["query_source"] = ", ".join(c.query_sources)
+    source = open_table(table.spark, table.name).name
+    for at in range(0, len(todo), width):
+        days = todo[at : at + width]
+        found = measure(table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest)
+        write_metrics(table.spark, c.namespace, c.name, found, days)
+        parts = [Partition(by, values) for values in found.groups]
+        fingerprints = {part.name: prints[part.value(DATE)] for part in parts}
+        # Last: what the repository knows of a day is not measured again.
+        yield record(
+            found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told
+        )  # fmt: skip

@@ -1,0 +1,188 @@
+"""The two sides of a comparison, for some days of a join's log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from analyzers.consistency.backfill import (
+    TIME,
+    Backfill,
+    CallableBackfill,
+    QueryBackfill,
+    TableBackfill,
+    backfilled,
+    logged_keys,
+    unshifted,
+)
+from analyzers.consistency.configuration import Configuration
+from analyzers.consistency.flatten import Flattened
+from analyzers.consistency.measures import PRESENCE
+from analyzers.consistency.pairs import DATE, Pairs, Part, pair_parts
+from analyzers.consistency.sampling import sample
+from analyzers.errors import PreconditionError
+from analyzers.groups import only_groups
+from analyzers.schema import INTEGRAL, Schema
+from analyzers.sql import literal, one_of, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from analyzers.views import Views
+
+SOURCE = "query_source"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What was logged of a join, and what is backfilled for it.
+
+    Attributes
+    ----------
+    spark : SparkSession
+    configuration : Configuration
+    flattened : Flattened
+    views : Views
+        Must live until what is made here was read.
+    days : tuple of str
+        The days of the log, as ``2023-01-05``.
+    """
+
+    spark: SparkSession
+    configuration: Configuration
+    flattened: Flattened
+    views: Views
+    days: tuple[str, ...]
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns beside the bucket by which results are told apart."""
+        return (DATE, *self.configuration.segment_by)
+
+    @cached_property
+    def logged(self) -> DataFrame:
+        """The logged rows: keys, time, features, and the columns by which they are chosen and told apart."""
+        rows = self.spark.table(self.flattened.table)
+        beside = {*self.configuration.segment_by, SOURCE}
+        features = [name for name in self.flattened.columns.values if name not in beside]
+        if unknown := sorted(set(self.configuration.segment_by) - set(rows.columns)):
+            raise PreconditionError(
+                f"{self.flattened.table} has no {unknown[0]!r} to tell results apart by"
+            )
+        columns = dict.fromkeys([*self.configuration.keys, TIME, DATE, *sorted(beside), *features])
+        days = [(day,) for day in self.days]
+        return only_groups(rows, (DATE,), days).select(*map(quote, columns))
+
+    @cached_property
+    def chosen(self) -> DataFrame:
+        """The logged rows from the sources that count."""
+        sources = self.configuration.query_sources
+        return self.logged.where(one_of(SOURCE, sources)) if sources else self.logged
+
+    def asked(self, lag_ms: int = 0) -> DataFrame:
+        """Return for what keys and times features are backfilled."""
+        return logged_keys(self.chosen, self.configuration.keys, lag_ms)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The backfills, each computed once for all group-bys that have it and its lag."""
+        whole = self.configuration.whole
+        if not self.configuration.group_bys:
+            found = self._found(self.configuration.backfill_of(whole), 0)
+            return (Part(found, {whole: self._common(found)}),)
+        groups: dict[tuple[Backfill, int], dict[str, Sequence[str]]] = {}
+        for name, one in self.configuration.group_bys.items():
+            of = self.configuration.backfill_of(name)
+            groups.setdefault((of, one.lag_ms), {})[name] = one.features
+        return tuple(Part(self._found(*of), some) for of, some in groups.items())
+
+    @cached_property
+    def group_bys(self) -> Mapping[str, Sequence[str]]:
+        """The features of each group-by, in the order of the configuration."""
+        found = {name: some for part in self.parts for name, some in part.group_bys.items()}
+        return {name: found[name] for name in (self.configuration.group_bys or found)}
+
+    def paired(self) -> DataFrame:
+        """Return the comparison table of these days.
+
+        Raises
+        ------
+        PreconditionError
+            Naming all that does not fit.
+        """
+        conf = self.configuration
+        by = dict.fromkeys([*self.by, *([SOURCE] if conf.query_sources else [])])
+        features = tuple(name for some in self.group_bys.values() for name in some)
+        pairs = Pairs(conf.keys, features, TIME, tuple(by), conf.bucket_minutes, conf.logged_as)
+        parts = [self._only(part, features) for part in self.parts]
+        found = pair_parts(self.logged, parts, pairs).where(one_of(DATE, self.days))
+        if conf.query_sources:
+            # What only the backfill has was served by none, so it is missing whichever sources count.
+            chosen = one_of(SOURCE, conf.query_sources)
+            found = found.where(f"{chosen} OR {PRESENCE} = 'missing'")
+        return found
+
+    def _only(self, part: Part, features: Collection[str]) -> Part:
+        """Leave keys, time and features: a partition column of a backfill is of its own times."""
+        wanted = {name.casefold() for name in (*self.configuration.keys, TIME, *features)}
+        kept = [quote(name) for name in part.data.columns if name.casefold() in wanted]
+        return Part(part.data.select(*kept), part.group_bys)
+
+    def _found(self, backfill: Backfill, lag_ms: int) -> DataFrame:
+        found = backfilled(backfill, self.asked(lag_ms), self.views)
+        if isinstance(backfill, TableBackfill):
+            found = self._of_days(found)
+        names = {name.casefold() for name in found.columns}
+        lacking = [k for k in (*self.configuration.keys, TIME) if k.casefold() not in names]
+        if lacking:
+            told = " and ".join(map(repr, lacking))
+            raise PreconditionError(f"{backfill} gives no {told}, by which rows are joined")
+        found = unshifted(found, lag_ms)
+        percent = self.configuration.sample_percent
+        return found if percent == 100 else sample(found, self.configuration.keys, percent)  # noqa: PLR2004
+
+    def _of_days(self, found: DataFrame) -> DataFrame:
+        """Leave of a table what may be of these days: by its ds, a day more on either side, or else by its time."""
+        first, last = (date.fromisoformat(day) for day in (min(self.days), max(self.days)))
+        low, high = first - timedelta(days=1), last + timedelta(days=1)
+        schema = Schema.of_frame(found)
+        names = {name.casefold() for name in schema.names}
+        if DATE in names and schema.field(DATE).kind in {"string", "date"}:
+            return found.where(f"ds >= {literal(str(low))} AND ds <= {literal(str(high))}")
+        if TIME not in names:
+            return found  # refused later, with all else that is lacking
+        field = schema.field(TIME)
+        start, end = ((day - date(1970, 1, 1)).days * 86_400_000 for day in (low, high))
+        if field.kind in INTEGRAL:
+            return found.where(f"{field.sql} >= {start}L AND {field.sql} < {end}L")
+        if field.kind == "timestamp":
+            return found.where(
+                f"{field.sql} >= timestamp_millis({start}L) AND {field.sql} < timestamp_millis({end}L)"
+            )
+        return found
+
+    def _common(self, found: DataFrame) -> tuple[str, ...]:
+        """Return the features that both sides have, in the order of the backfill."""
+        conf = self.configuration
+        beside = (*conf.keys, TIME, *self.by, SOURCE)
+        taken = {name.casefold() for name in beside}
+        served = {name.casefold() for name in self.logged.columns}
+        return tuple(
+            name
+            for name in found.columns
+            if name.casefold() not in taken and conf.logged_as.get(name, name).casefold() in served
+        )
+
+
+def identity(backfill: Backfill) -> list[str]:
+    """Return what a backfill is, as far as can be told without reading it."""
+    match backfill:
+        case TableBackfill(table):
+            return ["table", table]
+        case QueryBackfill(sql):
+            return ["query", sql]
+        case CallableBackfill(_, name):
+            return ["callable", name]

@@ -1,0 +1,174 @@
+"""Configuration files: YAML that says how the features of a join are compared."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from analyzers.consistency.backfill import (
+    Backfill,
+    CallableBackfill,
+    QueryBackfill,
+    TableBackfill,
+)
+from analyzers.consistency.configuration import Configuration, GroupBy
+from analyzers.consistency.distributions import LONGEST, K
+from analyzers.consistency.equality import Tolerance
+from analyzers.consistency.queries import GROUP_BY, JOIN
+from analyzers.errors import SuiteError
+from tidegauge.yamlfile import YamlFile
+
+
+class _Backfill(BaseModel):
+    """Where backfilled features come from: one of these."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: str | None = None
+    query: str | None = None
+    callable: str | None = None
+
+
+class _Tolerance(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    abs: float = 0.0
+    rel: float = 0.0
+
+
+class _GroupBy(BaseModel):
+    """The fields of a group-by."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    features: list[str]
+    lag_ms: int = 0
+    backfill: _Backfill | None = None
+
+
+class _File(BaseModel):
+    """The fields of a configuration file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    namespace: str
+    join: str | None = None
+    group_by: str | None = None
+    keys: list[str]
+    backfill: _Backfill | None = None
+    group_bys: dict[str, _GroupBy | list[str]] = {}
+    tolerance: dict[str, float | _Tolerance] = {}
+    logged_as: dict[str, str] = {}
+    bucket_minutes: int | None = 60
+    sample_percent: float = 100.0
+    query_source: list[str] | str = []
+    segment_by: list[str] | str = []
+    since: str | None = None
+    k: int = K
+    longest: int = LONGEST
+
+
+def load_configuration(path: str | Path) -> Configuration:
+    r"""Read a configuration file.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Raises
+    ------
+    SuiteError
+        Naming file and line, what is wrong, and the nearest name that there is.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> text = '''
+    ... namespace: shop
+    ... join: search
+    ... keys: [user]
+    ... backfill: {query: SELECT user, ts, clicks, price FROM logged_keys JOIN offline USING (user)}
+    ... group_bys:
+    ...   clicks: {features: [clicks], lag_ms: 2700000}
+    ...   prices: [price]
+    ... '''
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "search.yml"
+    ...     _ = file.write_text(text)
+    ...     read = load_configuration(file)
+    >>> read.dataset, read.group_bys["clicks"].lag_ms, read.group_bys["prices"].features
+    ('shop.search', 2700000, ('price',))
+    """
+    file = YamlFile.read(path, "configuration", begins="namespace: name")
+    fields = file.fields(_File, {"backfill": _Backfill})
+    if (fields.join is None) == (fields.group_by is None):
+        raise file.error(file.node, "a configuration names either a join or a group_by")
+    try:
+        return Configuration(
+            namespace=fields.namespace,
+            name=fields.join or fields.group_by or "",
+            keys=tuple(fields.keys),
+            backfill=_backfill(fields.backfill, file.path),
+            group_bys={name: _group_by(one, file.path) for name, one in fields.group_bys.items()},
+            type=GROUP_BY if fields.join is None else JOIN,
+            tolerance={name: _tolerance(one) for name, one in fields.tolerance.items()},
+            logged_as=fields.logged_as,
+            bucket_minutes=fields.bucket_minutes,
+            sample_percent=fields.sample_percent,
+            query_sources=_names(fields.query_source),
+            segment_by=_names(fields.segment_by),
+            since=fields.since,
+            k=fields.k,
+            longest=fields.longest,
+        )
+    except SuiteError as error:
+        raise file.error(file.node, error) from error
+
+
+def _names(given: list[str] | str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _tolerance(given: float | _Tolerance) -> Tolerance:
+    return Tolerance.of(given.model_dump() if isinstance(given, _Tolerance) else given)
+
+
+def _group_by(given: _GroupBy | list[str], path: Path) -> GroupBy:
+    if isinstance(given, list):
+        return GroupBy(tuple(given))
+    return GroupBy(tuple(given.features), given.lag_ms, _backfill(given.backfill, path))
+
+
+def _backfill(given: _Backfill | None, path: Path) -> Backfill | None:
+    if given is None:
+        return None
+    told = given.model_dump(exclude_none=True)
+    match told:
+        case {"table": table, **others} if not others:
+            return TableBackfill(table)
+        case {"query": query, **others} if not others:
+            return QueryBackfill(query)
+        case {"callable": name, **others} if not others:
+            return CallableBackfill(_function(name), name)
+    raise SuiteError(f"{path.name}: a backfill is one of table, query and callable")
+
+
+def _function(name: str) -> Any:
+    """Return a function by the module that it is in, as in ``features.offline:backfill``.
+
+    Raises
+    ------
+    SuiteError
+        If there is none.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute or "-", None)
+    except (ImportError, ValueError) as error:
+        raise SuiteError(f"callable {name!r}: {error}") from error
+    if not callable(found):
+        raise SuiteError(f"callable {name!r} names no function as in 'features.offline:backfill'")
+    return found
