@@ -18,7 +18,7 @@ from analyzers.consistency.configuration import Configuration, GroupBy
 from analyzers.consistency.distributions import LONGEST, K
 from analyzers.consistency.equality import Tolerance
 from analyzers.consistency.queries import GROUP_BY, JOIN
-from analyzers.errors import SuiteError
+from analyzers.errors import SuiteError, TidegaugeError
 from tidegauge.yamlfile import YamlFile
 
 
@@ -124,7 +124,7 @@ def load_configuration(path: str | Path) -> Configuration:
             k=fields.k,
             longest=fields.longest,
         )
-    except SuiteError as error:
+    except TidegaugeError as error:
         raise file.error(file.node, error) from error
 
 
