@@ -124,7 +124,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches(tmp_path):
     print(f"seed {seed}, {took:.2f} s from first write to exit")
     draw = random.Random(seed)
     left = []
-    for i in range(soak(6, 60)):
+    for i in range(soak(3, 60)):
         file = tmp_path / f"killed{i}.db"
         kill_at(WRITER, file, draw.uniform(0, took))
         left.append(assert_whole_batches(f"sqlite:///{file}", "d"))

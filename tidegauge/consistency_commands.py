@@ -49,6 +49,9 @@ def run(
             since=since, until=until, recompute=recompute,
         )  # fmt: skip
         print(done)
+        if done.reports:
+            for headline in repository.incidents(done.dataset, status="open").headline:
+                print(f"  {headline}")
         for bad in done.flattened.samples:
             say(f"could not be read, {bad.ds}: {bad.reason} ({bad.part or 'the query'})")
     return 0

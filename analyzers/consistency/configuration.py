@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from analyzers.consistency.backfill import Backfill, TableBackfill
 from analyzers.consistency.distributions import LONGEST, K
@@ -66,6 +67,8 @@ class Configuration:
         Columns of the flattened log, such as ``query_source``, by whose values results are told apart.
     since : str, optional
         The first day.
+    monitors : tuple of mapping
+        What watches the metrics, as suite files say it.
     k, longest : int
         As for `compare`.
 
@@ -95,6 +98,7 @@ class Configuration:
     query_sources: tuple[str, ...] = ()
     segment_by: tuple[str, ...] = ()
     since: str | None = None
+    monitors: tuple[Mapping[str, Any], ...] = ()
     k: int = K
     longest: int = LONGEST
 

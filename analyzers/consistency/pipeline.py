@@ -230,5 +230,6 @@ def _measured(
         fingerprints = {part.name: prints[part.value(DATE)] for part in parts}
         # Last: what the repository knows of a day is not measured again.
         yield record(
-            found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told
+            found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told,
+            monitors=c.monitors
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from analyzers.consistency.comparison import Comparison
@@ -33,6 +33,7 @@ def record(
     source: str | None = None,
     fingerprints: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
+    monitors: Sequence[Mapping[str, Any]] = (),
 ) -> RunReport:
     """Store the states and metrics of each bucket.
 
@@ -51,6 +52,8 @@ def record(
         Of the data that partitions were measured on, by their names, as in ``ds=2023-01-05/hr_minute=07-00``.
     tags : mapping, optional
         Tags of the run.
+    monitors : sequence of mapping
+        What watches these metrics, as suite files say it; for `repository.detect`.
 
     Returns
     -------
@@ -64,7 +67,8 @@ def record(
     """
     store, by = repository.store, comparison.by
     measures = sorted(measure.canonical() for measure in comparison.measures)
-    suite = canonical_json({"dataset": dataset, "consistency": key_of(canonical_json(measures))})
+    told = {"dataset": dataset, "consistency": key_of(canonical_json(measures))}
+    suite = canonical_json({**told, **({"monitors": list(monitors)} if monitors else {})})
     kept = {str(key): str(value) for key, value in (tags or {}).items()}
     spec = RunSpec(dataset, source, by, suite, "all", kept)
     with store.hold(dataset, WAIT_SECONDS) as fence:

@@ -10,6 +10,7 @@ from analyzers.scan import scan
 from tests.conftest import soak
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # the flights are a Hive table
+DAYS = min(soak(60, 365), 365)
 FILTER = "origin = 'EWR' AND dep_delay > 0"
 
 
@@ -50,7 +51,8 @@ EVERY = [*all_analyzers(None), *all_analyzers(FILTER)]
 
 @pytest.fixture(scope="module")
 def data(spark, flights):
-    table = spark.table(flights)
+    days = sorted(row[0] for row in spark.table(flights).select("ds").distinct().collect())
+    table = spark.table(flights).where(f"ds <= '{days[DAYS - 1]}'")
     table.cache()
     yield table
     table.unpersist()
@@ -158,10 +160,10 @@ def assert_equal(analyzer: Analyzer, state, whole, facts):
         assert analyzer.compute_metric_from(state) == analyzer.compute_metric_from(whole)
 
 
-def test_365_partitions_merge_to_the_whole(data, exact):
+def test_the_days_merge_to_the_whole(data, exact):
     whole, facts = exact
     count, merged = merged_by(data, ["ds"])
-    assert count == 365
+    assert count == DAYS
     for analyzer in EVERY:
         assert_equal(analyzer, merged[analyzer], whole[analyzer], facts[analyzer.where])
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import soak
+
 pytestmark = pytest.mark.spark
 
 CODE = """
@@ -42,8 +44,11 @@ spark.stop()
 
 
 CLASSIC = ("exact", "hard", "publish", "verdicts")
+LONG = ("test_edges.py", "test_merging.py", "test_parsing.py", "rules/test_counting.py")
+"""What is left to soaks: on every kind of table what others try on one."""
 
 
+@pytest.mark.soak
 def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
     """The same tests that run on the classic session, in a process of their own."""
     root = Path(__file__).parents[2]
@@ -55,6 +60,7 @@ def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
             str(root / "tests" / "analyzers"),
             # They count the actions of a classic session, write to its Hive, or stop others' sessions.
             *(f"--ignore={root}/tests/analyzers/rules/test_{n}.py" for n in CLASSIC),
+            *(f"--ignore={root}/tests/analyzers/{n}" for n in LONG if not soak(0, 1)),
             # Not all of these were looked at there yet, and they take long.
             *(f"--ignore={root}/tests/analyzers/{n}" for n in ("griffin", "consistency")),
         ],

@@ -31,6 +31,8 @@ sample_percent: 12.5
 query_source: web
 segment_by: [query_source]
 since: 2023-01-02
+monitors:
+  - {series: {name: Consistency.mismatch}, detector: SimpleThreshold(0.05), severity: error}
 """
 
 
@@ -55,6 +57,8 @@ def test_all_fields(write):
     assert found.tolerance == {"price": Tolerance(0, 1e-6), "clicks": Tolerance(2)}
     assert (found.bucket_minutes, found.sample_percent, found.since) == (30, 12.5, "2023-01-02")
     assert (found.query_sources, found.segment_by) == (("web",), ("query_source",))
+    (monitor,) = found.monitors
+    assert (monitor["series"], monitor["severity"]) == ({"name": "Consistency.mismatch"}, "error")
     assert found.logged_as == {"price": "price_usd"}
 
 
@@ -84,6 +88,7 @@ def test_few_fields(write):
         (("[price]", "[clicks]"), "feature 'clicks' is of two group-bys"),
         (("clicks: 2}", "click: 2}"), "unknown feature 'click'; did you mean 'clicks'"),
         (("12.5", "101"), "101"),
+        (("SimpleThreshold(0.05)", "Seasonl"), "did you mean 'Seasonal'"),
         (("rel: 1e-6", "rel: -1"), "a tolerance is a number that is finite and not negative"),
     ],
 )
@@ -126,11 +131,13 @@ def test_the_commands(spark, write, tmp_path, capsys):
         file = write(
             f"namespace: {namespace}\njoin: search\nkeys: [user]\n"
             "backfill: {query: 'SELECT user, ts, CAST(user AS INT) AS n FROM logged_keys'}\n"
+            "monitors: [{series: {name: Consistency.mismatch}, detector: SimpleThreshold(0.2)}]\n"
         )
         db = ("--db", f"sqlite:///{tmp_path / 'c.db'}")
         status, out, _ = run("run", file, *db, "--until", "2023-01-05")
         assert status == 0
         assert f"{namespace}.search: 1 new" in out
+        assert out.splitlines()[-1].startswith("  5 Jan 2023")  # the incident
         status, out, _ = run("run", file, *db)
         assert (status, out.splitlines()[-1]) == (0, f"{namespace}.search: nothing new")
         target = tmp_path / "x.jsonl"

@@ -67,6 +67,7 @@ class _File(BaseModel):
     query_source: list[str] | str = []
     segment_by: list[str] | str = []
     since: str | None = None
+    monitors: list[dict[str, Any]] = []
     k: int = K
     longest: int = LONGEST
 
@@ -102,6 +103,8 @@ def load_configuration(path: str | Path) -> Configuration:
     >>> read.dataset, read.group_bys["clicks"].lag_ms, read.group_bys["prices"].features
     ('shop.search', 2700000, ('price',))
     """
+    from repository.anomalies.monitor import Monitor  # noqa: PLC0415 - heavy
+
     file = YamlFile.read(path, "configuration", begins="namespace: name")
     fields = file.fields(_File, {"backfill": _Backfill})
     if (fields.join is None) == (fields.group_by is None):
@@ -121,6 +124,7 @@ def load_configuration(path: str | Path) -> Configuration:
             query_sources=_names(fields.query_source),
             segment_by=_names(fields.segment_by),
             since=fields.since,
+            monitors=tuple(Monitor.from_dict(one).to_dict() for one in fields.monitors),
             k=fields.k,
             longest=fields.longest,
         )

@@ -30,6 +30,7 @@ def run(
 ) -> ConsistencyRun:
     """Flatten, backfill, compare and measure the days that are new, or whose logs or backfill changed.
 
+    Where the configuration has monitors, what stands out is detected, too.
     Every step leaves whole days, and a day that a killed run did not finish is finished by the next. Of a
     backfill that is a table, a day is compared again when the table's files of that day change; what a query or a
     callable reads is not known, so ``recompute`` says that it changed.
@@ -61,10 +62,14 @@ def run(
     NoSuchTableError, SuiteError, SourceError
         As `flatten` says, and where a table of ours is there and has other columns.
     """
-    return pipeline.run(
-        spark or spark_session(), as_configuration(configuration), repository,
+    told = as_configuration(configuration)
+    done = pipeline.run(
+        spark or spark_session(), told, repository,
         until=until, since=since, recompute=recompute, tags=tags,
     )  # fmt: skip
+    if told.monitors and done.reports:
+        repository.detect(told.dataset)
+    return done
 
 
 def as_configuration(given: Configuration | str | Path) -> Configuration:
