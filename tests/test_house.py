@@ -36,6 +36,7 @@ SPARK_SIDE = {
         "griffin.streaming.rounds",
         "griffin.streaming.run",
         "griffin.streaming.windows",
+        "consistency.lag",
         "consistency.pipeline",
         "consistency.sides",
         "consistency.tables",

@@ -38,11 +38,25 @@ def run(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Compare all days again, not only what changed.")
     ] = False,
+    lag: Annotated[
+        bool,
+        typer.Option(
+            "--estimate-lag", help="Only say which write lags make the group-bys most consistent."
+        ),
+    ] = False,
+    longest_lag: Annotated[
+        str, typer.Option(metavar="TIME", help="The longest lag that is tried, as 2h or 90m.")
+    ] = "2h",
+    lag_step: Annotated[
+        str, typer.Option(metavar="TIME", help="How far they lie apart, as 5m or 250ms.")
+    ] = "5m",
     warehouse: Warehouse = None,
 ) -> int:
     """Flatten, backfill, compare and measure what is new, and remember it."""
     from tidegauge.consistency import run as run_consistency
 
+    if lag:
+        return _estimate_lag(conf, since, until, longest_lag, lag_step, warehouse)
     with open_repository(db, artifacts) as repository:
         done = run_consistency(
             conf, repository=repository, spark=_session(warehouse),
@@ -91,6 +105,33 @@ def export(
         name = the_dataset(repository, dataset)
         count = consistency_file(repository, name, file, since=since, until=until)
         say(f"{file}: {count} days of {name}")
+    return 0
+
+
+def _estimate_lag(
+    conf: Path, since: str | None, until: str | None, longest: str, step: str, warehouse: str | None
+) -> int:
+    from analyzers.griffin.reading.keys import milliseconds
+    from tidegauge.consistency import estimate_lag, load_configuration
+
+    try:
+        longest_ms, step_ms = milliseconds(longest), milliseconds(step)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    configuration = load_configuration(conf)
+    found = estimate_lag(
+        configuration, spark=_session(warehouse),
+        since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,
+    )  # fmt: skip
+    print(found)
+    settings = found.settings()
+    if settings and not configuration.group_bys:
+        say("a lag is set of a group-by; list the features of one under group_bys")
+    elif settings:
+        import yaml
+
+        print("\nTo be set in the configuration:\n")
+        print(yaml.safe_dump({"group_bys": settings}, sort_keys=False, allow_unicode=True), end="")
     return 0
 
 

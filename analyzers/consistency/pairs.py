@@ -116,12 +116,10 @@ def pair_parts(logged: DataFrame, parts: Sequence[Part], pairs: Pairs) -> DataFr
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's customary name
 
     sides = [Schema.of_frame(logged), *(Schema.of_frame(part.data) for part in parts)]
-    problems = list(_problems(pairs, sides[0], sides[1:], parts))
-    if problems:
-        raise PreconditionError("the sides cannot be compared: " + "; ".join(problems))
+    require_alike(pairs, sides[0], sides[1:], parts)
     at = {name: (p, i) for p, part in enumerate(parts) for i, name in enumerate(part.features)}
     shared = [c for c in pairs.partition_by if all(_has(side, c) for side in sides)]
-    own = _Side(sides, pairs, shared)
+    own = Side(sides, pairs, shared)
     names = [[f"a{p}v{i}" for i in range(len(part.features))] for p, part in enumerate(parts)]
     joined = own.logged(logged, [part.features for part in parts], names)
     for p, part in enumerate(parts):
@@ -156,13 +154,22 @@ def pair_parts(logged: DataFrame, parts: Sequence[Part], pairs: Pairs) -> DataFr
     return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
 
 
+def require_alike(
+    pairs: Pairs, logged: Schema, backfills: Sequence[Schema], parts: Sequence[Part]
+) -> None:
+    """Raise `PreconditionError`, naming all that keeps the sides from being compared."""
+    problems = list(_problems(pairs, logged, backfills, parts))
+    if problems:
+        raise PreconditionError("the sides cannot be compared: " + "; ".join(problems))
+
+
 def _presence(in_backfill: str) -> str:
     """Return SQL for the side that a row is on, which is on one of both."""
     return f"CASE WHEN {OWN}ak IS NULL THEN 'missing' WHEN {in_backfill} THEN 'matched' ELSE 'extra' END"
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """How the rows of each side are written, so that those of all sides can be joined.
 
     Attributes

@@ -108,14 +108,7 @@ def run(
     NoSuchTableError, SuiteError, SourceError
         As `flatten` and `ComparisonTable.write` say.
     """
-    until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
-    since = since or configuration.since
-    flattened = flatten(
-        spark, configuration.namespace, configuration.name, until, since=since,
-        keys=configuration.keys, type=configuration.type,
-        sample_percent=configuration.sample_percent,
-    )  # fmt: skip
-    days = _days(spark, flattened, since, until)
+    flattened, days = flattened_days(spark, configuration, until, since)
     table = ComparisonTable.of(spark, configuration.namespace, configuration.name)
     marks = _marks(spark, configuration, days)
     known = table.marks()
@@ -131,6 +124,26 @@ def run(
     return ConsistencyRun(
         configuration.dataset, flattened, tuple(compared), tuple(reports), table.name
     )
+
+
+def flattened_days(
+    spark: SparkSession, configuration: Configuration, until: str | None, since: str | None
+) -> tuple[Flattened, dict[str, str | None]]:
+    """Flatten the log, and return what was done with the fingerprints of the days that are to be compared.
+
+    Parameters
+    ----------
+    until, since : str or None
+        As for `run`.
+    """
+    until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
+    since = since or configuration.since
+    flattened = flatten(
+        spark, configuration.namespace, configuration.name, until, since=since,
+        keys=configuration.keys, type=configuration.type,
+        sample_percent=configuration.sample_percent,
+    )  # fmt: skip
+    return flattened, _days(spark, flattened, since, until)
 
 
 def _days(

@@ -91,7 +91,7 @@ def load_configuration(path: str | Path) -> Configuration:
     ... namespace: shop
     ... join: search
     ... keys: [user]
-    ... backfill: {query: SELECT user, ts, clicks, price FROM logged_keys JOIN offline USING (user)}
+    ... backfill: {query: "SELECT user, ts, clicks, price FROM logged_keys JOIN offline USING (user)"}
     ... group_bys:
     ...   clicks: {features: [clicks], lag_ms: 2700000}
     ...   prices: [price]

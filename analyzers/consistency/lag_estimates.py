@@ -1,0 +1,339 @@
+"""Which write lags make group-bys most consistent: estimates, how sure they are, and the curves behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analyzers.consistency.lag_numbers import CHANCE, FEWEST, Best, LagCounts, best
+from analyzers.display import Markup, Rows, card, heading, note, number, plain, table
+from analyzers.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+
+
+@dataclass(frozen=True)
+class LagPoint:
+    """What a comparison says that asks for the features of some time before each query.
+
+    Attributes
+    ----------
+    lag_ms : int
+        How long before.
+    compared : int
+        Feature values that were compared; as many at every lag.
+    unequal : int
+        How many differ, or are on one side only.
+    matched : int
+        Logged rows that the backfill gives. The others count as rows of nulls.
+    """
+
+    lag_ms: int
+    compared: int
+    unequal: int
+    matched: int
+
+    @property
+    def share(self) -> float:
+        """The share of the values that are unequal."""
+        return self.unequal / self.compared
+
+
+@dataclass(frozen=True)
+class LagEstimate:
+    """The write lag of a group-by, as far as the data tell it.
+
+    Attributes
+    ----------
+    group_by : str
+    lag_ms : int or None
+        The lag that makes it most consistent; None where the data do not tell.
+    low_ms, high_ms : int or None
+        Between what lags the true one lies, in 90 % of cases; ``high_ms`` is None where it may be longer than
+        all that were tried.
+    step_ms : int
+        How far the lags lie apart that were tried.
+    now_ms : int
+        The lag that is configured.
+    share_now : float
+        The share of values that are unequal with it.
+    share_best : float or None
+        The share with the estimate.
+    p_value : float
+        How often chance alone makes some lag look as much better than none.
+    note : str
+        Why there is no estimate, or what has to be known of it; empty, if nothing.
+    curve : tuple of LagPoint
+    """
+
+    group_by: str
+    lag_ms: int | None
+    low_ms: int
+    high_ms: int | None
+    step_ms: int
+    now_ms: int
+    share_now: float
+    share_best: float | None
+    p_value: float
+    note: str
+    curve: tuple[LagPoint, ...]
+
+    @classmethod
+    def of(
+        cls, group_by: str, counts: LagCounts, *, step_ms: int, now_ms: int = 0, seed: int = 0
+    ) -> LagEstimate:
+        """Estimate the lag from what shifted comparisons counted.
+
+        The estimate is the lag with the smallest share of unequal values. Where several have exactly the same
+        share, as when nothing was written for a while, it is the middle one of them, which is wrong by the
+        least at most. Lags that only chance tells apart stay in the interval, and do not move the estimate:
+        curves rise at a different pace on either side, so the middle of all that is nearly as good is no
+        better guess than the best.
+
+        Between two lags that were tried nothing is known, so the interval reaches from the one before to the
+        one after what the draws of keys give, and is at least one step wide.
+
+        If no lag is better than none beyond what chance explains, the estimate is 0 where the interval holds 0
+        and others are worse than none. Else the curve is too flat, or the keys too few, to tell, and it is None.
+
+        Parameters
+        ----------
+        group_by : str
+        counts : LagCounts
+        step_ms : int
+        now_ms : int
+            One of the lags.
+        seed : int
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> unequal = np.array([[9, 4, 0, 3]] * 8)
+        >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
+        >>> found = LagEstimate.of("clicks", counts, step_ms=60)
+        >>> found.lag_ms, found.low_ms, found.high_ms, found.share_now, found.share_best
+        (120, 60, 180, 0.45, 0.0)
+        """
+        lags, compared = counts.lags, int(counts.compared.sum())
+        total = counts.unequal.sum(axis=0).tolist()
+        curve = tuple(
+            LagPoint(lag, compared, unequal, matched)
+            for lag, unequal, matched in zip(lags, total, counts.matched, strict=True)
+        )
+        found = best(counts, seed)
+        low = lags[max(0, found.low - 1)]
+        high = lags[found.high + 1] if found.high + 1 < len(lags) else None
+        at: int | None = found.at
+        said = ""
+        if not any(counts.matched):
+            at, said = None, "the backfill gives none of the logged keys and times"
+        elif len(counts.compared) < FEWEST:
+            at, low, high = None, 0, None
+            said = f"fewer than {FEWEST} groups of keys cannot tell a lag from chance"
+        elif found.p_value > CHANCE:
+            at, said = _without_effect(low, high, found)
+        elif high is None:
+            said = f"the lag may be longer than {lasting(lags[-1])}, the longest that was tried"
+        shares = {point.lag_ms: point.share for point in curve}
+        return cls(
+            group_by, None if at is None else lags[at], low, high, step_ms, now_ms, shares[now_ms],
+            None if at is None else curve[at].share, found.p_value, said, curve,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        now = f"{_percent(self.share_now)} with {lasting(self.now_ms)}, which is set now"
+        if self.lag_ms is None or self.share_best is None:
+            return f"{plain(self.group_by)}: no estimate, {self.note}; unequal are {now}"
+        told = f"{plain(self.group_by)}: {lasting(self.lag_ms)} ({self.interval})"
+        told = f"{told}; unequal are {_percent(self.share_best)}, and {now}"
+        return f"{told}; {self.note}" if self.note else told
+
+    @property
+    def interval(self) -> str:
+        """Between what the lag lies, for people."""
+        if self.high_ms is None:
+            return f"{lasting(self.low_ms)} or more"
+        return f"{lasting(self.low_ms)} to {lasting(self.high_ms)}"
+
+
+def _without_effect(low: int, high: int | None, found: Best) -> tuple[int | None, str]:
+    """Return the estimate, and what to say, where no lag is better than none beyond chance."""
+    if low == 0 and high is not None and found.p_worse <= CHANCE:
+        return 0, "no lag is more consistent than none"
+    chance = f"chance alone does as much in {_percent(found.p_value)} of cases"
+    if low == 0:
+        return None, f"all lags are about as consistent as none: {chance}"
+    return None, f"some lags look better than none, but {chance}; more keys would tell"
+
+
+@dataclass(frozen=True, repr=False)
+class LagEstimates(Mapping[str, LagEstimate]):
+    """The write lags of group-bys, by their names.
+
+    Attributes
+    ----------
+    dataset : str
+    days : tuple of str
+        Of the log.
+    queries : int
+        How many logged queries were compared.
+    of_queries : int
+        How many there are; if more, those of some keys were taken.
+    estimates : mapping of str to LagEstimate
+    left_out : tuple of str
+        Group-bys without an estimate because their backfill is a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unequal = np.array([[9, 4, 0, 3]] * 8)
+    >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
+    >>> one = LagEstimate.of("clicks", counts, step_ms=60)
+    >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
+    >>> print(found)
+    shop.search: 80 of 80 queries of 1 days, lags from 0 to 180 ms
+    clicks: 120 ms (60 ms to 180 ms); unequal are 0 %, and 45 % with 0, which is set now
+    >>> found.settings()
+    {'clicks': {'lag_ms': 120}}
+    """
+
+    dataset: str
+    days: tuple[str, ...]
+    queries: int
+    of_queries: int
+    estimates: Mapping[str, LagEstimate]
+    left_out: tuple[str, ...] = ()
+
+    def __getitem__(self, group_by: str) -> LagEstimate:
+        """Return the estimate of a group-by.
+
+        Raises
+        ------
+        UnknownNameError
+            Naming the nearest one that there is.
+        """
+        if group_by not in self.estimates:
+            raise UnknownNameError("group-by", group_by, self.estimates)
+        return self.estimates[group_by]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.estimates)
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def settings(self) -> dict[str, dict[str, int]]:
+        """Return what to set under ``group_bys`` of a configuration, for all that have an estimate.
+
+        A lag is set of a group-by that is named; where all features are one, they have to be listed there first.
+        """
+        return {
+            name: {"lag_ms": one.lag_ms} for name, one in self.items() if one.lag_ms is not None
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """Return the estimates, a row for each group-by.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The attributes of `LagEstimate` but the curve. Lags are whole numbers that may be ``NA``.
+        """
+        import pandas as pd  # noqa: PLC0415 - heavy, and not needed to estimate
+
+        names = [
+            "group_by", "lag_ms", "low_ms", "high_ms", "step_ms", "now_ms",
+            "share_now", "share_best", "p_value", "note",
+        ]  # fmt: skip
+        rows = [[getattr(one, name) for name in names] for one in self.values()]
+        types = {name: "Int64" for name in names if name.endswith("_ms")}
+        return pd.DataFrame(rows, columns=names).astype(types | {"share_best": float})
+
+    def curve(self) -> pd.DataFrame:
+        """Return all curves, a row for each group-by and lag.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``group_by``, ``lag_ms``, ``compared``, ``unequal``, ``share``, ``matched``; see `LagPoint`.
+        """
+        import pandas as pd  # noqa: PLC0415
+
+        rows = [
+            (name, p.lag_ms, p.compared, p.unequal, p.share, p.matched)
+            for name, one in self.items()
+            for p in one.curve
+        ]
+        names = ["group_by", "lag_ms", "compared", "unequal", "share", "matched"]
+        return pd.DataFrame(rows, columns=names)
+
+    def __str__(self) -> str:
+        """Say it in a line for each group-by."""
+        return "\n".join(
+            [f"{plain(self.dataset)}: {self._asked}", *map(str, self.values()), *self._rest]
+        )
+
+    def __repr__(self) -> str:
+        """Say how much there is, not what."""
+        return f"<LagEstimates of {len(self)} group-bys of {plain(self.dataset)}>"
+
+    @property
+    def _asked(self) -> str:
+        tried = next(iter(self.values())).curve
+        lags = f"lags from {lasting(tried[0].lag_ms)} to {lasting(tried[-1].lag_ms)}"
+        return f"{self.queries:,} of {self.of_queries:,} queries of {len(self.days)} days, {lags}"
+
+    @property
+    def _rest(self) -> list[str]:
+        return [
+            f"{plain(name)}: left out, because its backfill is a table" for name in self.left_out
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return a small table for a notebook; all text in it is escaped."""
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading(Markup("Write lags of"), self.dataset)
+        yield note(self._asked)
+        rows = [
+            (
+                one.group_by,
+                "" if one.lag_ms is None else lasting(one.lag_ms),
+                one.interval,
+                None if one.share_best is None else _percent(one.share_best),
+                lasting(one.now_ms),
+                _percent(one.share_now),
+                one.note,
+            )
+            for one in self.values()
+        ]
+        names = ["group-by", "lag", "90 % interval", "unequal", "set now", "unequal now", "note"]
+        yield table(names, Rows.of(rows, most), width)
+        for said in self._rest[:most]:
+            yield note(said)
+
+
+def _percent(share: float) -> str:
+    return f"{number(100 * share)} %"
+
+
+def lasting(millis: int) -> str:
+    """Return a length of time as people read it.
+
+    Examples
+    --------
+    >>> lasting(2_700_000), lasting(100_000), lasting(5_400_250), lasting(0)
+    ('45 min', '1 min 40 s', '1 h 30 min 250 ms', '0')
+    """
+    told = []
+    for size, unit in _UNITS:
+        count, millis = divmod(millis, size)
+        if count:
+            told.append(f"{count} {unit}")
+    return " ".join(told) or "0"
