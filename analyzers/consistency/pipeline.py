@@ -77,36 +77,10 @@ def run(
     recompute: bool = False,
     tags: Mapping[str, str] | None = None,
 ) -> ConsistencyRun:
-    """Flatten, backfill, compare and measure the days that are new, or whose logs or backfill changed.
+    """Flatten, backfill, compare and measure what is new or changed; see `tidegauge.consistency.run`.
 
-    Every step leaves whole days, and a day that a killed run did not finish is finished by the next. Of a
-    backfill that is a table, a day is compared again when the table's files of that day change; what a query or a
-    callable reads is not known, so ``recompute`` says that it changed.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    configuration : Configuration
-    repository : Repository
-    until : str, optional
-        The last day, as ``2023-01-05``; yesterday in UTC, unless given.
-    since : str, optional
-        The first; the configuration's, unless given, and else the first of the log.
-    recompute : bool
-        Whether all days are compared and measured again.
-    tags : mapping, optional
-        Tags of the runs, beside ``sample_percent`` and ``query_source``.
-
-    Returns
-    -------
-    ConsistencyRun
-
-    Raises
-    ------
-    PreconditionError
-        If the sides cannot be compared, naming all that does not fit.
-    NoSuchTableError, SuiteError, SourceError
-        As `flatten` and `ComparisonTable.write` say.
+    Each step leaves whole days behind it: the flattened log and the comparison table remember of what each day
+    was made, and the repository on which of these it was measured.
     """
     flattened, days = flattened_days(spark, configuration, until, since)
     table = ComparisonTable.of(spark, configuration.namespace, configuration.name)

@@ -18,18 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import soak
+from tests.analyzers.consistency.logged import record
 
 pytest.importorskip("pyspark")
 
 NOW = dt.datetime(2023, 1, 5, tzinfo=dt.UTC)
-
-
-def record(name, **fields):
-    return {
-        "type": "record",
-        "name": name,
-        "fields": [{"name": n, "type": t} for n, t in fields.items()],
-    }
 
 
 def encoded(schema, values):

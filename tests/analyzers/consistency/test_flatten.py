@@ -24,34 +24,16 @@ from analyzers.consistency.sampling import keeps
 from analyzers.consistency.schemas import LogSchema
 from analyzers.errors import NoSuchTableError, SourceError, SuiteError
 from analyzers.files import plain_path
+from tests.analyzers.consistency.logged import D5, DAY, record
 
 pytestmark = pytest.mark.spark
 
 JOIN = "team/search"
-DAY = 86_400_000
-D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
-
-
-def record(name, **fields):
-    return {
-        "type": "record",
-        "name": name,
-        "fields": [{"name": n, "type": t} for n, t in fields.items()],
-    }
 
 
 KEY = record("Key", user="long", session=["null", "string"])
 V1 = LogSchema.of(JOIN, KEY, record("Value", clicks=["null", "int"], old=["null", "string"]))
 V2 = LogSchema.of(JOIN, KEY, record("Value", clicks=["null", "int"], spend=["null", "double"]))
-
-
-@pytest.fixture
-def namespace(spark):
-    name = f"consistency_{uuid.uuid4().hex[:10]}"
-    spark.sql(f"CREATE DATABASE {name}").collect()
-    create_log_table(spark, name)
-    yield name
-    spark.sql(f"DROP DATABASE {name} CASCADE").collect()
 
 
 @pytest.fixture

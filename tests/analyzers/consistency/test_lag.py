@@ -25,9 +25,7 @@ from analyzers.errors import PreconditionError, SourceError, SuiteError, Unknown
 from repository.repository import Repository
 from tests.conftest import soak
 from tidegauge.cli import run_command
-
-MINUTE, HOUR = 60_000, 3_600_000
-D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
+from tests.analyzers.consistency.logged import D5, DAY, HOUR, MINUTE, log_of_its_own, record, time
 
 
 def counted(unequal, compared=100, matched=1):
@@ -210,17 +208,8 @@ GROUP BY k.user, k.ts
 """
 
 
-def record(name, **fields):
-    columns = [{"name": n, "type": t} for n, t in fields.items()]
-    return {"type": "record", "name": name, "fields": columns}
-
-
 KEY = record("Key", user=["null", "long"])
 VALUE = record("Value", clicks="long", views="long", taps_1="long", still="double")
-
-
-def time(millis):
-    return dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
 
 
 @pytest.fixture(scope="module")
@@ -245,24 +234,23 @@ def queries():
 @pytest.fixture(scope="module")
 def namespace(spark, events, queries):
     """The log, with a test's queries and one query twice, and the view of events."""
-    name = f"lag_{uuid.uuid4().hex[:10]}"
-    spark.sql(f"CREATE DATABASE {name}").collect()
-    create_log_table(spark, name)
     rows = [(u, kind, time(D5 + at)) for (u, kind), times in events.items() for at in times]
     data = spark.createDataFrame(rows, "user long, kind string, at timestamp")
     data.createOrReplaceTempView("lag_events")
-    with QueryLog(log_folder(spark, name), query_source="web") as service:
-        service.register(LogSchema.of("search", KEY, VALUE))
-        for user, at in [*queries, queries[0]]:
-            seen = {k: bisect.bisect_right(events[user, k], at - lag) for k, lag in LAGS.items()}
-            taps = seen.pop("taps")
-            told = {"user": user}, {**seen, "taps_1": taps, "still": 1.01}
-            service.log("search", *told, ts_millis=D5 + at)
-        nonsense = {"clicks": -1, "views": -1, "taps_1": -1, "still": -1.0}
-        service.log("search", {"user": 1}, nonsense, ts_millis=D5 + HOUR, query_source="test")
-    yield name
+    with log_of_its_own(spark) as name:
+        with QueryLog(log_folder(spark, name), query_source="web") as service:
+            service.register(LogSchema.of("search", KEY, VALUE))
+            for user, at in [*queries, queries[0]]:
+                seen = {
+                    k: bisect.bisect_right(events[user, k], at - lag) for k, lag in LAGS.items()
+                }
+                taps = seen.pop("taps")
+                told = {"user": user}, {**seen, "taps_1": taps, "still": 1.01}
+                service.log("search", *told, ts_millis=D5 + at)
+            nonsense = {"clicks": -1, "views": -1, "taps_1": -1, "still": -1.0}
+            service.log("search", {"user": 1}, nonsense, ts_millis=D5 + HOUR, query_source="test")
+        yield name
     spark.catalog.dropTempView("lag_events")
-    spark.sql(f"DROP DATABASE {name} CASCADE").collect()
 
 
 def conf(namespace, *names, **more):

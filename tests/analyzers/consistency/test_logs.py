@@ -22,17 +22,10 @@ from analyzers.errors import SuiteError
 from analyzers.partitions import Partition
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.analyzers.consistency.logged import record
 
 D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
 JOIN = "team/search"
-
-
-def record(name, **fields):
-    return {
-        "type": "record",
-        "name": name,
-        "fields": [{"name": n, "type": t} for n, t in fields.items()],
-    }
 
 
 KEY = record("Key", user="long", session=["null", "string"])

@@ -16,11 +16,10 @@ from analyzers.consistency.sampling import keeps
 from analyzers.consistency.schemas import LogSchema
 from analyzers.errors import PreconditionError, SourceError, SuiteError
 from repository.repository import Repository
+from tests.analyzers.consistency.logged import D5, DAY, HOUR, MINUTE, record, time
 
 pytestmark = pytest.mark.spark
 
-DAY, HOUR, MINUTE = 86_400_000, 3_600_000, 60_000
-D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
 EVENTS = """
 SELECT k.user, k.ts, count(e.at) AS clicks, any_value(p.price) AS price
 FROM logged_keys k
@@ -30,26 +29,8 @@ GROUP BY k.user, k.ts
 """
 
 
-def record(name, **fields):
-    columns = [{"name": n, "type": t} for n, t in fields.items()]
-    return {"type": "record", "name": name, "fields": columns}
-
-
 KEY = record("Key", user="long")
 VALUE = record("Value", clicks=["null", "long"], price=["null", "double"])
-
-
-def time(millis):
-    return dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
-
-
-@pytest.fixture
-def namespace(spark):
-    name = f"pipeline_{uuid.uuid4().hex[:10]}"
-    spark.sql(f"CREATE DATABASE {name}").collect()
-    create_log_table(spark, name)
-    yield name
-    spark.sql(f"DROP DATABASE {name} CASCADE").collect()
 
 
 @pytest.fixture
@@ -57,12 +38,6 @@ def service(spark, namespace):
     with QueryLog(log_folder(spark, namespace), query_source="web") as log:
         log.register(LogSchema.of("search", KEY, VALUE))
         yield log
-
-
-@pytest.fixture
-def repository(tmp_path):
-    with Repository(f"sqlite:///{tmp_path / 'r.db'}") as opened:
-        yield opened
 
 
 @pytest.fixture

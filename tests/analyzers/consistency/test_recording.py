@@ -27,12 +27,6 @@ def compared(spark, late=()):
     return compare(*frames(spark, late), ["id"], group_bys=groups)
 
 
-@pytest.fixture
-def repository(tmp_path):
-    with Repository(f"sqlite:///{tmp_path / 'r.db'}") as opened:
-        yield opened
-
-
 def test_a_comparison_is_remembered(spark, repository):
     report = record(compared(spark), repository, "ns.join", tags={"by": "test"})
     names = ["ds=2023-01-05/hr_minute=07-00", "ds=2023-01-05/hr_minute=08-00"]

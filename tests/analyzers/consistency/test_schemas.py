@@ -10,14 +10,7 @@ from analyzers.consistency.schemas import (
     save_schema,
 )
 from analyzers.errors import SuiteError
-
-
-def record(name, **fields):
-    return {
-        "type": "record",
-        "name": name,
-        "fields": [{"name": n, "type": t} for n, t in fields.items()],
-    }
+from tests.analyzers.consistency.logged import record
 
 
 KEY = record("Key", user="long")
