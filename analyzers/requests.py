@@ -47,7 +47,7 @@ class ReqSketch:
     Attributes
     ----------
     values : str
-        Spark SQL that gives doubles; nulls and NaN are left out.
+        Spark SQL that gives doubles, or arrays of them; nulls and NaN are left out.
     k : int
     high_ranks : bool
         Whether high ranks are the accurate ones, or low ones.

@@ -14,7 +14,8 @@ def sketch_builder(  # noqa: C901 - one function that holds all of it, see below
 ) -> Any:
     """Return the function for ``mapInArrow`` that turns numbers into sketches of each group.
 
-    Its input has the keys as text, then a text for each set of segments, then doubles. Its output has
+    Its input has the keys as text, then a text for each set of segments, then doubles or arrays of them, of
+    which each element counts. Its output has
     a row for each group and column: the texts, of which at most one segment's is not null, the
     column's number, and the sketch.
 
@@ -50,6 +51,13 @@ def sketch_builder(  # noqa: C901 - one function that holds all of it, see below
             at = [{i: batch.column(i)[row].as_py() for i in chosen} for row in firsts.tolist()]
             return codes, [tuple(key.get(i) for i in range(keys + segments)) for key in at]
 
+        def numbers_of(column: Any) -> tuple[Any, Any]:
+            """Return the numbers of a column, and the row of each where it is of arrays."""
+            if not pa.types.is_list(column.type):
+                return column.to_numpy(zero_copy_only=False), None
+            rows = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+            return column.flatten().to_numpy(zero_copy_only=False), rows
+
         def add(key: tuple[str | None, ...], column: int, values: Any) -> None:
             numbers = values[~np.isnan(values)].tolist()
             if not numbers:
@@ -60,17 +68,22 @@ def sketch_builder(  # noqa: C901 - one function that holds all of it, see below
             for number in numbers:
                 update(number)
 
+        def sorting(codes: Any, groups: int) -> tuple[Any, Any]:
+            """Return the order that puts groups behind each other, and where all but the first begin."""
+            order = np.argsort(codes, kind="stable")
+            return order, np.searchsorted(codes[order], np.arange(1, groups))
+
         for batch in batches:
             if not batch.num_rows:
                 continue
-            columns = [c.to_numpy(zero_copy_only=False) for c in batch.columns[keys + segments :]]
+            columns = [numbers_of(column) for column in batch.columns[keys + segments :]]
             for chosen in (None, *range(keys, keys + segments)):
                 extra = [] if chosen is None else [chosen]
                 codes, found = groups_of(batch, [*range(keys), *extra])
-                order = np.argsort(codes, kind="stable")
-                starts = np.searchsorted(codes[order], np.arange(1, len(found)))
-                for i, column in enumerate(columns):
-                    for key, values in zip(found, np.split(column[order], starts), strict=True):
+                by_row = sorting(codes, len(found))
+                for i, (numbers, rows) in enumerate(columns):
+                    order, starts = by_row if rows is None else sorting(codes[rows], len(found))
+                    for key, values in zip(found, np.split(numbers[order], starts), strict=True):
                         add(key, i, values)
         serde = PyDoublesSerDe()
         rows = [

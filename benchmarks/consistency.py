@@ -62,8 +62,9 @@ def measured(features, rows, k):
     import os
 
     import tidegauge as tg
-    from analyzers.consistency.comparison import measure
-    from analyzers.consistency.pairs import Pairs, pair
+    from analyzers.consistency.comparing import measure
+    from analyzers.consistency.joining import pair
+    from analyzers.consistency.pairs import Pairs
     from analyzers.consistency.recording import record
 
     times = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analyzers.consistency.equality import EXACTLY, OWN, Tolerance, same
+from analyzers.schema import Field
 
 
 def common(a: str, b: str, element: Any, tolerance: Tolerance = EXACTLY) -> str:
@@ -52,4 +53,40 @@ def different(a: str, b: str, of: Mapping[str, Any], tolerance: Tolerance = EXAC
     return f"size(filter(map_keys({a}), {_KEY} -> {both}))"
 
 
-_KEY = f"{OWN}k"
+def values(a: Field, b: Field) -> tuple[Field, Field]:
+    """Return what `of_shared` calls the values of a key in two maps, each of which may be null."""
+    x, y = (Field("", f"{v}.v", m.type["valueType"]) for v, m in ((_X, a), (_Y, b)))
+    return x, y
+
+
+def of_shared(a: Field, b: Field, made: str) -> str:
+    """Return SQL for an array with what is made of both values of each key that two maps share.
+
+    For other keys it has nulls, and it is null where a map is. It takes time by the number of keys.
+
+    Parameters
+    ----------
+    a, b : Field
+        The maps, whose types are alike.
+    made : str
+        Spark SQL of both `values`.
+    """
+    # Wrapped, for a key that a map lacks to be told from a value that is null.
+    wrapped = (f"transform_values({m.sql}, ({_KEY}, {_X}) -> struct({_X} AS v))" for m in (a, b))
+    shared = f"CASE WHEN {_X} IS NOT NULL AND {_Y} IS NOT NULL THEN {made} END"
+    return f"map_values(map_zip_with({', '.join(wrapped)}, ({_KEY}, {_X}, {_Y}) -> {shared}))"
+
+
+def added(numbers: str, zero: str) -> str:
+    """Return SQL for the sum of an array's numbers, nulls left out; null where there is no array.
+
+    Examples
+    --------
+    >>> added("a", "0L")
+    'aggregate(a, 0L, (__tidegauge_sum, __tidegauge_x) -> __tidegauge_sum + coalesce(__tidegauge_x, 0L))'
+    """
+    total = f"{OWN}sum"
+    return f"aggregate({numbers}, {zero}, ({total}, {_X}) -> {total} + coalesce({_X}, {zero}))"
+
+
+_KEY, _X, _Y = f"{OWN}k", f"{OWN}x", f"{OWN}y"

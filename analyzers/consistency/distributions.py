@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from analyzers.analyzer import analyzer
-from analyzers.consistency.contents import common
+from analyzers.consistency.contents import common, of_shared, values
 from analyzers.consistency.equality import minus, same
 from analyzers.consistency.measures import MATCHED, OfFeature, Tolerant, both, counts
 from analyzers.counts import NumMatchesAndCount
@@ -15,7 +15,7 @@ from analyzers.errors import IllegalAnalyzerParameterError
 from analyzers.metric import Interval, Scale
 from analyzers.req import LARGEST_K, SMALLEST_K, ReqState
 from analyzers.requests import ReqSketch, Request
-from analyzers.schema import NUMERIC, Field, Schema
+from analyzers.schema import Field, Schema
 from analyzers.state import State
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
@@ -44,10 +44,12 @@ class _Sketched(OfFeature[ReqState, Mapping[str, float]]):
         """The metric says what is sketched."""
         return {**super().determined_by(), "of": self.metric, "k": self.k}
 
-    def sketched(self, value: str, condition: str) -> tuple[Request, ...]:
-        """Ask for the sketch of a value in matched rows where a condition holds."""
-        values = f"CASE WHEN {MATCHED} AND {condition} THEN CAST({value} AS DOUBLE) END"
-        return (ReqSketch(values, self.k, high_ranks=True),)
+    def sketched(
+        self, value: str, condition: str = "true", kind: str = "DOUBLE"
+    ) -> tuple[Request, ...]:
+        """Ask for the sketch of a value, or of an array's, in matched rows where a condition holds."""
+        wanted = f"CASE WHEN {MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
+        return (ReqSketch(wanted, self.k, high_ranks=True),)
 
     def fold(self, cells: Sequence[Any]) -> ReqState:
         """Take the sketch, of which each task made a part."""
@@ -72,12 +74,13 @@ class _Sketched(OfFeature[ReqState, Mapping[str, float]]):
 class ConsistencyDistribution(_Sketched):
     """Quantiles of a feature's values, differences or lengths in matched rows; empty without any.
 
-    Nulls and NaN are left out, infinities are kept.
+    Nulls and NaN are left out, infinities are kept. Of maps whose values are numbers these are the values of
+    the keys that both have.
 
     Parameters
     ----------
     metric : str
-        Of numbers ``delta`` (b - a), ``logged`` or ``backfilled``; of arrays ``logged_length`` or
+        Of numbers, and maps of numbers, ``delta`` (b - a), ``logged`` or ``backfilled``; of arrays ``logged_length`` or
         ``backfilled_length``.
     group_by : str
     feature : str
@@ -102,20 +105,29 @@ class ConsistencyDistribution(_Sketched):
     k: int = K
 
     def check_side(self, side: Field) -> None:
-        """Both are numbers, or arrays."""
+        """Both are numbers or maps of numbers, or arrays."""
         if self.metric.endswith("_length"):
             self.require(side, ARRAY, "an array")
         else:
-            self.require(side, NUMERIC, "numeric")
+            self.require_numbers(side)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Ask for the sketch."""
         a, b = self.sides(schema)
+        if self.metric.endswith("_length"):
+            side = a if self.metric == "logged_length" else b
+            return self.sketched(f"size({side.sql})", f"{side.sql} IS NOT NULL")
+        if a.kind == "map":
+            return self.sketched(
+                of_shared(a, b, self._of_pair(*values(a, b))), kind="ARRAY<DOUBLE>"
+            )
+        return self.sketched(self._of_pair(a, b))
+
+    def _of_pair(self, a: Field, b: Field) -> str:
+        """Return SQL for the number that a pair of numbers gives."""
         if self.metric == "delta":
-            return self.sketched(minus(b.sql, a.sql, (b.kind, a.kind)), "true")
-        side = a if self.metric.startswith("logged") else b
-        length = self.metric.endswith("_length")
-        return self.sketched(f"size({side.sql})" if length else side.sql, f"{side.sql} IS NOT NULL")
+            return minus(b.sql, a.sql, (b.kind, a.kind))
+        return a.sql if self.metric == "logged" else b.sql
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from analyzers.consistency.backfill import TIME, TableBackfill, logged_keys
 from analyzers.consistency.configuration import Configuration, GroupBy
 from analyzers.consistency.equality import EXACTLY, OWN, Tolerance, same
+from analyzers.consistency.joining import Side
 from analyzers.consistency.lag_estimates import LagEstimate, LagEstimates
 from analyzers.consistency.lag_numbers import LagCounts
-from analyzers.consistency.pairs import Pairs, Part, Side, require_alike
+from analyzers.consistency.pairs import Pairs, Part, require_alike
 from analyzers.consistency.pipeline import flattened_days
 from analyzers.consistency.sampling import bucket_sql
 from analyzers.consistency.sides import Sides
@@ -300,9 +301,8 @@ def _unlike(sides: _Shifted, part: Part) -> DataFrame:
     schemas = [Schema.of_frame(sides.sampled), Schema.of_frame(part.data)]
     pairs = Pairs(conf.keys, features, TIME, (), None, conf.logged_as)
     require_alike(pairs, schemas[0], schemas[1:], [part])
-    side = Side(schemas, pairs, ())
-    values = [f"v{i}" for i in range(len(features))]
-    logged = side.logged(sides.sampled, [features], [values]).where(f"{OWN}a0n = 1")
+    side = Side(schemas, pairs)
+    logged = side.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")
     keys = [f"{OWN}k.k{i}" for i in range(len(conf.keys))]
     time = before(f"{OWN}k.k{len(keys)}")
     parts = ", ".join(f"'k{i}', {sql}" for i, sql in enumerate([*keys, time]))
@@ -310,7 +310,7 @@ def _unlike(sides: _Shifted, part: Part) -> DataFrame:
         _LAG,
         f"pmod(xxhash64({', '.join(keys)}), {GROUPS}) AS {_GROUP}",
         f"named_struct({parts}) AS {OWN}k",
-        *(f"{OWN}{name}" for name in values),
+        *(f"{OWN}a0v{i}" for i in range(len(features))),
     )
     found = side.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
     joined = moved.join(found, F.expr(f"{OWN}k = {OWN}b0k"), "left_outer")
@@ -331,4 +331,4 @@ def _types(schemas: Sequence[Schema], pairs: Pairs, feature: str) -> tuple[Field
 
 def _same(i: int, a: Field, b: Field, tolerance: Tolerance) -> str:
     of = (a.type, b.type) if {a.kind, b.kind} <= NUMERIC else b.type
-    return same(f"{OWN}v{i}", f"{OWN}b0v{i}", of, tolerance)
+    return same(f"{OWN}a0v{i}", f"{OWN}b0v{i}", of, tolerance)

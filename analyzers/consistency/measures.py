@@ -1,6 +1,6 @@
 """What is measured of pairs of rows, as analyzers: scanned, remembered, merged and watched like all others.
 
-They read a comparison table, as `analyzers.consistency.pairs.pair` makes it: a feature's logged value in
+They read a comparison table, as `analyzers.consistency.joining.pair` makes it: a feature's logged value in
 ``logged_<feature>``, the backfilled one in ``<feature>``, and which rows are on which side. Features are
 measured over the rows that are on both sides. Below, a is logged and b is backfilled.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from analyzers.analyzer import Analyzer, S, T, analyzer
-from analyzers.consistency.equality import Tolerance, same
+from analyzers.consistency.equality import Tolerance, kind_of, same
 from analyzers.consistency.states import Cells, RowPresence
 from analyzers.description import canonical_json, one_of_these
 from analyzers.errors import WrongColumnTypeError
@@ -55,6 +55,13 @@ class Measure(Analyzer[S, T]):
 AnyMeasure = Measure[Any, Any]
 
 
+def of_numbers(side: Field) -> bool:
+    """Whether a column is of numbers, or of maps whose values are numbers."""
+    if side.kind == "map":
+        return kind_of(side.type["valueType"]) in NUMERIC
+    return side.kind in NUMERIC
+
+
 @dataclass(frozen=True, repr=False)
 class OfFeature(Measure[S, T]):
     """A metric of one feature in matched rows."""
@@ -86,6 +93,11 @@ class OfFeature(Measure[S, T]):
 
     def check_side(self, side: Field) -> None:
         """Raise `WrongColumnTypeError` if the column does not suit; any does by default."""
+
+    def require_numbers(self, side: Field) -> None:
+        """Raise `WrongColumnTypeError` unless the column is of numbers, or of maps of some."""
+        if not of_numbers(side):
+            raise WrongColumnTypeError(side.path, side.kind, "numeric, or a map of numbers")
 
     def require(self, side: Field, kinds: frozenset[str], wanted: str) -> None:
         """Raise `WrongColumnTypeError` unless the column is of some kinds."""

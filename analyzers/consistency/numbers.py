@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from analyzers.analyzer import analyzer
+from analyzers.consistency.contents import added, of_shared, values
 from analyzers.consistency.equality import INFINITY, minus
 from analyzers.consistency.measures import OfFeature, both, counts
 from analyzers.consistency.states import Differences
 from analyzers.metric import Scale
 from analyzers.requests import Request
-from analyzers.schema import NUMERIC, Field, Schema
+from analyzers.schema import Field, Schema
 from analyzers.state import State
 
 
@@ -21,13 +22,16 @@ def _share(part: float, whole: float) -> float:
 
 @analyzer
 class ConsistencyNumbers(OfFeature[Differences, float]):
-    """How far two numbers lie apart, in [0, 1], over rows where both are there and finite; empty without any.
+    """How far two numbers lie apart, in [0, 1], over pairs that are there and finite; empty without any.
+
+    Of numeric features every matched row has a pair; of maps with numbers as values every key that both maps
+    of a matched row have.
 
     Parameters
     ----------
     metric : str
         ``smape``, the sum of ``|a - b|`` by the sum of ``|a| + |b|``; ``smape_mean``, the mean of these
-        ratios, 0 where both are 0; or a number of rows: ``not_finite``, in which one of two is NaN or
+        ratios, 0 where both are 0; or a number of pairs: ``not_finite``, in which one of two is NaN or
         infinite, ``logged_nan`` or ``backfilled_nan``. Values are compared as doubles.
     group_by : str
     feature : str
@@ -50,26 +54,21 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
     }
 
     def scale_of(self, metric_name: str) -> Scale:
-        """Return how the values behave: ratios, and counts of rows."""
+        """Return how the values behave: ratios, and counts of pairs."""
         return Scale.RATIO if "smape" in metric_name else Scale.COUNT
 
     def check_side(self, side: Field) -> None:
-        """Both are numbers."""
-        self.require(side, NUMERIC, "numeric")
+        """Both are numbers, or maps of numbers."""
+        self.require_numbers(side)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Add up the differences and the sizes."""
         a, b = self.sides(schema)
-        apart = f"abs({minus(a.sql, b.sql, (a.kind, b.kind))})"
-        size = f"(abs(CAST({a.sql} AS DOUBLE)) + abs(CAST({b.sql} AS DOUBLE)))"
-        finite = f"{size} < {INFINITY}"
-        ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {apart} / {size} END"
-        return self.counted(
-            f"count_if({finite})",
-            f"count_if({both(a, b)} AND NOT {finite})",
-            *(f"count_if({_nan(side)})" for side in (a, b)),
-            *(f"sum(CASE WHEN {finite} THEN {value} END)" for value in (apart, size, ratio)),
-        )
+        if a.kind != "map":
+            return self.counted(*(f"sum({text})" for text in _terms(a, b)))
+        terms = zip(_terms(*values(a, b)), ["0L"] * 4 + ["0D"] * 3, strict=True)
+        sums = (added(of_shared(a, b, term), zero) for term, zero in terms)
+        return self.counted(*(f"sum({text})" for text in sums))
 
     def fold(self, cells: Sequence[Any]) -> Differences:
         """Take the counts and sums."""
@@ -83,8 +82,21 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
         return self.metrics[self.metric](state)
 
     def weight(self, state: Differences) -> float:
-        """Return the rows that were compared; of counts those where both are there."""
+        """Return the pairs that were compared; of counts those where both are there."""
         return state.pairs if "smape" in self.metric else state.pairs + state.not_finite
+
+
+def _terms(a: Field, b: Field) -> list[str]:
+    """Return SQL for what a pair of numbers adds to each field of `Differences`, or null for nothing."""
+    apart = f"abs({minus(a.sql, b.sql, (a.kind, b.kind))})"
+    size = f"(abs(CAST({a.sql} AS DOUBLE)) + abs(CAST({b.sql} AS DOUBLE)))"
+    finite = f"{size} < {INFINITY}"
+    ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {apart} / {size} END"
+    counted = (finite, f"{both(a, b)} AND NOT {finite}", _nan(a), _nan(b))
+    return [
+        *(f"CASE WHEN {condition} THEN 1L END" for condition in counted),
+        *(f"CASE WHEN {finite} THEN {value} END" for value in (apart, size, ratio)),
+    ]
 
 
 def _nan(side: Field) -> str:

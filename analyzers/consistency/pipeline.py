@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from analyzers.consistency.backfill import TableBackfill
-from analyzers.consistency.comparison import measure
+from analyzers.consistency.comparing import measure
 from analyzers.consistency.configuration import Configuration
 from analyzers.consistency.flatten import Flattened, flatten
 from analyzers.consistency.pairs import BUCKET, DATE, DAY

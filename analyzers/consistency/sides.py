@@ -20,8 +20,9 @@ from analyzers.consistency.backfill import (
 )
 from analyzers.consistency.configuration import Configuration
 from analyzers.consistency.flatten import Flattened
+from analyzers.consistency.joining import pair_parts
 from analyzers.consistency.measures import PRESENCE
-from analyzers.consistency.pairs import DATE, Pairs, Part, pair_parts
+from analyzers.consistency.pairs import DATE, Pairs, Part
 from analyzers.consistency.sampling import sample
 from analyzers.errors import PreconditionError
 from analyzers.groups import only_groups

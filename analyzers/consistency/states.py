@@ -87,19 +87,19 @@ class Cells(_Sums):
 @register_state("consistency-numbers/1")
 @dataclass(frozen=True, slots=True)
 class Differences(_Sums):
-    """How far numbers lie apart, over matched rows where both are there and finite.
+    """How far numbers lie apart, over pairs of which both are there and finite.
 
     Attributes
     ----------
     pairs : int
-        Such rows.
+        Such pairs: matched rows, or keys that both maps of one have.
     not_finite : int
-        Rows where both are there, and one is NaN or infinite, or their sum is.
+        Pairs where both are there, and one is NaN or infinite, or their sum is.
     logged_nan, backfilled_nan : int
     difference, size : float
         The sums of ``|a - b|`` and of ``|a| + |b|``.
     ratios : float
-        The sum of the first by the second in each row, 0 where both are 0.
+        The sum of the first by the second of each pair, 0 where both are 0.
     """
 
     layout: ClassVar[Struct] = Struct("<4q3d")

@@ -59,6 +59,20 @@ def test_psi_as_in_deequ():
     assert category_distances(*named).psi == pytest.approx(0.007406694184014186, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("baseline", "bound"),
+    [([3, 2, 2, 2, 2, 2, 2], 0.1), ([5, 2, 2, 2, 2, 2, 2], 0.25)],
+    ids=["T19", "T21"],
+)
+def test_psi_of_small_shifts_stays_in_its_band(baseline, bound):
+    """Values 1 to 7, of which the first are more often in the baseline and the last in what is current."""
+    current = [2, 2, 2, 2, 2, 2, 3]
+    shares = [(e / sum(baseline), a / 15) for e, a in zip(baseline, current, strict=True)]
+    found = psi(baseline, current)
+    assert found == pytest.approx(sum((a - e) * math.log(a / e) for e, a in shares))
+    assert 0 < found < bound
+
+
 def test_the_share_of_rows_that_psi_takes_together():
     # Of 100 rows on both sides, categories of fewer than 5 expected rows are rare.
     found = category_distances({"a": 92, "b": 5, "c": 3}, {"a": 80, "d": 20})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from analyzers.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
-from analyzers.consistency.comparison import Comparison, compare
+from analyzers.consistency.comparing import compare
+from analyzers.consistency.comparison import Comparison
 from analyzers.consistency.configuration import Configuration, GroupBy
 from analyzers.consistency.decoding import decode
 from analyzers.consistency.equality import Tolerance

@@ -26,8 +26,18 @@ def longest_common(a, b):
 
 
 def order(row):
-    """By values as Spark orders them: null first, NaN last."""
-    return [(v is not None, isinstance(v, float) and math.isnan(v), v) for v in row]
+    """By values as Spark orders them: null first, NaN last, maps by their sorted keys and values."""
+    return [_rank(value) for value in row]
+
+
+def _rank(value):
+    if value is None:
+        return (0,)
+    if isinstance(value, float) and math.isnan(value):
+        return (2,)
+    if isinstance(value, dict):
+        return (1, sorted([_rank(k), _rank(v)] for k, v in value.items()))
+    return (1, order(value)) if isinstance(value, list) else (1, value)
 
 
 def pairs(logged, backfilled, bucket):
@@ -58,3 +68,50 @@ def cells(found):
                 cell = "equal" if equal(x, y) else "mismatch"
             counts[bucket, i, cell] += 1
     return counts
+
+
+def values(found, i):
+    """Return what the numbers of a feature, or its maps of numbers, come to, by bucket.
+
+    Counts and sums as `Differences` has them, those of keys as `KeyCounts`, and lists of deltas and values.
+    """
+    results = defaultdict(lambda: defaultdict(list))
+    for bucket, _, a, b in found:
+        if a is None or b is None:
+            continue
+        x, y = a[i], b[i]
+        into = results[bucket]
+        if isinstance(x, dict) and isinstance(y, dict):
+            shared = x.keys() & y.keys()
+            into["pairs_of_maps"].append(1)
+            into["missing"].append(len(y.keys() - x.keys()))
+            into["extra"].append(len(x.keys() - y.keys()))
+            into["mismatched"].append(sum(not equal(x[key], y[key]) for key in shared))
+            into["left"].append(len(x))
+            into["right"].append(len(y))
+            for key in shared:
+                _number(into, x[key], y[key])
+        elif not isinstance(x, dict) and not isinstance(y, dict):
+            _number(into, x, y)
+    return results
+
+
+def _number(into, x, y):
+    for name, value in (("logged", x), ("backfilled", y)):
+        if value is None:
+            continue
+        if math.isnan(value):
+            into[f"{name}_nan"].append(1)
+        else:
+            into[name].append(float(value))
+    if x is None or y is None:
+        return
+    if not math.isnan(y - x):
+        into["delta"].append(float(y - x))
+    if math.isfinite(size := abs(x) + abs(y)):
+        into["pairs"].append(1)
+        into["difference"].append(abs(x - y))
+        into["size"].append(size)
+        into["ratios"].append(abs(x - y) / size if size else 0.0)
+    else:
+        into["not_finite"].append(1)

@@ -10,7 +10,8 @@ import pytest
 from analyzers.consistency.comparison import compare, measure
 from analyzers.consistency.equality import Tolerance
 from analyzers.consistency.measures import ConsistencyCells, ConsistencyRows
-from analyzers.consistency.pairs import Pairs, pair
+from analyzers.consistency.joining import pair
+from analyzers.consistency.pairs import Pairs
 from analyzers.errors import IllegalAnalyzerParameterError, PreconditionError, UnknownNameError
 from tests.analyzers.consistency import naive
 from tests.conftest import soak
@@ -149,6 +150,21 @@ def test_nulls_in_keys_meet_and_duplicates_do_not_multiply(spark):
     assert found["*", "row_null_key"] == 2
 
 
+def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
+    low, high = "map('a', {0}, 'b', {1})", "map('b', {1}, 'a', {0})"
+    frames = []
+    for form in (low, high):
+        maps = [form.format(*pair) for pair in ((1, 2), (2, 1), (1, 1))]
+        nested = [f"array(struct(map('k', {m}) AS `m m`), NULL)" for m in maps]
+        rows = [
+            f"SELECT 1 AS id, 0L AS ts, {m} AS m, {n} AS n"
+            for m, n in zip(maps, nested, strict=True)
+        ]
+        frames.append(spark.sql(" UNION ALL ".join(rows)))
+    found = numbers(compare(*frames, ["id"], bucket_minutes=None, partition_by=()))
+    assert (found["m", "total"], found["m", "mismatch"], found["n", "mismatch"]) == (3, 0, 0)
+
+
 def test_rows_left_over_are_on_one_side(spark):
     logged = [(1, at(1), 7), (1, at(1), 5), (1, at(1), 6), (9, N, 1), (8, at(2), 1)]
     backfilled = [(1, at(1), 5), (9, N, 1), (7, at(2), 1), (7, at(2), 2)]
@@ -180,6 +196,30 @@ def test_times_in_milliseconds_and_buckets_before_1970(spark):
     naive_time = logged.selectExpr("id", "TIMESTAMP_NTZ'2021-04-10 07:59:59' AS ts", "x")
     found = compare(naive_time, naive_time, ["id"], bucket_minutes=15)
     assert set(found.groups) == {("2021-04-10", "07-45")}
+
+
+def test_an_hour_without_a_backfill_and_a_sampled_side_say_nothing_of_values(spark):
+    """Rows that one side lacks are counted as rows; features are measured where both are."""
+    logged = [(i, at(1 + i % 2), i) for i in range(20)]
+    backfilled = [row for row in logged if row[0] % 10 == 0]  # none at 02:00, one in five at 01:00
+    a, b = (spark.createDataFrame(rows, JOIN_SCHEMA) for rows in (logged, backfilled))
+    comparison = compare(a, b, ["id"])
+    found = numbers(comparison, "02-00")
+    assert (found["*", "row_extra"], found["*", "row_matched"]) == (10, 0)
+    assert found["x", "total"] == 0
+    assert not {("x", cell) for cell in ("mismatch", "missing", "extra", "smape")} & found.keys()
+    found = numbers(comparison, "01-00")
+    assert (found["*", "row_extra"], found["x", "total"]) == (8, 2)
+    assert (found["x", "extra"], found["x", "mismatch"]) == (0, 0)
+
+
+def test_keys_alone_are_compared_as_rows(spark):
+    rows = [(1, at(1)), (1, at(1)), (2, at(1))]
+    a, b = (spark.createDataFrame(some, "id long, ts timestamp") for some in (rows, rows[1:]))
+    found = numbers(compare(a, b, ["id"]))
+    assert {key[1]: value for key, value in found.items()} == {
+        "row_matched": 2, "row_missing": 0, "row_extra": 1, "row_duplicate": 1, "row_null_key": 0,
+    }  # fmt: skip
 
 
 def test_columns_to_tell_results_apart(spark):
@@ -295,7 +335,9 @@ def test_numbers_of_two_types(spark):
     ("case", "logged", "backfilled", "edits"),
     [
         ("T1", [], [], (0, 0)),
-        ("T1-null", [], N, None),
+        ("T1-null", N, N, "both_null"),  # of what is not there nothing is inserted or deleted
+        ("T1-offline-null", [], N, "extra"),
+        ("T1-online-null", N, [], "missing"),
         ("T3", ["abc", "def"], ["abc", "def"], (0, 0)),
         ("T5", ["5", "6", "2"], ["1", "2", "3", "4"], (3, 2)),
         ("C7-repeated", ["1", "2"], ["1", "1", "2"], (1, 0)),
@@ -307,9 +349,9 @@ def test_numbers_of_two_types(spark):
 )
 def test_edits(spark, case, logged, backfilled, edits):
     found = numbers(of_values(spark, "array<string>", [(logged, backfilled)]))
-    if edits is None:
-        assert ("x", "edit_insert-max") not in found
-        assert found["x", "extra"] == 1.0
+    if isinstance(edits, str):
+        assert not {("x", "edit_insert-max"), ("x", "edit_delete-max")} & found.keys()
+        assert found["x", edits] == 1.0
         return
     assert (found["x", "edit_insert-max"], found["x", "edit_delete-max"]) == edits
     assert found["x", "logged_length-p50"] == len(logged)
@@ -422,7 +464,9 @@ def test_options_that_cannot_be(spark):
             Tolerance.of(wrong)
 
 
-FEATURES = "n int, d double, s string, l array<int>"
+FEATURES = "n int, d double, s string, l array<int>, m map<string,double>"
+NAMES = ["n", "d", "s", "l", "m"]
+FLOATS = [0.0, -0.0, NAN, INF, 1.5]
 
 
 def side(rng, n):
@@ -433,13 +477,37 @@ def side(rng, n):
         key = (maybe(rng.randrange(4)), rng.choice([at(h, m) for h in (1, 2, 3) for m in (0, 59)]))
         values = (
             maybe(rng.randrange(2)),
-            maybe(rng.choice([0.0, -0.0, NAN, 1.5])),
+            maybe(rng.choice(FLOATS)),
             maybe(rng.choice(["", "a"])),
             maybe([rng.randrange(2)]),
+            maybe({key: maybe(rng.choice(FLOATS)) for key in rng.sample("abc", rng.randrange(4))}),
         )
         return key, values
 
     return [row() for _ in range(n)]
+
+
+def of_feature(measure, name):
+    return getattr(measure, "feature", N) == name
+
+
+def check_values(states, wanted):
+    """Compare the states of one feature in one bucket with lists that add up to them."""
+    told = states["smape"]
+    for field in ("pairs", "not_finite", "logged_nan", "backfilled_nan"):
+        assert getattr(told, field) == sum(wanted[field]), field
+    for field in ("difference", "size", "ratios"):
+        assert getattr(told, field) == pytest.approx(sum(wanted[field])), field
+    for name in ("delta", "logged", "backfilled"):
+        assert states[name].count == len(wanted[name])
+        if wanted[name]:  # so few that the sketch holds them all
+            ends = [min(wanted[name]), max(wanted[name])]
+            assert states[name].quantiles([0.0, 1.0]) == ends
+    if "left_keys" in states:
+        keys = states["left_keys"]
+        assert keys.pairs == sum(wanted["pairs_of_maps"])
+        for field in ("missing", "extra", "mismatched", "left", "right"):
+            assert getattr(keys, field) == sum(wanted[field]), field
 
 
 @pytest.mark.parametrize("seed", range(soak(3, 100)))
@@ -453,16 +521,16 @@ def test_random_frames_beside_a_naive_comparison(spark, seed):
     def bucket(key):
         return "2021-04-10", f"{key[1].hour:02}-00"
 
-    wanted = naive.cells(naive.pairs(*sides, bucket))
+    pairs = list(naive.pairs(*sides, bucket))
+    wanted = naive.cells(pairs)
     found = {}
-    names = ["n", "d", "s", "l"]
     for key, group in comparison.groups.items():
         for one in comparison.measures:
             state = group.states[one].value
             if isinstance(one, ConsistencyRows):
                 found[key, "*", one.metric] = one.measure(state)
             elif isinstance(one, ConsistencyCells):
-                i = names.index(one.feature)
+                i = NAMES.index(one.feature)
                 for cell in ("equal", "mismatch", "missing", "extra", "both_null"):
                     found[key, i, cell] = getattr(state, cell)
                 rows = next(
@@ -471,7 +539,12 @@ def test_random_frames_beside_a_naive_comparison(spark, seed):
                 assert state.matched == rows.matched  # the cells add up
     found = {k: v for k, v in found.items() if v and k[2] != "row_null_key"}
     assert found == {k: v for k, v in wanted.items() if v}
-    whole = measure(comparison.table, {"*": names}, by=())
+    for name in ("n", "d", "m"):
+        of_values = naive.values(pairs, NAMES.index(name))
+        for key, group in comparison.groups.items():
+            states = {m.metric: s.value for m, s in group.states.items() if of_feature(m, name)}
+            check_values(states, of_values[key])
+    whole = measure(comparison.table, {"*": NAMES}, by=())
     day = comparison.merged()
     for one, outcome in (whole.groups[()].states if whole.groups else {}).items():
         assert outcome.value.agrees_with(day.groups[()].states[one].value), one

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from analyzers.consistency.comparison import compare
+from analyzers.consistency.comparing import compare
 from analyzers.consistency.recording import record, time_format
 from repository.repository import Repository
 
