@@ -114,6 +114,20 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def percent(share: float) -> str:
+    """Return a share as a percentage; a negative one as none.
+
+    Examples
+    --------
+    >>> percent(0.5213), percent(0.0021), percent(0)
+    ('52 %', '0.21 %', '0 %')
+    """
+    hundredths = 100 * max(share, 0.0)
+    if hundredths == 0 or hundredths >= 10:  # noqa: PLR2004 - two digits are enough
+        return f"{hundredths:.0f} %"
+    return f"{hundredths:.2g} %"
+
+
 def escaped(text: Any, most: int | None = WIDE) -> Markup:
     """Return other people's text as HTML or XML, cut.
 

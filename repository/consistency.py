@@ -174,6 +174,18 @@ def subject(instance: str, groups: set[str]) -> Subject:
     return Subject(longest, instance[len(longest) + 1 :], instance)
 
 
+def group_bys_of(connection: Connection, dataset: int) -> set[str]:
+    """Return the group-bys of a dataset of whose rows anything is known, by its id."""
+    e, a = s.series.c, s.analyzer.c
+    query = (
+        sa.select(e.instance)
+        .distinct()
+        .join_from(s.series, s.analyzer)
+        .where(a.dataset_id == dataset, e.name.in_([PREFIX + metric for metric in OF_ROWS]))
+    )
+    return set(connection.execute(query).scalars())
+
+
 def datasets_with_consistency(connection: Connection) -> list[str]:
     """Return the names of the datasets that have any of these metrics."""
     d, a = s.dataset.c, s.analyzer.c

@@ -111,6 +111,25 @@ def test_griffin(java, tmp_path):
     assert found == ["flights", 365, 0, 8713, 8713]
 
 
+@pytest.mark.spark
+def test_consistency(java, tmp_path):
+    pytest.importorskip("anywidget")
+    view, worst, headlines, falls = run(
+        "consistency.ipynb",
+        tmp_path,
+        "[dashboard.view, dashboard.data['group_by'][0], list(incidents['headline']),"
+        " pd.DataFrame(falls).loc[['clicks.clicks_7d', 'prices.price_index']].round(2).values.tolist()]",
+    )
+    assert (view, worst) == ("consistency", "prices")
+    nights = [one for one in headlines if "00:00-02:00 UTC: prices mismatch in" in one]
+    assert (len(nights), len(headlines)) == (7, 8)
+    (deploy,) = set(headlines) - set(nights)
+    assert deploy.startswith("6 Jan 2023 13:00-15:00 UTC: searches missing in 2 features")
+    (clicks, lagged), (before, after) = falls
+    assert clicks > 0.3 and lagged == 0
+    assert before == after > 0
+
+
 def test_dashboard_needs_no_spark(tmp_path):
     pytest.importorskip("anywidget")
     view, compared, incidents, spark = run(

@@ -182,7 +182,7 @@ class ConsistencyEdits(_Sketched, _OfArrays):
     'Consistency.edit_insert'
     """
 
-    scale: ClassVar[Scale] = Scale.POSITIVE
+    scale: ClassVar[Scale] = Scale.COUNT  # of edits: where all is well there are none
     metrics: ClassVar[Collection[str]] = ("edit_insert", "edit_delete")
 
     k: int = K

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from analyzers.display import number, one_line
+from analyzers.display import number, one_line, percent
+from repository.anomalies.inconsistent import Unequal
+from repository.anomalies.spans import DAY, span
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import timedelta
 
     from repository.anomalies.anomaly import Anomaly
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MOST = 3
 """Metrics that a headline names."""
 CLEAR = 20.0
@@ -25,40 +26,59 @@ _ROWS = {"Size": "volume"}
 _VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
 
 
-def headline(anomalies: Sequence[Anomaly]) -> str:
+def headline(
+    anomalies: Sequence[Anomaly],
+    step: timedelta | None = DAY,
+    group_bys: Collection[str] = (),
+) -> str:
     """Return when it was, and the clearest of what stood out.
 
     A metric is told once, at its clearest point, with the filters and segments for which it holds alike.
+    Consistency metrics are told by group-by, the rates of what is wrong before all that follows from them.
 
     Parameters
     ----------
     anomalies : sequence of Anomaly
         In order of time; at least one.
+    step : timedelta, optional
+        How long partitions last, as `step_of` says.
+    group_bys : collection of str
+        Those of consistency metrics.
     """
-    topics: dict[tuple[str, str], list[Anomaly]] = {}
+    topics: dict[Unequal | tuple[str, str], list[Anomaly]] = {}
     for one in anomalies:
-        topics.setdefault((one.name, one.instance), []).append(one)
-    ranked = sorted(topics.values(), key=lambda some: -_weight(some))
-    told = [_told(some) for some in ranked[:MOST]]
-    more = len(ranked) - len(told)
+        topic = Unequal.of(one, group_bys) or (one.name, one.instance)
+        topics.setdefault(topic, []).append(one)
+    wrong = {of.group_by for of in topics if isinstance(of, Unequal) and of.wrong}
+    clear = [of for of in topics if isinstance(of, tuple) or of.wrong or of.group_by not in wrong]
+    ranked = sorted(clear, key=lambda of: -_weight(of, topics[of]))[:MOST]
+    told = [_told(of, topics[of]) for of in ranked]
+    named = {(one.name, one.instance) for of in ranked for one in topics[of]}
+    more = len({(one.name, one.instance) for one in anomalies} - named)
     if more:
         told.append(f"and {more} more metric{'s' if more > 1 else ''}")
-    return one_line(f"{_when(anomalies)}: {'; '.join(told)}")
+    utc = any(isinstance(of, Unequal) for of in topics)  # as the buckets are
+    return one_line(f"{_when(anomalies, step, utc=utc)}: {'; '.join(told)}")
 
 
-def _weight(some: Sequence[Anomaly]) -> float:
+def _weight(of: Unequal | tuple[str, str], some: Sequence[Anomaly]) -> float:
     """How much a metric tells: missing values and rows come first, all rows before some of them."""
     whole = any(not one.filter and not one.segment for one in some)
-    plain = some[0].name in _PLAIN
     parts = min(len({_among(one) for one in some}), MOST + 1)
+    if isinstance(of, Unequal):
+        plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
+    else:
+        plain = float(some[0].name in _PLAIN)
     return min(max(one.score for one in some), CLEAR) + 3.0 * whole + CLEAR * plain + parts
 
 
-def _told(some: Sequence[Anomaly]) -> str:
+def _told(of: Unequal | tuple[str, str], some: Sequence[Anomaly]) -> str:
     whole = [one for one in some if not one.filter and not one.segment]
-    clearest = max(whole or some, key=lambda one: one.score)
     parts = sorted({_among(one) for one in some if one.filter or one.segment})
-    said = _said(clearest)
+    if isinstance(of, Unequal):
+        said = of.said(whole or some)
+    else:
+        said = _said(max(whole or some, key=lambda one: one.score))
     if whole and parts:
         said += f" ({_listed(parts)}{' alike' if len(parts) > 1 else ''})"
     elif parts:
@@ -76,7 +96,7 @@ def _said(one: Anomaly) -> str:
         return f"{one.name} of {one.instance} is no number"
     if one.name == "Completeness" and expected is not None:
         return (
-            f"{_share(1 - value)} of rows have no {one.instance} (usually {_share(1 - expected)})"
+            f"{percent(1 - value)} of rows have no {one.instance} (usually {percent(1 - expected)})"
         )
     subject = _ROWS.get(one.name) or (
         one.name if one.instance == "*" else f"{one.name} of {one.instance}"
@@ -100,53 +120,9 @@ def _listed(parts: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _share(share: float) -> str:
-    """Return a share as a percentage.
-
-    Examples
-    --------
-    >>> _share(0.5213), _share(0.0021), _share(0)
-    ('52 %', '0.21 %', '0 %')
-    """
-    percent = 100 * max(share, 0.0)
-    if percent == 0 or percent >= 10:  # noqa: PLR2004 - two digits are enough
-        return f"{percent:.0f} %"
-    return f"{percent:.2g} %"
-
-
-def _when(anomalies: Sequence[Anomaly]) -> str:
+def _when(anomalies: Sequence[Anomaly], step: timedelta | None, *, utc: bool) -> str:
     first, last = anomalies[0], anomalies[-1]
     if first.time is None or last.time is None:
         names = dict.fromkeys([first.partition_name, last.partition_name])
         return " to ".join(name or "the table" for name in names)
-    return span(first.time, last.time)
-
-
-def span(first: datetime, last: datetime) -> str:
-    """Return days, or hours where they are no whole days, as one says them.
-
-    Examples
-    --------
-    >>> from datetime import datetime
-    >>> span(datetime(2013, 2, 8), datetime(2013, 2, 9))
-    '8-9 Feb 2013'
-    >>> span(datetime(2013, 12, 31), datetime(2014, 1, 1))
-    '31 Dec 2013 to 1 Jan 2014'
-    >>> span(datetime(2013, 2, 8, 7), datetime(2013, 2, 8, 7))
-    '8 Feb 2013 07:00'
-    """
-    whole = all((t.hour, t.minute) == (0, 0) for t in (first, last))
-    if not whole:
-        ends = [f"{_day(t)} {t.year} {t:%H:%M}" for t in (first, last)]
-        return ends[0] if first == last else " to ".join(ends)
-    if first == last:
-        return f"{_day(first)} {first.year}"
-    if (first.year, first.month) == (last.year, last.month):
-        return f"{first.day}-{_day(last)} {last.year}"
-    if first.year == last.year:
-        return f"{_day(first)} to {_day(last)} {last.year}"
-    return f"{_day(first)} {first.year} to {_day(last)} {last.year}"
-
-
-def _day(time: datetime) -> str:
-    return f"{time.day} {_MONTHS[time.month - 1]}"
+    return span(first.time, last.time, step) + (" UTC" if utc and step != DAY else "")

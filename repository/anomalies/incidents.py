@@ -12,12 +12,16 @@ from repository import schema as s
 from repository.anomalies.anomaly import Anomaly
 from repository.anomalies.headline import headline
 from repository.anomalies.monitor import Severity
+from repository.anomalies.spans import step_of
 from repository.anomalies.teaching import Teaching
 from repository.bulk import chunks, insert_rows
+from repository.consistency import PREFIX, group_bys_of
 from repository.database import NextCommit, next_findings
 from repository.labels import ITSELF, last_labels
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from sqlalchemy.engine import Connection
 
 GAP = 1
@@ -72,8 +76,10 @@ def write_incidents(
     same. One whose series are back
     is resolved; it is reopened when another anomaly joins it.
     """
-    places, newest, ends = _places(connection, dataset)
+    places, newest, ends, steps = _places(connection, dataset)
     found = _anomalies(connection, dataset, places)
+    unequal = any(one.name.startswith(PREFIX) for one in found)
+    group_bys = group_bys_of(connection, dataset) if unequal else set()
     known = _courses(connection, dataset)
     labels = last_labels(connection, dataset)
     i = s.incident.c
@@ -88,7 +94,8 @@ def write_incidents(
     fresh: list[tuple[list[Anomaly], _Course]] = []
     kept: list[tuple[int, list[Anomaly], _Course]] = []
     for group, own in zip(groups, named, strict=True):
-        course = _course(group, newest, ends)
+        told = headline(group, steps[group[0].within], group_bys)
+        course = _course(group, told, newest, ends)
         others = {a.incident for a in group if a.incident is not None} - taken
         of = own if own is not None else min(others, default=None)
         if of is None:
@@ -116,18 +123,17 @@ def write_incidents(
 
 
 def _course(
-    group: Sequence[Anomaly], newest: Mapping[int, int], ends: Mapping[str, int]
+    group: Sequence[Anomaly], told: str, newest: Mapping[int, int], ends: Mapping[str, int]
 ) -> _Course:
-    ordered = sorted(group, key=lambda a: (a.place, a.id))
-    last = ordered[-1]
+    last = group[-1]
     severities = list(Severity)
     gravest = max(severities.index(Severity(a.severity)) for a in group)
     # What is measured of whole partitions has no values of its own.
     over = any(newest.get(a.series, ends.get(a.within, -1)) > last.place for a in group)
     return _Course(
-        headline=headline(ordered),
+        headline=told,
         severity=str(severities[gravest]),
-        first_partition_id=ordered[0].partition,
+        first_partition_id=group[0].partition,
         last_partition_id=last.partition,
         series=len({a.series for a in group}),
         is_over=int(over),
@@ -183,19 +189,27 @@ def explaining(group: Sequence[Anomaly], teaching: Teaching) -> str:
 
 def _places(
     connection: Connection, dataset: int
-) -> tuple[dict[int, int], dict[int, int], dict[str, int]]:
-    """Return the place of each partition among those of its kind, and of each series' and kind's newest."""
+) -> tuple[dict[int, int], dict[int, int], dict[str, int], dict[str, timedelta | None]]:
+    """Return the place of each partition among those of its kind, and of each series' and kind's newest.
+
+    And how long the partitions of each kind last, as `step_of` says.
+    """
     p, n = s.partition.c, s.newest_metric.c
     query = (
-        sa.select(p.id, p.segment)
+        sa.select(p.id, p.segment, p.name, p.time)
         .where(p.dataset_id == dataset)
         .order_by(p.segment, p.time.is_(None), p.time, p.name)
     )
     places: dict[int, int] = {}
-    counts: dict[str, int] = {}
-    for partition, within in connection.execute(query):
-        places[partition] = counts.get(within, 0)
-        counts[within] = places[partition] + 1
+    kinds: dict[str, list[tuple[str, datetime | None]]] = {}
+    for partition, within, *named in connection.execute(query):
+        kind = kinds.setdefault(within, [])
+        places[partition] = len(kind)
+        kind.append((named[0], named[1]))
+    steps = {
+        within: step_of([time for _, time in kind if time is not None], kind[0][0])
+        for within, kind in kinds.items()
+    }
     last = (
         sa.select(n.series_id, n.partition_id, p.segment)
         .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
@@ -206,7 +220,7 @@ def _places(
     for series, partition, within in connection.execute(last):
         newest[series] = places[partition]
         ends[within] = max(ends.get(within, -1), places[partition])
-    return places, newest, ends
+    return places, newest, ends, steps
 
 
 def _anomalies(connection: Connection, dataset: int, places: Mapping[int, int]) -> list[Anomaly]:

@@ -1,0 +1,238 @@
+"""A shop that never was: what its users did, and what its service answered them, with known faults.
+
+All of it follows from a seed, and needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+FIRST_DAY = date(2023, 1, 2)
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+WEEK = 7 * DAY
+CLICKS_LAG_MS = 45 * MINUTE
+"""So late clicks are served."""
+SEARCHES_LAG_MS = 2 * SECOND
+"""So late searches are."""
+PRICES_LAG_MS = 90 * MINUTE
+"""So long after midnight UTC the prices of the day before are there."""
+BROKEN_HOURS = (13, 14)
+"""The hours of one day in which nothing was answered of searches: a deploy that was broken, and undone."""
+SEGMENTS = 5
+CLICKS, SEARCHES = 12, 4
+"""Of a user in a day, on average."""
+HASTY = 0.004
+"""As many queries, for each of the others, follow on a search of their user within two seconds."""
+KEPT, DISCOUNTED = 0.4, 2 / 3
+"""How likely offers, or discounts, stay as they were the day before, and a kind of things has a discount."""
+_BUSY = 1 + 0.5 * np.sin(2 * np.pi * (np.arange(24) - 9) / 24)
+"""How much goes on in each hour: most at 15:00, least at 03:00."""
+_ITEMS = np.array([f"item-{n}" for n in range(40)])
+_WORDS = np.array([f"{how} {what}" for how in ("red", "warm", "new") for what in ("shoes", "hat")])
+_KINDS = ("shoes", "hats", "coats")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What users did one after the other.
+
+    Attributes
+    ----------
+    user, ms : array of int
+        Who and when, in milliseconds since 1970; in order, and each pair once.
+    what : array of str
+    """
+
+    user: Ints
+    ms: Ints
+    what: NDArray[np.str_]
+
+    def before(self, user: Ints, at: Ints, span: int) -> tuple[Ints, Ints]:
+        """Return how many there were of some users up to some times, over a span, and the place of the last."""
+        stop, start = (
+            np.searchsorted(self._order, _ordered(user, moment), side="right")
+            for moment in (at, at - span)
+        )
+        return stop - start, stop - 1
+
+    @cached_property
+    def _order(self) -> Ints:
+        return _ordered(self.user, self.ms)
+
+    def frame(self, what: str) -> pd.DataFrame:
+        """Return it with the columns user, at_ms and one for what was done."""
+        import pandas as pd  # noqa: PLC0415 - heavy
+
+        return pd.DataFrame({"user": self.user, "at_ms": self.ms, what: self.what})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One query, and the features that were served.
+
+    Attributes
+    ----------
+    user, at : int
+    features : mapping of str to Any
+    """
+
+    user: int
+    at: int
+    features: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a segment was offered from a midnight on.
+
+    Attributes
+    ----------
+    index : float
+    offers : list of str
+    discounts : mapping of str to float
+    """
+
+    index: float
+    offers: list[str]
+    discounts: dict[str, float]
+
+
+class Shop:
+    """Some days of it.
+
+    Parameters
+    ----------
+    days, users, queries : int
+        Queries are counted by day.
+    seed : int
+
+    Attributes
+    ----------
+    days : tuple of str
+    segment : array of int
+        Of each user.
+    clicks, searches : Stream
+    broken : int
+        The place of the day with the broken deploy.
+
+    Examples
+    --------
+    >>> shop = Shop(days=4, users=10, queries=20, seed=1)
+    >>> shop.days[shop.broken], len(list(shop.answers()))
+    ('2023-01-03', 80)
+    """
+
+    def __init__(self, days: int, users: int, queries: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.days = tuple(str(FIRST_DAY + timedelta(days=n)) for n in range(days))
+        self.broken = max(days - 3, 0)
+        self.start = (FIRST_DAY - date(1970, 1, 1)).days * DAY
+        self.segment = rng.integers(SEGMENTS, size=users)
+        # A week more of clicks, and a day of searches, so that the first features are whole.
+        clicked = _moments(rng, np.repeat(np.arange(-7, days), users * CLICKS))
+        searched = _moments(rng, np.repeat(np.arange(-1, days), users * SEARCHES))
+        self.clicks, self.searches = (
+            self._stream(rng, moments, words)
+            for moments, words in ((clicked, _ITEMS), (searched, _WORDS))
+        )
+        self._user, self._at = self._asked(rng, queries)
+        # Those of midnight of the day before the first are served on it, too.
+        self._prices = _prices(rng, days + 1)
+
+    def _stream(self, rng: np.random.Generator, moments: Ints, words: NDArray[np.str_]) -> Stream:
+        who = rng.integers(len(self.segment), size=len(moments))
+        user, at = np.unique(np.stack([who, self.start + moments]), axis=1)
+        return Stream(user, at, rng.choice(words, len(user)))
+
+    def _asked(self, rng: np.random.Generator, queries: int) -> tuple[Ints, Ints]:
+        """Return who asked and when, in order of time; a few right after a search."""
+        moments = self.start + _moments(rng, np.repeat(np.arange(len(self.days)), queries))
+        who = rng.integers(len(self.segment), size=len(moments))
+        of, end = self.searches, self.start + len(self.days) * DAY
+        # Of users who searched before, on that day: what they are answered is old, and not missing.
+        again = (np.diff(of.user, prepend=-1) == 0) & (np.diff(of.ms, prepend=0) < DAY - MINUTE)
+        within = np.flatnonzero(again & (of.ms >= self.start) & (of.ms < end - MINUTE))
+        hasty = rng.choice(within, round(HASTY * len(moments)))
+        user = np.concatenate([who, of.user[hasty]])
+        at = np.concatenate([moments, of.ms[hasty] + rng.integers(1, SEARCHES_LAG_MS, len(hasty))])
+        at, user = np.unique(np.stack([at, user]), axis=1)
+        return user, at
+
+    def prices(self) -> Iterator[tuple[int, int, Price]]:
+        """Yield since when they hold (ms), of which segment they are, and prices."""
+        for day, some in enumerate(self._prices, -1):
+            for segment, one in enumerate(some):
+                yield self.start + day * DAY, segment, one
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield each query with what the service served, in order of time."""
+        user, at = self._user, self._at
+        seen = at - CLICKS_LAG_MS
+        hour, _ = self.clicks.before(user, seen, HOUR)
+        week, last_click = self.clicks.before(user, seen, WEEK)
+        searched, last_search = self.searches.before(user, at - SEARCHES_LAG_MS, DAY)
+        priced = (
+            at - PRICES_LAG_MS - self.start
+        ) // DAY + 1  # the first are of the day before the first
+        hours = (at - self.start) // HOUR
+        broken = np.isin(hours, [24 * self.broken + one for one in BROKEN_HOURS])
+        for n in range(len(at)):
+            price = self._prices[priced[n]][self.segment[user[n]]]
+            features = {
+                "clicks_1h": int(hour[n]),
+                "clicks_7d": int(week[n]),
+                "last_item": str(self.clicks.what[last_click[n]]) if week[n] else None,
+                "price_index": price.index,
+                "offers": price.offers,
+                "discounts": price.discounts,
+                "searches_1d": int(searched[n]),
+                "last_search": str(self.searches.what[last_search[n]]) if searched[n] else None,
+            }
+            if broken[n]:
+                features |= {"searches_1d": None, "last_search": None}
+            yield Answer(int(user[n]), int(at[n]), features)
+
+
+def _ordered(user: Ints, at: Ints) -> Ints:
+    """Return numbers in the order of users, and of each user's times."""
+    order: Ints = (user << 42) + at
+    return order
+
+
+def _moments(rng: np.random.Generator, day: Ints) -> Ints:
+    """Return a moment on each of some days, in milliseconds since the first one."""
+    hour = rng.choice(24, size=len(day), p=_BUSY / _BUSY.sum())
+    moments: Ints = (day * 24 + hour) * HOUR + rng.integers(HOUR, size=len(day))
+    return moments
+
+
+def _prices(rng: np.random.Generator, days: int) -> list[list[Price]]:
+    """Return for each day the prices of each segment; the index is another every day, the rest on many."""
+    base = rng.uniform(80, 120, SEGMENTS)
+    found: list[list[Price]] = []
+    for _ in range(days):
+        before = found[-1] if found else [None] * SEGMENTS
+        found.append([_price(rng, of, last) for of, last in zip(base, before, strict=True)])
+    return found
+
+
+def _price(rng: np.random.Generator, base: float, before: Price | None) -> Price:
+    offers = [str(one) for one in rng.choice(_ITEMS, 3, replace=False)]
+    discounts = {kind: int(rng.integers(1, 4)) / 10 for kind in _KINDS if rng.random() < DISCOUNTED}
+    if before is not None and rng.random() < KEPT:
+        offers = before.offers
+    if before is not None and rng.random() < KEPT:
+        discounts = before.discounts
+    return Price(round(base * (1 + float(rng.normal(0, 0.01))), 4), offers, discounts)
