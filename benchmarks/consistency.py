@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.table import Table
 from wide import cpu_seconds
 
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
+
 SIZES = ("10x50000", "1000x50000", "100x500000")
 PER_DAY = 118 * 1024
 """Bytes that a design of finished percentiles estimates for a day of 1,000 features."""

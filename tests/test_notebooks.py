@@ -114,10 +114,11 @@ def test_griffin(java, tmp_path):
 @pytest.mark.spark
 def test_consistency(java, tmp_path):
     pytest.importorskip("anywidget")
-    view, worst, headlines, falls = run(
+    view, worst, headlines, lag, falls = run(
         "consistency.ipynb",
         tmp_path,
         "[dashboard.view, dashboard.data['group_by'][0], list(incidents['headline']),"
+        " estimates['clicks'].lag_ms,"
         " pd.DataFrame(falls).loc[['clicks.clicks_7d', 'prices.price_index']].round(2).values.tolist()]",
     )
     assert (view, worst) == ("consistency", "prices")
@@ -125,6 +126,7 @@ def test_consistency(java, tmp_path):
     assert (len(nights), len(headlines)) == (7, 8)
     (deploy,) = set(headlines) - set(nights)
     assert deploy.startswith("6 Jan 2023 13:00-15:00 UTC: searches missing in 2 features")
+    assert abs(lag - 45 * 60_000) <= 5 * 60_000  # one step
     (clicks, lagged), (before, after) = falls
     assert clicks > 0.3 and lagged == 0
     assert before == after > 0
