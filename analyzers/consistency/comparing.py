@@ -27,7 +27,12 @@ from analyzers.consistency.measures import (
 )
 from analyzers.consistency.numbers import ConsistencyNumbers
 from analyzers.consistency.pairs import OTHER, Pairs, copy_of, presence_of
-from analyzers.errors import IllegalAnalyzerParameterError, UnknownNameError
+from analyzers.consistency.recording import Recorder, record
+from analyzers.errors import (
+    IllegalAnalyzerParameterError,
+    PreconditionError,
+    UnknownNameError,
+)
 from analyzers.scan import Group, Scan, scan
 from analyzers.schema import NUMERIC, Schema
 from analyzers.sql import quote
@@ -49,6 +54,8 @@ def compare(
     logged_as: Mapping[str, str] | None = None,
     k: int = K,
     longest: int = LONGEST,
+    repository: Recorder | None = None,
+    dataset: str | None = None,
 ) -> Comparison:
     """Compare logged features with backfilled ones, row by row, and measure each of them.
 
@@ -81,6 +88,10 @@ def compare(
         How accurate distributions are; see `ReqQuantile`.
     longest : int
         Arrays that differ, whose lengths multiply to more than its square, get no edit distance.
+    repository : Repository, optional
+        Where what was found is recorded; see `record`.
+    dataset : str, optional
+        What the history is called there.
 
     Returns
     -------
@@ -98,6 +109,10 @@ def compare(
         found = compare(log, backfill, keys=["user"], tolerance={"age": 0.5})
         found.merged(["ds"]).metrics()
     """
+    if (repository is None) != (dataset is None):
+        raise PreconditionError(
+            "what is compared is recorded in a repository under a dataset: name both"
+        )
     keys, partition_by = _names(keys), _names(partition_by)
     features = _features(logged, backfilled, keys, time, group_bys, partition_by, logged_as or {})
     named = tuple(dict.fromkeys(name for some in features.values() for name in some))
@@ -109,6 +124,8 @@ def compare(
         found = measure(table, features, pairs.by, tolerance, k=k, longest=longest)
     finally:
         table.unpersist()
+    if repository is not None and dataset is not None:
+        record(found, repository, dataset)
     return found
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzers.consistency.backfill import Backfill, TableBackfill
+from analyzers.consistency.backfill import TIME, Backfill, TableBackfill
 from analyzers.consistency.distributions import LONGEST, K
 from analyzers.consistency.equality import Tolerance
 from analyzers.consistency.queries import GROUP_BY, JOIN, TYPES
 from analyzers.consistency.sampling import threshold
+from analyzers.consistency.schemas import LogSchema
 from analyzers.errors import SuiteError, UnknownNameError
 
 
@@ -53,6 +54,14 @@ class Configuration:
         name.
     type : str
         ``join`` or ``groupBy``, as in the query log.
+    time : str
+        The column of backfills that says when a query was asked: a timestamp, or milliseconds since 1970.
+    payload : tuple of str
+        Fields of the log that requests bring along, such as the id of a session: kept, and not compared.
+    schemas : tuple of LogSchema
+        With which keys and values were written, the earliest first; those beside the log, unless given.
+    dataset : str
+        What the history is called; ``<namespace>.<name>``, unless given.
     tolerance : mapping of str to Tolerance
         By feature.
     logged_as : mapping of str to str
@@ -91,6 +100,10 @@ class Configuration:
     backfill: Backfill | None = None
     group_bys: Mapping[str, GroupBy] = field(default_factory=dict)
     type: str = JOIN
+    time: str = TIME
+    payload: tuple[str, ...] = ()
+    schemas: tuple[LogSchema, ...] = ()
+    dataset: str = ""
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
     logged_as: Mapping[str, str] = field(default_factory=dict)
     bucket_minutes: int | None = 60
@@ -109,19 +122,28 @@ class Configuration:
             raise SuiteError(f"type is {' or '.join(TYPES)}, not {self.type!r}")
         if not self.keys:
             raise SuiteError("keys are the columns by which queries are joined with the backfill")
+        if not self.dataset:
+            object.__setattr__(self, "dataset", f"{self.namespace}.{self.name}")
         threshold(self.sample_percent)
-        features = self.features
-        twice = [name for name, count in Counter(features).items() if count > 1]
-        if twice:
-            raise SuiteError(f"feature {twice[0]!r} is of two group-bys; it can be of one")
-        if self.group_bys:
-            for name in (*self.tolerance, *self.logged_as):
-                if name not in features:
-                    raise UnknownNameError("feature", name, features)
+        self._check_names()
         for name, group_by in self.group_bys.items():
             self._check(name, group_by)
         if not self.group_bys:
             self.backfill_of(self.whole)
+
+    def _check_names(self) -> None:
+        """Raise `SuiteError` unless each name stands for one thing, and for one that is there."""
+        features = self.features
+        for name, count in Counter(features).items():
+            if count > 1:
+                raise SuiteError(f"feature {name!r} is of two group-bys; it can be of one")
+        for name in self.payload:
+            if name in self.keys or name in features:
+                what = "a key" if name in self.keys else "a feature"
+                raise SuiteError(f"{name!r} is payload and {what}; it can be one of them")
+        for name in (*self.tolerance, *self.logged_as) if self.group_bys else ():
+            if name not in features:
+                raise UnknownNameError("feature", name, features)
 
     def _check(self, name: str, group_by: GroupBy) -> None:
         backfill = self.backfill_of(name)
@@ -134,11 +156,6 @@ class Configuration:
                 f"group-by {name!r} has lag_ms {group_by.lag_ms}, but its backfill is {backfill}, computed"
                 " already: a lag needs a query over logged_keys, or a callable"
             )
-
-    @property
-    def dataset(self) -> str:
-        """What the history is called."""
-        return f"{self.namespace}.{self.name}"
 
     @property
     def features(self) -> tuple[str, ...]:

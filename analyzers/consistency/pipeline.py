@@ -115,7 +115,7 @@ def flattened_days(
     flattened = flatten(
         spark, configuration.namespace, configuration.name, until, since=since,
         keys=configuration.keys, type=configuration.type,
-        sample_percent=configuration.sample_percent,
+        sample_percent=configuration.sample_percent, schemas=configuration.schemas or None,
     )  # fmt: skip
     return flattened, _days(spark, flattened, since, until)
 
@@ -151,7 +151,16 @@ def _marks(
     group_bys = [[name, one.features, one.lag_ms] for name, one in c.group_bys.items()]
     backfills = [c.backfill_of(name) for name in c.group_bys or (c.whole,)]
     sources = [identity(one) for one in backfills]
-    how = [c.keys, group_bys, sources, dict(c.logged_as), c.bucket_minutes, c.sample_percent]
+    how = [
+        c.keys,
+        c.time,
+        c.payload,
+        group_bys,
+        sources,
+        dict(c.logged_as),
+        c.bucket_minutes,
+        c.sample_percent,
+    ]
     chosen = [c.query_sources, c.segment_by]
     tables = {one.table: None for one in backfills if isinstance(one, TableBackfill)}
     files = [_files(spark, name, days) for name in tables]

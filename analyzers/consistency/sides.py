@@ -24,7 +24,7 @@ from analyzers.consistency.joining import pair_parts
 from analyzers.consistency.measures import PRESENCE
 from analyzers.consistency.pairs import DATE, Pairs, Part
 from analyzers.consistency.sampling import sample
-from analyzers.errors import PreconditionError
+from analyzers.errors import PreconditionError, UnknownNameError
 from analyzers.groups import only_groups
 from analyzers.schema import INTEGRAL, Schema
 from analyzers.sql import literal, one_of, quote
@@ -68,14 +68,19 @@ class Sides:
         """The logged rows: keys, time, features, and the columns by which they are chosen and told apart."""
         rows = self.spark.table(self.flattened.table)
         beside = {*self.configuration.segment_by, SOURCE}
-        features = [name for name in self.flattened.columns.values if name not in beside]
+        columns = self.flattened.columns
+        for name in self.configuration.payload:
+            if name not in columns.payload and name not in columns.values:
+                raise UnknownNameError("payload", name, [*columns.payload, *columns.values])
+        beside |= {*self.configuration.payload}
+        features = [name for name in columns.values if name not in beside]
         if unknown := sorted(set(self.configuration.segment_by) - set(rows.columns)):
             raise PreconditionError(
                 f"{self.flattened.table} has no {unknown[0]!r} to tell results apart by"
             )
-        columns = dict.fromkeys([*self.configuration.keys, TIME, DATE, *sorted(beside), *features])
+        kept = dict.fromkeys([*self.configuration.keys, TIME, DATE, *sorted(beside), *features])
         days = [(day,) for day in self.days]
-        return only_groups(rows, (DATE,), days).select(*map(quote, columns))
+        return only_groups(rows, (DATE,), days).select(*map(quote, kept))
 
     @cached_property
     def chosen(self) -> DataFrame:
@@ -133,17 +138,27 @@ class Sides:
         return Part(part.data.select(*kept), part.group_bys)
 
     def _found(self, backfill: Backfill, lag_ms: int) -> DataFrame:
-        found = backfilled(backfill, self.asked(lag_ms), self.views)
+        found = self._timed(backfilled(backfill, self.asked(lag_ms), self.views))
         if isinstance(backfill, TableBackfill):
             found = self._of_days(found)
         names = {name.casefold() for name in found.columns}
-        lacking = [k for k in (*self.configuration.keys, TIME) if k.casefold() not in names]
+        time = self.configuration.time
+        lacking = [k for k in self.configuration.keys if k.casefold() not in names]
+        lacking += [time] if TIME not in names else []
         if lacking:
             told = " and ".join(map(repr, lacking))
             raise PreconditionError(f"{backfill} gives no {told}, by which rows are joined")
         found = unshifted(found, lag_ms)
         percent = self.configuration.sample_percent
         return found if percent == 100 else sample(found, self.configuration.keys, percent)  # noqa: PLR2004
+
+    def _timed(self, found: DataFrame) -> DataFrame:
+        """Call the time as the log does."""
+        time = self.configuration.time.casefold()
+        if time == TIME or time not in {name.casefold() for name in found.columns}:
+            return found
+        kept = [quote(name) for name in found.columns if name.casefold() not in {TIME, time}]
+        return found.selectExpr(*kept, f"{quote(self.configuration.time)} AS {TIME}")
 
     def _of_days(self, found: DataFrame) -> DataFrame:
         """Leave of a table what may be of these days: by its ds, a day more on either side, or else by its time."""
@@ -168,7 +183,7 @@ class Sides:
     def _common(self, found: DataFrame) -> tuple[str, ...]:
         """Return the features that both sides have, in the order of the backfill."""
         conf = self.configuration
-        beside = (*conf.keys, TIME, *self.by, SOURCE)
+        beside = (*conf.keys, TIME, *self.by, SOURCE, *conf.payload)
         taken = {name.casefold() for name in beside}
         served = {name.casefold() for name in self.logged.columns}
         return tuple(

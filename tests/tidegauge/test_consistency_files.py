@@ -31,6 +31,11 @@ sample_percent: 12.5
 query_source: web
 segment_by: [query_source]
 since: 2023-01-02
+time: asked_at
+payload: [session]
+dataset: served
+schemas:
+  - {key: key.avsc, value: '{"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}', hash: h1}
 monitors:
   - {series: {name: Consistency.mismatch}, detector: SimpleThreshold(0.05), severity: error}
 """
@@ -39,6 +44,8 @@ monitors:
 @pytest.fixture
 def write(tmp_path):
     def written(text):
+        key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+        (tmp_path / "key.avsc").write_text(json.dumps(key))
         file = tmp_path / "search.yml"
         file.write_text(text)
         return file
@@ -48,7 +55,10 @@ def write(tmp_path):
 
 def test_all_fields(write):
     found = load_configuration(write(WHOLE))
-    assert (found.dataset, found.type, found.keys) == ("shop.team/search", "join", ("user", "site"))
+    assert (found.dataset, found.type, found.keys) == ("served", "join", ("user", "site"))
+    assert (found.name, found.time, found.payload) == ("team/search", "asked_at", ("session",))
+    (schema,) = found.schemas
+    assert (schema.join, schema.hash, dict(schema.keys)) == ("team/search", "h1", {"user": "long"})
     assert isinstance(found.backfill, QueryBackfill)
     assert found.group_bys == {
         "clicks": GroupBy(("clicks", "no"), 2_700_000),
@@ -66,6 +76,7 @@ def test_few_fields(write):
     text = "namespace: shop\ngroup_by: clicks\nkeys: [user]\nbackfill: {table: shop.offline}\nbucket_minutes:\n"
     found = load_configuration(write(text))
     assert (found.name, found.type, found.whole) == ("clicks", "groupBy", "clicks")
+    assert (found.dataset, found.time, found.schemas) == ("shop.clicks", "ts", ())
     assert found.backfill == TableBackfill("shop.offline")
     assert (found.bucket_minutes, found.group_bys, found.query_sources) == (None, {}, ())
 
@@ -88,6 +99,15 @@ def test_few_fields(write):
         (("[price]", "[clicks]"), "feature 'clicks' is of two group-bys"),
         (("clicks: 2}", "click: 2}"), "unknown feature 'click'; did you mean 'clicks'"),
         (("12.5", "101"), "101"),
+        (("key.avsc", "keys.avsc"), "cannot read the Avro schema 'keys.avsc'"),
+        (("key.avsc", "'{}'"), "not an Avro schema"),
+        (("payload: [session]", "payload: [site]"), "'site' is payload and a key"),
+        (("payload: [session]", "payload: price"), "'price' is payload and a feature"),
+        (("join: team/search", "join: s\ntype: table"), "type is join or groupBy, not 'table'"),
+        (
+            ("join: team/search", "group_by: s\ntype: join"),
+            "a group_by is of type groupBy, not 'join'",
+        ),
         (("SimpleThreshold(0.05)", "Seasonl"), "did you mean 'Seasonal'"),
         (("rel: 1e-6", "rel: -1"), "a tolerance is a number that is finite and not negative"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from analyzers.consistency.backfill import (
+    TIME,
     Backfill,
     CallableBackfill,
     QueryBackfill,
@@ -18,6 +19,7 @@ from analyzers.consistency.configuration import Configuration, GroupBy
 from analyzers.consistency.distributions import LONGEST, K
 from analyzers.consistency.equality import Tolerance
 from analyzers.consistency.queries import GROUP_BY, JOIN
+from analyzers.consistency.schemas import LogSchema
 from analyzers.errors import SuiteError, TidegaugeError
 from tidegauge.yamlfile import YamlFile
 
@@ -39,6 +41,16 @@ class _Tolerance(BaseModel):
     rel: float = 0.0
 
 
+class _Schema(BaseModel):
+    """With which Avro schemas a version's keys and values were written: JSON, or the path of a file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: str
+    value: str
+    hash: str | None = None
+
+
 class _GroupBy(BaseModel):
     """The fields of a group-by."""
 
@@ -57,7 +69,12 @@ class _File(BaseModel):
     namespace: str
     join: str | None = None
     group_by: str | None = None
+    type: str | None = None
+    dataset: str = ""
     keys: list[str]
+    time: str = TIME
+    payload: list[str] | str = []
+    schemas: list[_Schema] = []
     backfill: _Backfill | None = None
     group_bys: dict[str, _GroupBy | list[str]] = {}
     tolerance: dict[str, float | _Tolerance] = {}
@@ -109,14 +126,23 @@ def load_configuration(path: str | Path) -> Configuration:
     fields = file.fields(_File, {"backfill": _Backfill})
     if (fields.join is None) == (fields.group_by is None):
         raise file.error(file.node, "a configuration names either a join or a group_by")
+    named, name = (
+        (JOIN, fields.join) if fields.join is not None else (GROUP_BY, fields.group_by or "")
+    )
+    if fields.group_by is not None and fields.type not in {None, GROUP_BY}:
+        raise file.error(file.node, f"a group_by is of type {GROUP_BY}, not {fields.type!r}")
     try:
         return Configuration(
             namespace=fields.namespace,
-            name=fields.join or fields.group_by or "",
+            name=name,
+            time=fields.time,
+            payload=_names(fields.payload),
+            schemas=tuple(_schema(one, name, file.path) for one in fields.schemas),
+            dataset=fields.dataset,
             keys=tuple(fields.keys),
             backfill=_backfill(fields.backfill, file.path),
             group_bys={name: _group_by(one, file.path) for name, one in fields.group_bys.items()},
-            type=GROUP_BY if fields.join is None else JOIN,
+            type=fields.type or named,
             tolerance={name: _tolerance(one) for name, one in fields.tolerance.items()},
             logged_as=fields.logged_as,
             bucket_minutes=fields.bucket_minutes,
@@ -134,6 +160,27 @@ def load_configuration(path: str | Path) -> Configuration:
 
 def _names(given: list[str] | str) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _schema(given: _Schema, name: str, path: Path) -> LogSchema:
+    key, value = (_json(text, path) for text in (given.key, given.value))
+    return LogSchema.of(name, key, value, given.hash)
+
+
+def _json(given: str, path: Path) -> str:
+    """Return JSON as it is, and else what a file beside the configuration holds.
+
+    Raises
+    ------
+    SuiteError
+        If it cannot be read.
+    """
+    if given.lstrip().startswith("{"):
+        return given
+    try:
+        return (path.parent / given).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(f"cannot read the Avro schema {given!r}: {error}") from error
 
 
 def _tolerance(given: float | _Tolerance) -> Tolerance:

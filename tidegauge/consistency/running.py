@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ def run(
     until: str | None = None,
     since: str | None = None,
     recompute: bool = False,
+    dataset: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> ConsistencyRun:
     """Flatten, backfill, compare and measure the days that are new, or whose logs or backfill changed.
@@ -49,6 +51,8 @@ def run(
         The first; the configuration's, unless given, and else the first of the log.
     recompute : bool
         Whether all days are compared and measured again.
+    dataset : str, optional
+        What the history is called; the configuration's, unless given.
     tags : mapping, optional
         Tags of the runs, beside ``sample_percent`` and ``query_source``.
 
@@ -64,6 +68,7 @@ def run(
         As `flatten` says, and where a table of ours is there and has other columns.
     """
     told = as_configuration(configuration)
+    told = told if dataset is None else replace(told, dataset=dataset)
     done = pipeline.run(
         spark or spark_session(), told, repository,
         until=until, since=since, recompute=recompute, tags=tags,

@@ -6,7 +6,7 @@ import pytest
 
 from analyzers.consistency.comparing import compare
 from analyzers.consistency.recording import record, time_format
-from repository.repository import Repository
+from analyzers.errors import PreconditionError
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id int, ts timestamp, age int, tags array<string>, country string"
@@ -45,6 +45,15 @@ def test_a_comparison_is_remembered(spark, repository):
     assert found["08-00", "user", "Consistency.row_missing"] == (1.0, 2)
     assert found["08-00", "place", "Consistency.row_missing"] == (1.0, 2)
     assert found["08-00", "place.country", "Consistency.mismatch"] == (0.0, 1)
+
+
+def test_comparing_records_where_it_is_told_to(spark, repository):
+    found = compare(*frames(spark), ["id"], repository=repository, dataset="ns.join")
+    facts = repository.metrics("ns.join", name="Consistency.mismatch", instance="*.age")
+    assert list(facts.value) == [0.5, 0.0]
+    assert len(found.groups) == 2
+    with pytest.raises(PreconditionError, match="name both"):
+        compare(*frames(spark), ["id"], repository=repository)
 
 
 def test_late_logs_are_a_new_version(spark, repository):
