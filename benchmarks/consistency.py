@@ -2,8 +2,8 @@
 
 Both sides are Parquet files with a numeric feature in each column, 24 hours, 2 in 100 values null and 1 in 10 other than
 logged. Each size runs in a process of its own, after a small comparison to warm up. Steps: both sides read and
-dropped; joined and written as the comparison table; measured by hour; recorded in a repository. Time for each feature is
-CPU time of all steps but the first two thirds of a warm up; memory is the most that the driver's process and its JVM held.
+dropped; joined and written as the comparison table; measured by hour; recorded in a repository. Times are of the clock, for each
+feature of all steps but reading; percentiles are the long form, finished numbers that do not add up; memory is the most that the driver's process and its JVM held.
 
     python benchmarks/consistency.py [--sizes 10x50000 1000x50000 100x500000] [--k 12] [--json FILE]
 """
@@ -20,13 +20,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from wide import cpu_seconds
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
 
 SIZES = ("10x50000", "1000x50000", "100x500000")
-PER_DAY = 118 * 1024
-"""Bytes that a design of finished percentiles estimates for a day of 1,000 features."""
 
 
 def side(spark, features, rows, shift):
@@ -72,9 +69,9 @@ def measured(features, rows, k):
     times = {}
 
     def step(name, work):
-        started, used = time.perf_counter(), cpu_seconds()
+        started = time.perf_counter()
         done = work()
-        times[name] = (time.perf_counter() - started, cpu_seconds() - used)
+        times[name] = time.perf_counter() - started
         return done
 
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
@@ -100,21 +97,20 @@ def measured(features, rows, k):
         for values, group in found.groups.items():
             for one, outcome in group.states.items():
                 states[values, one.statistic()] = outcome.value.pack()
+        form = found.long()
         files = [*folder.glob(f"{features}.db"), *folder.glob(f"{features}.db.artifacts/**/*")]
-        work = [times[name][1] for name in ("join", "measure", "record")]
+        work = sum(times[name] for name in ("join", "measure", "record"))
         return {
             "features": features,
             "rows": rows,
-            "wall s": {name: round(wall, 1) for name, (wall, _) in times.items()},
-            "cpu s": {name: round(cpu, 1) for name, (_, cpu) in times.items()},
-            "cpu ms a feature": round(1000 * sum(work) / features, 1),
-            "wall ms a feature": round(1000 * sum(times[n][0] for n in ("join", "measure", "record")) / features, 1),
-            "by reading": round(sum(work) / times["read"][1], 1),
+            "seconds": {name: round(took, 1) for name, took in times.items()},
+            "ms a feature": round(1000 * work / features, 1),
+            "by reading": round(work / times["read"], 1),
             "driver MB": round(high_water(os.getpid())),
             "JVM MB": round(high_water(java_of(os.getpid()))),
             "states MB a day": round(sum(map(len, states.values())) / 2**20, 2),
             "repository MB a day": round(sum(f.stat().st_size for f in files if f.is_file()) / 2**20, 2),
-            "long form kB a day": round(len(found.long()) * 7 * 4 / 1024),
+            "percentiles kB a day": round(8 * (7 * form.histogram.count() + form.number.count()) / 1024),
         }  # fmt: skip
 
 
@@ -134,20 +130,18 @@ def main():
         command = [sys.executable, __file__, "--one", "--sizes", size, "--k", str(asked.k)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         results.append(json.loads(done.stdout.splitlines()[-1]))
-    first = results[0]["cpu ms a feature"]
+    first = results[0]["ms a feature"]
     table = Table(title="A day of features compared by hour")
-    shown = [n for n in results[0] if n not in {"wall s", "cpu s"}]
+    shown = [name for name in results[0] if name != "seconds"]
     for column in (*shown, "a feature, to the first"):
         table.add_column(column, justify="right")
     for result in results:
-        ratio = result["cpu ms a feature"] / first
+        ratio = result["ms a feature"] / first
         table.add_row(*(str(result[name]) for name in shown), f"{ratio:.2f}")
     console = Console(width=160)
     console.print(table)
     for result in results:
-        console.print(
-            f"{result['features']} x {result['rows']}: CPU {result['cpu s']}, wall {result['wall s']}"
-        )
+        console.print(f"{result['features']} x {result['rows']}: seconds {result['seconds']}")
     asked.json.parent.mkdir(parents=True, exist_ok=True)
     asked.json.write_text(json.dumps(results, indent=1))
     print(f"written to {asked.json}")
