@@ -116,7 +116,7 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views) -> DataFrame:
             return asked.sparkSession.table(table)
         case QueryBackfill(sql):
             views.add(VIEW, asked)
-            return views.query(sql)
+            return views.query(sql.rstrip().removesuffix(";"))
         case CallableBackfill(function, name):
             found = function(asked)
             if not hasattr(found, "selectExpr"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analyzers.consistency.comparison import ALL, Comparison
@@ -35,6 +35,7 @@ from analyzers.errors import (
 )
 from analyzers.scan import Group, Scan, scan
 from analyzers.schema import NUMERIC, Schema
+from analyzers.segments import Values
 from analyzers.sql import quote
 
 if TYPE_CHECKING:
@@ -137,8 +138,12 @@ def measure(
     *,
     k: int = K,
     longest: int = LONGEST,
+    also: Collection[Values] = (),
 ) -> Comparison:
-    """Measure a comparison table, which is read once for some features at a time; see `compare`."""
+    """Measure a comparison table, which is read once for some features at a time; see `compare`.
+
+    Groups that are named in ``also`` are there even where they have no row.
+    """
     schema = Schema.of_frame(table)
     allowed = {name: Tolerance.of(given) for name, given in (tolerance or {}).items()}
     measures: list[AnyMeasure] = []
@@ -153,7 +158,7 @@ def measure(
         found.append(scan(_rows_of(table, own), part, tuple(by)))
     groups = {
         values: _together([one.groups.get(values, one.nothing) for one in found])
-        for values in sorted({values for one in found for values in one.groups})
+        for values in sorted({*also, *(values for one in found for values in one.groups)})
     }
     return Comparison(table, tuple(by), tuple(measures), groups)
 
@@ -163,8 +168,9 @@ def _parts(
 ) -> dict[str | None, dict[str, Sequence[str]]]:
     """Return the group-bys by the one whose rows they have, which is None for the rows of all together."""
     parts: dict[str | None, dict[str, Sequence[str]]] = {}
+    there = {name.casefold() for name in table.columns}
     for name, features in group_bys.items():
-        own = name if presence_of(name) in table.columns else None
+        own = name if presence_of(name).casefold() in there else None
         parts.setdefault(own, {})[name] = features
     return parts
 

@@ -15,6 +15,14 @@ from analyzers.consistency.sampling import threshold
 from analyzers.consistency.schemas import LogSchema
 from analyzers.errors import SuiteError, UnknownNameError
 
+_TAKEN = frozenset(
+    [
+        *("ds", "hr_minute", "ts", "group_by_name", "feature_name", "metric_name"),
+        *("histogram", "number", "row_presence", "row_copy", "row_null_key"),
+    ]
+)
+"""Columns of the tables that comparisons make."""
+
 
 @dataclass(frozen=True)
 class GroupBy:
@@ -141,6 +149,9 @@ class Configuration:
             if name in self.keys or name in features:
                 what = "a key" if name in self.keys else "a feature"
                 raise SuiteError(f"{name!r} is payload and {what}; it can be one of them")
+        for name in self.segment_by:
+            if name.casefold() in _TAKEN or name in self.keys:
+                raise SuiteError(f"segment_by cannot name {name!r}, which results have already")
         for name in (*self.tolerance, *self.logged_as) if self.group_bys else ():
             if name not in features:
                 raise UnknownNameError("feature", name, features)

@@ -155,6 +155,8 @@ def flatten(
         counts = {day.ds: day for day in decoded.days()}
         written = [counts.get(ds, Day(ds)) for ds in todo]
         holds = [tuple(row) for row in kept.select("ds").distinct().collect()]
+        # A run that is killed while it writes leaves days of which nobody knows what they are.
+        _forget(spark, name, [_SEEN + ds for ds in todo])
         replace(target, kept, "partitions", ["ds"], holds, [(ds,) for ds in todo])
         samples = decoded.sample_bad(_SAMPLES) if any(day.bad for day in written) else []
     finally:
@@ -235,3 +237,8 @@ def _listed(types: Mapping[str, str]) -> str:
 def _set_properties(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
     told = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({told})").collect()
+
+
+def _forget(spark: SparkSession, name: str, properties: Iterable[str]) -> None:
+    keys = ", ".join(map(literal, properties))
+    spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ({keys})").collect()

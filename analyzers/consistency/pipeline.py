@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from analyzers.consistency.recording import Recorder, record
 from analyzers.consistency.sides import Sides, identity
 from analyzers.consistency.tables import ComparisonTable, write_metrics
 from analyzers.description import canonical_json, key_of
-from analyzers.errors import SourceError
+from analyzers.errors import SourceError, SuiteError, UnknownNameError
 from analyzers.incremental import RunReport
 from analyzers.partitions import Partition
 from analyzers.tables import open_table
@@ -87,14 +87,14 @@ def run(
     marks = _marks(spark, configuration, days)
     known = table.marks()
     compared = [day for day, mark in marks.items() if recompute or known.get(day) != mark]
-    if compared:
-        views = Views(spark)
-        try:
-            sides = Sides(spark, configuration, flattened, views, tuple(compared))
+    views = Views(spark)
+    try:
+        sides = Sides(spark, configuration, flattened, views, tuple(compared or marks))
+        if compared:
             table.write(sides.paired(), {day: marks[day] for day in compared})
-        finally:
-            views.drop()
-    reports = list(_measured(table, configuration, marks, repository, recompute, tags or {}))
+        reports = list(_measured(table, sides, marks, repository, recompute, tags or {}))
+    finally:
+        views.drop()
     return ConsistencyRun(
         configuration.dataset, flattened, tuple(compared), tuple(reports), table.name
     )
@@ -109,9 +109,17 @@ def flattened_days(
     ----------
     until, since : str or None
         As for `run`.
+
+    Raises
+    ------
+    SuiteError
+        If one is no day.
     """
     until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
     since = since or configuration.since
+    for what, day in (("since", since), ("until", until)):
+        if day is not None and not is_day(day):
+            raise SuiteError(f"{what} is a day such as 2023-01-05, not {day!r}")
     flattened = flatten(
         spark, configuration.namespace, configuration.name, until, since=since,
         keys=configuration.keys, type=configuration.type,
@@ -134,13 +142,23 @@ def _days(
     days = {one.partition.value(DATE): one.fingerprint for one in listed}
     days = {day: days[day] for day in sorted(days) if (since or day) <= day <= until}
     for day in days:
-        try:
-            plain = date.fromisoformat(day).isoformat() == day
-        except ValueError:
-            plain = False
-        if not plain:
+        if not is_day(day):
             raise SourceError(f"ds {day!r} of {flattened.table} is no day such as 2023-01-05")
     return days
+
+
+def is_day(text: str) -> bool:
+    """Whether a text is a day as days are written here.
+
+    Examples
+    --------
+    >>> is_day("2023-01-05"), is_day("2023-1-5"), is_day("20230105")
+    (True, False, False)
+    """
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _marks(
@@ -171,7 +189,7 @@ def _marks(
 
 
 def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
-    """Return a table's fingerprint of each day; where it is not partitioned by day, of all."""
+    """Return a table's fingerprint of each day; of all, where it is not partitioned by days as these are."""
     source = open_table(spark, table)
     listed = source.list_partitions()
     by_day = DATE in source.keys
@@ -180,7 +198,9 @@ def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str
             sorted(
                 [one.partition.name, one.fingerprint]
                 for one in listed
-                if not by_day or one.partition.value(DATE) == day
+                if not by_day
+                or one.partition.value(DATE) == day
+                or not is_day(one.partition.value(DATE))
             )
         )
         for day in days
@@ -189,27 +209,24 @@ def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str
 
 def _measured(
     table: ComparisonTable,
-    configuration: Configuration,
+    sides: Sides,
     marks: Mapping[str, str],
     repository: Recorder,
     recompute: bool,  # noqa: FBT001
     tags: Mapping[str, str],
 ) -> Iterator[RunReport]:
     """Measure the days that the repository does not know so, and record some of them at a time."""
-    c = configuration
+    c = sides.configuration
     allowed = {name: [one.absolute, one.relative] for name, one in c.tolerance.items()}
     how = canonical_json([allowed, c.k, c.longest])
     prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
-    done = {
-        (Partition.from_path(name).value(DATE), known.fingerprint)
-        for name, known in repository.store.ledger(c.dataset).items()
-    }
+    ledger = repository.store.ledger(c.dataset)
+    before = {Partition.from_path(name): known.fingerprint for name, known in ledger.items()}
+    done = {(part.value(DATE), fingerprint) for part, fingerprint in before.items()}
     todo = [day for day, mark in prints.items() if recompute or (day, mark) not in done]
     if not todo or not table.exists():
         return
-    group_bys = {name: one.features for name, one in c.group_bys.items()} or {
-        c.whole: table.features()
-    }
+    group_bys = _group_bys(table, sides)
     by = (DATE, *c.segment_by, *([BUCKET] if c.bucket_minutes else []))
     buckets = DAY // c.bucket_minutes if c.bucket_minutes else 1
     features = sum(map(len, group_bys.values()))
@@ -220,8 +237,15 @@ def _measured(
     source = open_table(table.spark, table.name).name
     for at in range(0, len(todo), width):
         days = todo[at : at + width]
-        found = measure(table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest)
-        write_metrics(table.spark, c.namespace, c.name, found, days)
+        # What had rows when it was measured before, and has none now, is measured as nothing.
+        also = [one.values for one in before if one.keys == by and one.value(DATE) in days]
+        found = measure(
+            table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest, also=also
+        )
+        having = {values: group for values, group in found.groups.items() if group.rows}
+        write_metrics(table.spark, c.namespace, c.name, replace(found, groups=having), days)
+        if not found.groups:
+            continue
         parts = [Partition(by, values) for values in found.groups]
         fingerprints = {part.name: prints[part.value(DATE)] for part in parts}
         # Last: what the repository knows of a day is not measured again.
@@ -229,3 +253,25 @@ def _measured(
             found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told,
             monitors=c.monitors
         )  # fmt: skip
+
+
+def _group_bys(table: ComparisonTable, sides: Sides) -> dict[str, tuple[str, ...]]:
+    """Return the features of each group-by: those that are configured, or that both sides and the table have.
+
+    Raises
+    ------
+    UnknownNameError
+        If something is said of a feature that is not there.
+    """
+    c = sides.configuration
+    if c.group_bys:
+        return {name: one.features for name, one in c.group_bys.items()}
+    kept = set(table.features())  # with those of earlier days, which the backfill may give no more
+    found = {
+        whole: tuple(name for name in features if name.casefold() in kept)
+        for whole, features in sides.group_bys.items()
+    }
+    for name in (*c.tolerance, *c.logged_as):
+        if name not in found[c.whole]:
+            raise UnknownNameError("feature", name, found[c.whole])
+    return found

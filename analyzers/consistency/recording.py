@@ -38,7 +38,7 @@ def record(
     """Store the states and metrics of each bucket.
 
     The metrics are called ``Consistency.<metric>`` and are of ``<group_by>.<feature>``, those of rows of
-    ``<group_by>``. A bucket that was measured before and has other states now is a new version.
+    ``<group_by>``. A bucket that was measured before, on other data or with other states, is a new version.
 
     Parameters
     ----------

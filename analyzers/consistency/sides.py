@@ -166,8 +166,13 @@ class Sides:
         low, high = first - timedelta(days=1), last + timedelta(days=1)
         schema = Schema.of_frame(found)
         names = {name.casefold() for name in schema.names}
-        if DATE in names and schema.field(DATE).kind in {"string", "date"}:
-            return found.where(f"ds >= {literal(str(low))} AND ds <= {literal(str(high))}")
+        of_these = f"ds >= {literal(str(low))} AND ds <= {literal(str(high))}"
+        kind = schema.field(DATE).kind if DATE in names else ""
+        if kind == "date":
+            return found.where(of_these)
+        if kind == "string":
+            # Days that are written in another way, as 20230105, tell nothing here.
+            return found.where(f"{of_these} OR ds NOT RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}'")
         if TIME not in names:
             return found  # refused later, with all else that is lacking
         field = schema.field(TIME)

@@ -10,7 +10,7 @@ from analyzers.consistency.avro_types import ddl
 from analyzers.consistency.comparison import Comparison
 from analyzers.consistency.equality import shape
 from analyzers.consistency.log_table import join_table
-from analyzers.consistency.measures import LOGGED
+from analyzers.consistency.measures import COPY, LOGGED, NULL_KEY, PRESENCE
 from analyzers.consistency.pairs import BUCKET, DATE
 from analyzers.errors import SourceError
 from analyzers.groups import only_groups
@@ -38,8 +38,17 @@ class ComparisonTable:
 
     @classmethod
     def of(cls, spark: SparkSession, namespace: str, join: str) -> ComparisonTable:
-        """Return that of a join."""
-        return cls(spark, join_table(namespace, join, "comparison"))
+        """Return that of a join.
+
+        Raises
+        ------
+        SourceError
+            If a table of that name is there which is none of compared rows.
+        """
+        found = cls(spark, join_table(namespace, join, "comparison"))
+        if found.exists() and not {PRESENCE, COPY, NULL_KEY, DATE} <= set(found._columns()):
+            raise SourceError(f"{found.name} was not made by a comparison; rename it")
+        return found
 
     def marks(self) -> dict[str, str]:
         """Return of what each day was made; none if the table is not there."""
@@ -53,8 +62,8 @@ class ComparisonTable:
         }
 
     def features(self) -> tuple[str, ...]:
-        """Return the features whose logged and backfilled values it holds."""
-        columns = self.spark.table(self.name).columns
+        """Return the features whose logged and backfilled values it holds, in small letters."""
+        columns = [name.casefold() for name in self._columns()]
         return tuple(name for name in columns if LOGGED + name in columns)
 
     def read(self, days: Collection[str]) -> DataFrame:
@@ -78,6 +87,11 @@ class ComparisonTable:
         before = self._fingerprints()
         if self.exists():
             data = self._fitted(data)
+            # A run that is killed while it writes leaves days of which nobody knows what they are.
+            keys = ", ".join(literal(_COMPARED + day) for day in marks)
+            self.spark.sql(
+                f"ALTER TABLE {self.name} UNSET TBLPROPERTIES IF EXISTS ({keys})"
+            ).collect()
         target = TableTarget(self.spark, self.name)
         target.write(data, "partitions", [DATE], ())
         # Writing replaces days that have rows; those whose files are the same have none any more.
@@ -90,22 +104,28 @@ class ComparisonTable:
         """Whether it is there."""
         return self.spark.catalog.tableExists(self.name)
 
+    def _columns(self) -> list[str]:
+        return self.spark.table(self.name).columns
+
     def _fitted(self, data: DataFrame) -> DataFrame:
         """Return rows with the columns that the table has; those that are new are appended to it first."""
-        types = _types(data)
-        there = _types(self.spark.table(self.name))
-        for name in types.keys() & there.keys():
-            now, before = shape(types[name]), shape(there[name])
-            if now != before:
+        types, there = _types(data), _types(self.spark.table(self.name))
+        known = {name.casefold(): shape(of) for name, of in there.items()}
+        for name, of in types.items():
+            now, before = shape(of), known.get(name.casefold())
+            if before is not None and now != before:
                 raise SourceError(
                     f"{name!r} is {now} now and {before} in {self.name}: drop that table, and its days"
                     " are compared again"
                 )
-        new = [f"{quote(n)} {ddl(t)}" for n, t in types.items() if n not in there]
+        new = [f"{quote(n)} {ddl(t)}" for n, t in types.items() if n.casefold() not in known]
         if new:
             self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})").collect()
+        given = {name.casefold() for name in types}
         lacking = (
-            f"CAST(NULL AS {ddl(t)}) AS {quote(n)}" for n, t in there.items() if n not in types
+            f"CAST(NULL AS {ddl(t)}) AS {quote(n)}"
+            for n, t in there.items()
+            if n.casefold() not in given
         )
         return data.selectExpr("*", *lacking)
 

@@ -65,7 +65,8 @@ def run(
     PreconditionError
         If the sides cannot be compared, naming all that does not fit.
     NoSuchTableError, SuiteError, SourceError
-        As `flatten` says, and where a table of ours is there and has other columns.
+        As `flatten` says, where ``since`` or ``until`` is no day, and where a table of the names of ours is there
+        and has other columns.
     """
     told = as_configuration(configuration)
     told = told if dataset is None else replace(told, dataset=dataset)

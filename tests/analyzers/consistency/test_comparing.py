@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from analyzers.consistency.comparison import compare, measure
+from analyzers.consistency.comparing import compare, measure
 from analyzers.consistency.equality import Tolerance
 from analyzers.consistency.measures import ConsistencyCells, ConsistencyRows
 from analyzers.consistency.joining import pair

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fastavro
 import pytest
+from analyzers.consistency import flatten as flattening
 from analyzers.consistency.decoding import decode
 from analyzers.consistency.flatten import flatten
 from analyzers.consistency.log_table import (
@@ -122,6 +123,23 @@ def test_days_are_flattened_once_and_again_when_queries_come_late(spark, namespa
     assert table(spark, late, "ds", "user") == [
         ("2023-01-05", 0), ("2023-01-05", 7), ("2023-01-06", 1), ("2023-01-07", 2),
     ]  # fmt: skip
+
+
+def test_a_killed_write_leaves_no_day_that_seems_to_be_another(
+    spark, namespace, service, monkeypatch
+):
+    """The rows of a sample were written, and not yet that they are of one."""
+    service.register(V1)
+    for user in range(20):
+        service.log(JOIN, {"user": user}, {"clicks": 3}, ts_millis=D5)
+    service.flush()
+    flatten(spark, namespace, JOIN, "2023-01-05")
+    with monkeypatch.context() as broken:
+        broken.setattr(flattening, "_set_properties", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            flatten(spark, namespace, JOIN, "2023-01-05", sample_percent=0)
+    found = flatten(spark, namespace, JOIN, "2023-01-05")
+    assert spark.table(found.table).count() == 20
 
 
 def b64(raw):

@@ -14,7 +14,9 @@ from analyzers.consistency.log_table import create_log_table, log_folder
 from analyzers.consistency.logs import QueryLog
 from analyzers.consistency.sampling import keeps
 from analyzers.consistency.schemas import LogSchema
-from analyzers.errors import PreconditionError, SourceError, SuiteError
+from analyzers.errors import PreconditionError, SourceError, SuiteError, UnknownNameError
+from analyzers.rules.fingerprints import configured
+from analyzers.rules.targets import TableTarget
 from repository.repository import Repository
 from tests.analyzers.consistency.logged import D5, DAY, HOUR, MINUTE, record, time
 
@@ -25,7 +27,7 @@ SELECT k.user, k.ts, count(e.at) AS clicks, any_value(p.price) AS price
 FROM logged_keys k
 LEFT JOIN events e ON e.user = k.user AND e.at <= k.ts
 LEFT JOIN prices p ON p.user = k.user
-GROUP BY k.user, k.ts
+GROUP BY k.user, k.ts;
 """
 
 
@@ -270,6 +272,130 @@ def test_sources_are_chosen_and_told_apart(spark, namespace, service, repository
     assert repository.runs().tags.iloc[0]["query_source"] == "web, app"
 
 
+def totals(repository, namespace):
+    found = metric(repository, "total", f"{namespace}.search")
+    return {at[-5:]: total for (at, instance), total in found.items() if instance[0] == "c"}
+
+
+def test_hours_without_rows_any_more_count_nothing(spark, namespace, service, repository, offline):
+    ask(service, 1, D5 + 7 * HOUR, 1, 2.5)
+    ask(service, 1, D5 + 8 * HOUR, 1, 2.5, query_source="app")
+    service.flush()
+    told = conf(namespace)
+    pipeline.run(spark, told, repository, until="2023-01-05")
+    assert totals(repository, namespace) == {"07-00": 1, "08-00": 1}
+    web = replace(told, query_sources=("web",))
+    pipeline.run(spark, web, repository, until="2023-01-05")
+    assert totals(repository, namespace) == {"07-00": 1, "08-00": 0}
+    table = spark.table(f"{namespace}.search_consistency_metrics")
+    assert [row[0] for row in table.select("hr_minute").distinct().collect()] == ["07-00"]
+    assert pipeline.run(spark, web, repository, until="2023-01-05").reports == ()
+    pipeline.run(spark, told, repository, until="2023-01-05")
+    assert totals(repository, namespace) == {"07-00": 1, "08-00": 1}
+
+
+def test_wider_buckets_take_the_place_of_narrow_ones(
+    spark, namespace, service, repository, offline
+):
+    ask(service, 1, D5 + 7 * HOUR, 1, 2.5)
+    ask(service, 1, D5 + 7 * HOUR + 40 * MINUTE, 1, 2.5)
+    service.flush()
+    pipeline.run(spark, conf(namespace, bucket_minutes=30), repository, until="2023-01-05")
+    assert totals(repository, namespace) == {"07-00": 1, "07-30": 1}
+    pipeline.run(spark, conf(namespace), repository, until="2023-01-05")
+    assert totals(repository, namespace) == {"07-00": 2, "07-30": 0}
+
+
+def test_a_day_of_which_nothing_counts_makes_no_runs(
+    spark, namespace, service, repository, offline
+):
+    two_days(service)
+    none = conf(namespace, query_sources=("app",))
+    for _ in range(2):
+        assert pipeline.run(spark, none, repository, until="2023-01-06").reports == ()
+    assert len(repository.runs()) == 0
+
+
+def test_a_killed_write_leaves_no_day_that_seems_to_be_another(
+    spark, namespace, service, repository, offline, monkeypatch
+):
+    """The rows of another configuration were written, and not yet of what they are."""
+    two_days(service)
+    told = conf(namespace)
+    pipeline.run(spark, told, repository, until="2023-01-06")
+    wide = replace(told, bucket_minutes=1440)
+    with monkeypatch.context() as broken:
+        broken.setattr(TableTarget, "drop", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pipeline.run(spark, wide, repository, until="2023-01-06")
+    done = pipeline.run(spark, told, repository, until="2023-01-06")
+    assert done.compared == ("2023-01-05", "2023-01-06")
+    rows = spark.table(f"{namespace}.search_comparison").where("ds = '2023-01-05'")
+    assert {row[0] for row in rows.select("hr_minute").collect()} == {"07-00", "08-00"}
+
+
+def test_a_table_of_somebody_else_is_left_alone(spark, namespace, service, repository, offline):
+    two_days(service)
+    name = f"{namespace}.search_comparison"
+    spark.range(3).write.saveAsTable(name)
+    with pytest.raises(SourceError, match="search_comparison` was not made by a comparison"):
+        pipeline.run(spark, conf(namespace), repository, until="2023-01-06")
+    assert spark.table(name).count() == 3
+
+
+def test_a_feature_that_the_backfill_gives_no_more_is_not_measured(
+    spark, namespace, service, repository, offline
+):
+    two_days(service)
+    told = conf(namespace, group_bys={})
+    pipeline.run(spark, told, repository, until="2023-01-05")
+    assert {of for _, of in metric(repository, "total", f"{namespace}.search")} == {
+        "*.clicks", "*.price"
+    }  # fmt: skip
+    fewer = QueryBackfill("SELECT user, ts, 1L AS clicks FROM logged_keys")
+    pipeline.run(spark, replace(told, backfill=fewer), repository, until="2023-01-05")
+    assert {of for _, of in metric(repository, "both_null", f"{namespace}.search")} == {"*.clicks"}
+    near = replace(told, backfill=fewer, tolerance={"clikcs": Tolerance(1)})
+    with pytest.raises(UnknownNameError, match="did you mean 'clicks'"):
+        pipeline.run(spark, near, repository, until="2023-01-05")
+
+
+def test_names_may_change_their_letters_case(spark, namespace, service, repository, offline):
+    two_days(service)
+    only = QueryBackfill("SELECT user, ts, 2.5D AS price FROM logged_keys WHERE user = 1")
+    told = conf(namespace)
+    for clicks, price in (("clicks", "price"), ("Clicks", "Price")):
+        group_bys = {clicks: GroupBy((clicks,)), "prices": GroupBy((price,), 0, only)}
+        pipeline.run(spark, replace(told, group_bys=group_bys), repository, until="2023-01-05")
+    extra = metric(repository, "row_extra", f"{namespace}.search")
+    eight = "ds=2023-01-05/hr_minute=08-00"
+    assert (extra[eight, "Clicks"], extra[eight, "prices"]) == (0, 1)
+    total = metric(repository, "total", f"{namespace}.search")
+    assert (total[eight, "Clicks.Clicks"], total[eight, "prices.Price"]) == (2, 1)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
+def test_a_table_whose_days_are_written_in_another_way(spark, namespace, service, repository, zone):
+    ask(service, 1, D5 + 23 * HOUR, 1, 2.5)
+    service.flush()
+    offline_table(spark, namespace, [(1, time(D5 + 23 * HOUR), 1, 2.5, "20230105")])
+    told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
+    with configured(spark, {"spark.sql.session.timeZone": zone}):
+        pipeline.run(spark, told, repository, until="2023-01-05")
+        late = "ds=2023-01-05/hr_minute=23-00"
+        assert metric(repository, "mismatch", f"{namespace}.search")[late, "clicks.clicks"] == 0
+        offline_table(spark, namespace, [(2, time(D5 + 23 * HOUR), 1, 2.5, "20230105")])
+        assert pipeline.run(spark, told, repository, until="2023-01-05").compared
+    missing = metric(repository, "row_missing", f"{namespace}.search")
+    assert missing[late, "clicks"] == 1
+
+
+@pytest.mark.parametrize("days", [{"until": "2023-1-6"}, {"until": "x", "since": "2023-01-05"}])
+def test_what_is_no_day(spark, namespace, repository, days):
+    with pytest.raises(SuiteError, match="until is a day such as 2023-01-05, not '"):
+        pipeline.run(spark, conf(namespace), repository, **days)
+
+
 def test_a_group_by_by_itself(spark, namespace, service, repository, offline):
     service.register(LogSchema.of("clicks", KEY, record("V", clicks="long")), type="groupBy")
     service.log("clicks", {"user": 1}, {"clicks": 1}, ts_millis=D5 + 9 * HOUR)
@@ -359,6 +485,8 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
         ({"tolerance": {"clikcs": Tolerance(1)}}, "did you mean 'clicks'"),
         ({"type": "table"}, "type is join or groupBy"),
         ({"keys": ()}, "keys are the columns"),
+        ({"segment_by": ("DS",)}, "segment_by cannot name 'DS'"),
+        ({"segment_by": ("number",)}, "segment_by cannot name 'number'"),
         ({"namespace": ""}, "needs a namespace"),
     ],
 )
