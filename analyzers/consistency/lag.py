@@ -45,44 +45,12 @@ def estimate_lag(
     seed: int = 0,
     group_bys: Collection[str] | None = None,
 ) -> LagEstimates:
-    """Estimate how long writes take until they are served, for each group-by with a query or a callable.
+    """Estimate how long writes take until they are served; see `tidegauge.consistency.estimate_lag`.
 
     Each backfill is asked once for the features of all times that lie one of the lags before a logged query. The
     lag with which the fewest of the logged values differ is the estimate; see `LagEstimate.of`. Values differ as
     in a run. A logged row that the backfill does not give counts as one of nulls there, so at every lag the same
     values are compared; of several rows of one key and time the first of each side counts.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    configuration : Configuration
-        The lags that it has are tried, too.
-    until, since : str, optional
-        The last day and the first, as for `analyzers.consistency.pipeline.run`.
-    longest_ms : int
-        The longest lag that is tried, in milliseconds.
-    step_ms : int
-        How far the lags lie apart. Another call with a shorter one, and a ``longest_ms`` not far beyond the
-        estimate, makes it finer.
-    rows : int
-        How many queries are compared, about, at most: those of the keys that a sample holds, and always the same.
-    seed : int
-        Of the draws from which the interval is known.
-    group_bys : collection of str, optional
-        The group-bys; all whose backfill is no table, unless given.
-
-    Returns
-    -------
-    LagEstimates
-
-    Raises
-    ------
-    SuiteError
-        If a group-by's backfill is a table, or the grid is none.
-    SourceError
-        If nothing was logged.
-    PreconditionError
-        If the sides cannot be compared, naming all that does not fit.
     """
     grid = lag_grid(longest_ms, step_ms)
     if rows < 1:
