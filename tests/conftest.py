@@ -79,6 +79,8 @@ def spark(warehouse, kafka_jars):
         session.stop()
         return
     metastore = f"jdbc:derby:;databaseName={warehouse / 'metastore'};create=true"
+    # Most jobs here are too short for Java's second compiler to pay.
+    options = (f"-Dderby.system.home={warehouse}", "-XX:TieredStopAtLevel=1")
     session = (
         builder.master("local[2]")
         .config("spark.ui.showConsoleProgress", "false")
@@ -89,7 +91,7 @@ def spark(warehouse, kafka_jars):
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
         .config("spark.sql.warehouse.dir", str(warehouse / "tables"))
         .config("spark.hadoop.javax.jdo.option.ConnectionURL", metastore)
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
+        .config("spark.driver.extraJavaOptions", " ".join(options))
         .enableHiveSupport()
         .getOrCreate()
     )
