@@ -75,6 +75,17 @@ class CallableBackfill:
 Backfill = TableBackfill | QueryBackfill | CallableBackfill
 
 
+def identity(backfill: Backfill) -> list[str]:
+    """Return what a backfill is, as far as can be told without reading it."""
+    match backfill:
+        case TableBackfill(table):
+            return ["table", table]
+        case QueryBackfill(sql):
+            return ["query", sql]
+        case CallableBackfill(_, name):
+            return ["callable", name]
+
+
 def logged_keys(logged: DataFrame, keys: Sequence[str], lag_ms: int = 0) -> DataFrame:
     """Return what was asked for and when, each once, its time moved back by a lag.
 

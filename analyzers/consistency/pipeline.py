@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from analyzers.consistency.backfill import TableBackfill
+from analyzers.consistency.backfill import TableBackfill, identity
 from analyzers.consistency.comparing import measure
 from analyzers.consistency.configuration import Configuration
 from analyzers.consistency.flatten import Flattened, flatten
 from analyzers.consistency.pairs import BUCKET, DATE, DAY
 from analyzers.consistency.recording import Recorder, record
-from analyzers.consistency.sides import Sides, identity
+from analyzers.consistency.sides import Sides
 from analyzers.consistency.tables import ComparisonTable, write_metrics
 from analyzers.description import canonical_json, key_of
 from analyzers.errors import SourceError, SuiteError, UnknownNameError
@@ -191,20 +191,14 @@ def _marks(
 def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
     """Return a table's fingerprint of each day; of all, where it is not partitioned by days as these are."""
     source = open_table(spark, table)
-    listed = source.list_partitions()
     by_day = DATE in source.keys
-    return {
-        day: canonical_json(
-            sorted(
-                [one.partition.name, one.fingerprint]
-                for one in listed
-                if not by_day
-                or one.partition.value(DATE) == day
-                or not is_day(one.partition.value(DATE))
-            )
-        )
-        for day in days
-    }
+    every: list[list[str | None]] = []
+    of_day: dict[str, list[list[str | None]]] = {day: [] for day in days}
+    for one in source.list_partitions():
+        day = one.partition.value(DATE) if by_day else ""
+        known = of_day.get(day, []) if is_day(day) else every
+        known.append([one.partition.name, one.fingerprint])
+    return {day: canonical_json(sorted([*every, *own])) for day, own in of_day.items()}
 
 
 def _measured(

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from analyzers.consistency.backfill import (
     TIME,
     Backfill,
-    CallableBackfill,
-    QueryBackfill,
     TableBackfill,
     backfilled,
     logged_keys,
@@ -72,8 +70,8 @@ class Sides:
         for name in self.configuration.payload:
             if name not in columns.payload and name not in columns.values:
                 raise UnknownNameError("payload", name, [*columns.payload, *columns.values])
-        beside |= {*self.configuration.payload}
-        features = [name for name in columns.values if name not in beside]
+        left_out = {*beside, *self.configuration.payload}
+        features = [name for name in columns.values if name not in left_out]
         if unknown := sorted(set(self.configuration.segment_by) - set(rows.columns)):
             raise PreconditionError(
                 f"{self.flattened.table} has no {unknown[0]!r} to tell results apart by"
@@ -196,14 +194,3 @@ class Sides:
             for name in found.columns
             if name.casefold() not in taken and conf.logged_as.get(name, name).casefold() in served
         )
-
-
-def identity(backfill: Backfill) -> list[str]:
-    """Return what a backfill is, as far as can be told without reading it."""
-    match backfill:
-        case TableBackfill(table):
-            return ["table", table]
-        case QueryBackfill(sql):
-            return ["query", sql]
-        case CallableBackfill(_, name):
-            return ["callable", name]
