@@ -64,12 +64,12 @@ def pair_parts(logged: DataFrame, parts: Sequence[Part], pairs: Pairs) -> DataFr
 
     schemas = [Schema.of_frame(logged), *(Schema.of_frame(part.data) for part in parts)]
     require_alike(pairs, schemas[0], schemas[1:], parts)
-    side = Side(schemas, pairs)
-    joined = side.logged(logged, [part.features for part in parts])
+    layout = Layout(schemas, pairs)
+    joined = layout.logged(logged, [part.features for part in parts])
     for p, part in enumerate(parts):
-        other = side.backfilled(part.data, p, part.features)
-        joined = joined.join(other, F.expr(side.meets(p)), "full_outer")
-        merged = side.merged(p)
+        other = layout.backfilled(part.data, p, part.features)
+        joined = joined.join(other, F.expr(layout.meets(p)), "full_outer")
+        merged = layout.merged(p)
         kept = [name for name in joined.columns if name.removeprefix(OWN) not in merged]
         joined = joined.selectExpr(
             *(f"coalesce({OWN}{a}, {OWN}{b}) AS {OWN}{a}" for a, b in merged.items()),
@@ -104,7 +104,7 @@ def _presence(in_backfill: str) -> str:
 
 
 @dataclass(frozen=True)
-class Side:
+class Layout:
     """How the rows of each side are written, so that those of all sides can be joined.
 
     A row has its key, ``k``, its minute, ``m``, and the columns by which results are told apart, ``p0`` and

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from analyzers.consistency.backfill import TIME, TableBackfill, logged_keys
 from analyzers.consistency.configuration import Configuration, GroupBy
 from analyzers.consistency.equality import EXACTLY, OWN, Tolerance, same
-from analyzers.consistency.joining import Side
+from analyzers.consistency.joining import Layout
 from analyzers.consistency.lag_estimates import LagEstimate, LagEstimates
 from analyzers.consistency.lag_numbers import LagCounts
 from analyzers.consistency.pairs import Pairs, Part, require_alike
@@ -269,8 +269,8 @@ def _unlike(sides: _Shifted, part: Part) -> DataFrame:
     schemas = [Schema.of_frame(sides.sampled), Schema.of_frame(part.data)]
     pairs = Pairs(conf.keys, features, TIME, (), None, conf.logged_as)
     require_alike(pairs, schemas[0], schemas[1:], [part])
-    side = Side(schemas, pairs)
-    logged = side.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")
+    layout = Layout(schemas, pairs)
+    logged = layout.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")
     keys = [f"{OWN}k.k{i}" for i in range(len(conf.keys))]
     time = before(f"{OWN}k.k{len(keys)}")
     parts = ", ".join(f"'k{i}', {sql}" for i, sql in enumerate([*keys, time]))
@@ -280,7 +280,7 @@ def _unlike(sides: _Shifted, part: Part) -> DataFrame:
         f"named_struct({parts}) AS {OWN}k",
         *(f"{OWN}a0v{i}" for i in range(len(features))),
     )
-    found = side.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
+    found = layout.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
     joined = moved.join(found, F.expr(f"{OWN}k = {OWN}b0k"), "left_outer")
     return joined.selectExpr(
         _LAG,
