@@ -260,7 +260,11 @@ def beside(spark: SparkSession, table: str) -> str | None:
     try:
         if folder:
             file_system(folder)
-    except (OSError, ValueError, NotImplementedError):
+    except (
+        OSError,
+        ValueError,
+        NotImplementedError,
+    ):  # what Arrow raises for folders it cannot reach
         return None
     return folder or None
 

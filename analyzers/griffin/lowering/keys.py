@@ -55,8 +55,3 @@ def total_count(work: Work, total: str) -> Step:
     """Return the step that counts rows."""
     query = f"SELECT {work.lead}count(1) AS {total} FROM {work.table}{work.grouped()}"
     return Step(work.step("total_count"), query, ("__totalCount", "__totalMetric"))
-
-
-def with_totals(work: Work, keys: str, cells: Sequence[str]) -> str:
-    """Return a query of sums over keys."""
-    return f"SELECT {work.lead}{', '.join(cells)} FROM {keys}{work.grouped()}"
