@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint types bench lock widgets clean
+.PHONY: help setup demo test soak matrix lint types bench lock widgets clean
 
 help: ## Say what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -36,8 +36,12 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-soak: setup ## Run the long tests in full
-	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} $(BIN)/python -m pytest -m soak -s -o addopts="--strict-markers --import-mode=importlib -ra" tests
+soak: widgets ## Run all tests in full, the long ones too (hours)
+	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} HYPOTHESIS_PROFILE=soak \
+	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile -rP
+
+matrix: setup ## Run the tests of all kinds of work on each Spark from 3.5 on (SPARK=3.5: on that)
+	@$(BIN)/python -m tests.matrix $(SPARK)
 
 lint: setup ## Check style and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -53,4 +57,4 @@ lock: setup ## Pin the newest versions of all requirements
 	@$(BIN)/python requirements/lock.py
 
 clean: ## Remove what can be made again
-	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules
+	@rm -rf $(VENV) .demo .matrix .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules

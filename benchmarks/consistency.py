@@ -61,10 +61,10 @@ def measured(features, rows, k):
     import os
 
     import tidegauge as tg
-    from analyzers.consistency.comparing import measure
-    from analyzers.consistency.joining import pair
-    from analyzers.consistency.pairs import Pairs
-    from analyzers.consistency.recording import record
+    from tidegauge.consistency.compare.alignment import Alignment
+    from tidegauge.consistency.compare.join import pair
+    from tidegauge.consistency.compare.measuring import measure
+    from tidegauge.consistency.recording import record
 
     times = {}
 
@@ -87,7 +87,7 @@ def measured(features, rows, k):
                 "read", lambda s=sides: [x.write.format("noop").mode("overwrite").save() for x in s]
             )
             target = str(folder / f"{size}_{count}")
-            joined = pair(*sides, Pairs(("id",), tuple(names)))
+            joined = pair(*sides, Alignment(("id",), tuple(names)))
             step("join", lambda j=joined, t=target: j.write.parquet(t))
             table = spark.read.parquet(target)
             found = step("measure", lambda t=table, n=names: measure(t, {"all": n}, k=k))

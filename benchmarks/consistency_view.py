@@ -1,4 +1,4 @@
-"""How quickly the dashboard's consistency view opens, switches features, and is carried to a laptop as a file.
+"""Time to open the dashboard's consistency view, to switch features, and to export it as a file.
 
     python benchmarks/consistency_view.py [--features 1000] [--days 90] [--hourly] [--folder DIR] [--json FILE]
 
@@ -26,10 +26,10 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 from benchmarks.synthetic.consistent import DATASET, make
-from repository.exchange.consistency import consistency_file
-from repository.exchange.consistency_reading import open_consistency
-from repository.repository import Repository
 from tests.servers import dashboard_server
+from tidegauge.consistency.export_jsonl import consistency_file
+from tidegauge.consistency.import_jsonl import open_consistency
+from tidegauge.repository.repository import Repository
 from tidegauge.widgets.consistency import Consistency
 
 UNTIL_PAINTED = """async ([selector, event, value]) => {

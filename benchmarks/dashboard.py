@@ -1,4 +1,4 @@
-"""How quickly the dashboard draws 10,000 series over a year, in JupyterLab and a real browser.
+"""Dashboard rendering time: 10,000 series over a year, in JupyterLab and a real browser.
 
     python benchmarks/dashboard.py [--series 10000] [--large 100000] [--folder DIR] [--json FILE]
 

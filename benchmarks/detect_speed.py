@@ -1,4 +1,4 @@
-"""How long detection takes: the newest partition of many series, and a replay of a year.
+"""Detection time: the newest partition of many series, and a replay of a year.
 
     python benchmarks/detect_speed.py [--series 5000] [--json FILE]
 
@@ -27,8 +27,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import numpy as np
 
 import tidegauge as tg
-from analyzers.metric import Scale
-from repository.anomalies.detector import History
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History
 
 
 def histories(series: int, days: int) -> History:

@@ -20,7 +20,7 @@ from rich.table import Table
 from wide import cpu_seconds
 
 import tidegauge as tg
-from analyzers.scan import metric_of, scan
+from tidegauge.analyzers.scan.scan import metric_of, scan
 
 
 def main():

@@ -27,10 +27,10 @@ from rich.table import Table
 from wide import cpu_seconds
 
 import tidegauge as tg
-from analyzers.griffin.config import Job, Output, RuleConfig
-from analyzers.griffin.engine import Engine
-from analyzers.griffin.measuring import Round
-from analyzers.views import Views
+from tidegauge.analyzers.scan.views import Views
+from tidegauge.griffin.config import Job, Output, RuleConfig
+from tidegauge.griffin.engine import Engine
+from tidegauge.griffin.measuring import Round
 
 RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
 FIELDS = ("id", "name", "city")

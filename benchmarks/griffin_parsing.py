@@ -1,4 +1,4 @@
-"""How long parsing of the Griffin DSL takes: by length, by depth, and at worst.
+"""Griffin DSL parsing time by length, by depth, and in the worst case.
 
     python benchmarks/griffin_parsing.py [--strings 10000] [--json FILE]
 
@@ -20,9 +20,9 @@ from pathlib import Path
 # Beside this script is one that is named as a package of ours, which is the one to be found.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from analyzers.errors import DslError
-from analyzers.griffin.parsing import parse
-from tests.analyzers.griffin.mutations import mutated
+from tests.tidegauge.griffin.dsl.mutations import mutated
+from tidegauge.analyzers.core.errors import DslError
+from tidegauge.griffin.dsl.parser import parse
 
 GOAL = 50.0
 ROUNDS = 5

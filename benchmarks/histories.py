@@ -1,4 +1,4 @@
-"""How well detectors tell bad days from good ones in synthetic histories of data-quality metrics.
+"""Detector accuracy on synthetic histories of data-quality metrics.
 
     python benchmarks/histories.py [--seeds 6-20] [--tables 60] [--slow] [--json FILE]
 
@@ -29,12 +29,12 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import numpy as np
 
 import tidegauge as tg
-from analyzers.metric import Scale
 from benchmarks.synthetic.judging import Result, Verdict, evaluate
 from benchmarks.synthetic.peers import PEERS, SLOW, judge
 from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
-from repository.anomalies.detector import Detector, History, WholeDetector
-from repository.anomalies.monitor import Monitor
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import Detector, History, PartitionDetector
+from tidegauge.repository.detectors.monitor import Monitor
 
 OURS = {
     "Seasonal": [tg.Seasonal()],
@@ -62,7 +62,7 @@ def verdict(detectors: list[Detector], table: Table) -> Verdict:
     for detector in detectors:
         monitor = Monitor(detector=detector)
         said = detector.score(history)
-        whole = isinstance(detector, WholeDetector)
+        whole = isinstance(detector, PartitionDetector)
         values = detector.measure(history)[None, :] if whole else history.values
         found = monitor.decide(values, said)
         # What is said of a whole partition is said of all its metrics, where it is an anomaly.

@@ -1,4 +1,4 @@
-"""How quickly a year of daily states becomes one metric, with no Spark.
+"""Merge time of a year of daily states, without Spark.
 
     python benchmarks/merging.py [--days 365] [--json FILE]
 
@@ -24,16 +24,16 @@ import numpy as np
 from datasketches import hll_sketch, kll_doubles_sketch
 
 import tidegauge as tg
-from analyzers.cardinality import HllState
-from analyzers.counts import NumMatches, NumMatchesAndCount
-from analyzers.extremes import MaxState, MinState
-from analyzers.frequencies import FrequenciesAndNumRows
-from analyzers.ledger import Measured, Measurement, RunSpec
-from analyzers.metric import Success
-from analyzers.moments import StandardDeviationState
-from analyzers.partitions import Partition
-from analyzers.quantiles import KllState
-from analyzers.sums import SumAndCount
+from tidegauge.analyzers.core.metric import Success
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.measures.cardinality import HllState
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.extremes import MaxState, MinState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import StandardDeviationState
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
 
 sys.modules["pyspark"] = None  # whoever imports it from here on fails
 ROWS = 10_000
@@ -76,7 +76,7 @@ def states(column: str, values: np.ndarray) -> list:
     ]
 
 
-def day(number: int, chance: np.random.Generator) -> tuple[list, Measured]:
+def day(number: int, chance: np.random.Generator) -> tuple[list, MeasuredPartition]:
     """Return the analyzers, and a day that was measured."""
     date = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=number)
     found = []
@@ -85,7 +85,7 @@ def day(number: int, chance: np.random.Generator) -> tuple[list, Measured]:
     found[0] = (tg.Size(), NumMatches(ROWS))
     measurements = tuple(Measurement(a, Success(x), a.compute_metric_from(x)) for a, x in found)
     name = Partition(("ds",), (date.strftime("%Y-%m-%d"),))
-    measured = Measured(name, date, "f", date, "[]", ROWS, measurements)
+    measured = MeasuredPartition(name, date, "f", date, "[]", ROWS, measurements)
     return [analyzer for analyzer, _ in found], measured
 
 

@@ -1,4 +1,4 @@
-"""How well detectors find the labelled anomalies of the Numenta Anomaly Benchmark.
+"""Detector scores on the Numenta Anomaly Benchmark.
 
     python benchmarks/nab.py --data DIR [--json FILE] [--check]
 
@@ -34,10 +34,10 @@ import pandas as pd
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from analyzers.metric import Scale
-from repository.anomalies import detector as ours
-from repository.anomalies.novelty import Novelty
-from repository.anomalies.seasonal import Seasonal
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors import base as ours
+from tidegauge.repository.detectors.novelty import Novelty
+from tidegauge.repository.detectors.seasonal import Seasonal
 
 WHERE = """NAB's data are not part of this project. Get them from https://github.com/numenta/NAB (MIT):
     git clone --depth 1 https://github.com/numenta/NAB
@@ -51,7 +51,7 @@ OUTSIDE, UNSCORED = -1, -2  # of no window, and in probation
 
 @dataclass(frozen=True)
 class Profile:
-    """What a found window, a missed one and a false detection weigh."""
+    """Weights of a detected window, a missed window and a false detection."""
 
     found: float
     missed: float

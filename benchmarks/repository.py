@@ -1,4 +1,4 @@
-"""How quickly the repository saves and reads, as its history grows.
+"""Repository write and read times as the history grows.
 
     python benchmarks/repository.py [--postgres URL] [--series N] [--points N] [--json FILE]
 
@@ -26,11 +26,11 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import tidegauge as tg
-from analyzers.counts import NumMatchesAndCount
-from analyzers.errors import MetricRuntimeError
-from analyzers.ledger import Measured, Measurement, RunSpec
-from analyzers.metric import Failure, Success
-from analyzers.partitions import Partition
+from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.metric import Failure, Success
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.measures.counts import NumMatchesAndCount
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
 
 DAY = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
 YEAR = 365
@@ -38,7 +38,9 @@ BATCH = 12  # what a run of 10,000 measurements holds at once
 NO_STATE = Failure(MetricRuntimeError("imported without a state"))
 
 
-def partition(number: int, analyzers: list, *, states: bool, chance: random.Random) -> Measured:
+def partition(
+    number: int, analyzers: list, *, states: bool, chance: random.Random
+) -> MeasuredPartition:
     """Return one day, measured."""
     day = DAY + dt.timedelta(days=number)
     found = []
@@ -47,7 +49,7 @@ def partition(number: int, analyzers: list, *, states: bool, chance: random.Rand
         outcome = Success(state) if states else NO_STATE
         found.append(Measurement(analyzer, outcome, analyzer.compute_metric_from(state)))
     name = Partition(("ds",), (day.strftime("%Y-%m-%d"),))
-    return Measured(name, day, "f", day, "[]", 1000, tuple(found))
+    return MeasuredPartition(name, day, "f", day, "[]", 1000, tuple(found))
 
 
 def save(repo, dataset: str, analyzers: list, days: range, *, states: bool) -> float:

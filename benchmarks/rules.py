@@ -28,8 +28,8 @@ from rich.table import Table
 from wide import cpu_seconds
 
 import tidegauge as tg
-from analyzers.groups import Groups
-from analyzers.rules.tally import tally
+from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.rules.tally import tally
 
 COLUMNS, RULES, FIXES = 10, 20, 5
 

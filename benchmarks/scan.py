@@ -21,15 +21,16 @@ from rich.console import Console
 from rich.table import Table
 
 import tidegauge as tg
-from analyzers.scan import plan, scan
-from analyzers.schema import Schema
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.scan.scan import plan, scan
 from tidegauge.demo.flights import demo_suite, make_table
 
 
 def by_hand(data, analyzers):
     """One job: every distinct aggregation of the analyzers, grouped by the day."""
-    schema = Schema.of(data.schema)
-    texts = dict.fromkeys(["count(1)", *(t for a in analyzers for t in a.aggregations(schema))])
+    schema = Schema.from_spark(data.schema)
+    asked = [request.text for a in analyzers for request in a.requests(schema)]
+    texts = dict.fromkeys(["count(1)", *asked])
     return data.groupBy("ds").agg(*(F.expr(text) for text in texts)).collect()
 
 
@@ -63,7 +64,7 @@ def measure(name, data, analyzers, rounds):
     return {
         "table": name,
         "analyzers": len(analyzers),
-        "aggregations": sum(len(job.results) for job in jobs),
+        "aggregations": sum(len(job.requests) for job in jobs),
         "jobs": len(jobs),
         "jobs by hand": 1,
         "ours s": round(median["ours"], 2),

@@ -17,8 +17,8 @@ from rich.table import Table
 from wide import wide_table
 
 import tidegauge as tg
-from analyzers.frequencies import GroupingAnalyzer
-from analyzers.scan import scan
+from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
+from tidegauge.analyzers.scan.scan import scan
 
 
 def examples():

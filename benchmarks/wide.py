@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 import tidegauge as tg
-from analyzers.plan import plan
-from analyzers.scan import JOBS_AT_ONCE, scan
-from analyzers.schema import Schema
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.scan.plan import plan
+from tidegauge.analyzers.scan.scan import JOBS_AT_ONCE, scan
 
 COLUMNS_BY_HAND = 10
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -94,7 +94,7 @@ def main():
         spark = tg.spark_session(Path(name))
         data = wide_table(spark, Path(name), asked.rows, asked.pairs, asked.partitions)
         analyzers = analyzers_of(asked.pairs)
-        schema = Schema.of(data.schema)
+        schema = Schema.from_spark(data.schema)
         by_pair = [
             dict.fromkeys(
                 request.text

@@ -1,9 +1,9 @@
-"""Runs migrations on the connection that `repository.database` opened and holds locked."""
+"""Alembic environment: migrates the locked connection of `tidegauge.repository.store.database`."""
 
 from alembic import context
 
-from repository.database import VERSION_TABLE
-from repository.schema import metadata
+from tidegauge.repository.store.database import VERSION_TABLE
+from tidegauge.repository.store.schema import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(
@@ -11,7 +11,7 @@ context.configure(
     target_metadata=metadata,
     version_table=VERSION_TABLE,
     render_as_batch=connection.dialect.name == "sqlite",
-    transactional_ddl=True,  # a half-made database would be nobody's; both databases can do it
+    transactional_ddl=True,  # no half-migrated database; both databases support it
     compare_type=True,
     compare_server_default=True,
 )

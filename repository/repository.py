@@ -1,46 +1,126 @@
-"""The repository: one object through which everything remembered is written, read and compared."""
+"""Repository: the versioned history of metrics, states, anomalies and labels in a SQL database."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from math import isnan, nan
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
-import sqlalchemy as sa
-
-from repository import history
-from repository import schema as s
-from repository.compared import Compared
-from repository.detected import Detected
-from repository.frames import frame_of
-from repository.history import AsOf
-from repository.judged import Judged
-from repository.measured import Measured
-from repository.moved import Moved
-from repository.seen import Seen
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.analyzers.runs.verdicts import Case, VerdictKey
+from tidegauge.repository.history.charts import CHART_COLUMNS, chart_rows, fact_pages
+from tidegauge.repository.history.versions import (
+    RESTATEMENT_COLUMNS,
+    VERSION_COLUMNS,
+    restatement_rows,
+    version_rows,
+)
+from tidegauge.repository.maintenance.retention import Age, Cleaned, clean
+from tidegauge.repository.rollups.compute import roll_up
+from tidegauge.repository.rollups.reading import rolled_windows, rollup_rows
+from tidegauge.repository.store.config import artifacts_of, settings
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.facts import read_facts, read_newest
+from tidegauge.repository.store.frames import Kind, frame_of
+from tidegauge.repository.store.labels import LABEL_COLUMNS, add_label, add_range, label_rows
+from tidegauge.repository.store.listing import (
+    PARTITION_COLUMNS,
+    RUN_COLUMNS,
+    dataset_names,
+    partition_rows,
+    run_rows,
+)
+from tidegauge.repository.store.queries import (
+    METRIC_COLUMNS,
+    AnyAnalyzer,
+    AsOf,
+    HistoryFilter,
+    MetricQuery,
+    Moment,
+    SeriesFilter,
+    Window,
+    as_analyzer,
+    partition_id,
+    require_measured,
+    series_filter,
+)
+from tidegauge.repository.store.recorded import Recorded
+from tidegauge.repository.store.runs import SqlRunStore
+from tidegauge.repository.store.states import (
+    WINDOW_COLUMNS,
+    HistoricStates,
+    NamedStates,
+    window_rows,
+)
+from tidegauge.repository.store.user_metrics import (
+    Record,
+    Values,
+    values_by_partition_name,
+    write_record,
+)
+from tidegauge.repository.store.verdicts import (
+    VERDICT_COLUMNS,
+    Verdict,
+    add_verdict,
+    find_verdict,
+    verdict_rows,
+)
+from tidegauge.repository.store.windows import WindowScheme
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tidegauge.repository.detection.backtest import Candidate
+    from tidegauge.repository.detectors.monitor import Monitor
+    from tidegauge.repository.detectors.rules import DecisionRule
+    from tidegauge.repository.distributions.drift import Drifted
+    from tidegauge.repository.distributions.drift import Side as DriftSide
+    from tidegauge.repository.history.comparison import Side
+    from tidegauge.repository.history.plots import Plot
+    from tidegauge.repository.incidents.causes import Causes
+    from tidegauge.repository.incidents.details import IncidentDetails
 
-class Repository(Measured, Moved, Compared, Detected, Judged, Seen):
-    """The memory of what was measured, in a SQL database. Needs no Spark.
+
+class Repository(Rendered):
+    """History of metrics, states, anomalies and labels in a SQL database. Needs no Spark.
 
     Parameters
     ----------
     url : str, optional
-        ``sqlite:///file.db``, made if it is not there; ``sqlite://``, in memory; or
-        ``postgresql+psycopg://user@host/database``. If not given: the environment's ``TIDEGAUGE_DB``,
-        else ``db`` in ``tidegauge.toml``, here or in the user's configuration, else
+        ``sqlite:///file.db``, created if it does not exist; ``sqlite://``, in memory; or
+        ``postgresql+psycopg://user@host/database``. Default: ``TIDEGAUGE_DB`` in the environment, else
+        ``db`` in ``tidegauge.toml`` (here or in the user's configuration folder), else
         ``sqlite:///tidegauge.db``.
     artifacts : str or Path, optional
-        The folder for states too large for the database. For a SQLite file it is ``file.db.artifacts``
-        beside it; for PostgreSQL it must be given.
-
+        Folder for states too large for the database. Default for a SQLite file: ``file.db.artifacts``
+        beside it. Required for PostgreSQL.
     read_only : bool
-        Whether nothing may be written: for dashboards. The database itself refuses it.
+        Refuse all writes, for dashboards. The database itself enforces it.
 
     Raises
     ------
     NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
+
+    Notes
+    -----
+    Filters by series, which many methods take by keyword; each narrows the result, None is any:
+
+    - name (str or sequence of str): metric names, or an analyzer's name for all metrics that it measures;
+    - instance (str): the column, columns or rule;
+    - analyzer (Analyzer or str): exactly this analyzer, with all its options;
+    - where (str): exactly this row filter; the empty text for metrics without one;
+    - segment (str): as in ``origin=EWR``.
+
+    Filters by time:
+
+    - since, until (str, date or datetime): bounds on the partition's time, both inclusive; a date as
+      ``until`` covers its whole day;
+    - as_of (datetime or int): the history as it was known at a UTC moment, or after a run.
 
     Examples
     --------
@@ -49,24 +129,62 @@ class Repository(Measured, Moved, Compared, Detected, Judged, Seen):
     []
     """
 
+    renderer: ClassVar[str] = "tidegauge.display.history:render_repository"
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        artifacts: str | Path | None = None,
+        read_only: bool = False,
+    ) -> None:
+        url, artifacts = settings(url, artifacts)
+        self.database = Database(url, read_only=read_only)
+        if artifacts is None and not self.database.is_shared:
+            self._temporary = TemporaryDirectory(prefix="tidegauge-")
+            artifacts = self._temporary.name
+        try:
+            self.artifacts = artifacts_of(self.database, artifacts)
+        except BaseException:
+            self.database.close()
+            raise
+        self.store = SqlRunStore(self.database, self.artifacts)
+
+    def __repr__(self) -> str:
+        """Name the database without its password."""
+        return f"Repository({self.database.name!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close database connections and delete temporary files."""
+        self.database.close()
+        if hasattr(self, "_temporary"):
+            self._temporary.cleanup()
+
+    # datasets, partitions, runs
+
     def datasets(self) -> list[str]:
-        """Return the names of all datasets."""
+        """Return the names of all datasets, sorted."""
         with self.database.read() as connection:
-            query = sa.select(s.dataset.c.name).order_by(s.dataset.c.name)
-            return list(connection.execute(query).scalars())
+            return dataset_names(connection)
 
     def partitions(
         self, dataset: str, *, versions: str = "current", as_of: AsOf = None
     ) -> pd.DataFrame:
-        """Return the ledger: what is known of each partition.
+        """Return the ledger: one row for each partition.
 
         Parameters
         ----------
         dataset : str
         versions : str
-            ``current``, or ``all`` for every content that a partition ever had.
+            ``current``, or ``all`` for every version that a partition ever had.
         as_of : datetime or int, optional
-            As for `metrics`.
+            See the class notes.
 
         Returns
         -------
@@ -74,68 +192,1413 @@ class Repository(Measured, Moved, Compared, Detected, Judged, Seen):
             With the columns partition, time, segment, version, rows, fingerprint, first_seen_at,
             arrived_at, measured_at, gone_at, run_id.
         """
-        p, v = s.partition.c, s.partition_version.c
-        columns = (
-            p.name.label("partition"),
-            p.time,
-            p.segment,
-            v.version,
-            v.rows,
-            v.fingerprint,
-            p.first_seen_at,
-            v.arrived_at,
-            v.measured_at,
-            s.commit.c.committed_at.label("gone_at"),
-            v.run_id,
-        )
         with self.database.read() as connection:
-            of = history.dataset_id(connection, dataset)
-            commit = history.commit_as_of(connection, as_of)
-            holds = s.holds(s.partition_version, commit)
-            if versions == "all":
-                holds = sa.true() if commit is None else v.commit_id <= commit
-            query = (
-                sa.select(*columns)
-                .join_from(s.partition, s.partition_version)
-                .outerjoin(
-                    s.absence,
-                    (s.absence.c.partition_id == p.id) & s.holds(s.absence, commit),
-                )
-                .outerjoin(s.commit, s.commit.c.id == s.absence.c.commit_id)
-                .where(p.dataset_id == of, holds)
-                .order_by(p.time.is_(None), p.time, p.name, v.version)
-            )
-            rows = [row._asdict() for row in connection.execute(query)]
-        return frame_of(rows, [c.key for c in columns])
+            rows = partition_rows(connection, dataset, as_of, every=versions == "all")
+        return frame_of(rows, PARTITION_COLUMNS)
 
     def runs(self, dataset: str | None = None) -> pd.DataFrame:
         """Return all runs, newest first.
 
-        Columns: run_id, dataset, status, selection, measured, skipped, failed, gone, started_at,
-        finished_at, error, tags.
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns run_id, dataset, status, selection, measured, skipped, failed, gone,
+            started_at, finished_at, error, tags.
         """
-        r = s.run.c
-        columns = (
-            r.id.label("run_id"),
-            s.dataset.c.name.label("dataset"),
-            r.status,
-            r.selection,
-            r.measured,
-            r.skipped,
-            r.failed,
-            r.gone,
-            r.started_at,
-            r.finished_at,
-            r.error,
-        )
         with self.database.read() as connection:
-            query = sa.select(*columns).join_from(s.run, s.dataset).order_by(r.id.desc())
-            if dataset is not None:
-                query = query.where(r.dataset_id == history.dataset_id(connection, dataset))
-            rows = [row._asdict() for row in connection.execute(query)]
-            tags: dict[int, dict[str, str]] = {}
-            for run, key, value in connection.execute(sa.select(s.run_tag)):
-                tags.setdefault(run, {})[key] = value
+            return frame_of(run_rows(connection, dataset), RUN_COLUMNS)
+
+    def overview(self, dataset: str | None = None, *, since: Moment = None) -> pd.DataFrame:
+        """Return a summary of each dataset: newest partition, open incidents, last run.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Default: all.
+        since
+            Count only incidents and late or missing partitions at or after this partition time.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each dataset, with the columns dataset, partitions (how many exist), newest, time
+            and rows (of the newest partition), series; errors, warnings and infos (open incidents by
+            severity); missing (unresolved gaps and overdue partitions) and late; run_id, status and
+            started_at of the last run; failed (analyzers that failed when last measured).
+
+        Raises
+        ------
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1), day(2, rows=12))
+        ...     print(repo.overview()[["dataset", "partitions", "newest", "rows", "failed"]])
+          dataset  partitions         newest  rows  failed
+        0       d           2  ds=2013-01-02    12       1
+        """
+        from tidegauge.repository.history.overview import OVERVIEW_COLUMNS, overview_rows
+
+        with self.database.read() as connection:
+            rows = overview_rows(connection, dataset, Window.between(since, None))
+        return frame_of(rows, OVERVIEW_COLUMNS)
+
+    def calendar(
+        self, dataset: str, *, since: Moment = None, until: Moment = None, as_of: AsOf = None
+    ) -> pd.DataFrame:
+        """Return all partitions in order of time, with missing and late ones.
+
+        Missing partitions are those that the `MissingPartition` detector reports: gaps between two
+        partitions, and overdue ones after the last, where partitions of the same weekday or hour usually
+        exist; none before the eighth partition, and none without an hourly or daily grid. A gap longer
+        than 14 seasons counts as 14. Late partitions are those that `Late` reports with its own rule,
+        whatever monitors and labels say.
+
+        Parameters
+        ----------
+        dataset : str
+        since, until
+            Return only partitions in this range; the whole history still determines what is usual.
+        as_of : datetime or int, optional
+            See the class notes; also what was overdue at that moment.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each partition, those without a time last, with the columns
+
+            - segment, partition, time: the name is missing where the partition is;
+            - status: the first that applies of ``missing``; ``gone`` (no longer in the table);
+              ``unmeasured`` (only recorded numbers, no version); ``restated`` (version above 1); ``late``;
+              ``measured``;
+            - late, restated: whether they apply, whatever the status;
+            - version, rows, first_seen_at, arrived_at, measured_at, gone_at: as in `partitions`, missing
+              where unknown; arrived_at is when the data of this version arrived;
+            - delay: seconds from the end of the partition's hour (hourly ones) or day to its arrival,
+              negative if it came earlier; NaN if unknown;
+            - anomalies: how many are in it; worst: the highest severity among them, or None.
+
+        Raises
+        ------
+        UnknownDatasetError
+        HistoryError
+            If a time cannot be parsed, or lies in a past that was cleaned away.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, *(day(n) for n in range(1, 12) if n != 9))
+        ...     found = repo.calendar("d", since="2013-01-08", until="2013-01-10")
+        ...     found["status"].tolist(), found["delay"].tolist()
+        (['measured', 'missing', 'measured'], [7200.0, nan, 7200.0])
+        """
+        from tidegauge.repository.history.calendar import CALENDAR_COLUMNS, calendar_rows
+
+        window = Window.between(since, until)
+        with self.database.read() as connection:
+            rows = calendar_rows(connection, dataset, window, as_of)
+        return frame_of(rows, CALENDAR_COLUMNS)
+
+    # metrics
+
+    @series_filter(HistoryFilter)
+    def metrics(
+        self,
+        dataset: str,
+        *,
+        tags: Mapping[str, str] | None = None,
+        window: str | None = None,
+        **series: Unpack[HistoryFilter],
+    ) -> pd.DataFrame:
+        """Return the metrics of all partitions, as they are or as they were known.
+
+        Parameters
+        ----------
+        dataset : str
+        tags : mapping, optional
+            Only of runs that have at least these tags.
+        window : str, optional
+            Roll-ups instead of partitions: ``7d``, ``month``, ``total``, ..., of those that the suite
+            names. Their ``partition`` is the window's start and end, their ``time`` that of the newest
+            partition in it, and they have no version.
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each metric of each partition, with the columns dataset, segment, partition,
+            time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
+            analyzer. ``value`` is NaN where the status is failed or empty.
+        """
+        query, as_of = MetricQuery.from_filter(series, tags)
+        with self.database.read() as connection:
+            if window is None:
+                return read_facts(connection, dataset, query, as_of).frame()
+            if tags:
+                msg = "roll-ups are of no run: tags= does not go with window="
+                raise HistoryError(msg)
+            rows = rollup_rows(connection, dataset, window, query, as_of)
+        return frame_of(rows, METRIC_COLUMNS)
+
+    @series_filter(SeriesFilter)
+    def latest(
+        self, dataset: str, *, as_of: AsOf = None, **series: Unpack[SeriesFilter]
+    ) -> pd.DataFrame:
+        """Return each series at its newest partition, with the columns of `metrics`.
+
+        Fast: the newest value of each series is kept apart. With ``as_of`` the whole history is read.
+
+        Parameters
+        ----------
+        dataset : str
+        name, instance, analyzer, where, segment, as_of
+            Filters; see the class notes.
+        """
+        query, _ = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            if as_of is not None:
+                return read_facts(connection, dataset, query, as_of).newest().frame()
+            return read_newest(connection, dataset, query).frame()
+
+    @series_filter(HistoryFilter)
+    def pages(
+        self, dataset: str, *, rows: int = 100_000, **series: Unpack[HistoryFilter]
+    ) -> Iterator[pd.DataFrame]:
+        """Yield the result of `metrics` in pages of whole partitions.
+
+        With ``as_of`` the view stays the same over all pages; without it each page is of now.
+
+        Parameters
+        ----------
+        dataset : str
+        rows : int
+            Approximate number of rows in a page.
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+        """
+        query, as_of = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            pages = fact_pages(connection, dataset, query, as_of, rows)
+            if self.database.is_shared:
+                yield from (facts.frame() for facts in pages)
+                return
+            held = list(pages)  # one connection: nothing else can be asked meanwhile
+        yield from (facts.frame() for facts in held)
+
+    @series_filter(HistoryFilter)
+    def chart(
+        self, dataset: str, *, points: int = 500, **series: Unpack[HistoryFilter]
+    ) -> pd.DataFrame:
+        """Return series downsampled by the database for drawing; extremes are kept.
+
+        Parameters
+        ----------
+        dataset : str
+        points : int
+            At most this many time intervals of equal length for each series.
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series and interval with a finite value, with the columns segment, name,
+            instance, analyzer, start and end (the first and last partition's time in it), low, high,
+            mean, count. Partitions without a time are left out.
+        """
+        query, as_of = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            rows = chart_rows(connection, dataset, query, points, as_of)
+        return frame_of(rows, CHART_COLUMNS)
+
+    @series_filter(SeriesFilter)
+    def versions(
+        self,
+        dataset: str,
+        partition: str,
+        *,
+        as_of: AsOf = None,
+        **series: Unpack[SeriesFilter],
+    ) -> pd.DataFrame:
+        """Return the versions of a partition side by side.
+
+        Parameters
+        ----------
+        dataset : str
+        partition : str
+            As in ``ds=2013-02-08``.
+        name, instance, analyzer, where, segment, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series, with the columns segment, name, instance, analyzer, and one for
+            each version, under its number; NaN where a version has no value.
+
+        Raises
+        ------
+        HistoryError
+            If there is no such partition.
+        """
+        query, _ = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            id_ = partition_id(connection, dataset, partition)
+            rows = version_rows(connection, dataset, id_, query, as_of)
+        numbers = sorted({row["version"] for row in rows})
+        wide: dict[tuple[Any, ...], dict[Any, Any]] = {}
         for row in rows:
-            row["tags"] = tags.get(row["run_id"], {})
-        return frame_of(rows, [*(c.key for c in columns), "tags"])
+            key = {column: row[column] for column in VERSION_COLUMNS}
+            unknown = dict.fromkeys(numbers, nan)
+            entry = wide.setdefault(tuple(key.values()), {**key, **unknown})
+            entry[row["version"]] = row["value"]
+        columns = {**VERSION_COLUMNS, **dict.fromkeys(numbers, Kind.ANY)}
+        return frame_of(list(wide.values()), columns)
+
+    @series_filter(HistoryFilter)
+    def restatements(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
+        """Return the changes of metrics when partitions were measured again with other content.
+
+        Parameters
+        ----------
+        dataset : str
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series that a new version of a partition changed, the latest first, with the
+            columns dataset, segment, partition, time, name, instance, analyzer, old, new, change,
+            old_status, new_status, old_version, new_version, old_run, new_run, restated_at.
+        """
+        query, as_of = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            rows = restatement_rows(connection, dataset, query, as_of)
+        return frame_of(rows, RESTATEMENT_COLUMNS)
+
+    def record(
+        self,
+        dataset: str,
+        name: str,
+        value: Values,
+        *,
+        partition: str | None = None,
+        time: datetime | None = None,
+        instance: str = "*",
+        segment: str = "",
+        entity: str = "Dataset",
+        scale: str = "signed",
+        weight: float | None = None,
+    ) -> int:
+        """Store a custom metric, which detectors watch like any other.
+
+        Parameters
+        ----------
+        dataset : str
+            Created if it does not exist.
+        name : str
+        value : float or mapping of str or Partition to float
+            The value, or values by partition. NaN and infinities are stored as such. A partition whose
+            value holds a slash or a percent sign cannot be given by name.
+        partition : str, optional
+            For a single value: ``ds=2013-02-08``; default: the whole dataset.
+        time : datetime, optional
+            The partition's time, where its name does not give it.
+        instance : str
+            The column or rule that it is about.
+        segment, entity : str
+        scale : str
+            How values behave: ``count``, ``ratio``, ``positive``, ``signed``, ``distance``, ``time`` or
+            ``flag``.
+        weight : float, optional
+            The number of rows behind it.
+
+        Returns
+        -------
+        int
+            How many values were new. A value that is stored already is not written again; another value is
+            a new version of the metric, and the old one stays.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     repo.record("orders", "revenue", 1250.5, partition="ds=2013-02-08")
+        ...     repo.metrics("orders")["value"].tolist()
+        1
+        [1250.5]
+        """
+        many = isinstance(value, Mapping)
+        if many and (partition is not None or time is not None):
+            msg = "values by partition take no partition= and no time="
+            raise HistoryError(msg)
+        values, known = values_by_partition_name(value, partition)
+        what = Recorded(name, instance=instance, entity=entity, scale=scale)
+        times = {} if many else {partition or "": time}
+        weight = None if weight is None or isnan(weight) else float(weight)
+        if time is not None and time.tzinfo is None:
+            times = dict.fromkeys(times, time.replace(tzinfo=UTC))
+        record = Record(dataset, what, segment, values, times, weight, known)
+        return write_record(self.database, record)
+
+    # states
+
+    @overload
+    def merge(
+        self,
+        dataset: str,
+        analyzer: AnyAnalyzer | str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+        every: None = None,
+    ) -> Metric[Any]: ...
+
+    @overload
+    def merge(
+        self,
+        dataset: str,
+        analyzer: AnyAnalyzer | str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+        every: str,
+    ) -> pd.DataFrame: ...
+
+    def merge(
+        self,
+        dataset: str,
+        analyzer: AnyAnalyzer | str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+        every: str | None = None,
+    ) -> Metric[Any] | pd.DataFrame:
+        """Compute an analyzer's metric over many partitions from their stored states. Needs no Spark.
+
+        Any analyzer works whose state was stored: another quantile of a sketch, the distinctness where
+        only the uniqueness was measured.
+
+        Parameters
+        ----------
+        dataset : str
+        analyzer : Analyzer or str
+        since, until, as_of, segment
+            Filters; see the class notes.
+        allow_missing : bool
+            Leave out partitions without a state, because the analyzer failed there or was never
+            measured, and damaged ones, each with a `RepositoryWarning`.
+        every : str, optional
+            Merge by windows of this length instead: ``1w`` (from Monday), ``7d``, ``12h``, ``1mo``,
+            ``1q``, ``1y``. Partitions without a time are left out.
+
+        Returns
+        -------
+        Metric or pandas.DataFrame
+            With ``every`` a frame, one row for each window that holds a partition and number of the
+            flattened metric, with the columns start, end (exclusive), partitions, entity, name, instance,
+            value, weight, status, error.
+
+        Raises
+        ------
+        HistoryError
+            If the analyzer was never measured, or not on all partitions of the window.
+        """
+        asked = as_analyzer(analyzer)
+        with self.database.read() as connection:
+            require_measured(connection, dataset, asked)
+        states = self.window_states(
+            dataset,
+            since=since,
+            until=until,
+            as_of=as_of,
+            segment=segment,
+            allow_missing=allow_missing,
+        )
+        if every is None:
+            return asked.load_state_and_compute_metric(states)
+        return frame_of(
+            window_rows(states, asked, WindowScheme.from_interval(every)), WINDOW_COLUMNS
+        )
+
+    def window_states(
+        self,
+        dataset: str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+        segment: str | None = None,
+        allow_missing: bool = False,
+    ) -> HistoricStates:
+        """Return a `StateLoader` of a dataset's states, merged over a window.
+
+        Parameters
+        ----------
+        dataset, since, until, as_of, segment, allow_missing
+            As for `merge`.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     repo.window_states("flights", since="2013-02-01").window.until
+        """
+        window = Window.between(since, until)
+        return HistoricStates(
+            self.database, self.artifacts, dataset, window, segment, as_of, allow_missing
+        )
+
+    def states(self, name: str) -> NamedStates:
+        """Return a `StateLoader` and `StatePersister` of states kept under a name.
+
+        They belong to no dataset and no run: a place for the states of single analyzers.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     repo.states("nightly").persist(tg.Size(), tg.NumMatches(3))
+        ...     tg.Size().load_state_and_compute_metric(repo.states("nightly")).value
+        3.0
+        """
+        return NamedStates(self.database, self.artifacts, name)
+
+    def roll_up(
+        self, dataset: str, windows: Sequence[str] | None = None, *, run: int | None = None
+    ) -> int:
+        """Update the total and the roll-ups of a dataset; every run does so itself.
+
+        Parameters
+        ----------
+        dataset : str
+        windows : sequence of str, optional
+            ``7d``, ``24h`` (rolling); ``day``, ``week``, ``month``, ``quarter``, ``year``. Default: those
+            that were made before.
+        run : int, optional
+            The run that the roll-ups are recorded with.
+
+        Returns
+        -------
+        int
+            How many metrics were written.
+        """
+        with self.database.read() as connection:
+            names = windows if windows is not None else rolled_windows(connection, dataset)
+        return roll_up(self.database, self.artifacts, dataset, names, run)
+
+    def clean(
+        self,
+        *,
+        versions: Age = None,
+        states: Age = None,
+        runs: Age = None,
+        dry_run: bool = False,
+    ) -> Cleaned:
+        """Delete what is past its retention, and files that nothing refers to.
+
+        Parameters
+        ----------
+        versions : str, timedelta or datetime, optional
+            Delete versions superseded longer ago than this (``90d``, ``12w``, ``6mo``, ``2y``) or before
+            this moment, with all that belongs to them, and verdicts. Views ``as_of`` earlier moments are
+            refused from then on. Data of unresolved anomalies stays.
+        states : str, timedelta or datetime, optional
+            Delete states of partitions older than this. They are added to the total before, so the total
+            goes on; what windows still need stays. Metrics stay.
+        runs : str, timedelta or datetime, optional
+            Delete runs that ended longer ago than this and left nothing behind.
+        dry_run : bool
+            Only count.
+        """
+        return clean(
+            self.database,
+            self.artifacts,
+            versions=versions,
+            states=states,
+            runs=runs,
+            dry_run=dry_run,
+        )
+
+    # distributions
+
+    def drift(
+        self,
+        dataset: str,
+        column: str,
+        baseline: DriftSide,
+        current: DriftSide,
+        *,
+        segment: str | None = None,
+        where: str | None = None,
+        as_of: AsOf = None,
+        kind: str | None = None,
+        record: bool = False,
+    ) -> Drifted:
+        """Compare a column's distribution between two partitions or windows.
+
+        Reads stored states, whichever analyzer stored them, without Spark: a quantile sketch
+        (`ApproxQuantile`, `KLLSketch`, `ReqQuantile`), else the frequencies of the values (`Histogram`,
+        `Uniqueness`, ...), else a `TopValues` that tracked them all. Nulls and NaN are left out.
+
+        Parameters
+        ----------
+        dataset, column : str
+        baseline, current : str or pair
+            The name of a partition, or a window ``(since, until)`` on the partitions' time: both
+            inclusive, each may be None.
+        segment, as_of
+            As for `merge`.
+        where : str, optional
+            Exactly this filter; default: what was measured without one.
+        kind : str, optional
+            ``categorical`` to compare numbers as categories; frequencies must be stored.
+        record : bool
+            Store the distances as metrics of ``current``, which then is a partition, as `drifts` does.
+            A view ``as_of`` the past is not recorded.
+
+        Returns
+        -------
+        Drifted
+            With ``psi``, ``js``, ``ks``, ``wasserstein``, ... as in
+            `tidegauge.repository.distributions.distances.Distances`, NaN if a side has no values; and a
+            ``frame()`` of both distributions.
+
+        Raises
+        ------
+        HistoryError
+            If nothing suitable is stored (the message says what to add), or not for all partitions; or if
+            there is no such partition.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     days = [day(1, groups={("a",): 5, ("b",): 5}), day(2, groups={("a",): 10})]
+        ...     _ = commit(repo, *days)
+        ...     repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02").lost
+        0.5
+        """
+        from tidegauge.repository.distributions.drift import drift
+        from tidegauge.repository.distributions.stored import StoredColumn
+
+        of = StoredColumn(
+            self.database, self.artifacts, dataset, column, segment, where, as_of, kind
+        )
+        return drift(of, baseline, current, record=record)
+
+    def drifts(
+        self,
+        dataset: str,
+        column: str,
+        *,
+        baseline: str | int = "28d",
+        at_least: int = 7,
+        since: Moment = None,
+        until: Moment = None,
+        segment: str | None = None,
+        where: str | None = None,
+        as_of: AsOf = None,
+        kind: str | None = None,
+        record: bool = True,
+    ) -> pd.DataFrame:
+        """Compare each partition's distribution with the partitions before it, and store the distances.
+
+        The metrics are named ``Drift.psi``, ``Drift.js``, ``Drift.ks`` and ``Drift.wasserstein``, of
+        categories ``Drift.psi``, ``Drift.js``, ``Drift.unseen`` and ``Drift.lost``, with the column as
+        instance; `detect` compares them with their own past. There is one series of each for a column,
+        segment and filter: another baseline makes new versions of the same. Unchanged values are not
+        written again.
+
+        Parameters
+        ----------
+        dataset, column, segment, where, as_of, kind
+            As for `drift`. A view ``as_of`` the past is not recorded.
+        baseline : str or int
+            The time before each partition that it is compared with (``28d``, ``24h``), or the number of
+            partitions before it.
+        at_least : int
+            How many of them must hold values; earlier partitions are left out.
+        since, until
+            Compare only partitions in this range; earlier ones still are the baseline.
+        record : bool
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each partition with a time and a state, with the columns segment, partition,
+            time, psi, js, ks, wasserstein, wasserstein_iqr, unseen, lost, rows, baseline_rows. Distances
+            are NaN where a partition holds no values, or where they are of the other kind.
+
+        Raises
+        ------
+        HistoryError
+            If nothing suitable is stored; the message says what to add.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, *(day(n, groups={("a",): 5, ("b",): 5}) for n in range(1, 10)))
+        ...     repo.drifts("d", "s")["psi"].tolist()
+        [0.0, 0.0]
+        """
+        from tidegauge.repository.distributions.drift import drifts
+        from tidegauge.repository.distributions.stored import StoredColumn
+
+        of = StoredColumn(
+            self.database, self.artifacts, dataset, column, segment, where, as_of, kind
+        )
+        window = Window.between(since, until)
+        return drifts(of, baseline, window, at_least=at_least, record=record)
+
+    @series_filter(SeriesFilter)
+    def compare(
+        self,
+        dataset: str,
+        baseline: Side,
+        current: Side,
+        *,
+        as_of: AsOf = None,
+        **series: Unpack[SeriesFilter],
+    ) -> pd.DataFrame:
+        """Compare two runs, partitions or windows series by series, the most surprising change first.
+
+        The value of a side is that of its partition; of several partitions the median of their finite
+        values. Two runs that measured some of the same partitions (a restatement) are compared on these
+        alone, partition by partition.
+
+        Parameters
+        ----------
+        dataset : str
+        baseline, current : int, str or pair
+            Both of one kind: ids of runs, which stand for the partitions that they measured, with the values
+            as they left them; names of partitions; or windows ``(since, until)`` on the partitions' time,
+            both inclusive, each may be None.
+        as_of : datetime or int, optional
+            See the class notes. What a run measured later is left out.
+        name, instance, analyzer, where, segment
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series that one of the sides has, with the columns
+
+            - segment, name, instance, analyzer;
+            - baseline, current: NaN where there is no value; a single partition's may be infinite;
+            - change: their difference in the metric's unit, of two measurements of the same partitions the
+              median of the differences; 0 if it is only rounding, NaN unless both are finite;
+            - relative: change as a share of the baseline's size; NaN if that is 0;
+            - surprise: how unusual the difference is for this series, as a robust z-score from 0 to 300: on
+              the scale of the metric's kind (logarithm of counts, arcsine of the root of ratios, ...) its
+              distance from the median of the usual differences between two such sides, divided by their
+              spread: 1.4826 times the median distance from it or, if that is more, the 90th percentile of
+              the distances divided by 1.645; never less than a floor by kind of metric. The usual differences
+              are those that the sides show when both are moved along the history, as far from each other as
+              they are, to where they touch no partition of their own; where that gives fewer than 6, those of
+              neighbouring partitions, scaled by how many values the medians are of. For measurements of the
+              same partitions it is always the latter. 300 for a constant series that changed; 0 for equal
+              sides; NaN if fewer than 6 differences are known, or there is none to judge;
+            - unusual: whether the surprise is above 4, or, of single partitions, an anomaly is stored in
+              the current one;
+            - baseline_partitions, current_partitions: how many of them the series was measured in;
+            - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured; else
+              what the current side is in place of a finite number (``failed``, ``empty``, ``NaN``,
+              ``+inf``, ``-inf``; of several partitions the last), or ``was failed``, ... if only the
+              baseline is not finite.
+
+            Series of unknown surprise come after all others but equal ones.
+
+        Raises
+        ------
+        HistoryError
+            If the sides are of different kinds, or there is no such run, partition, or nothing in a window.
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, *(day(n, rows=50 if n == 20 else 100 + n % 2) for n in range(1, 21)))
+        ...     row = repo.compare("d", "ds=2013-01-19", "ds=2013-01-20", name="Size").iloc[0]
+        ...     print(row["baseline"], row["current"], row["change"], row["unusual"])
+        101.0 50.0 -51.0 True
+        """
+        from tidegauge.repository.history.comparison import compare
+
+        query, _ = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            return compare(connection, dataset, baseline, current, query, as_of)
+
+    @series_filter(HistoryFilter)
+    def plot(self, dataset: str, **series: Unpack[HistoryFilter]) -> Plot:
+        """Plot up to eight series with their expected bands and anomalies, as static SVG.
+
+        Parameters
+        ----------
+        dataset : str
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        Plot
+            A notebook shows it: values as lines, with gaps where a partition has none; the band from
+            ``lower`` to ``upper`` and the expected value (dotted) of the first detector that has a band;
+            anomalies as triangles that point up or down, each with a tooltip. Series of one metric with
+            similar values share a panel, more than two without bands; all panels share one axis: time, or
+            the partitions in order if not all have a time. It has ``svg`` (text, below 50 KB), ``data`` (a
+            tidy frame of all points) and ``save("file.svg")``, which also writes ``.html``.
+
+        Raises
+        ------
+        HistoryError
+            If no series matches, or more than eight do; the message says how many and how to narrow it.
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
+        ...     plot = repo.plot("d", name="Size")
+        >>> plot.data["value"].tolist(), plot.svg[:4]
+        ([10.0, 12.0], '<svg')
+        """
+        from tidegauge.repository.history.plots import read_plot
+
+        query, as_of = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            return read_plot(connection, dataset, query, as_of)
+
+    # anomalies and incidents
+
+    def detect(
+        self,
+        dataset: str,
+        monitors: Sequence[Monitor] | None = None,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        replay: bool = False,
+    ) -> pd.DataFrame:
+        """Score new metrics, store scores, anomalies and incidents, and return the anomalies.
+
+        Scoring restarts at the first partition that was measured or labelled since the last detection.
+
+        Parameters
+        ----------
+        dataset : str
+        monitors : sequence of Monitor, optional
+            Which detector watches which series. Default: those of the dataset's last suite, and the
+            seasonal detector on everything if it has none.
+        since, until
+            Only points in this window can become anomalies; all earlier ones still train detectors.
+        replay : bool
+            Score the whole history again. The result is the same unless the detectors changed.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As `anomalies` returns.
+        """
+        from tidegauge.repository.detection.detect import detect
+
+        window = Window.between(since, until)
+        detect(self.database, self.artifacts, dataset, monitors, window, replay=replay)
+        return self.anomalies(dataset, since=since, until=until)
+
+    @series_filter(HistoryFilter)
+    def anomalies(
+        self,
+        dataset: str | None = None,
+        *,
+        status: str | None = None,
+        incident: int | None = None,
+        **series: Unpack[HistoryFilter],
+    ) -> pd.DataFrame:
+        """Return stored anomalies, the worst first.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Default: all.
+        status : str, optional
+            ``open`` for unresolved ones.
+        incident : int, optional
+            Only those of this incident.
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes. ``as_of`` goes by labels, too.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns id, dataset, segment, partition, time, name, instance, analyzer, value,
+            expected, lower, upper, direction, score, p_value, detector, severity, status,
+            incident_id, version, explanation, detected_at.
+
+        Raises
+        ------
+        HistoryError
+            If there is no such incident.
+        """
+        from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, anomaly_rows
+
+        query, as_of = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            rows = anomaly_rows(connection, dataset, status, query, as_of, incident)
+        return frame_of(rows, ANOMALY_COLUMNS)
+
+    @series_filter(SeriesFilter)
+    def anomaly_counts(
+        self,
+        dataset: str | None = None,
+        every: str = "1mo",
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        **series: Unpack[SeriesFilter],
+    ) -> pd.DataFrame:
+        """Count anomalies by windows of the partitions' time and by metric.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Default: all.
+        every : str
+            Length of the windows: ``1w``, ``7d``, ``12h``, ``1mo``, ``1q``, ``1y``, ...
+        name, instance, analyzer, where, segment, since, until
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each window and metric that had anomalies, with the columns start, end, name,
+            instance, anomalies, series, partitions, incidents (how many of each). Start and end are
+            missing for partitions without a time.
+
+        Raises
+        ------
+        HistoryError
+            If ``every`` is no window.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     len(repo.anomaly_counts(every="1w"))
+        0
+        """
+        from tidegauge.repository.incidents.feedback import COUNT_COLUMNS, count_rows
+
+        query, _ = MetricQuery.from_filter(series, since=since, until=until)
+        with self.database.read() as connection:
+            rows = count_rows(connection, dataset, every, query)
+        return frame_of(rows, COUNT_COLUMNS)
+
+    def alarm_rates(self, dataset: str | None = None) -> pd.DataFrame:
+        """Return the alarm rate of each detector, and the share of false alarms by user labels.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Default: all.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each detector and a last one ``in all``, with the columns detector, anomalies,
+            labelled, real (last labelled ``bad`` or ``acknowledged``), false (``expected`` or ``ignore``),
+            false_share (of those labelled; NaN if none is), points (scored), per_1000 (anomalies in a
+            thousand of them; NaN if there are none). Labels that tidegauge set itself do not count.
+
+        Raises
+        ------
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     repo.alarm_rates()["detector"].tolist()
+        ['in all']
+        """
+        from tidegauge.repository.incidents.feedback import RATE_COLUMNS, rate_rows
+
+        with self.database.read() as connection:
+            rows = rate_rows(connection, dataset)
+        return frame_of(rows, RATE_COLUMNS)
+
+    @series_filter(SeriesFilter)
+    def backtest(
+        self,
+        dataset: str,
+        detectors: Candidate | Sequence[Candidate],
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        rule: DecisionRule | str | None = None,
+        details: bool = False,
+        **series: Unpack[SeriesFilter],
+    ) -> pd.DataFrame:
+        """Run detectors over the stored history and compare their anomalies with labels. Stores nothing.
+
+        Detectors train as they would now: points labelled ``expected``, ``bad`` or ``ignore`` are left
+        out, holidays are known. An anomaly on an ignored point counts as a false alarm.
+
+        Parameters
+        ----------
+        dataset : str
+        detectors : Detector, Monitor, str, or sequence of these
+            A text is a detector's, as in ``OnlineNormal(2, 2)``.
+        since, until
+            Only points in this window count; all earlier ones still train.
+        rule : Rule or str, optional
+            The decision rule, in place of each detector's own.
+        details : bool
+            Return the anomalies themselves instead.
+        name, instance, analyzer, where, segment
+            Filters; see the class notes. Rules that count series see only these.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each detector, with the columns detector, rule, series and points (scored),
+            anomalies, per_1000 (anomalies in a thousand points; NaN without any), incidents, found and
+            missed (of those labelled ``bad`` or ``acknowledged``: an incident, an anomaly of none, or a
+            range), false (anomalies on points labelled ``expected`` or ``ignore``), false_share (of the
+            labelled anomalies), precision (share of real ones among the labelled incidents), recall (found
+            by found and missed), seconds. The shares are NaN where there are no labels. What a detector of
+            whole partitions finds is judged by the partition.
+
+            With ``details``: one row for each anomaly, by detector and in order of time, with the columns
+            detector, rule, segment, partition, time, name, instance, analyzer, value, expected, lower,
+            upper, direction, score, p_value, severity, incident (counted for each detector), said
+            (``real``, ``false`` or missing), explanation.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such detector or rule, with the nearest that there is.
+        SuiteError
+            If there is nothing to try, or something that is no detector.
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 32)))
+        ...     tried = ["OnlineNormal()", "SimpleThreshold(1000.0, lower_bound=50)"]
+        ...     repo.backtest("d", tried, name="Size")["anomalies"].tolist()
+        [1, 1]
+        """
+        from tidegauge.repository.detection import backtest
+        from tidegauge.repository.detection.replay import BacktestHistory
+
+        monitors = backtest.monitors_of(detectors, rule)
+        query, _ = MetricQuery.from_filter(series, since=since, until=until)
+        with self.database.read() as connection:
+            past = BacktestHistory.read(connection, dataset, query)
+        replays = [backtest.BacktestResult.from_history(past, monitor) for monitor in monitors]
+        if details:
+            found = [row for replay in replays for row in replay.details(past)]
+            return frame_of(found, backtest.DETAIL_COLUMNS)
+        return frame_of([replay.row(past) for replay in replays], backtest.BACKTEST_COLUMNS)
+
+    def incidents(
+        self,
+        dataset: str | None = None,
+        *,
+        status: str | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        as_of: AsOf = None,
+    ) -> pd.DataFrame:
+        """Return incidents, groups of related anomalies, the newest first.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Default: all.
+        status : str, optional
+            ``open``, ``acknowledged``, ``expected`` or ``resolved``.
+        since, until
+            Only those that overlap this range of partition times; both inclusive.
+        as_of : datetime or int, optional
+            See the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
+            status, updated_at.
+        """
+        from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS, incident_rows
+
+        with self.database.read() as connection:
+            window = Window.between(since, until)
+            rows = incident_rows(connection, dataset, status, window, as_of)
+        return frame_of(rows, INCIDENT_COLUMNS)
+
+    def incident(self, id: int) -> IncidentDetails:
+        """Return an incident with its anomalies, labels and causes.
+
+        Parameters
+        ----------
+        id : int
+
+        Returns
+        -------
+        IncidentDetails
+            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``causes``, ``revision`` (for
+            `label`), and ``explain()``, a text.
+
+        Raises
+        ------
+        HistoryError
+            If there is no such incident, or all its anomalies were withdrawn.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     repo.incident(1)
+        Traceback (most recent call last):
+            ...
+        tidegauge.analyzers.core.errors.HistoryError: there is no incident 1; repo.incidents() lists their ids
+        """
+        from tidegauge.repository.incidents.details import incident_details
+
+        with self.database.read() as connection:
+            return incident_details(connection, id)
+
+    def causes(self, id: int) -> Causes:
+        """Return the likely causes of an anomaly or incident: segments, filters, related series.
+
+        Parameters
+        ----------
+        id : int
+            Of an anomaly or an incident; they share one sequence.
+
+        Returns
+        -------
+        Causes
+            With ``moves``: metrics broken down into parts, which are segments, filters such as
+            ``origin = 'EWR'`` and, for ``Size``, the bins of histograms; and ``companions``: series that
+            moved along. Both are empty where nothing is known. ``frame()`` has a row for each part, and
+            ``str()`` is a text. The expected value is that of the anomaly's detector, else the median of
+            the last eight values of the same weekday (and hour).
+
+        Raises
+        ------
+        HistoryError
+            If there is no such anomaly or incident.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.detectors.monitor import Monitor
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     days = [day(n, rows=10, groups={("a",): 6, ("b",): 4}) for n in range(1, 9)]
+        ...     _ = commit(repo, *days, day(9, rows=7, groups={("a",): 3, ("b",): 4}))
+        ...     found = repo.detect("d", [Monitor({"name": "Size"}, "SimpleThreshold(99, 8)")])
+        ...     print(repo.causes(found["id"][0]))
+        Size in ds=2013-01-09 is 7 instead of 10. By s: a lost 50 %; a alone accounts for 100 % of it.
+        """
+        from tidegauge.repository.incidents.details import causes_of
+
+        with self.database.read() as connection:
+            return causes_of(connection, id)
+
+    @series_filter(HistoryFilter)
+    def scores(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
+        """Return the detectors' scores of all points, anomalies or not.
+
+        Parameters
+        ----------
+        dataset : str
+        name, instance, analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns dataset, segment, partition, time, name, instance, analyzer, detector,
+            score, p_value, expected, lower, upper, version; the bounds are NaN where a detector
+            has none.
+        """
+        from tidegauge.repository.incidents.listing import SCORE_COLUMNS, score_rows
+
+        query, as_of = MetricQuery.from_filter(series)
+        with self.database.read() as connection:
+            rows = score_rows(connection, dataset, query, as_of)
+        return frame_of(rows, SCORE_COLUMNS)
+
+    # labels
+
+    def label(
+        self,
+        id: int,
+        label: str,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+        seen: int | None = None,
+    ) -> None:
+        """Label an anomaly or incident. Labels are only added; the last one gives the status.
+
+        Parameters
+        ----------
+        id : int
+            Of an anomaly or an incident; they share one sequence.
+        label : str
+            ``acknowledged``, ``expected``, ``bad``, ``ignore``, ``resolved``, ``reopened`` or
+            ``rebaseline``.
+        note, by : str, optional
+            The reason, and the author.
+        seen : int, optional
+            The ``revision`` that `incident` gave: nothing is written if a newer label was added meanwhile
+            to the incident or one of its anomalies, by people or by tidegauge itself. For an anomaly that
+            is in no incident it is the anomaly's own last label that counts. 0 means: no label yet. If not
+            given, the label is written in any case.
+
+        Raises
+        ------
+        UnknownNameError, HistoryError
+        ConflictError
+            If there is a label that the caller has not seen.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=99))
+        ...     _ = repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+        ...     one = repo.incident(repo.incidents("d")["id"][0])
+        ...     repo.label(one.id, "acknowledged", by="ann", seen=one.revision)
+        ...     try:
+        ...         repo.label(one.id, "expected", by="bob", seen=one.revision)
+        ...     except tg.ConflictError as error:
+        ...         [(label["by"], label["label"]) for label in error.labels]
+        [('ann', 'acknowledged')]
+        """
+        add_label(self.database, id, label, note, by, seen)
+
+    def label_range(
+        self,
+        dataset: str,
+        label: str,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        name: str | None = None,
+        instance: str | None = None,
+        segment: str | None = None,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Label all points in a time range, anomalies or not.
+
+        Parameters
+        ----------
+        dataset : str
+        label : str
+            ``expected`` or ``bad``: exclude the points from training. ``ignore``: exclude them from
+            training and from alerting. ``rebaseline``: a new level begins with the first point.
+        since, until
+            Bounds on the partition's time, both inclusive; one of them may be left open.
+        name, instance, segment : str, optional
+            Only these series; default: all.
+        note, by : str, optional
+            The reason, and the author.
+
+        Raises
+        ------
+        UnknownNameError, HistoryError, UnknownDatasetError
+        """
+        series = {"name": name, "instance": instance, "segment": segment}
+        add_range(self.database, dataset, label, Window.between(since, until), series, note, by)
+
+    def labels(self, dataset: str | None = None, *, as_of: AsOf = None) -> pd.DataFrame:
+        """Return all labels in the order in which they were added.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Default: all.
+        as_of : datetime or int, optional
+            See the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns dataset, anomaly_id, incident_id, partition, name, instance, since, until, label,
+            note, by, created_at.
+        """
+        with self.database.read() as connection:
+            rows = label_rows(connection, dataset, as_of)
+        return frame_of(rows, LABEL_COLUMNS)
+
+    # verdicts
+
+    def keep_verdict(
+        self,
+        dataset: str,
+        *,
+        passed: bool,
+        result: str,
+        run: int | None = None,
+        **key: Unpack[VerdictKey],
+    ) -> int:
+        """Store the verdict of rules on data, so that the same data is not judged again.
+
+        A verdict on the same (name, specification, fingerprint and partition) supersedes the last one, which
+        stays visible ``as_of`` then. An equal one is not written.
+
+        Parameters
+        ----------
+        dataset : str
+            Created if it does not exist; it may be measured by any partitions later.
+        passed : bool
+        result : str
+            JSON text, kept as it is.
+        run : int, optional
+            The run in which it was found.
+        name : str
+            Of the check: a dataset may have several.
+        specification : str
+            A hash of its rules: with other rules the verdict is another.
+        fingerprint : str
+            Of the data, as in `partitions`: on other data the verdict is another.
+        partition : str
+            Its name, ``ds=2013-02-08``; default: the whole dataset.
+
+        Returns
+        -------
+        int
+            The verdict's id; that of the old one if it is equal.
+
+        Raises
+        ------
+        HistoryError
+            If name, specification or fingerprint is empty, the result is not JSON, or there is no such
+            run of the dataset.
+        ReadOnlyError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     of = {"name": "prices", "specification": "5e1f", "fingerprint": "a93c"}
+        ...     _ = repo.keep_verdict("orders", **of, passed=False, result='{"failed": ["price > 0"]}')
+        ...     repo.verdict("orders", **of)
+        '{"failed": ["price > 0"]}'
+        """
+        return add_verdict(self.database, dataset, Case(**key), Verdict(passed, result), run)
+
+    def verdict(self, dataset: str, *, as_of: AsOf = None, **key: Unpack[VerdictKey]) -> str | None:
+        """Return the last verdict of rules on data.
+
+        Parameters
+        ----------
+        dataset : str
+        as_of : datetime or int, optional
+            See the class notes.
+        name, specification, fingerprint, partition
+            As they were given to `keep_verdict`.
+
+        Returns
+        -------
+        str or None
+            The result as it was stored; None if these rules never judged this data, or there is no such
+            dataset.
+
+        Raises
+        ------
+        HistoryError
+            If name, specification or fingerprint is empty.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     of = {"name": "prices", "specification": "5e1f"}
+        ...     _ = repo.keep_verdict("orders", **of, fingerprint="a93c", passed=True, result="{}")
+        ...     print(repo.verdict("orders", **of, fingerprint="b770"))
+        None
+        """
+        with self.database.read() as connection:
+            return find_verdict(connection, dataset, Case(**key), as_of)
+
+    def verdicts(
+        self,
+        dataset: str,
+        *,
+        name: str | None = None,
+        partition: str | None = None,
+        passed: bool | None = None,
+        as_of: AsOf = None,
+    ) -> pd.DataFrame:
+        """Return the last verdict of rules on each data that they judged, the newest first.
+
+        Parameters
+        ----------
+        dataset : str
+        name : str, optional
+            Only those of this check.
+        partition : str, optional
+            Only those on this partition; empty for those on the whole dataset.
+        passed : bool, optional
+            Only those that passed, or failed.
+        as_of : datetime or int, optional
+            See the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each name, specification, fingerprint and partition, with the columns id, dataset,
+            name, partition, time (of the partition, missing if it is not known), fingerprint,
+            specification, passed, checked_at, run_id, result (JSON text).
+
+        Raises
+        ------
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     of = {"name": "prices", "specification": "5e1f"}
+        ...     _ = repo.keep_verdict("orders", **of, fingerprint="a93c", passed=True, result="{}")
+        ...     _ = repo.keep_verdict("orders", **of, fingerprint="b770", passed=False, result="{}")
+        ...     repo.verdicts("orders")["passed"].tolist()
+        [False, True]
+        """
+        with self.database.read() as connection:
+            rows = verdict_rows(connection, dataset, name, partition, passed, as_of)
+        return frame_of(rows, VERDICT_COLUMNS)

@@ -27,3 +27,7 @@ pin("dev.txt", "--all-extras")
 extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("--extra", extra)]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))
+# Environments of older releases of Spark, with the packages of their time.
+for path in sorted(HERE.glob("spark-*.in")):
+    used = [word for extra in ("avro", "demo", "griffin") for word in ("--extra", extra)]
+    pin(path.with_suffix(".txt").name, *used, sources=("../pyproject.toml", path.name))

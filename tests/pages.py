@@ -36,7 +36,8 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data):
         if self.open and self.open[-1] == "style":
-            assert "url(" not in data and "@import" not in data
+            assert "url(" not in data
+            assert "@import" not in data
         else:
             self.texts.append(data)
 

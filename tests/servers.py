@@ -203,7 +203,7 @@ class Server:
 
 def tidegauge_command(*arguments: str) -> list[str]:
     """Return the command line of tidegauge, by this Python."""
-    return [sys.executable, "-c", "from tidegauge.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from tidegauge.cli.main import main; main()", *arguments]
 
 
 @contextlib.contextmanager

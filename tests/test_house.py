@@ -1,171 +1,154 @@
-"""The rules of the house: which way imports run, what importing costs, what is documented."""
+"""House rules: direction of imports, cost of importing, documentation, sizes of folders."""
 
 import ast
+import functools
 import json
+import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import tidegauge as tg
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("analyzers", "repository", "migrations", "tidegauge")
-SPARK_SIDE = {
-    f"analyzers.{name}"
-    for name in (
-        "griffin.connectors",
-        "griffin.connectors.avro",
-        "griffin.connectors.connector",
-        "griffin.connectors.elastic",
-        "griffin.connectors.files",
-        "griffin.connectors.kafka",
-        "griffin.connectors.tables",
-        "griffin.connectors.text_dir",
-        "griffin.engine",
-        "griffin.frame_ops",
-        "griffin.keeping",
-        "griffin.loading",
-        "griffin.measuring",
-        "griffin.partitioned",
-        "griffin.prepared",
-        "griffin.sinks.database",
-        "griffin.streaming.ingest",
-        "griffin.streaming.marks",
-        "griffin.streaming.rounds",
-        "griffin.streaming.run",
-        "griffin.streaming.windows",
-        "consistency.lag",
-        "consistency.pipeline",
-        "consistency.sides",
-        "consistency.tables",
-        "consistency.decoding",
-        "consistency.flatten",
-        "consistency.log_table",
-        "consistency.retention",
-        "consistency.comparison",
-        "consistency.comparing",
-        "consistency.joining",
-        "consistency.recording",
-        "views",
-        "groups",
-        "incremental",
-        "jobs",
-        "logged",
-        "plan",
-        "rows",
-        "rules.applied",
-        "rules.attached",
-        "rules.dqm",
-        "rules.fingerprints",
-        "rules.masks",
-        "rules.parsing",
-        "rules.publish",
-        "rules.recording",
-        "rules.samples",
-        "rules.tally",
-        "rules.targets",
-        "rules.validation",
-        "rules.verdicts",
-        "scan",
-        "sources",
-        "tables",
-    )
-}
-# An analyzer can measure a DataFrame by itself; everything else runs one way.
-ALLOWED = {("analyzers.analyzer", "analyzers.scan")}
+LINKED = ("analyzers", "repository", "migrations")
+LAYERS = [
+    "analyzers.core",
+    "repository.numerics",
+    "analyzers.measures",
+    "analyzers.scan",
+    "analyzers.sources",
+    "analyzers.runs",
+    "repository.store",
+    "repository.rollups",
+    "repository.maintenance",
+    "migrations",
+    "repository.detectors",
+    "repository.distributions",
+    "repository.incidents",
+    "repository.detection",
+    "repository.history",
+    "repository",
+    "repository.exchange",
+    "repository.testing",
+    "",  # the face and the products, which may use each other
+    "cli",
+]
+"""Rooms below tidegauge, from the ground up: each imports only from itself and from those before it."""
+REACHED_BACK = {("migrations", "repository.store.database")}
+"""The folder of the revisions is found as a package; it imports the tables when Alembic runs it."""
+MOST_ENTRIES = 28
+QUESTION = re.compile(r"(What|Which|How|Who|Whose|When)\b")
 
 
+@functools.cache
 def modules():
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "versions" not in path.parts:
-                yield (
-                    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
-                        ".__init__"
-                    ),
-                    path,
-                )
+    """Each module's syntax tree, by its name as it is imported; links are not followed twice."""
+    found = {}
+    for folder in (*LINKED, "tidegauge"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            linked = parts[0] == "tidegauge" and len(parts) > 2 and parts[1] in LINKED
+            if not linked and not {"node_modules", "versions"} & set(parts):
+                name = ".".join(parts).removesuffix(".__init__")
+                name = name if name.startswith("tidegauge") else f"tidegauge.{name}"
+                found[name] = ast.parse(path.read_text())
+    return found
 
 
-def imports(path):
-    """Every module imported, inside functions too, but not for types only."""
-
-    def walk(node):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for child in node.orelse:
-                yield from walk(child)
-            return
+@functools.cache
+def imports(module):
+    """Every module that one imports: with itself, inside functions, and for types only."""
+    found = set()
+    for node in ast.walk(modules()[module]):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            yield str(node.module)
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        for child in ast.iter_child_nodes(node):
-            yield from walk(child)
-
-    return set(walk(ast.parse(path.read_text())))
+            assert node.level == 0, f"{module}: relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in modules() else str(node.module))
+    return found
 
 
-@pytest.mark.parametrize(
-    ("module", "path"), list(modules()), ids=lambda x: str(x) if isinstance(x, str) else ""
-)
-def test_imports_run_one_way(module, path):
-    package = module.partition(".")[0]
-    found = {name for name in imports(path) if (module, name) not in ALLOWED}
-    found = {
-        name
-        for name in found
-        if not any(
-            name.startswith(target + ".") and (module, target) in ALLOWED for target in SPARK_SIDE
-        )
-    }
-    roots = {name.partition(".")[0] for name in found}
-    if package == "analyzers":
-        assert not roots & {"repository", "migrations", "tidegauge", "sqlalchemy", "alembic"}
-        if module not in SPARK_SIDE:
-            assert not {
-                name
-                for name in found
-                if any(name == s or name.startswith(s + ".") for s in SPARK_SIDE)
-            }
-    if package in {"repository", "migrations"}:
-        assert not roots & {"tidegauge", "pyspark"}
-        assert not {
-            name for name in found if any(name == s or name.startswith(s + ".") for s in SPARK_SIDE)
-        }
-    if "repository.anomalies" in module:
-        assert "pyspark" not in roots
+def layer(module):
+    room = module.removeprefix("tidegauge").removeprefix(".")
+    inside = [name for name in LAYERS if not name or room == name or room.startswith(f"{name}.")]
+    return LAYERS.index(max(inside, key=len))
 
 
-@pytest.mark.parametrize(
-    ("module", "path"), list(modules()), ids=lambda x: str(x) if isinstance(x, str) else ""
-)
-def test_spark_is_never_imported_with_a_module(module, path):
+def test_imports_run_one_way():
+    """Also those for types and inside functions."""
+    wrong = [
+        f"{module} imports {other}"
+        for module in modules()
+        for other in imports(module) & modules().keys() - {"tidegauge"}
+        if layer(other) > layer(module)
+        and (other.removeprefix("tidegauge."), module.removeprefix("tidegauge."))
+        not in REACHED_BACK
+    ]
+    assert wrong == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {m: imports(m) & modules().keys() - {"tidegauge", m} for m in modules()}
+    while free := [m for m, others in graph.items() if not others & graph.keys()]:
+        for module in free:
+            del graph[module]
+    assert sorted(graph) == []
+
+
+def test_each_layer_keeps_to_its_libraries():
+    """Measuring knows no SQL database, remembering no Spark, and the widget no tables."""
+    for module in modules():
+        roots = {name.partition(".")[0] for name in imports(module)}
+        if module.startswith("tidegauge.analyzers"):
+            assert not roots & {"sqlalchemy", "alembic"}, module
+        if module.startswith(("tidegauge.repository", "tidegauge.migrations")):
+            assert not roots & {"pyspark"}, module
+        if module.startswith("tidegauge.widgets"):
+            assert not {"sqlalchemy", "pyspark"} & imports(module), module
+            assert "tidegauge.repository.store.schema" not in imports(module), module
+
+
+def test_spark_is_never_imported_with_a_module():
     """Inside functions only, so that everything imports on a laptop."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = (
-                [a.name for a in node.names] if isinstance(node, ast.Import) else [str(node.module)]
-            )
-            assert not any(name.partition(".")[0] == "pyspark" for name in names)
+    for module, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                names = [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.partition(".")[0] == "pyspark" for name in names), module
 
 
 def test_no_jvm_and_no_pickle():
-    for _, path in modules():
-        text = path.read_text()
-        for word in (
-            "._jvm",
-            "._jdf",
-            "._jsc",
-            "._jsparkSession",
-            "py4j",
-            "import pickle",
-            "cloudpickle",
-        ):
-            assert word not in text, f"{path}: {word}"
+    words = ("._jvm", "._jdf", "._jsc", "._jsparkSession", "py4j", "import pickle", "cloudpickle")
+    for module, tree in modules().items():
+        text = ast.unparse(tree)
+        assert not [word for word in words if word in text], module
+
+
+def test_no_docstring_begins_with_a_question():
+    """The noun first, or the verb: what one would type into a search box."""
+    asked = []
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node)
+                if text and QUESTION.match(text):
+                    asked.append(f"{module}.{getattr(node, 'name', '')}: {text.splitlines()[0]}")
+    assert asked == []
+
+
+def test_a_folder_can_be_taken_in_at_a_glance():
+    unseen = {"__pycache__", "node_modules", "static"}
+    for folder in ("analyzers", "repository", "tidegauge"):
+        for path in [ROOT / folder, *(ROOT / folder).rglob("*/")]:
+            if path.is_dir() and not unseen & set(path.parts):
+                entries = [entry for entry in path.iterdir() if entry.name not in unseen]
+                assert len(entries) <= MOST_ENTRIES, f"{path}: {len(entries)} entries"
 
 
 def run_python(code, *flags):
@@ -188,6 +171,53 @@ def test_importing_is_quick_and_takes_neither_spark_nor_pandas():
     )  # microseconds; the benchmark prints them, no test judges them
 
 
+def test_opening_a_repository_takes_pandas_and_arrow_only_for_a_frame():
+    """Nor does it import what no history needs yet: Griffin, rules, consistency."""
+    code = """
+import json, sys
+import tidegauge as tg
+with tg.Repository("sqlite://") as repo:
+    repo.datasets()
+    repo.record("d", "x", 1.0)
+    loaded = sorted(sys.modules)
+    repo.metrics("d")
+print(json.dumps([loaded, "pandas" in sys.modules]))
+"""
+    loaded, afterwards = json.loads(run_python(code).stdout)
+    assert not {name.partition(".")[0] for name in loaded} & {"pandas", "pyarrow", "lark"}
+    products = ("tidegauge.griffin", "tidegauge.rules", "tidegauge.consistency")
+    assert not [name for name in loaded if name.startswith(products)]
+    assert afterwards
+
+
+def test_nothing_is_imported_by_a_general_name():
+    """Another project's migrations/ or repository/ must stay its own."""
+    for module in modules():
+        for name in imports(module):
+            assert name.partition(".")[0] not in LINKED, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("kind", ["analyzers", "states", "detectors"])
+def test_what_is_found_by_name_is_there_and_all_of_it(kind):
+    """The tables of names say what the modules define."""
+    from tidegauge.analyzers.core.registry import ANALYZER_MODULES, STATE_MODULES
+    from tidegauge.repository.detectors.registry import DETECTOR_MODULES
+
+    tables = {"analyzers": ANALYZER_MODULES, "states": STATE_MODULES, "detectors": DETECTOR_MODULES}
+    mark = {"analyzers": "analyzer", "states": "register_state", "detectors": "detector"}[kind]
+    found = {}
+    for module, tree in modules().items():
+        for node in tree.body:
+            for decorator in getattr(node, "decorator_list", ()):
+                call = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if isinstance(call, ast.Name) and call.id == mark:
+                    name = node.name
+                    if kind == "states":
+                        name = ast.literal_eval(decorator.args[0]).partition("/")[0]
+                    found.setdefault(module, set()).add(name)
+    assert {module: set(names) for module, names in tables[kind].items()} == found
+
+
 def test_public_names_are_real_and_documented():
     assert list(tg.__all__) == sorted(tg.__all__) == dir(tg)
     for name in tg.__all__:
@@ -196,12 +226,12 @@ def test_public_names_are_real_and_documented():
             "KeyedDoubleMetric",
             "PATTERNS",
         }, name
-    with pytest.raises(AttributeError, match="has no attribute 'Sise'"):
+    with pytest.raises(AttributeError, match="No tidegauge attribute Sise"):
         _ = tg.Sise
 
 
 def test_all_errors_that_users_meet_are_public_and_drawn_in_the_tree():
-    from analyzers import errors
+    from tidegauge.analyzers.core import errors
 
     classes = {
         n: c
@@ -226,7 +256,7 @@ def test_all_errors_that_users_meet_are_public_and_drawn_in_the_tree():
 
 
 def test_every_detector_is_in_the_guide():
-    from repository.anomalies.catalogue import DETECTORS
+    from tidegauge.repository.detectors.base import DETECTORS
 
     guide = "\n".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     for name in DETECTORS:
@@ -235,10 +265,9 @@ def test_every_detector_is_in_the_guide():
 
 def test_the_page_of_analyzers_says_what_the_registry_says():
     """Every analyzer once, with all its options and defaults, its kind of state and its size."""
-    import re
     from dataclasses import MISSING, fields
 
-    from analyzers.catalogue import ANALYZERS
+    from tidegauge.analyzers.core.analyzer import ANALYZERS
 
     rows = {}
     for line in (ROOT / "docs" / "analyzers.md").read_text().splitlines():
@@ -271,9 +300,7 @@ def test_locks_hold_no_hosts():
 
 
 def test_the_readme_and_the_guide_name_only_commands_and_files_that_exist():
-    import re
-
-    from tidegauge.cli import app
+    from tidegauge.cli.main import app
     from typer.main import get_command
 
     commands = set(get_command(app).commands)

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
-from repository.check import check
 from tests.conftest import soak
 
 ROOT = Path(__file__).parents[1]
@@ -19,10 +19,10 @@ BATCH, DAYS = 5, 35
 
 WRITER = """
 import sys
-from repository.repository import Repository
-from repository.testing import day, measurement, spec
-from analyzers.catalogue import CountDistinct
-from analyzers.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.testing.samples import day, measurement, spec
+from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 import hashlib
 
 with Repository(sys.argv[1]) as repo:
@@ -41,13 +41,13 @@ with Repository(sys.argv[1]) as repo:
 
 BACKFILL = """
 import sys
-from analyzers import incremental
+from tidegauge.analyzers.runs import runner
 import tidegauge as tg
 from tests.test_killed import SUITE
-defaults = incremental.run_incremental.__defaults__
-assert incremental.BATCH_PARTITIONS in defaults
-incremental.run_incremental.__defaults__ = tuple(
-    5 if value == incremental.BATCH_PARTITIONS else value for value in defaults
+defaults = runner.run_incremental.__defaults__
+assert runner.BATCH_PARTITIONS in defaults
+runner.run_incremental.__defaults__ = tuple(
+    5 if value == runner.BATCH_PARTITIONS else value for value in defaults
 )
 spark = tg.spark_session(sys.argv[3])
 with tg.Repository(sys.argv[1]) as repo:

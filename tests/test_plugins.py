@@ -8,10 +8,10 @@ ROOT = Path(__file__).parents[1]
 GOOD = '''
 from dataclasses import dataclass
 from typing import ClassVar
-from analyzers.analyzer import ColumnAnalyzer, analyzer
-from analyzers.counts import NumMatches
-from analyzers.metric import Scale
-from analyzers.state import register_state
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.state import register_state
 
 @register_state("good-count/1")
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class GoodCount(ColumnAnalyzer[GoodState, float]):
         return state.num_matches
 '''
 DUPLICATE = '''
-from analyzers.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
 
 @analyzer
 class Innocent(ColumnAnalyzer):
@@ -73,8 +73,8 @@ def test_good_ones_are_used_and_bad_ones_named_and_skipped(tmp_path):
     done = run(
         tmp_path,
         "import tidegauge as tg\n"
-        "from analyzers.catalogue import ANALYZERS\n"
-        "from analyzers.state import read_state\n"
+        "from tidegauge.analyzers.core.analyzer import ANALYZERS\n"
+        "from tidegauge.analyzers.core.state import read_state\n"
         "a = ANALYZERS.parse(\"GoodCount('x')\")\n"
         "state = read_state('good-count/1', b'\\x07' + bytes(7))\n"
         "print(a, a.compute_metric_from(state).value)\n"
@@ -93,7 +93,7 @@ def test_a_state_of_a_plug_in_is_read_without_naming_its_analyzer(tmp_path):
     install(tmp_path, "good-plugin", "good_plugin", GOOD)
     done = run(
         tmp_path,
-        "from analyzers.state import read_state\n"
+        "from tidegauge.analyzers.core.state import read_state\n"
         "print(read_state('good-count/1', b'\\x02' + bytes(7)).metric_value())",
     )
     assert done.stdout == "2.0\n"

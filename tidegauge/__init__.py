@@ -1,47 +1,15 @@
-"""Tidegauge: measure tables once, remember for ever, and tell a storm surge from a spring tide.
+"""Data quality metrics: measure tables incrementally, store metrics, and detect anomalies in them.
 
 >>> import tidegauge as tg
 >>> tg.Completeness("email")
 Completeness('email')
 
-The public names stand in ``__init__.pyi``, where type checkers find them. They are looked up when
-they are first used, so importing this takes neither Spark nor pandas.
+Public names are listed in ``__init__.pyi``, for type checkers, and imported lazily on first use:
+importing the package loads neither Spark nor pandas.
 """
 
-from __future__ import annotations
-
-import ast
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+import lazy_loader
 
 __version__ = "0.1.0"
 
-
-def _homes() -> dict[str, str]:
-    """Return the module that each public name lives in."""
-    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
-
-
-_HOME = _homes()
-__all__ = sorted(_HOME)  # noqa: PLE0605 - a list of text, read from the stub
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        msg = f"module 'tidegauge' has no attribute {name!r}"
-        raise AttributeError(msg)
-    home = _HOME[name]
-    value = (
-        import_module(f"{home}.{name}")  # a part of this package
-        if home == __name__
-        else getattr(import_module(home), name)
-    )
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

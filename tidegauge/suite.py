@@ -1,4 +1,4 @@
-"""Suites: what to measure on one dataset, and how to watch it."""
+"""Suites: the analyzers, monitors and rules of one dataset."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analyzers.analyzer import Analyzer
-from analyzers.catalogue import ANALYZERS
-from analyzers.description import canonical_json
-from analyzers.display import Markup, Rows, card, heading, pairs, table
-from analyzers.errors import SuiteError
-from analyzers.partitions import TimeFormat
-from analyzers.rules.dqm import DQM
-from analyzers.rules.policies import FailParserCountPolicy
-from analyzers.segments import MAX_SEGMENTS
-from repository.anomalies.calendar import Calendar, check_calendar
-from repository.anomalies.monitor import Monitor
-from tidegauge.notifications.secrets import discreet
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.partitions import TimeFormat
+from tidegauge.analyzers.core.segments import MAX_SEGMENTS
+from tidegauge.display.html import Rows, card, heading, pairs, table
+from tidegauge.notifications.secrets import redact
+from tidegauge.repository.detectors.holidays import Calendar, check_calendar
+from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.rules.dqm import DQM
+from tidegauge.rules.policies import FailParserCountPolicy
 
 AnyAnalyzer = Analyzer[Any, Any]
 _WINDOW = re.compile(r"[1-9]\d*[dw]|month|total")
@@ -27,47 +27,47 @@ _WINDOW = re.compile(r"[1-9]\d*[dw]|month|total")
 
 @dataclass(frozen=True)
 class Suite:
-    """What to measure on one dataset, and how to watch it.
+    """The configuration of one dataset: analyzers, partitioning, segments, monitors and rules.
 
     Parameters
     ----------
     dataset : str
-        The name under which everything is remembered.
+        The name under which metrics are stored.
     analyzers : sequence of Analyzer or str
-        What to measure; equal ones once. A text is read as it prints: ``Completeness('email')``.
+        The analyzers; duplicates are dropped. Strings are parsed: ``"Completeness('email')"``.
     partition_by : sequence of str, optional
-        The partition columns, or some of them; all that the table has if not given.
+        The partition columns, or some of them; all of the table's by default.
     time : mapping, optional
-        How partitions tell their time: ``{"format": "%Y-%m-%d %H", "keys": ["ds", "hr"]}``;
-        recognised from the keys' names if not given.
+        Format of the partition time: ``{"format": "%Y-%m-%d %H", "keys": ["ds", "hr"]}``;
+        detected from the keys' names by default.
     segments : sequence of sequence of str
-        Sets of columns for whose values everything is measured, too: ``[["origin"], ["carrier"]]``.
-        Which values is decided in the first run, by size; a later one joins ``__other__``.
+        Sets of columns by whose values all metrics are segmented, too: ``[["origin"], ["carrier"]]``.
+        The first run chooses the most frequent values; any other value falls into ``__other__``.
     monitors : sequence of Monitor
-        How to watch it; the seasonal detector on everything if none.
+        Anomaly detection; by default the seasonal detector on all metrics.
     windows : sequence of str
-        Windows to look back over: ``7d``, ``4w``, ``month``, ``total``.
+        Roll-up windows: ``7d``, ``4w``, ``month``, ``total``.
     tags : mapping of str to str
         Tags of every run.
     max_segments : int
-        At most so many values of each set of columns are segments of their own.
+        Maximum number of values per set of columns that are segments of their own.
     notify : sequence of str
-        Who is told of incidents, as `notify` takes them: ``log``, ``${SLACK}``, ``mailto://...``. What
-        stands in an address itself is not stored, but for the names of variables.
+        Notification sinks for incidents, as for `notify`: ``log``, ``${SLACK}``, ``mailto://...``. Of an
+        address, only the scheme and the names of variables are stored.
 
     holidays : str or mapping of str to str, optional
-        Days that are no example for others: a country (``US``, ``US-NY``; needs the package
-        ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or next to
-        one are expected, unless values are missing.
+        Days that are not used as a baseline for others: a country (``US``, ``US-NY``; needs the package
+        ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or the day
+        before or after are expected, unless values are missing.
 
     dqm : DQM, optional
-        Rules and fixes that are counted with the analyzers, in the same pass, and policies that judge each
-        partition by the counts; nothing is rejected or repaired by measuring.
+        Rules and fixes, counted in the same pass as the analyzers, and policies that judge each
+        partition by the counts; measuring neither rejects nor repairs records.
 
     Raises
     ------
     SuiteError
-        If something in it cannot be.
+        If the suite is invalid.
 
     Examples
     --------
@@ -132,22 +132,22 @@ class Suite:
 
     @property
     def measured(self) -> list[AnyAnalyzer]:
-        """All that is measured: the analyzers, and what rules and fixes count."""
+        """All analyzers of a run: those of the suite, and those that count rules and fixes."""
         return [*self.analyzers, *(self.dqm.analyzers() if self.dqm else ())]
 
     @property
     def time_format(self) -> TimeFormat | None:
-        """How partitions tell their time, if the suite says so."""
+        """The format of the partition time, or None to detect it."""
         return self.time if isinstance(self.time, TimeFormat) else None
 
     def canonical(self) -> str:
-        """Return canonical JSON, which is stored with each run."""
+        """Serialize to canonical JSON, which is stored with each run."""
         time = self.time_format
         keys = None if self.partition_by is None else list(self.partition_by)
         few = {} if self.max_segments == MAX_SEGMENTS else {"max_segments": self.max_segments}
         days = {"holidays": self.holidays} if self.holidays else {}
         rules = {"dqm": self.dqm.identity()} if self.dqm else {}
-        told = {"notify": [discreet(sink) for sink in self.notify]} if self.notify else {}
+        told = {"notify": [redact(sink) for sink in self.notify]} if self.notify else {}
         return canonical_json(
             {
                 "dataset": self.dataset,
@@ -182,13 +182,15 @@ class Suite:
             ("notifies", f"{len(self.notify)} sinks" if self.notify else ""),
         ]
         yield pairs(told, width)
-        yield table(["analyzer"], Rows.of([(repr(a),) for a in self.analyzers], most), width)
+        yield table(["analyzer"], Rows.first_of([(repr(a),) for a in self.analyzers], most), width)
         if self.monitors:
-            yield table(["monitor"], Rows.of([(repr(m),) for m in self.monitors], most // 2), width)
+            yield table(
+                ["monitor"], Rows.first_of([(repr(m),) for m in self.monitors], most // 2), width
+            )
 
     @classmethod
     def from_json(cls, text: str) -> Suite:
-        """Read what `canonical` wrote."""
+        """Deserialize a suite written by `canonical`."""
         stored = json.loads(text)
         if "dqm" in stored:
             stored["dqm"] = DQM.from_identity(stored["dqm"])
@@ -225,7 +227,7 @@ def _calendar(given: Calendar) -> Calendar:
 
 def _sinks(sinks: Sequence[Any]) -> tuple[str, ...]:
     if isinstance(sinks, str) or not all(isinstance(s, str) and s.strip() for s in sinks):
-        msg = "notify is a list of texts: ['log', '${SLACK}']"  # what was given may be a secret
+        msg = "notify is a list of texts: ['log', '${SLACK}']"  # the value may be a secret
         raise SuiteError(msg)
     return tuple(sinks)
 

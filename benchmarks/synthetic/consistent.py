@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from repository.consistency import PREFIX, QUANTILES
-from repository.record import Record, write_records
-from repository.recorded import Recorded
-from repository.repository import Repository
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES
+from tidegauge.repository.store.recorded import Recorded
+from tidegauge.repository.store.user_metrics import Record, write_records
 
 DATASET = "shop.search"
 BEGIN = datetime(2023, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""What detectors found in synthetic tables, and what they only thought to find."""
+"""True and false detections in synthetic tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Verdict = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Result:
-    """How well a detector did.
+    """Accuracy of one detector.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ class Table:
 
 @dataclass(eq=False)
 class _Latent:
-    """What a table's metrics are drawn from. Arrays by day start `BASELINE` days early.
+    """Latent series that a table's metrics are drawn from. Arrays by day start `BASELINE` days early.
 
     The uniform and normal draws are kept, so that a table can be observed with and without an
     incident.
@@ -314,7 +314,7 @@ def _observe(latent: _Latent) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class _Blow:
-    """Where an incident strikes: the days `at`, counted as the latent arrays are.
+    """Days of an incident: `at`, counted as the latent arrays are.
 
     `source` is the day of the partition before, counted as a table's days are.
     """

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 import tidegauge as tg
-from analyzers.errors import MetricRuntimeError
-from analyzers.ledger import Measured, Measurement, RunSpec, RunStatus
-from analyzers.metric import Failure, Metric, Success
-from analyzers.partitions import Partition
+from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.metric import Failure, Metric, Success
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec, RunStatus
 
 FIRST = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
 DATASETS = ("orders", "payments", "customers", "shipments", "events")
@@ -33,7 +33,7 @@ def values_of(series: int, days: int, seed: int) -> np.ndarray:
     return values
 
 
-def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[Measured]]:
+def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[MeasuredPartition]]:
     """Yield the days of one table, measured, some at a time."""
     values = values_of(series, days, seed)
     analyzers = [KINDS[i % len(KINDS)](f"column_{i // len(KINDS):05}") for i in range(series)]
@@ -47,7 +47,7 @@ def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[M
                 for a, m, value in zip(analyzers, shapes, values[:, day].tolist(), strict=True)
             )
             name = Partition(("ds",), (f"{time:%Y-%m-%d}",))
-            batch.append(Measured(name, time, "f", time, "[]", 1000, found))
+            batch.append(MeasuredPartition(name, time, "f", time, "[]", 1000, found))
         yield batch
 
 

@@ -1,1 +1,1 @@
-"""Bringing histories in from other tools, and handing them on."""
+"""Import of histories from other tools, and export to them."""

@@ -1,9 +1,9 @@
-"""Reading a metrics repository of Deequ or PyDeequ: the JSON file of ``FileSystemMetricsRepository``.
+"""Import from Deequ and PyDeequ: the JSON file of ``FileSystemMetricsRepository``.
 
-Every result becomes the partition of its date, every metric the one of the same analyzer here, where
-there is one. There are no states in such a file, so what was imported can be compared and watched, and
-not merged. Deequ forgets the filter of some analyzers when it writes; two entries that differed by it
-only cannot be told apart, and are left out.
+Every result becomes the partition of its date, every metric that of the corresponding analyzer, if
+there is one. The file has no states, so imported metrics can be compared and monitored but not
+merged. Deequ does not write the filter of some analyzers; two entries that differ only by it are
+ambiguous and are left out.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ from math import isfinite, isinf, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyzers.bins import Bin, BinnedDistribution, BucketDistribution
-from analyzers.catalogue import ANALYZERS
-from analyzers.description import canonical_json, key_of
-from analyzers.errors import MetricRuntimeError, SourceError, TidegaugeError
-from analyzers.histogram import Distribution, DistributionValue
-from analyzers.ledger import AnyAnalyzer, Measured, Measurement, RunSpec, RunStatus
-from analyzers.metric import Entity, Failure, Metric, Success
-from analyzers.partitions import NULL, Partition
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import MetricRuntimeError, SourceError, TidegaugeError
+from tidegauge.analyzers.core.metric import Entity, Failure, Metric, Success
+from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.analyzers.measures.bins import Bin, BinnedDistribution, BucketDistribution
+from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
+from tidegauge.analyzers.runs.ledger import (
+    AnyAnalyzer,
+    MeasuredPartition,
+    Measurement,
+    RunSpec,
+    RunStatus,
+)
 
 if TYPE_CHECKING:
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
 KEY = "dataset_date"
-"""The partition column that takes the place of Deequ's date."""
+"""The partition column for Deequ's ``dataSetDate``."""
 
 _RENAMED = {
     "firstColumn": "first",
@@ -49,17 +55,17 @@ _NO_STATE = Failure(MetricRuntimeError("imported from Deequ, which keeps no stat
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of an import.
+    """The result of an import.
 
     Attributes
     ----------
     dataset : str
     results, metrics : int
-        Read from the file.
+        Number read from the file.
     new : int
-        Partitions that were new or had changed.
+        Number of partitions that were new or had changed.
     skipped : tuple of str
-        What could not be taken over, each with the reason.
+        Metrics that were not imported, each with the reason.
     """
 
     dataset: str
@@ -72,22 +78,23 @@ class Imported:
 def import_deequ(
     repository: Repository, file: str | Path, dataset: str, by: Sequence[str] = ()
 ) -> Imported:
-    """Read a file of Deequ's metrics into a repository.
+    """Import a Deequ metrics file into a repository.
 
     Parameters
     ----------
     repository : Repository
     file : str or Path
     dataset : str
-        The name under which the history goes on. Importing the same again writes nothing.
+        The dataset that the history is added to. Importing the same file again writes nothing.
     by : sequence of str
-        Tags that tell results of one date apart; each of their values is a segment. All others become
-        tags of the run.
+        Tags that distinguish results of one date; each of their values is a segment. All others
+        become tags of the run.
 
     Raises
     ------
     SourceError
-        If the file is not what Deequ writes, or two results of one date are not told apart.
+        If the file is not a Deequ metrics repository, or ``by`` does not distinguish two results of
+        one date.
     """
     results = [_Result(entry, tuple(by)) for entry in _read(Path(file))]
     seen: dict[str, _Result] = {}
@@ -150,7 +157,7 @@ def _is_result(entry: Any) -> bool:
 def _by_tags(
     results: Sequence[_Result],
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], list[_Result]]]:
-    """Yield results that have the same tags, in the order of their dates."""
+    """Yield groups of results with the same tags, in order of their dates."""
     groups: dict[tuple[tuple[str, str], ...], list[_Result]] = {}
     for result in sorted(results, key=lambda result: result.partition.name):
         groups.setdefault(tuple(sorted(result.tags.items())), []).append(result)
@@ -177,14 +184,14 @@ class _Result:
         self.segment = Partition(by, values).name
         self.entries = entry["analyzerContext"]["metricMap"]
 
-    def measured(self, skipped: list[str]) -> Measured:
-        """Return it as a measured partition; what cannot be taken over is said in ``skipped``."""
+    def measured(self, skipped: list[str]) -> MeasuredPartition:
+        """Return it as a measured partition; append the metrics left out to ``skipped``."""
         found: dict[str, Measurement | None] = {}
         rows = 0
         for entry in self.entries:
             name = str(entry["analyzer"].get("analyzerName"))
             try:
-                analyzer = analyzer_of(entry["analyzer"])
+                analyzer = analyzer_from_deequ(entry["analyzer"])
                 metric = _metric(analyzer, entry["metric"])
             except (TidegaugeError, KeyError, TypeError, ValueError) as error:
                 reason = (
@@ -195,14 +202,14 @@ class _Result:
             key = key_of(analyzer.canonical())
             if key in found:
                 found[key] = None
-                skipped.append(f"{analyzer!r}: there twice, under filters that Deequ did not write")
+                skipped.append(f"{analyzer!r}: ambiguous duplicate; Deequ did not write the filter")
                 continue
             found[key] = Measurement(analyzer, _NO_STATE, metric, self.segment)
             if name == "Size" and analyzer.where is None and isfinite(metric.value):
                 rows = int(metric.value)
         measurements = tuple(_weighted(m, rows) for m in found.values() if m is not None)
         content = sorted(canonical_json([e["analyzer"], e["metric"]]) for e in self.entries)
-        return Measured(
+        return MeasuredPartition(
             partition=self.partition,
             time=self.time,
             fingerprint=f"deequ/1:{key_of(canonical_json(content))}",
@@ -215,23 +222,23 @@ class _Result:
 
 
 def _weighted(m: Measurement, rows: int) -> Measurement:
-    """Give a metric of all rows their number as its weight, where the file tells it."""
+    """Set the number of rows as the weight of an unfiltered metric, if the file gives it."""
     if m.metric.weight is not None or m.analyzer.where is not None or not rows:
         return m
     return replace(m, metric=replace(m.metric, weight=float(rows)))
 
 
-def analyzer_of(entry: Mapping[str, Any]) -> AnyAnalyzer:
-    """Return our analyzer for one as Deequ writes it.
+def analyzer_from_deequ(entry: Mapping[str, Any]) -> AnyAnalyzer:
+    """Return the analyzer for one as Deequ serializes it.
 
     Raises
     ------
     TidegaugeError
-        If there is none like it.
+        If there is no counterpart.
 
     Examples
     --------
-    >>> analyzer_of({"analyzerName": "Correlation", "firstColumn": "a", "secondColumn": "b"})
+    >>> analyzer_from_deequ({"analyzerName": "Correlation", "firstColumn": "a", "secondColumn": "b"})
     Correlation('a', 'b')
     """
     options = dict(entry)
@@ -256,7 +263,7 @@ def analyzer_of(entry: Mapping[str, Any]) -> AnyAnalyzer:
 
 
 def _metric(analyzer: AnyAnalyzer, stored: Mapping[str, Any]) -> Metric[Any]:
-    """Return the metric under our names; Deequ gives some of its metrics none."""
+    """Return the metric under tidegauge's names; Deequ leaves some of its metrics unnamed."""
     kind, value = stored["metricName"], stored["value"]
     weight: float | None = None
     if kind == "HistogramMetric":
@@ -288,7 +295,7 @@ def _bins(value: Mapping[str, Any]) -> BinnedDistribution:
     bins, nulls = [], int(value.get("nullCount", 0))
     for b in value["bins"]:
         low, high = float(b["binStart"]), float(b["binEnd"])
-        if isinf(low) and low < 0 and isinf(high):  # how nulls were once written
+        if isinf(low) and low < 0 and isinf(high):  # older Deequ wrote nulls as such a bin
             nulls += int(b["frequency"])
         else:
             bins.append(Bin(low, high, float(b["frequency"]), float(b["ratio"])))

@@ -1,4 +1,4 @@
-"""Exporting metrics as CSV or Parquet, page by page."""
+"""Export of metrics as CSV or Parquet, page by page."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from analyzers.errors import DatabaseAccessError
+from tidegauge.analyzers.core.errors import DatabaseAccessError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
-    """Write pages of metrics as CSV, and return how many rows they had."""
+    """Write pages of metrics as CSV and return the number of rows."""
     rows = 0
     for number, page in enumerate(pages):
         page.to_csv(target, index=False, header=number == 0)
@@ -22,7 +22,7 @@ def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
 
 
 def csv_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
-    """Write pages of metrics as a CSV file, and return how many rows they had."""
+    """Write pages of metrics as a CSV file and return the number of rows."""
     try:
         with file.open("w", encoding="utf-8", newline="") as target:
             return write_csv(pages, target)
@@ -31,9 +31,9 @@ def csv_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
 
 
 def parquet_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
-    """Write pages of metrics as one Parquet file, and return how many rows they had."""
-    import pyarrow as pa  # noqa: PLC0415 - heavy
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    """Write pages of metrics as one Parquet file and return the number of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     schema = pa.schema(
         [

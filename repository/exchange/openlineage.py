@@ -1,6 +1,6 @@
-"""Telling other tools of a dataset's quality: OpenLineage events with data quality facets.
+"""OpenLineage events with data quality facets.
 
-The event is written by hand after the specification (https://openlineage.io/spec/2-0-2/OpenLineage.json and
+The event is built by hand from the specification (https://openlineage.io/spec/2-0-2/OpenLineage.json and
 the facets DataQualityMetricsInputDatasetFacet 1-0-3 and DataQualityAssertionsDatasetFacet 1-1-0).
 Numbers that are not finite have no place in JSON and are left out.
 """
@@ -15,16 +15,16 @@ from uuid import NAMESPACE_URL, uuid5
 
 import sqlalchemy as sa
 
-from analyzers.catalogue import ANALYZERS
-from analyzers.errors import HistoryError, UnknownNameError
-from repository import schema as s
-from repository.facts import read_facts
-from repository.history import MetricQuery, dataset_id, partition_id
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.facts import read_facts
+from tidegauge.repository.store.queries import MetricQuery, dataset_id, partition_id
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
 PRODUCER = "urn:tidegauge"
 _SPEC = "https://openlineage.io/spec"
@@ -41,7 +41,7 @@ _INTEGERS = frozenset({"distinctCount"})
 def openlineage_event(
     repository: Repository, dataset: str, partition: str | None = None, namespace: str = "tidegauge"
 ) -> dict[str, Any]:
-    """Return the event of the run that measured a partition last, as JSON takes it.
+    """Return the OpenLineage event of the run that measured a partition last, as JSON data.
 
     Parameters
     ----------
@@ -50,13 +50,13 @@ def openlineage_event(
     partition : str, optional
         The newest if not given.
     namespace : str
-        Of the job and the dataset, as in ``hive://metastore:9083``.
+        The namespace of the job and the dataset, such as ``hive://metastore:9083``.
 
     Returns
     -------
     dict
         With the metrics of the partition that were measured without a filter, and an assertion for each
-        of its series that detection scored: it fails where there is an anomaly that nobody settled.
+        of its scored series, which fails where there is an open anomaly.
     """
     if partition is None:
         ordered = repository.latest(dataset, segment="").sort_values(["time", "partition"])
@@ -86,7 +86,7 @@ def openlineage_event(
 
 
 def assertions_facet(assertions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the facet of assertions about a dataset, under the key that it has among facets."""
+    """Return the data quality assertions facet of a dataset, under its key among facets."""
     body = {"assertions": list(assertions)}
     return {"dataQualityAssertions": _facet("DataQualityAssertionsDatasetFacet", "1-1-0", body)}
 

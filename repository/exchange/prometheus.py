@@ -1,4 +1,4 @@
-"""The newest metrics as Prometheus scrapes them, in its text format."""
+"""Export of the newest metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from analyzers.errors import RepositoryError
+from tidegauge.analyzers.core.errors import RepositoryError
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
 _LABELS = ("dataset", "segment", "name", "instance", "analyzer", "partition")
 
 
 def prometheus_text(repository: Repository, datasets: Sequence[str] | None = None) -> str:
-    """Return the newest value of each series, when its partition was, and how many anomalies are open.
+    """Return gauges: newest value by series; newest partition time and open anomalies by dataset.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def prometheus_text(repository: Repository, datasets: Sequence[str] | None = Non
         If ``prometheus-client`` is not installed.
     """
     try:
-        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an extra
-        from prometheus_client.registry import Collector  # noqa: PLC0415
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.registry import Collector
     except ImportError as error:
         msg = "Prometheus' text needs a library: pip install 'tidegauge[prometheus]'"
         raise RepositoryError(msg) from error
@@ -48,23 +48,23 @@ def prometheus_text(repository: Repository, datasets: Sequence[str] | None = Non
 
 
 def _families(repository: Repository, datasets: Sequence[str]) -> Iterator[Family]:
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - an extra
+    from prometheus_client.core import GaugeMetricFamily
 
-    values = GaugeMetricFamily("tidegauge_metric", "The newest value of a series.", labels=_LABELS)
+    values = GaugeMetricFamily("tidegauge_metric", "Newest value of a series.", labels=_LABELS)
     times = GaugeMetricFamily(
         "tidegauge_newest_partition_timestamp_seconds",
-        "The time of the newest partition that was measured.",
+        "Time of the newest measured partition.",
         labels=("dataset",),
     )
     anomalies = GaugeMetricFamily(
-        "tidegauge_open_anomalies", "Anomalies that nobody has settled.", labels=("dataset",)
+        "tidegauge_open_anomalies", "Number of open anomalies.", labels=("dataset",)
     )
     for dataset in datasets:
         frame = repository.latest(dataset)
         for row in frame[~frame["status"].isin(["failed", "empty"])].to_dict("records"):
             values.add_metric([row[label] for label in _LABELS], row["value"])
         moments = [moment for moment in frame["time"] if isinstance(moment, datetime)]
-        known = [moment for moment in moments if moment == moment]  # noqa: PLR0124 - NaT is not
+        known = [moment for moment in moments if moment == moment]  # noqa: PLR0124 - drops NaT
         if known:
             times.add_metric([dataset], max(known).timestamp())
         anomalies.add_metric([dataset], float(len(repository.anomalies(dataset, status="open"))))

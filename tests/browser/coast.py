@@ -1,7 +1,7 @@
 """A small repository that is hard to show: hostile names, a histogram, one real anomaly. Made without Spark."""
 
-from repository.repository import Repository
-from repository.testing import commit, day
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.testing.samples import commit, day
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\">"
 QUOTES = 'it\'s a "quoted" \\ back\\\\slashed `name`; DROP TABLE metric; --'

@@ -9,15 +9,21 @@ from tests.servers import dashboard_server
 DRAWN = ".tidegauge[data-view=consistency][data-state=drawn]"
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The address of a dashboard on features. Tests may not change them."""
+    folder = tmp_path_factory.mktemp("features")
+    with dashboard_server(folder / "page", features.make_features(folder / "f.db")) as (_, address):
+        yield address
+
+
 @pytest.fixture
-def root(page, tmp_path):
-    url = features.make_features(tmp_path / "features.db")
-    with dashboard_server(tmp_path / "page", url) as (_, address):
-        root = open_voila(page, address)
-        root.get_by_role("tab", name="Consistency", exact=True).click()
-        page.locator(DRAWN).wait_for()
-        yield root
-        leave(page)
+def root(page, served):
+    root = open_voila(page, served)
+    root.get_by_role("tab", name="Consistency", exact=True).click()
+    page.locator(DRAWN).wait_for()
+    yield root
+    leave(page)
 
 
 def names(root):
@@ -82,7 +88,7 @@ def test_features_are_ranked_chosen_and_drawn(root):
     root.get_by_label("Filter features").fill("TAG")
     page.wait_for_function("document.querySelectorAll('.tg-features-list .tg-row').length === 1")
     root.get_by_label("Filter features").fill("nothing at all")
-    root.get_by_text("No feature suits the filter.").wait_for()
+    root.get_by_text("No feature matches the filter.").wait_for()
     assert page.title() == "Tidegauge"
     assert not page.locator("img[src='x']").count()
 

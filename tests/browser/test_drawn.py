@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.browser.conftest import leave, open_lab, open_voila, wait_for_state
 from tests.browser.coast import MARKUP, PLAIN
+from tests.browser.conftest import leave, open_lab, open_voila, wait_for_state
 from tests.servers import dashboard_server
 
 CELLS = (
@@ -27,7 +27,8 @@ def test_it_is_drawn_in_voila_and_nothing_else_is(page, voila, theme):
     light = page.locator("body").get_attribute("data-jp-theme-light")
     assert light == ("false" if theme == "dark" else "true")
     box = root.bounding_box()
-    assert box["x"] <= 16 and box["width"] >= 1280 - 32
+    assert box["x"] <= 16
+    assert box["width"] >= 1280 - 32
     assert not page.locator(".jp-InputArea:visible, .jp-InputPrompt:visible").count()
 
 
@@ -38,6 +39,7 @@ def test_names_are_text(page, voila):
     assert page.title() == "Tidegauge"
 
 
+@pytest.mark.soak
 def test_a_page_that_is_left_ends_its_kernel(page, tmp_path, coast):
     with dashboard_server(tmp_path, coast) as (server, url):
         open_voila(page, url)
@@ -46,6 +48,7 @@ def test_a_page_that_is_left_ends_its_kernel(page, tmp_path, coast):
         kernel.wait(30)
 
 
+@pytest.mark.soak
 def test_what_goes_wrong_later_is_a_sentence_on_the_page(page, tmp_path, coast_copy):
     with dashboard_server(tmp_path, coast_copy, "--read-only") as (_, url):
         (tmp_path / "coast.db").unlink()

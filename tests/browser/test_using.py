@@ -1,8 +1,13 @@
 """The dashboard in use, in Lab and in Voila: opening what stands out, speaking of it, names that would do harm."""
 
-import pytest
+import os
+import shutil
+import sqlite3
+from contextlib import closing
 
-from repository.repository import Repository
+import pytest
+from tidegauge.repository.repository import Repository
+
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_voila
 from tests.servers import dashboard_server
@@ -16,8 +21,8 @@ FIND = """([dataset, title]) => {
 PLACE = """([id, label]) => document.querySelector('.tidegauge').tidegauge.view('overview').locate(id, label)"""
 
 
-@pytest.fixture(params=["lab", "voila"])
-def root(request, page, coast_copy, tmp_path):
+@pytest.fixture(params=[pytest.param("lab", marks=pytest.mark.soak), "voila"])
+def root(request, page, coast_copy):
     """The dashboard of a copy, drawn in each."""
     if request.param == "lab":
         lab = request.getfixturevalue("lab")
@@ -28,9 +33,38 @@ def root(request, page, coast_copy, tmp_path):
         )
         yield open_lab(page, lab, lab.write(name, *cells))
         return
-    with dashboard_server(tmp_path, coast_copy) as (_, url):
-        yield open_voila(page, url)
-        leave(page)
+    yield open_voila(page, request.getfixturevalue("voila_of_copy"))
+    leave(page)
+
+
+@pytest.fixture(scope="module")
+def reset(tmp_path_factory, coast):
+    """Give the URL of a copy, and how it is made anew; one file, so that one server serves it."""
+    file = tmp_path_factory.mktemp("using") / "coast.db"
+
+    def fill():
+        with (
+            closing(sqlite3.connect(coast.removeprefix("sqlite:///"))) as old,
+            closing(sqlite3.connect(file)) as new,
+        ):
+            old.backup(new)
+        return f"sqlite:///{file}"
+
+    artifacts = coast.removeprefix("sqlite:///") + ".artifacts"
+    if os.path.exists(artifacts):
+        shutil.copytree(artifacts, f"{file}.artifacts")
+    return fill
+
+
+@pytest.fixture
+def coast_copy(reset):
+    return reset()
+
+
+@pytest.fixture(scope="module")
+def voila_of_copy(tmp_path_factory, reset):
+    with dashboard_server(tmp_path_factory.mktemp("jupyter"), reset()) as (_, url):
+        yield url
 
 
 @pytest.fixture
@@ -157,6 +191,7 @@ def test_hostile_names_do_no_harm_in_any_view(root):
     assert root.evaluate("e => e.scrollWidth") <= width + 1
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_the_blizzard(page, measured_copy, tmp_path):
     """On the real flights: the cell of Friday, 8 February 2013, opens the series in which it shows."""

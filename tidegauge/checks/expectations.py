@@ -1,4 +1,4 @@
-"""What constraints and rules are called in Great Expectations 1.x."""
+"""Map constraints and rules to expectations of Great Expectations 1.x."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from functools import singledispatch
 from math import ceil, floor
 from typing import Any
 
-from analyzers.cardinality import ApproxCountDistinct
-from analyzers.checks.assertions import Between
-from analyzers.checks.conditions import Form, Like, OneOf, Present, Within, form_of
-from analyzers.checks.constraints import Constraint, MetricConstraint
-from analyzers.checks.evidence import AnyAnalyzer
-from analyzers.columns import ColumnCount, ColumnExists
-from analyzers.counts import Completeness, Compliance, Size
-from analyzers.exact_quantiles import ExactQuantile
-from analyzers.extremes import Maximum, Minimum
-from analyzers.moments import StandardDeviation
-from analyzers.quantiles import ApproxQuantile
-from analyzers.rules.policies import DQMTaskPolicy, FailAny, FailNone
-from analyzers.rules.tasks import DQMRule
-from analyzers.sql import column_sql, literal, parts
-from analyzers.sums import Mean, Sum
-from analyzers.texts import PATTERNS, MaxLength, MinLength, PatternMatch
-from analyzers.uniqueness import CountDistinct, Distinctness, Uniqueness
+from tidegauge.analyzers.core.evidence import AnyAnalyzer
+from tidegauge.analyzers.core.sql import column_sql, literal, parts
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
+from tidegauge.analyzers.measures.columns import ColumnCount, ColumnExists
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
+from tidegauge.analyzers.measures.exact_quantiles import ExactQuantile
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.moments import StandardDeviation
+from tidegauge.analyzers.measures.quantiles import ApproxQuantile
+from tidegauge.analyzers.measures.sums import Mean, Sum
+from tidegauge.analyzers.measures.texts import PATTERNS, MaxLength, MinLength, PatternMatch
+from tidegauge.analyzers.measures.uniqueness import CountDistinct, Distinctness, Uniqueness
+from tidegauge.checks.assertions import Between
+from tidegauge.checks.constraints import Constraint, MetricConstraint
+from tidegauge.checks.sql_conditions import (
+    Form,
+    LikeCondition,
+    OneOf,
+    Present,
+    Within,
+    parse_condition,
+)
+from tidegauge.rules.policies import DQMTaskPolicy, FailAny, FailNone
+from tidegauge.rules.tasks import DQMRule
 
 Body = tuple[str, dict[str, Any]]
 """An expectation's type and its arguments."""
@@ -45,24 +52,24 @@ _COUNTS: dict[type, str] = {
 
 
 class NoExpectationError(Exception):
-    """There is no expectation that says the same; the text says why."""
+    """No equivalent expectation exists; the message says why."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """The least share of rows that must be good, and which rows count."""
+    """Minimum share of good rows, and the filter on rows."""
 
     least: float
     where: str | None = None
 
     def mostly(self, body: Body) -> Body:
-        """Add both to an expectation of rows."""
+        """Add both to a row expectation."""
         kind, kwargs = body
         few = {} if self.least == 1 else {"mostly": self.least}
         return kind, {**kwargs, **few, **_filter(self.where)}
 
     def of(self, condition: str) -> Body:
-        """Return the query of a condition: the rows that break it, or the share of those that do not."""
+        """Return a query for a condition: the violating rows, or the share of good rows if low."""
         is_good, some = _braced(condition), "" if self.where is None else f"({_braced(self.where)})"
         if self.least == 1:
             also = some and f"{some} AND "
@@ -76,12 +83,12 @@ class Share:
 
 
 def expectations_of(constraint: Constraint) -> list[Body]:
-    """Return expectations that together want the same as a constraint.
+    """Return the expectations that are together equivalent to a constraint.
 
     Raises
     ------
     NoExpectationError
-        If there are none.
+        If there is no equivalent.
 
     Examples
     --------
@@ -96,21 +103,21 @@ def expectations_of(constraint: Constraint) -> list[Body]:
     if not isinstance(constraint.assertion, Between):
         raise NoExpectationError(f"its assertion is a function of Python: {constraint.assertion}")
     if constraint.assertion.lower is None and constraint.assertion.upper is None:
-        raise NoExpectationError("it wants nothing")
+        raise NoExpectationError("its assertion has no bounds")
     return list(_of_analyzer(constraint.analyzer, constraint.assertion))
 
 
 def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
-    """Return expectations that together want the same as a rule.
+    """Return the expectations that are together equivalent to a rule.
 
     Raises
     ------
     NoExpectationError
-        If there are none.
+        If there is no equivalent.
 
     Examples
     --------
-    >>> from analyzers.rules.tasks import SetRule
+    >>> from tidegauge.rules.tasks import SetRule
     >>> expectations_of_rule(SetRule("gender", ["M", None]), FailNone())
     [('expect_column_values_to_be_in_set', {'column': 'gender', 'value_set': ['M']})]
     """
@@ -128,7 +135,7 @@ def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
 
 @singledispatch
 def _of_analyzer(analyzer: AnyAnalyzer, wanted: Between) -> Iterator[Body]:
-    """Yield the expectations of a metric that lies within bounds."""
+    """Yield the expectations that a metric lies within bounds."""
     kind = type(analyzer)
     if kind in _NUMBERS:
         yield _NUMBERS[kind], {**_column(analyzer), **_bounds(wanted), **_filter(analyzer.where)}
@@ -136,7 +143,7 @@ def _of_analyzer(analyzer: AnyAnalyzer, wanted: Between) -> Iterator[Body]:
         of = {} if kind in {Size, ColumnCount} else _column(analyzer)
         yield _COUNTS[kind], {**of, **_whole(wanted), **_filter(analyzer.where)}
     elif isinstance(analyzer, StandardDeviation):
-        raise NoExpectationError("the expectation of a standard deviation divides by one row less")
+        raise NoExpectationError("its expectation uses the sample standard deviation (n - 1)")
     else:
         raise NoExpectationError(f"no expectation measures {kind.__name__}")
 
@@ -205,8 +212,11 @@ def _(analyzer: ApproxQuantile | ExactQuantile, wanted: Between) -> Iterator[Bod
 
 
 def _conditional(condition: str, share: Share, *, nulls: bool = False) -> Iterator[Body]:
-    """Yield the expectations of a condition: by name where rows with null do not blur the share."""
-    form = form_of(condition)
+    """Yield the expectations of a condition: native ones if every row must be good, else a query.
+
+    Native expectations skip nulls, so ``mostly`` would be the share of other rows.
+    """
+    form = parse_condition(condition)
     if form is not None and share.least == 1:
         yield from (share.mostly(body) for body in _of_form(form, nulls=nulls or form.nulls))
     else:
@@ -215,7 +225,7 @@ def _conditional(condition: str, share: Share, *, nulls: bool = False) -> Iterat
 
 
 def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
-    """Yield the expectations of a condition that has a name; they pass over null."""
+    """Yield the native expectations of a parsed condition; they skip nulls."""
     column = {"column": form.column}
     present = ("expect_column_values_to_not_be_null", column)
     if isinstance(form, Within):
@@ -223,20 +233,20 @@ def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
         yield "expect_column_values_to_be_between", {**column, **told}
     elif isinstance(form, OneOf):
         yield "expect_column_values_to_be_in_set", {**column, "value_set": list(form.values)}
-    elif isinstance(form, Like):
+    elif isinstance(form, LikeCondition):
         yield "expect_column_values_to_match_regex", {**column, "regex": _portable(form.pattern)}
     if isinstance(form, Present) or not nulls:
         yield present
 
 
 def _braced(sql: str) -> str:
-    """Return SQL as it stands in a query where braces name what is put in."""
+    """Return SQL with braces escaped for a query template."""
     text = sql.replace("{", "{{").replace("}", "}}")
-    return f"\n{text}\n" if "--" in text else text  # a comment at its end stays one
+    return f"\n{text}\n" if "--" in text else text  # the newline ends a trailing comment
 
 
 def _portable(pattern: str) -> str:
-    r"""Return a pattern of Java with an end of the text that Python knows, too.
+    r"""Return a Java pattern with its end-of-text anchor rewritten for Python, too.
 
     Examples
     --------
@@ -270,7 +280,7 @@ def _column(analyzer: AnyAnalyzer) -> dict[str, Any]:
 
 
 def _named(column: str) -> str:
-    """Return a column's own name; what is inside of one has none there."""
+    """Return a column's own name; nested fields have none in Great Expectations."""
     steps = parts(column)
     if len(steps) > 1 or column.startswith("size("):
         raise NoExpectationError(f"{column} is no column of its own")
@@ -297,7 +307,7 @@ def _sides(
 
 
 def _whole(wanted: Between) -> dict[str, int]:
-    """Return bounds of whole numbers, which are the nearest whole numbers inside."""
+    """Return integer bounds, rounded inward."""
     found = {}
     if wanted.lower is not None:
         found["min_value"] = ceil(wanted.lower) if wanted.has_lower else floor(wanted.lower) + 1

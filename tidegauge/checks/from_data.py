@@ -1,4 +1,4 @@
-"""Checks that the rows of a table suggest."""
+"""Suggest checks from the rows of a table."""
 
 from __future__ import annotations
 
@@ -7,54 +7,51 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from analyzers.catalogue import (
-    ApproxCountDistinct,
-    ApproxUniqueValueRatio,
-    Completeness,
+from tidegauge.analyzers.core.evidence import AnyAnalyzer, Measurements
+from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
+from tidegauge.analyzers.measures.counts import Completeness, Size
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.histogram import NULL_KEY, Histogram
+from tidegauge.analyzers.measures.moments import StandardDeviation
+from tidegauge.analyzers.measures.sums import Mean
+from tidegauge.analyzers.measures.texts import (
+    PATTERNS,
     DataType,
-    Histogram,
-    Maximum,
     MaxLength,
-    Mean,
-    Minimum,
     MinLength,
     PatternMatch,
-    Size,
-    StandardDeviation,
 )
-from analyzers.checks.assertions import Between, told
-from analyzers.checks.check import Check
-from analyzers.checks.constraints import KINDS
-from analyzers.checks.evidence import AnyAnalyzer, Measurements
-from analyzers.histogram import NULL_KEY
-from analyzers.metric import Metric
-from analyzers.schema import INTEGRAL, NUMERIC, TEXT
-from analyzers.texts import PATTERNS
-from tidegauge.checks.margins import floor2, widened, wilson
-from tidegauge.checks.suggestions import Suggestion, suggested
+from tidegauge.analyzers.measures.tuples import ApproxUniqueValueRatio
+from tidegauge.checks.assertions import Between, told
+from tidegauge.checks.check import Check
+from tidegauge.checks.constraints import DATA_TYPE_GROUPS
+from tidegauge.checks.margins import floor2, widen, wilson
+from tidegauge.checks.suggestions import Suggestion, make_suggestion
 from tidegauge.profiler import CATEGORIES, FEWEST_ROWS, MOSTLY, ROWS_BY_CATEGORY
-from tidegauge.sample import Sample, looks
+from tidegauge.sampling import TableSample, sample_analyzers
 
 LEAST_COMPLETE = 0.2
-"""A column that is filled more rarely need not be filled at all."""
+"""Minimum completeness of a column for suggesting a completeness check."""
 NEARLY_UNIQUE = 0.92
-"""The estimated share of distinct values from which on uniqueness is counted exactly."""
+"""Estimated share of distinct values from which uniqueness is counted exactly."""
 MARGIN = 0.5
-"""How far limits of least and greatest values lie beyond them, as a share of their distance."""
+"""Margin of limits beyond the least and greatest value, as a share of their distance."""
 
 Metrics = Mapping[AnyAnalyzer, Metric[Any]]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What some rows tell of a column.
+class ColumnProfile:
+    """Metrics of a column in the rows read.
 
     Attributes
     ----------
     column, kind : str
     rows : int
     whole : bool
-        Whether these are all rows of the table.
+        True if these are all rows of the table.
     metrics : mapping of Analyzer to Metric
     """
 
@@ -65,38 +62,38 @@ class Seen:
     metrics: Metrics
 
     def value(self, analyzer: AnyAnalyzer) -> Any:
-        """Return a metric's value; None if it has none."""
+        """Return a metric's value; None if it has no value."""
         metric = self.metrics.get(analyzer)
         return None if metric is None or metric.failed else metric.value
 
     @property
     def complete(self) -> float:
-        """The share of rows that have a value."""
+        """The share of non-null rows."""
         return float(self.value(Completeness(self.column)) or 0)
 
     @property
     def values(self) -> int:
-        """How many rows have one."""
+        """The number of non-null rows."""
         return round(self.complete * self.rows)
 
     @property
     def may_be_key(self) -> bool:
-        """Whether it is worth counting whether each value occurs once."""
+        """True if the estimates justify an exact count of unique values."""
         alone = self.value(ApproxUniqueValueRatio((self.column,))) or 0
         distinct = self.value(ApproxCountDistinct(self.column)) or 0
         return min(alone, distinct / self.values) >= NEARLY_UNIQUE if self.values else False
 
     @property
     def may_be_category(self) -> bool:
-        """Whether it is worth counting its values one by one."""
+        """True if there are few enough distinct values to count each."""
         if self.kind not in TEXT and self.kind not in INTEGRAL:
             return False
         distinct = self.value(ApproxCountDistinct(self.column)) or 0
-        # The estimate may be a little too low, so what is counted is bounded again.
+        # The estimate may be a little too low, so the exact count is bounded again.
         return 0 < distinct <= min(CATEGORIES, self.values / ROWS_BY_CATEGORY)
 
     def suggestions(self, counted: Metrics) -> Iterator[Suggestion]:
-        """Yield what is suggested of it; `counted` is what was worth a second look."""
+        """Yield suggestions for the column; ``counted`` holds the metrics of the second pass."""
         if self.complete >= LEAST_COMPLETE and self.rows >= FEWEST_ROWS:
             yield self._complete()
         if self.values < FEWEST_ROWS or not self.complete:
@@ -107,7 +104,7 @@ class Seen:
             yield self._made(
                 "is_unique", reason=f"{alike} values are distinct, and none occurs twice."
             )
-            return  # the numbers of a key move on
+            return  # limits would not last: the numbers of a key keep growing
         members = list(self._members(counted))
         yield from members
         if self.kind in NUMERIC:
@@ -118,7 +115,7 @@ class Seen:
     def _made(self, method: str, *values: Any, reason: str, **named: Any) -> Suggestion:
         seen = reason if self.whole else f"{reason} Seen in a sample of {self.rows} rows."
         first = () if method == "has" else (self.column,)
-        return suggested(
+        return make_suggestion(
             method, *first, *values, reason=seen, source="data", rows=self.rows, **named
         )
 
@@ -128,20 +125,20 @@ class Seen:
             return self._made("is_complete", reason=f"None of {self.rows} rows is null.")
         least = floor2(wilson(share, self.rows)[0])
         reason = (
-            f"{self.values} of {self.rows} rows are not null; of such rows at least {told(least)} are to be"
+            f"{self.values} of {self.rows} rows are not null; a share of at least {told(least)} is"
             " expected with 95 % confidence."
         )
         return self._made("is_complete", at_least=least, reason=reason)
 
     def _members(self, counted: Metrics) -> Iterator[Suggestion]:
-        found = counted.get(every_value(self.column)) if self.may_be_category else None
+        found = counted.get(category_histogram(self.column)) if self.may_be_category else None
         if found is None or found.failed or found.value.number_of_bins > CATEGORIES + 1:
             return
         some = sorted(text.removeprefix("\\") for text in found.value.values if text != NULL_KEY)
         values = some if self.kind in TEXT else sorted(map(int, some))
-        # Values that stand in no row of a sample may still stand in others.
+        # Values missing from a sample may still occur in other rows.
         least = {} if self.whole else {"at_least": floor2(wilson(1.0, self.values)[0])}
-        reason = f"All {self.values} values are one of {len(values)}."
+        reason = f"All {self.values} values are in a set of {len(values)}."
         yield self._made("is_contained_in", values, reason=reason, **least)
 
     def _numbers(self, *, categories: bool) -> Iterator[Suggestion]:
@@ -150,12 +147,12 @@ class Seen:
         if low is None or not (isfinite(low) and isfinite(high)):
             return
         if low >= 0:
-            reason = f"The least of {self.values} numbers is {told(low, 6)}."
+            reason = f"The minimum of {self.values} numbers is {told(low, 6)}."
             yield self._made("is_non_negative", reason=reason)
         if categories or low == high:
             return
         margin = MARGIN * (high - low)
-        lower, upper = widened(low, high, margin)
+        lower, upper = widen(low, high, margin)
         between = (
             f"{self.values} numbers lie between {told(low, 6)} and {told(high, 6)}; the margin is half their"
             f" distance, {told(margin, 6)}."
@@ -167,12 +164,10 @@ class Seen:
         if mean is None or not spread or not (isfinite(mean) and isfinite(spread)):
             return
         about = f"The mean of {self.values} numbers is {told(mean, 6)}, their standard deviation {told(spread, 6)}"
-        reason = f"{about}; the mean may move by one of them."
-        yield self._made("has_mean", widened(mean, mean, spread), reason=reason)
-        reason = f"{about}, of which half and double are allowed."
-        yield self._made(
-            "has_standard_deviation", widened(spread / 2, 2 * spread, 0), reason=reason
-        )
+        reason = f"{about}; the mean may change by one standard deviation."
+        yield self._made("has_mean", widen(mean, mean, spread), reason=reason)
+        reason = f"{about}; from half to double of it is allowed."
+        yield self._made("has_standard_deviation", widen(spread / 2, 2 * spread, 0), reason=reason)
 
     def _texts(self, *, categories: bool) -> Iterator[Suggestion]:
         c = self.column
@@ -181,7 +176,7 @@ class Seen:
             share = self.value(pattern) or 0.0
             if share >= MOSTLY:
                 least = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
-                reason = f"{round(share * self.values)} of {self.values} texts hold what looks like {name}."
+                reason = f"{round(share * self.values)} of {self.values} texts match {name}."
                 yield self._made("has", pattern, Between(least), reason=reason)
         yield from self._kind()
         short, long = self.value(MinLength(c)), self.value(MaxLength(c))
@@ -201,7 +196,7 @@ class Seen:
             return
         counts = {kind: entry.absolute for kind, entry in found.values.items()}
         for kind in ("Boolean", "Integral", "Numeric"):
-            share = sum(counts[one] for one in KINDS[kind]) / self.values
+            share = sum(counts[one] for one in DATA_TYPE_GROUPS[kind]) / self.values
             if share >= MOSTLY:
                 least = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
                 reason = f"{round(share * self.values)} of {self.values} texts read as {kind}."
@@ -209,27 +204,31 @@ class Seen:
                 return
 
 
-def from_data(sample: Sample) -> tuple[list[Suggestion], dict[str, str]]:
-    """Return what some rows suggest, and what of it does not hold for them, and why.
+def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, str]]:
+    """Return suggestions from sampled rows, and rejected ones with reasons.
 
-    The rows are looked at twice or three times: to see what may be suggested, to count the values of
-    categories, and to judge what could not be told from either.
+    The rows are read two or three times: to find candidates, to count the values of categories, and
+    to evaluate the constraints that neither pass covers.
     """
     asked = [
-        a for column, kind in sample.columns for a in (*looks(column, kind), *_more(column, kind))
+        a
+        for column, kind in sample.columns
+        for a in (*sample_analyzers(column, kind), *_more(column, kind))
     ]
     metrics = sample.measure([Size(), *asked])
     rows = int(metrics[Size()].value)
-    columns = [Seen(column, kind, rows, sample.whole, metrics) for column, kind in sample.columns]
+    columns = [
+        ColumnProfile(column, kind, rows, sample.whole, metrics) for column, kind in sample.columns
+    ]
     columns = [seen for seen in columns if seen.kind not in {"array", "map", "variant", "struct"}]
-    few = [every_value(seen.column) for seen in columns if seen.may_be_category]
+    few = [category_histogram(seen.column) for seen in columns if seen.may_be_category]
     counted = sample.measure(few) if few else {}
     found = [one for seen in columns for one in seen.suggestions(counted)]
     return _proved(sample, {**metrics, **counted}, found)
 
 
-def every_value(column: str) -> Histogram:
-    """Return what counts the values of a column that holds categories, and null."""
+def category_histogram(column: str) -> Histogram:
+    """Return the analyzer that counts the values of a categorical column, null included."""
     return Histogram(column, CATEGORIES + 1)
 
 
@@ -240,7 +239,7 @@ def _more(column: str, kind: str) -> Iterable[AnyAnalyzer]:
 
 
 def _proved(
-    sample: Sample, metrics: Metrics, drafts: list[Suggestion]
+    sample: TableSample, metrics: Metrics, drafts: list[Suggestion]
 ) -> tuple[list[Suggestion], dict[str, str]]:
     check = Check("suggested", constraints=[draft.constraint for draft in drafts])
     lacking = [analyzer for analyzer in check.analyzers if analyzer not in metrics]

@@ -1,4 +1,4 @@
-"""Checks that a dataset's own past suggests; nothing is scanned."""
+"""Suggest checks from the metric history of a dataset, without a scan."""
 
 from __future__ import annotations
 
@@ -8,57 +8,55 @@ from datetime import datetime, timedelta
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from analyzers.analyzer import Analyzer
-from analyzers.catalogue import ANALYZERS
-from analyzers.checks.assertions import Between, told
-from analyzers.checks.check import Check
-from analyzers.checks.constraints import ConstraintStatus
-from analyzers.checks.evidence import Usual
-from analyzers.counts import Completeness, Compliance, Size
-from analyzers.errors import IllegalAnalyzerParameterError, SuiteError
-from analyzers.metric import Entity, Scale
-from analyzers.texts import PatternMatch
-from repository.anomalies.judging import monitor_of
-from repository.targets import View
-from tidegauge.checks.margins import ceil2, floor2, widened, wilson
-from tidegauge.checks.suggestions import Suggestion, suggested
-from tidegauge.checks.verification import Judged
-from tidegauge.checks.verify import verify
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
+from tidegauge.analyzers.core.evidence import AnomalySettings
+from tidegauge.analyzers.core.metric import Entity, Scale
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
+from tidegauge.analyzers.measures.texts import PatternMatch
+from tidegauge.checks.assertions import Between, told
+from tidegauge.checks.check import Check
+from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
+from tidegauge.checks.margins import ceil2, floor2, widen, wilson
+from tidegauge.checks.suggestions import Suggestion, make_suggestion
+from tidegauge.checks.verifying import verify
+from tidegauge.repository.detection.judge import monitor_of
+from tidegauge.repository.history.targets import View
 
 if TYPE_CHECKING:
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
-FEWEST = 20
-"""Partitions below which the past says nothing of limits."""
-ENOUGH = 28
-"""Partitions from which on a detector is asked: four of each weekday."""
+MIN_PARTITIONS = 20
+"""Minimum number of partitions for suggesting limits."""
+MIN_PARTITIONS_DETECTOR = 28
+"""Minimum number of dated partitions for suggesting a detector: four of each weekday."""
 RARE = 0.01
-"""The quantile that limits are made of, and its counterpart."""
+"""Lower quantile behind limits; the upper one is 1 minus it."""
 MARGIN = 0.5
-"""How far limits lie beyond those quantiles, as a share of their distance."""
+"""Margin of limits beyond those quantiles, as a share of their distance."""
 MAY_FAIL = 0.05
-"""The share of partitions where a suggestion may not hold."""
+"""Largest share of partitions in which a suggestion may fail."""
 LARGEST_DROP = 0.25
-"""A share that falls by more within a week, now and then, is not compared with it."""
+"""Largest 99 % quantile of weekly drops for which a week-over-week limit is suggested."""
 WEEK = timedelta(days=7)
 GOOD_SHARES = (Completeness, Compliance, PatternMatch)
-"""Shares that can only be too low."""
-ABREAST = 200
-"""Suggestions that are proved together, which bounds memory."""
-UNTOLD = (Scale.TIME,)
+"""Shares for which only low values are bad."""
+VERIFY_BATCH_SIZE = 200
+"""Suggestions verified together, which bounds memory."""
+SCALES_WITHOUT_LIMITS = (Scale.TIME,)
 
 
 @dataclass(frozen=True)
-class Past:
-    """The finite values of one metric, in the order of time.
+class MetricHistory:
+    """Finite values of one metric, in time order.
 
     Attributes
     ----------
     analyzer : Analyzer
     values, weights : sequence of float
-        A weight is the number of rows behind a value; NaN where it is not known.
+        A weight is the number of rows behind a value; NaN if unknown.
     times : sequence of (str, datetime or None)
-        The segment that each partition lies in, and its time.
+        Segment and time of each partition.
     """
 
     analyzer: Analyzer[Any, Any]
@@ -68,17 +66,17 @@ class Past:
 
     @property
     def rows(self) -> int:
-        """The rows behind all values, as far as known."""
+        """The known number of rows behind all values."""
         return int(sum(weight for weight in self.weights if not isnan(weight)))
 
     def quantile(self, share: float) -> float:
-        """Return the value below which so many lie; one that was there."""
-        return ordered(self.values, share)
+        """Return the quantile of the values that is one of them."""
+        return sample_quantile(self.values, share)
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """Yield what it suggests, before it is proved."""
+        """Yield the suggestions from the values, not yet verified."""
         scale = self.analyzer.scale_of(self.analyzer.name)
-        if len(self.values) < FEWEST or scale in UNTOLD:
+        if len(self.values) < MIN_PARTITIONS or scale in SCALES_WITHOUT_LIMITS:
             return
         if min(self.values) == max(self.values):
             yield from self._constant(scale)
@@ -92,7 +90,7 @@ class Past:
 
     def _made(self, method: str, *values: Any, reason: str, **named: Any) -> Suggestion:
         rows, partitions = self.rows, len(self.values)
-        return suggested(
+        return make_suggestion(
             method,
             *values,
             reason=reason,
@@ -112,12 +110,12 @@ class Past:
             Scale.RATIO,
             Scale.FLAG,
             Scale.COUNT,
-        }:  # others are equal by chance of rounding
+        }:  # other scales are equal only by rounding
             yield self._made("has", self.analyzer, Between(value, value), reason=always)
 
     def _share(self) -> Iterator[Suggestion]:
         low, high = self.quantile(RARE), self.quantile(1 - RARE)
-        rows = ordered([weight for weight in self.weights if weight > 0], 0.5)
+        rows = sample_quantile([weight for weight in self.weights if weight > 0], 0.5)
         least = floor2(wilson(low, rows)[0])
         behind = f"the uncertainty of {rows:.0f} rows"
         if isinstance(self.analyzer, GOOD_SHARES):
@@ -131,8 +129,8 @@ class Past:
         most = ceil2(wilson(high, rows)[1])
         if least > 0 or most < 1:
             reason = (
-                f"98 % of {len(self.values)} partitions lay between {low:.4g} and {high:.4g}, to which"
-                f" {behind} is added."
+                f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}, widened by"
+                f" {behind}."
             )
             wanted = Between(least or None, most if most < 1 else None)
             yield self._made("has", self.analyzer, wanted, reason=reason)
@@ -146,9 +144,9 @@ class Past:
     def _range(self, scale: Scale) -> Suggestion:
         low, high = self.quantile(RARE), self.quantile(1 - RARE)
         margin = MARGIN * (high - low)
-        lower, upper = widened(low, high, margin)
+        lower, upper = widen(low, high, margin)
         reason = (
-            f"98 % of {len(self.values)} partitions lay between {low:.4g} and {high:.4g}; the margin is half"
+            f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}; the margin is half"
             f" their distance, {margin:.4g}."
         )
         if scale is not Scale.SIGNED and lower <= 0:
@@ -166,9 +164,9 @@ class Past:
             for (where, time), value in by_time.items()
             if time is not None and (where, time - WEEK) in by_time
         ]
-        if len(drops) < FEWEST or not isinstance(self.analyzer, GOOD_SHARES):
+        if len(drops) < MIN_PARTITIONS or not isinstance(self.analyzer, GOOD_SHARES):
             return
-        rare = ordered(drops, 1 - RARE)
+        rare = sample_quantile(drops, 1 - RARE)
         by = ceil2(rare)
         if 0 < by <= LARGEST_DROP:
             reason = (
@@ -178,30 +176,30 @@ class Past:
             yield self._made("not_below", self.analyzer, "7d", by=by, reason=reason)
 
     def _usual(self) -> Iterator[Suggestion]:
-        if sum(time is not None for _, time in self.times) < ENOUGH:
+        if sum(time is not None for _, time in self.times) < MIN_PARTITIONS_DETECTOR:
             return
         try:
-            monitor_of(Usual(), self.analyzer)
+            monitor_of(AnomalySettings(), self.analyzer)
         except SuiteError:
             return
         low, high = min(self.values), max(self.values)
         reason = (
-            f"{len(self.values)} partitions between {low:.4g} and {high:.4g} are enough for the seasonal"
-            " detector to know what is usual."
+            f"The history of {len(self.values)} partitions, between {low:.4g} and {high:.4g}, is long enough for the seasonal"
+            " detector."
         )
         yield self._made("is_usual", self.analyzer, reason=reason)
 
 
-def from_history(
+def suggest_from_history(
     repository: Repository, dataset: str, segment: str = ""
 ) -> tuple[list[Suggestion], dict[str, str]]:
-    """Return what the past of a dataset suggests, of the whole first, and what it does not, and why.
+    """Return suggestions from a dataset's history, and rejected ones with reasons.
 
-    Each suggestion was judged in all partitions that are there: it holds in the newest, and in all but
-    5 % of them, of which its reason tells.
+    Those on dataset metrics come first. Each suggestion was evaluated in all stored partitions: it
+    holds in the newest, and in all but 5 % of them, as its reason states.
     """
     drafts, left_out = [], {}
-    for text, past in _pasts(repository, dataset, segment):
+    for text, past in _histories(repository, dataset, segment):
         if isinstance(past, str):
             left_out[text] = past
             continue
@@ -210,25 +208,29 @@ def from_history(
         if not found:
             left_out[text] = _why_not(past)
     kept = []
-    for start in range(0, len(drafts), ABREAST):
-        some, refused = _proved(repository, dataset, segment, drafts[start : start + ABREAST])
+    for start in range(0, len(drafts), VERIFY_BATCH_SIZE):
+        some, refused = _verified(
+            repository, dataset, segment, drafts[start : start + VERIFY_BATCH_SIZE]
+        )
         kept += some
         left_out |= refused
     kept.sort(key=lambda one: one.constraint.analyzer.entity is not Entity.DATASET)
     return kept, left_out
 
 
-def _why_not(past: Past) -> str:
-    if len(past.values) < FEWEST:
-        return f"{len(past.values)} partitions are too few; {FEWEST} would do"
-    if past.analyzer.scale_of(past.analyzer.name) in UNTOLD:
-        return "a time moves on"
+def _why_not(past: MetricHistory) -> str:
+    if len(past.values) < MIN_PARTITIONS:
+        return f"{len(past.values)} partitions are too few; {MIN_PARTITIONS} would do"
+    if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
+        return "times increase, so no limit would last"
     return f"it was {told(past.values[0])} in all partitions, which limits nothing else"
 
 
-def _pasts(repository: Repository, dataset: str, segment: str) -> Iterator[tuple[str, Past | str]]:
-    """Yield every analyzer's text with its past, or why it has none."""
-    targets = View(repository, dataset).targets("all", segment)
+def _histories(
+    repository: Repository, dataset: str, segment: str
+) -> Iterator[tuple[str, MetricHistory | str]]:
+    """Yield each analyzer's text with its history, or the reason why it has none."""
+    targets = View(repository.database, repository.artifacts, dataset).targets("all", segment)
     wanted = {(target.partition, target.segment) for target in targets}
     frame = repository.metrics(dataset)
     there = [pair in wanted for pair in zip(frame["partition"], frame["segment"], strict=True)]
@@ -248,18 +250,21 @@ def _pasts(repository: Repository, dataset: str, segment: str) -> Iterator[tuple
             for time, known in zip(own["time"], own["time"].notna(), strict=True)
         ]
         places = list(zip(own["segment"].tolist(), times, strict=True))
-        yield str(text), Past(analyzer, own["value"].tolist(), own["weight"].tolist(), places)
+        yield (
+            str(text),
+            MetricHistory(analyzer, own["value"].tolist(), own["weight"].tolist(), places),
+        )
 
 
-def _proved(
+def _verified(
     repository: Repository, dataset: str, segment: str, drafts: Sequence[Suggestion]
 ) -> tuple[list[Suggestion], Mapping[str, str]]:
-    """Judge suggestions in all partitions; return those that hold, and why others do not."""
+    """Evaluate suggestions in all partitions; return those that hold, and why others do not."""
     if not drafts:
         return [], {}
     check = Check("suggested", constraints=[draft.constraint for draft in drafts])
     found = verify(repository, check, dataset=dataset, partitions="all", segment=segment)
-    by_place: dict[int, list[Judged]] = {place: [] for place in range(len(drafts))}
+    by_place: dict[int, list[PartitionResult]] = {place: [] for place in range(len(drafts))}
     for one in found.judged:  # in the order of time
         if one.result.status is not ConstraintStatus.NO_HISTORY:
             by_place[one.place].append(one)
@@ -281,12 +286,12 @@ def _proved(
     return kept, refused
 
 
-def ordered(values: Sequence[float], share: float) -> float:
-    """Return the quantile of some values that is one of them, the nearest to the middle; 0 of none.
+def sample_quantile(values: Sequence[float], share: float) -> float:
+    """Return the quantile of some values that is one of them, nearest by rank; 0 for no values.
 
     Examples
     --------
-    >>> ordered([3.0, 1.0, 2.0], 0.5), ordered([1.0, 2.0, 3.0, 4.0], 0.01), ordered([], 0.5)
+    >>> sample_quantile([3.0, 1.0, 2.0], 0.5), sample_quantile([1.0, 2.0, 3.0, 4.0], 0.01), sample_quantile([], 0.5)
     (2.0, 1.0, 0.0)
     """
     some = sorted(values)

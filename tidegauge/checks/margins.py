@@ -1,4 +1,4 @@
-"""What may be expected of numbers that come later, by numbers that were seen."""
+"""Confidence intervals, margins and rounding for suggested limits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from math import isfinite, sqrt
 
 TWO_DIGITS = Decimal("0.01")
 CERTAIN = 1.959963984540054
-"""Standard deviations on both sides that hold 95 % of a normal distribution."""
+"""Two-sided 95 % quantile of the standard normal distribution."""
 DIGITS = 3
-"""Of bounds."""
+"""Significant digits of bounds."""
 
 
 def wilson(share: float, rows: float) -> tuple[float, float]:
-    """Return the 95 % interval of Wilson for a share that was seen in some rows.
+    """Return Wilson's 95 % confidence interval of an observed share.
 
     Parameters
     ----------
     share : float
         Between 0 and 1.
     rows : float
-        The rows behind it; with none, or NaN, anything is possible.
+        Number of rows behind it; 0 or NaN gives (0, 1).
 
     Examples
     --------
@@ -37,7 +37,7 @@ def wilson(share: float, rows: float) -> tuple[float, float]:
 
 
 def floor2(share: float) -> float:
-    """Round down to two decimals, as the number is written.
+    """Round down to two decimals, based on the decimal notation.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def floor2(share: float) -> float:
 
 
 def ceil2(share: float) -> float:
-    """Round up to two decimals, as the number is written.
+    """Round up to two decimals, based on the decimal notation.
 
     Examples
     --------
@@ -58,12 +58,12 @@ def ceil2(share: float) -> float:
     return float(Decimal(repr(share)).quantize(TWO_DIGITS, ROUND_CEILING))
 
 
-def widened(low: float, high: float, margin: float) -> tuple[float, float]:
-    """Return bounds with a margin on both sides, rounded outward to three digits.
+def widen(low: float, high: float, margin: float) -> tuple[float, float]:
+    """Return bounds widened by a margin on both sides, rounded outward to three digits.
 
     Examples
     --------
-    >>> widened(634, 1014, 190), widened(-2, 7, 0), widened(0.12345, 0.5, 0)
+    >>> widen(634, 1014, 190), widen(-2, 7, 0), widen(0.12345, 0.5, 0)
     ((444.0, 1210.0), (-2.0, 7.0), (0.123, 0.5))
     """
     return _rounded(low - margin, ROUND_FLOOR), _rounded(high + margin, ROUND_CEILING)

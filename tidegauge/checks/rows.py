@@ -1,37 +1,37 @@
-"""Checks row by row: which rows break which constraints."""
+"""Row-level checks: the rows that violate each constraint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from analyzers.checks.assertions import Between
-from analyzers.checks.check import Check
-from analyzers.checks.constraints import Constraint, MetricConstraint
-from analyzers.counts import Completeness, Compliance
-from analyzers.errors import SuiteError
-from analyzers.extremes import Maximum, Minimum
-from analyzers.rows import row_level_results
-from analyzers.sql import literal, quote
-from analyzers.texts import MaxLength, MinLength, PatternMatch
-from analyzers.uniqueness import DuplicateRowCount, Uniqueness, UniqueValueRatio
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.measures.counts import Completeness, Compliance
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.texts import MaxLength, MinLength, PatternMatch
+from tidegauge.analyzers.measures.uniqueness import DuplicateRowCount, Uniqueness, UniqueValueRatio
+from tidegauge.analyzers.scan.row_level import row_level_results
+from tidegauge.checks.assertions import Between
+from tidegauge.checks.check import Check
+from tidegauge.checks.constraints import Constraint, MetricConstraint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SHARES = (Completeness, Compliance, PatternMatch, Uniqueness, UniqueValueRatio)
-"""What is a share of good rows, so that each row is one or is not."""
+ROW_SHARE_ANALYZERS = (Completeness, Compliance, PatternMatch, Uniqueness, UniqueValueRatio)
+"""Shares of good rows, so that each row is good or bad."""
 LEAST, GREATEST = (Minimum, MinLength), (Maximum, MaxLength)
 
 
-def row_rule(constraint: Constraint, column: str) -> str | None:
-    """Return SQL for whether a row is as wanted, given the column of `row_level_results`.
+def row_predicate(constraint: Constraint, column: str) -> str | None:
+    """Return SQL for whether a row satisfies a constraint, given its `row_level_results` column.
 
     Returns
     -------
     str or None
-        None if the constraint tells nothing of single rows: that a share is low, or that a least number
-        is not too high, is no row's fault. What is null is not wrong.
+        None if the constraint does not apply to single rows, such as an upper bound on a share or
+        on a minimum, which no single row violates. Null passes.
     """
     if not isinstance(constraint, MetricConstraint) or constraint.part is not None:
         return None
@@ -39,7 +39,7 @@ def row_rule(constraint: Constraint, column: str) -> str | None:
     bounds = wanted if isinstance(wanted, Between) else None
     found = quote(column)
     rule = None
-    if isinstance(analyzer, SHARES):
+    if isinstance(analyzer, ROW_SHARE_ANALYZERS):
         rule = found if bounds is None or bounds.lower is not None else None
     elif bounds is None:
         rule = None
@@ -52,21 +52,24 @@ def row_rule(constraint: Constraint, column: str) -> str | None:
     return rule and f"coalesce({rule}, true)"
 
 
-def judged_rows(data: DataFrame, check: Check) -> DataFrame:
-    """Return data with a column for each constraint that tells of rows; see `Verification.row_level`."""
-    frame, rules = _ruled(data, check)
-    names = unlike([constraint.description for constraint, _ in rules], data.columns)
+def row_level_frame(data: DataFrame, check: Check) -> DataFrame:
+    """Return data with a boolean column per row-level constraint.
+
+    See `Verification.row_level`.
+    """
+    frame, rules = _with_row_results(data, check)
+    names = make_unique([constraint.description for constraint, _ in rules], data.columns)
     flags = [f"{rule} AS {quote(name)}" for name, (_, rule) in zip(names, rules, strict=True)]
     return frame.selectExpr(*map(quote, data.columns), *flags)
 
 
 def failing_rows(data: DataFrame, check: Check, column: str, limit: int | None) -> DataFrame:
-    """Return the rows that break a constraint; see `Verification.rows`."""
+    """Return the rows that violate a constraint; see `Verification.rows`."""
     if column.casefold() in {name.casefold() for name in data.columns}:
         msg = f"there is a column {column!r} already; choose another name by column="
         raise SuiteError(msg)
-    frame, rules = _ruled(data, check)
-    names = unlike([constraint.description for constraint, _ in rules])
+    frame, rules = _with_row_results(data, check)
+    names = make_unique([constraint.description for constraint, _ in rules])
     told = [
         f"CASE WHEN NOT {rule} THEN {literal(name)} END"
         for name, (_, rule) in zip(names, rules, strict=True)
@@ -76,13 +79,15 @@ def failing_rows(data: DataFrame, check: Check, column: str, limit: int | None) 
     return found if limit is None else found.limit(limit)
 
 
-def _ruled(data: DataFrame, check: Check) -> tuple[DataFrame, list[tuple[Constraint, str]]]:
-    """Return data with what each row contributes, and the constraints that tell of it, each with its rule."""
-    columns = unlike(["tidegauge"] * len(check.constraints), [*data.columns, "tidegauge"])
+def _with_row_results(
+    data: DataFrame, check: Check
+) -> tuple[DataFrame, list[tuple[Constraint, str]]]:
+    """Return data with row-level results, and the row-level constraints, each with its SQL rule."""
+    columns = make_unique(["tidegauge"] * len(check.constraints), [*data.columns, "tidegauge"])
     rules = [
         (column, constraint, rule)
         for column, constraint in zip(columns, check.constraints, strict=True)
-        if (rule := row_rule(constraint, column))
+        if (rule := row_predicate(constraint, column))
     ]
     if not rules:
         names = "; ".join(constraint.description for constraint in check.constraints)
@@ -93,12 +98,12 @@ def _ruled(data: DataFrame, check: Check) -> tuple[DataFrame, list[tuple[Constra
     return frame, [(constraint, rule) for _, constraint, rule in rules]
 
 
-def unlike(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
-    """Return names no two of which are alike, letter case aside, by numbering those that are.
+def make_unique(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
+    """Return names made unique, ignoring letter case, by numbering duplicates.
 
     Examples
     --------
-    >>> unlike(["a", "a", "a (2)"]), unlike(["a"], ["A"])
+    >>> make_unique(["a", "a", "a (2)"]), make_unique(["a"], ["A"])
     (['a', 'a (3)', 'a (2)'], ['a (2)'])
     """
     used = {name.casefold() for name in taken}

@@ -1,4 +1,4 @@
-"""Checks that are proposed, each with its reason."""
+"""Suggested checks, each with its reason."""
 
 from __future__ import annotations
 
@@ -7,39 +7,41 @@ from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from analyzers.analyzer import Analyzer
-from analyzers.checks.assertions import Between
-from analyzers.checks.check import Check, Level
-from analyzers.checks.constraints import Constraint
-from analyzers.display import Markup, Rows, card, heading, note, one_line, table
-from analyzers.errors import SuiteError
-from repository.frames import frame_of
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.formatting import Markup, one_line
+from tidegauge.analyzers.core.registry import ANALYZER_MODULES, module_of
+from tidegauge.checks.assertions import Between
+from tidegauge.checks.check import Check, Level
+from tidegauge.checks.constraints import Constraint
+from tidegauge.display.html import Rows, card, heading, note, table
+from tidegauge.repository.store.frames import columns, frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("constraint", "reason", "source", "rows", "partitions", "analyzer", "code")
+COLUMNS = columns("constraint reason source rows:integer partitions analyzer code")
 MOST_LINES = 40
-"""Suggestions that are printed."""
+"""Maximum number of printed suggestions."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One constraint that is proposed; made by `suggest`.
+    """A suggested constraint; made by `suggest`.
 
     Attributes
     ----------
     constraint : Constraint
     reason : str
-        Why, in a sentence or two, with the numbers.
+        Explanation in a sentence or two, with the numbers.
     code : str
-        The method that adds it to a check, as Python.
+        The method call that adds it to a check, as Python.
     source : str
         ``data`` or ``history``.
     rows : int
-        How many rows are behind it.
+        Number of rows behind it.
     partitions : int
-        How many partitions are; 0 if it comes from data.
+        Number of partitions behind it; 0 if it comes from data.
     """
 
     constraint: Constraint
@@ -50,11 +52,11 @@ class Suggestion:
     partitions: int = 0
 
     def because(self, more: str) -> Suggestion:
-        """Return it with a sentence more."""
+        """Return the suggestion with a sentence added to its reason."""
         return replace(self, reason=f"{self.reason} {more}")
 
 
-def suggested(
+def make_suggestion(
     method: str,
     *values: Any,
     reason: str,
@@ -63,34 +65,37 @@ def suggested(
     partitions: int = 0,
     **named: Any,
 ) -> Suggestion:
-    """Make a suggestion by a method of `Check`; its code is that very call.
+    """Make a suggestion by calling a method of `Check`; its code is that very call.
 
     Examples
     --------
-    >>> one = suggested("has_size", (600, None), reason="It was.", source="data", rows=9)
+    >>> one = make_suggestion("has_size", (600, None), reason="It was.", source="data", rows=9)
     >>> one.code, one.constraint.description
     ('.has_size((600, None))', 'Size(): at least 600')
     """
     constraint = getattr(Check("suggested"), method)(*values, **named).constraints[0]
-    words = [*map(written, values), *(f"{name}={written(of)}" for name, of in named.items())]
+    words = [
+        *map(python_source, values),
+        *(f"{name}={python_source(of)}" for name, of in named.items()),
+    ]
     code = f".{method}({', '.join(words)})"
     return Suggestion(constraint, reason, code, source, rows, partitions)
 
 
-def written(value: Any) -> str:
-    """Return a value as Python that reads back where ``tg`` is this package.
+def python_source(value: Any) -> str:
+    """Return a value as Python source, with this package imported as ``tg``.
 
     Examples
     --------
-    >>> from analyzers.counts import Size
-    >>> written(Size()), written(Between(1)), written((0.5, None)), written(["a"])
+    >>> from tidegauge.analyzers.measures.counts import Size
+    >>> python_source(Size()), python_source(Between(1)), python_source((0.5, None)), python_source(["a"])
     ('tg.Size()', 'tg.Between(lower=1.0)', '(0.5, None)', "['a']")
     """
     if isinstance(value, Analyzer):
-        import tidegauge  # noqa: PLC0415 - it is being imported
-
-        public = type(value).__name__ in dir(tidegauge)
-        return f"tg.{value!r}" if public else repr(repr(value))  # a plug-in's is read from its text
+        built_in = module_of(type(value).__name__, ANALYZER_MODULES) is not None
+        return (
+            f"tg.{value!r}" if built_in else repr(repr(value))
+        )  # a plug-in's is read from its text
     if isinstance(value, Between):
         return f"tg.{value!r}"
     return repr(value)
@@ -98,14 +103,14 @@ def written(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Suggestions:
-    """Constraints that are proposed for a dataset; made by `suggest`. Iterable, and indexed by place.
+    """Constraints suggested for a dataset; made by `suggest`. Iterable, and indexed by position.
 
     Attributes
     ----------
     dataset : str
     items : sequence of Suggestion
     left_out : mapping of str to str
-        What was thought of and does not hold, or cannot be told, and why.
+        Candidates that do not hold or lack data, and the reasons.
 
     Examples
     --------
@@ -125,7 +130,7 @@ class Suggestions:
         return len(self.items)
 
     def __getitem__(self, place: int) -> Suggestion:
-        """Return one."""
+        """Return the suggestion at a position."""
         return self.items[place]
 
     def check(
@@ -134,21 +139,21 @@ class Suggestions:
         level: str = Level.ERROR,
         only: Iterable[Suggestion | int] | None = None,
     ) -> Check:
-        """Return the check that all of them make, or some.
+        """Return a check with all suggestions, or some.
 
         Parameters
         ----------
         name : str, optional
-            The dataset's if not given.
+            Name of the check; the dataset's if not given.
         level : str
             ``error`` or ``warning``.
         only : iterable of Suggestion or int, optional
-            Some of them, or their places.
+            Suggestions to include, or their positions.
 
         Raises
         ------
         SuiteError
-            If there are none.
+            If there are no suggestions.
         """
         some = self._some(only)
         return Check(
@@ -164,7 +169,7 @@ class Suggestions:
         level: str = Level.ERROR,
         only: Iterable[Suggestion | int] | None = None,
     ) -> str:
-        """Return Python that makes the same check, with each reason as a comment.
+        """Return Python source of the same check, with each reason as a comment.
 
         Parameters
         ----------
@@ -174,7 +179,7 @@ class Suggestions:
         Raises
         ------
         SuiteError
-            If there are none.
+            If there are no suggestions.
         """
         grave = "" if level == Level.ERROR else f", {str(level)!r}"
         lines = [f"tg.Check({name or self.dataset!r}{grave}, dataset={self.dataset!r})"]
@@ -184,7 +189,7 @@ class Suggestions:
         return f"import tidegauge as tg\n\ncheck = (\n{body}\n)\n"
 
     def frame(self) -> pd.DataFrame:
-        """Return a tidy frame, one row for each.
+        """Return a tidy frame, one row per suggestion.
 
         Returns
         -------
@@ -214,7 +219,7 @@ class Suggestions:
         return some
 
     def __str__(self) -> str:
-        """Return some lines: what is wanted, and why."""
+        """Return a text of the constraints and their reasons."""
         lines = [f"{self.dataset}: {len(self.items)} suggestions"]
         some = [f"{one.constraint.description}. {one.reason}" for one in self.items[:MOST_LINES]]
         lines += ["  " + one_line(text) for text in some]
@@ -229,8 +234,10 @@ class Suggestions:
         return card(self._pieces)
 
     def _pieces(self, most: int, width: int) -> Iterator[Markup]:
-        yield heading(Markup("Suggested for"), self.dataset)
+        yield heading(Markup("Suggested checks for"), self.dataset)
         lines = [(one.constraint.description, one.reason, one.code) for one in self.items]
-        yield table(["constraint", "reason", "code"], Rows.of(lines, most), 2 * width)
+        yield table(["constraint", "reason", "code"], Rows.first_of(lines, most), 2 * width)
         if self.left_out:
-            yield note(f"left_out: {len(self.left_out)} that do not hold, and why", width * 4)
+            yield note(
+                f"left_out: {len(self.left_out)} rejected candidates, with reasons", width * 4
+            )

@@ -1,90 +1,57 @@
-"""What came of checks."""
+"""Results of checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from analyzers.checks.check import Check, Level, status_of
-from analyzers.checks.constraints import ConstraintResult, ConstraintStatus
-from analyzers.display import Markup, Rows, card, heading, marked, note, one_line, sentence, table
-from analyzers.errors import CheckFailedError, SuiteError, UnknownNameError
-from repository.frames import frame_of
-from tidegauge.checks.lineage import facet_of
-from tidegauge.checks.rows import failing_rows, judged_rows, unlike
+from tidegauge.analyzers.core.errors import CheckFailedError, SuiteError, UnknownNameError
+from tidegauge.analyzers.core.formatting import Markup, one_line
+from tidegauge.checks.check import Check, Level, status_of
+from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
+from tidegauge.checks.export_openlineage import assertions_facet_of
+from tidegauge.checks.rows import failing_rows, make_unique, row_level_frame
+from tidegauge.display.html import Rows, card, heading, marked, note, sentence, table
+from tidegauge.repository.store.frames import columns, frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-COLUMNS = (
-    "check",
-    "level",
-    "dataset",
-    "segment",
-    "partition",
-    "time",
-    "constraint",
-    "status",
-    "value",
-    "message",
-    "hint",
-    "analyzer",
+COLUMNS = columns(
+    "check level dataset segment partition time:time constraint status value:number"
+    " message hint analyzer"
 )
 MOST_LINES = 20
-"""Failures that are printed."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What came of one constraint in one partition.
-
-    Attributes
-    ----------
-    check, place : int
-        Which check, and which of its constraints.
-    dataset, partition : str
-    time : datetime or None
-    segment : str
-    result : ConstraintResult
-    """
-
-    check: int
-    place: int
-    dataset: str
-    partition: str
-    time: datetime | None
-    segment: str
-    result: ConstraintResult
+"""Maximum number of printed failures."""
 
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """What came of checks, constraint by constraint and partition by partition; made by `verify`.
+    """Results of checks by constraint and partition; returned by `verify`.
 
     Attributes
     ----------
     checks : sequence of Check
-    judged : sequence of Judged
+    judged : sequence of PartitionResult
     data : DataFrame or None
-        What was verified, if it was a DataFrame.
+        The verified data, if the source was a DataFrame.
     """
 
     checks: Sequence[Check]
-    judged: Sequence[Judged]
+    judged: Sequence[PartitionResult]
     data: Any = field(default=None, repr=False)
 
     @property
     def names(self) -> list[str]:
-        """The checks' names; of those with one name, each gets a number."""
-        return unlike([check.name for check in self.checks])
+        """Names of the checks; repeated names are numbered."""
+        return make_unique([check.name for check in self.checks])
 
     @property
     def status(self) -> str:
-        """``error`` or ``warning`` if a check of that level failed, the graver of both; else ``success``."""
+        """The most severe level of a failed check, ``error`` or ``warning``; else ``success``."""
         found = {self.status_of(place) for place in range(len(self.checks))}
         return next(
             (str(level) for level in (Level.ERROR, Level.WARNING) if level in found), "success"
@@ -92,41 +59,41 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed, of either level."""
+        """True if no check failed, of either level."""
         return self.status == "success"
 
     def status_of(self, check: Check | str | int) -> str:
-        """Return ``success``, or the check's level if it failed anywhere.
+        """Return ``success``, or the check's level if it failed in any partition.
 
         Parameters
         ----------
         check : Check, str or int
-            The check, its name as in `names`, or its place.
+            The check, its name as in `names`, or its index.
 
         Raises
         ------
         UnknownNameError
-            If it is none of those that were verified.
+            If it is not one of the verified checks.
         """
         place = self._place(check)
         results = [one.result for one in self.judged if one.check == place]
         return status_of(self.checks[place].level, results)
 
     def frame(self) -> pd.DataFrame:
-        """Return a tidy frame, one row for each constraint in each partition.
+        """Return a tidy frame, one row per constraint and partition.
 
         Returns
         -------
         pandas.DataFrame
             With the columns check, level, dataset, segment, partition, time, constraint, status
-            (``success``, ``failure``, ``no data`` where a filter left nothing, ``no history`` where there
-            was nothing earlier), value (NaN if it is no number), message, hint, analyzer.
+            (``success``, ``failure``, ``no data`` if a filter left no value, ``no history`` if
+            there was no earlier value), value (NaN if it is not a number), message, hint, analyzer.
         """
         return self._frame(self.judged)
 
     @property
     def failures(self) -> pd.DataFrame:
-        """What failed, as `frame` has it."""
+        """The failed constraints, in the format of `frame`."""
         return self._frame(self._failed())
 
     def raise_if_failed(self, level: str = "error") -> None:
@@ -135,12 +102,12 @@ class Verification:
         Parameters
         ----------
         level : str
-            ``error``, or ``warning`` for checks of that level, too.
+            ``error``, or ``warning`` to include checks of that level.
 
         Raises
         ------
         CheckFailedError
-            It carries this object.
+            Carries this object.
         """
         if level not in list(Level):
             raise UnknownNameError("level of a check", level, list(Level))
@@ -155,33 +122,33 @@ class Verification:
         limit: int | None = None,
         column: str = "broken",
     ) -> DataFrame:
-        """Return the rows that break a check, with a column of the constraints that each breaks.
+        """Return the rows that violate a check, with a column of the violated constraints.
 
-        Rows are judged by completeness, conditions, patterns, uniqueness, and by bounds of least and
-        greatest numbers and lengths. Those that a filter leaves out break nothing. What holds of
-        ``at_least`` so many rows is told of each of the others.
+        Covers constraints on completeness, conditions, patterns and uniqueness, and bounds of
+        minimum and maximum values and lengths. Rows excluded by a filter violate nothing. A
+        constraint with ``at_least`` lists every failing row, even if the share is reached.
 
         Parameters
         ----------
         check : Check, str or int
-            The check, its name as in `names`, or its place.
+            The check, its name as in `names`, or its index.
         data : DataFrame, optional
-            What was verified, if not given.
+            The verified DataFrame if not given.
         limit : int, optional
-            Rows, at most; which ones is up to Spark.
+            Maximum number of rows; Spark chooses which.
         column : str
-            The name of the new column, an array of text.
+            Name of the new column, an array of text.
 
         Raises
         ------
         SuiteError
-            If none of the constraints tells anything of single rows, there are no data, or the data has
-            such a column.
+            If no constraint applies to single rows, there is no data, or the data already has such
+            a column.
         """
         return failing_rows(self._data(data), self._check(check), column, limit)
 
     def row_level(self, check: Check | str | int, data: DataFrame | None = None) -> DataFrame:
-        """Return the data with a column for each constraint: whether the row is as wanted.
+        """Return the data with a boolean column per constraint: true if the row satisfies it.
 
         Parameters
         ----------
@@ -191,40 +158,42 @@ class Verification:
         Returns
         -------
         DataFrame
-            The new columns have the constraints' descriptions as names, with a number where two are
-            alike. Constraints that tell nothing of single rows have none.
+            The new columns are named by the constraints' descriptions, with a number if two are
+            equal. Constraints that do not apply to single rows have none.
 
         Raises
         ------
         SuiteError
             As for `rows`.
         """
-        return judged_rows(self._data(data), self._check(check))
+        return row_level_frame(self._data(data), self._check(check))
 
     def openlineage(
         self, dataset: str | None = None, partition: str | None = None, segment: str | None = None
     ) -> dict[str, Any]:
-        """Return what came of it as the facet of OpenLineage that tells assertions about a dataset.
+        """Return the results as OpenLineage's data quality assertions facet.
 
         Parameters
         ----------
         dataset, partition, segment : str, optional
-            Which, where several were verified; a facet is about one.
+            Selection if several were verified; a facet describes one partition.
 
         Returns
         -------
         dict
-            ``{"dataQualityAssertions": facet}``, to be put among the facets of an input or output dataset of
-            an event. Each assertion has the analyzer as ``assertion``, the ``column`` if it is about
-            one, ``success``, ``severity``, ``name``, and, where they are known, ``expected``, ``actual`` and
-            ``description``, which is the message.
+            ``{"dataQualityAssertions": facet}``, to be put among the facets of an input or output
+            dataset of an event. Each assertion has the analyzer as ``assertion``, the ``column`` if
+            it is about one, ``success``, ``severity``, ``name``, and, if known, ``expected``,
+            ``actual`` and ``description``, which is the message.
 
         Raises
         ------
         SuiteError
-            If several partitions are meant, or none.
+            If the selection matches several partitions, or none.
         """
-        return facet_of(self, dataset, partition, segment)
+        return assertions_facet_of(
+            self.judged, self.checks, self.names, dataset, partition, segment
+        )
 
     def _check(self, check: Check | str | int) -> Check:
         return self.checks[self._place(check)]
@@ -249,14 +218,14 @@ class Verification:
             raise SuiteError(msg)
         return found
 
-    def _failed(self) -> list[Judged]:
+    def _failed(self) -> list[PartitionResult]:
         return [one for one in self.judged if one.result.status is ConstraintStatus.FAILURE]
 
-    def _frame(self, judged: Sequence[Judged]) -> pd.DataFrame:
+    def _frame(self, judged: Sequence[PartitionResult]) -> pd.DataFrame:
         names = self.names
         return frame_of([self._row(one, names[one.check]) for one in judged], COLUMNS)
 
-    def _row(self, one: Judged, name: str) -> dict[str, Any]:
+    def _row(self, one: PartitionResult, name: str) -> dict[str, Any]:
         check, result = self.checks[one.check], one.result
         return {
             "check": name,
@@ -285,7 +254,7 @@ class Verification:
         return told if len(places) == 1 else f"{told}, in {len(bad)} of {len(places)} partitions"
 
     def __str__(self) -> str:
-        """Return some lines for a log: what failed, and why."""
+        """Return a text for logs: the failures and their messages."""
         names, failed = self.names, self._failed()
         lines = [f"{self.status}: {self._summary()}"]
         for one in failed[:MOST_LINES]:
@@ -321,7 +290,8 @@ class Verification:
         )
         columns = ["check", "level", "partition", "constraint", "status", "value", "message"]
         if shown:
-            yield table(columns, Rows.of(lines, most // 2, len(shown)), width)
+            yield table(columns, Rows.first_of(lines, most // 2, len(shown)), width)
         yield note(
-            "frame(): every constraint; failures: what failed; rows(check): the rows", width * 4
+            "frame(): all constraints; failures: failed constraints; rows(check): violating rows",
+            width * 4,
         )

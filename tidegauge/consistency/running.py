@@ -1,4 +1,4 @@
-"""Comparing as a configuration says: `tg.consistency.run`, and what lags to set in one."""
+"""Entry points for consistency: `tg.consistency.run`, and lag estimation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.consistency import lag, pipeline
-from analyzers.consistency.configuration import Configuration
-from tidegauge.consistency.conffile import load_configuration
-from tidegauge.session import spark_session
+from tidegauge.consistency import pipeline
+from tidegauge.consistency.configuration import Configuration
+from tidegauge.consistency.lag import estimation as lag
+from tidegauge.files.consistency import load_configuration
+from tidegauge.spark.session import spark_session
+
+__all__ = ["estimate_lag", "load_configuration", "run"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from analyzers.consistency.lag_estimates import LagEstimates
-    from analyzers.consistency.pipeline import ConsistencyRun
-    from repository.repository import Repository
+    from tidegauge.consistency.lag.estimates import LagEstimates
+    from tidegauge.consistency.pipeline import ConsistencyRun
+    from tidegauge.repository.repository import Repository
 
 
 def run(
@@ -31,30 +34,30 @@ def run(
     dataset: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> ConsistencyRun:
-    """Flatten, backfill, compare and measure the days that are new, or whose logs or backfill changed.
+    """Flatten, backfill, compare and measure days that are new or whose logs or backfill changed.
 
-    Where the configuration has monitors, what stands out is detected, too.
-    Every step leaves whole days, and a day that a killed run did not finish is finished by the next. Of a
-    backfill that is a table, a day is compared again when the table's files of that day change; what a query or a
-    callable reads is not known, so ``recompute`` says that it changed.
+    If the configuration has monitors, anomalies are detected, too. Every step completes whole days,
+    and a day left unfinished by a killed run is finished by the next. With a table as backfill, a
+    day is compared again when the table's files of that day change; inputs of a query or a callable
+    are not tracked, so set ``recompute`` when they change.
 
     Parameters
     ----------
     configuration : Configuration, str or Path
-        One, or the path of its file.
+        A configuration, or the path of its file.
     repository : Repository
     spark : SparkSession, optional
-        The active one, or a local one with Hive, unless given.
+        By default the active one, or a local one with Hive.
     until : str, optional
-        The last day, as ``2023-01-05``; yesterday in UTC, unless given.
+        The last day, as ``2023-01-05``; by default yesterday in UTC.
     since : str, optional
-        The first; the configuration's, unless given, and else the first of the log.
+        The first day; by default the configuration's, else the first of the log.
     recompute : bool
-        Whether all days are compared and measured again.
+        Compare and measure all days again.
     dataset : str, optional
-        What the history is called; the configuration's, unless given.
+        Dataset name in the repository; by default the configuration's.
     tags : mapping, optional
-        Tags of the runs, beside ``sample_percent`` and ``query_source``.
+        Tags of the runs, besides ``sample_percent`` and ``query_source``.
 
     Returns
     -------
@@ -63,10 +66,10 @@ def run(
     Raises
     ------
     PreconditionError
-        If the sides cannot be compared, naming all that does not fit.
+        If the sides are not comparable; lists all mismatches.
     NoSuchTableError, SuiteError, SourceError
-        As `flatten` says, where ``since`` or ``until`` is no day, and where a table of the names of ours is there
-        and has other columns.
+        As for `flatten`; if ``since`` or ``until`` is not a day; if an existing table of the same
+        name has other columns.
     """
     told = as_configuration(configuration)
     told = told if dataset is None else replace(told, dataset=dataset)
@@ -91,47 +94,47 @@ def estimate_lag(
     seed: int = 0,
     group_bys: Collection[str] | None = None,
 ) -> LagEstimates:
-    """Estimate how long writes take until they are served, for each group-by with a query or a callable.
+    """Estimate the write lag of each group-by whose backfill is a query or a callable.
 
-    Each backfill is asked once for the features of all times that lie one of the lags before a logged query. The
-    lag with which the fewest of the logged values differ is the estimate. Nothing is recorded.
+    Each backfill is queried once for the features at all candidate lags before each logged query.
+    The estimate is the lag at which the fewest logged values differ. Nothing is recorded.
 
     Parameters
     ----------
     configuration : Configuration, str or Path
-        One, or the path of its file. The lags that it has are tried, too.
+        A configuration, or the path of its file. Its configured lags are tried, too.
     spark : SparkSession, optional
-        The active one, or a local one with Hive, unless given.
+        By default the active one, or a local one with Hive.
     until : str, optional
-        The last day, as ``2023-01-05``; yesterday in UTC, unless given.
+        The last day, as ``2023-01-05``; by default yesterday in UTC.
     since : str, optional
-        The first; the configuration's, unless given, and else the first of the log.
+        The first day; by default the configuration's, else the first of the log.
     longest_ms, step_ms : int
-        The longest lag that is tried, and how far they lie apart, in milliseconds.
+        Longest lag to try, and the step between lags, in milliseconds.
     rows : int
-        How many queries are compared, about, at most: all of some keys, and always the same.
+        Approximate upper limit of compared queries: all queries of some keys, always the same ones.
     seed : int
-        Of the draws from which the interval is known.
+        Random seed of the bootstrap.
     group_bys : collection of str, optional
-        The group-bys; all whose backfill is no table, unless given.
+        Group-bys to estimate; by default all whose backfill is not a table.
 
     Returns
     -------
     LagEstimates
-        Its ``settings()`` is what to set in the configuration.
+        Its ``settings()`` are ready for the configuration.
 
     Raises
     ------
     SuiteError
-        If a group-by's backfill is a table, or no lags are to be tried.
+        If a group-by's backfill is a table, or there are no lags to try.
     PreconditionError
-        If the sides cannot be compared, naming all that does not fit.
+        If the sides are not comparable; lists all mismatches.
     NoSuchTableError, SourceError
-        As `flatten` says, and if nothing was logged.
+        As for `flatten`, and if nothing was logged.
 
     Examples
     --------
-    What the file of a join should say, and how the share of values that differ goes with the lag::
+    Settings for the file of a join, and the share of unequal values by lag::
 
         found = estimate_lag("search.yml", step_ms=60_000)
         found.settings()
@@ -145,5 +148,5 @@ def estimate_lag(
 
 
 def as_configuration(given: Configuration | str | Path) -> Configuration:
-    """Return a configuration, read from its file if it is a path."""
+    """Return a configuration, loaded from its file if given a path."""
     return given if isinstance(given, Configuration) else load_configuration(given)

@@ -1,1 +1,1 @@
-"""The demonstration: a year of real flights as a Hive table, measured, remembered, explained."""
+"""The demonstration: analyse a year of real flights in a Hive table, and explain the anomalies."""

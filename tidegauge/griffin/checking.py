@@ -1,4 +1,4 @@
-"""Looking at a job without running it: `tg.griffin.check`."""
+"""Dry run of a job: `tg.griffin.check`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyzers.griffin.engine import Engine
-from analyzers.griffin.loading import Loader
-from analyzers.griffin.plan import Plan
-from analyzers.griffin.prepared import Prepared
-from analyzers.griffin.reading import read_env, read_job
-from analyzers.griffin.sinks import open_sinks
+from tidegauge.griffin.engine import Engine
+from tidegauge.griffin.loader import Loader
+from tidegauge.griffin.lower.plan import RulePlan
+from tidegauge.griffin.preparation import Prepared
+from tidegauge.griffin.reading import read_env, read_job
 from tidegauge.griffin.sessions import session_for
+from tidegauge.griffin.sinks import open_sinks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegauge.griffin.run import Document
+    from tidegauge.griffin.running import JsonInput
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A job of which all rules can run.
+    """Plan of a job whose rules are all valid.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Checked:
     notices: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """Yield the plan as text: each rule with its steps, and what reads them."""
+        """Yield the plan as text: each rule with its steps and their outputs."""
         yield f"job {self.name}: {len(self.rules)} rules can run"
         yield from (f"notice: {said}" for said in self.notices)
         for rule in self.rules:
@@ -51,7 +51,7 @@ class Checked:
         return "\n".join(self.lines())
 
 
-def _steps(plan: Plan) -> Iterator[str]:
+def _steps(plan: RulePlan) -> Iterator[str]:
     for step in plan.steps:
         marks = [
             *("the metric" for table in plan.metrics if table.step == step.name),
@@ -62,7 +62,7 @@ def _steps(plan: Plan) -> Iterator[str]:
 
 
 def check(
-    dq: Document, env: Document | None = None, *, spark: SparkSession | None = None
+    dq: JsonInput, env: JsonInput | None = None, *, spark: SparkSession | None = None
 ) -> Checked:
     """Parse, bind and plan all rules of a job; no row of its sources is read.
 
@@ -70,23 +70,23 @@ def check(
     ----------
     dq : mapping, str or Path
     env : mapping, str or Path, optional
-        Needed where it says how Spark is to run; the sinks that the job names are looked for in it.
+        Needed if it has Spark settings; the job's sinks are also checked if it is given.
     spark : SparkSession, optional
-        The active one if not given, else a new one.
+        Default: the active session, else a new one.
 
     Returns
     -------
     Checked
-        Its text is the SQL of all steps.
+        The plan, whose text is the SQL of all steps.
 
     Raises
     ------
     GriffinConfigError
-        If a file cannot be.
+        If a configuration is invalid.
     DslError
-        If a rule cannot be.
+        If a rule is invalid.
     SourceError
-        If a source cannot be found.
+        If a source cannot be read.
     """
     empty: dict[str, Any] = {}
     told, job = read_env(empty if env is None else env), read_job(dq)

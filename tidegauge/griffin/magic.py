@@ -1,6 +1,7 @@
-"""``%%griffin``: a rule in a cell of a notebook, with its metrics as the result.
+"""``%%griffin``: cell magic that runs one rule in a notebook and displays its metrics.
 
-``%load_ext tidegauge.griffin`` brings it. Frames of the notebook and tables are its sources, by their names::
+``%load_ext tidegauge.griffin`` enables it. Its sources are frames of the notebook and tables, by
+name::
 
     %%griffin accuracy --source users --target truth --repository repo
     users.id = truth.id and users.name = truth.name
@@ -14,24 +15,24 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from analyzers.errors import GriffinError, SuiteError, nearest
-from analyzers.griffin.config import Job, Output, RuleConfig
-from analyzers.griffin.engine import Engine
-from analyzers.griffin.kinds import suggested
-from analyzers.griffin.loading import Loader
-from analyzers.griffin.measuring import Round
-from analyzers.griffin.parsing import parse
-from analyzers.griffin.prepared import has_text
-from analyzers.griffin.reading.rules import DQ_TYPES
-from analyzers.griffin.results import GriffinResult
-from tidegauge.session import spark_session
+from tidegauge.analyzers.core.errors import GriffinError, SuiteError, nearest
+from tidegauge.griffin.config import Job, Output, RuleConfig
+from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.engine import Engine
+from tidegauge.griffin.loader import Loader
+from tidegauge.griffin.measuring import Round
+from tidegauge.griffin.plugins import suggested
+from tidegauge.griffin.preparation import has_text
+from tidegauge.griffin.reading.rules import DQ_TYPES
+from tidegauge.griffin.results import GriffinResult
+from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class _Arguments(argparse.ArgumentParser):
-    """Reads the line of the magic; what is wrong is an error, not the end of the process."""
+    """Parser of the magic's arguments; an error raises instead of exiting the process."""
 
     def error(self, message: str) -> NoReturn:
         raise SuiteError(f"%%griffin: {message}\n{self.format_usage().strip()}")
@@ -44,7 +45,7 @@ def _arguments() -> _Arguments:
     parser.add_argument("--target")
     parser.add_argument("--name", default="rule")
     parser.add_argument("--dataset", default="notebook")
-    parser.add_argument("--repository", help="the name of a variable")
+    parser.add_argument("--repository", help="name of a variable that holds a repository")
     parser.add_argument("--detail", action="append", default=[], metavar="KEY=VALUE")
     return parser
 
@@ -56,23 +57,23 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     ----------
     line : str
         ``dq_type --source NAME --target NAME --name NAME --dataset NAME --repository VARIABLE --detail KEY=VALUE``;
-        profiling where nothing is said. Names of sources are variables that hold DataFrames, or tables.
+        the default type is profiling. Sources are variables that hold DataFrames, or tables.
     cell : str
-        The rule.
+        Text of the rule.
     variables : mapping
-        Those of the notebook.
+        Variables of the notebook.
 
     Returns
     -------
     GriffinResult
-        Shown as the table of its metrics.
+        The result, displayed as a table of its metrics.
 
     Raises
     ------
     DslError
-        If the rule cannot be.
+        If the rule is invalid.
     SuiteError
-        If the line cannot be read, or a name is neither a DataFrame nor a table.
+        If the line is invalid, or a name is neither a DataFrame nor a table.
     """
     try:
         words = shlex.split(line)
@@ -132,11 +133,11 @@ def _frame(name: str, variables: Mapping[str, Any]) -> DataFrame:
 
 
 def _is_table(spark: SparkSession, name: str) -> bool:
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - imported without Spark, too
+    from pyspark.errors import AnalysisException
 
     try:
         return spark.catalog.tableExists(name)
-    except AnalysisException:  # no name of a table can be written so
+    except AnalysisException:  # not a valid table name
         return False
 
 
@@ -148,7 +149,7 @@ def _detail(text: str) -> tuple[str, str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register the magic; Jupyter calls it for ``%load_ext tidegauge.griffin``."""
+    """Register the cell magic; called by Jupyter for ``%load_ext tidegauge.griffin``."""
 
     def cell_magic(line: str, cell: str) -> GriffinResult:
         return griffin(line, cell, ipython.user_ns)

@@ -1,22 +1,22 @@
-"""The Spark session of a job, with the settings that its environment asks for."""
+"""Spark session of a job, with the settings of its environment."""
 
 from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING
 
-from tidegauge.session import spark_session
+from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from analyzers.griffin.config import Env
+    from tidegauge.griffin.config import Env
 
 
 def session_for(env: Env, spark: SparkSession | None, warehouse: str | None = None) -> SparkSession:
-    """Return the session that is given or active, else a new one with the environment's settings.
+    """Return the given or active session, else a new one with the environment's settings.
 
-    Settings that a running session cannot take are told in a warning.
+    Settings that a running session cannot change cause a warning.
     """
     session = spark or spark_session(warehouse, settings=env.spark)
     late = []
@@ -28,5 +28,8 @@ def session_for(env: Env, spark: SparkSession | None, warehouse: str | None = No
         else:
             late.append(key)
     if late:
-        warnings.warn(f"the session runs already, without: {', '.join(sorted(late))}", stacklevel=3)
+        warnings.warn(
+            f"the Spark session is already running and cannot change these settings: {', '.join(sorted(late))}",
+            stacklevel=3,
+        )
     return session

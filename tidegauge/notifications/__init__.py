@@ -1,1 +1,1 @@
-"""Telling people of incidents: what is said, to whom, once."""
+"""Notifications: send incidents to sinks, each once."""

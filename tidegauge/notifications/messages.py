@@ -1,4 +1,4 @@
-"""What is said of an incident. Names and notes are other people's: they are made plain, and cut."""
+"""Notification messages of incidents. Names and notes are untrusted: they are sanitised and cut."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzers.display import one_line
+from tidegauge.analyzers.core.formatting import one_line
 
 CLEAREST = 5
-"""So many explanations are told."""
+"""Maximum number of explanations in a message."""
 _LONG, _SHORT = 400, 100
 _CALL = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
-"""What calls all members of a chat."""
+"""Mentions that notify all members of a chat."""
 
 
 def plain(text: str, most: int) -> str:
-    r"""Return a text in one line, without what cannot be seen and what calls everybody, cut.
+    r"""Sanitise a text: one line, no invisible characters, no mention of everyone, cut to a length.
 
     Examples
     --------
@@ -27,14 +27,14 @@ def plain(text: str, most: int) -> str:
 
 
 def message(incident: Mapping[str, Any], explanations: Sequence[str]) -> tuple[str, str]:
-    """Return title and body.
+    """Return title and body of an incident's message.
 
     Parameters
     ----------
     incident : mapping
         A row as `Repository.incidents` returns it.
     explanations : sequence of str
-        Of its clearest anomalies.
+        Of its highest-scoring anomalies.
 
     Examples
     --------

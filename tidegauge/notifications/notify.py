@@ -1,4 +1,4 @@
-"""Telling sinks of incidents: each of each once, again after failures, and without waiting long."""
+"""Notify sinks of open incidents: each once, with retries and a timeout."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from analyzers.errors import TidegaugeError, UnknownNameError, describe
-from repository.anomalies.monitor import Severity
-from repository.config import notify_settings
-from repository.notices import claim, clearest, settle, to_tell
+from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
+from tidegauge.notifications.claims import claim, clearest, due_incidents, settle
 from tidegauge.notifications.messages import CLEAREST, message, plain
-from tidegauge.notifications.secrets import discreet
-from tidegauge.notifications.sinks import Sink, attempt, read_sink
+from tidegauge.notifications.secrets import redact
+from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
+from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.store.config import notify_settings
 
 if TYPE_CHECKING:
-    from repository.database import Database
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.database import Database
 
 SECONDS = 10.0
 _LONGEST = 300
@@ -28,7 +28,7 @@ _logger = logging.getLogger("tidegauge.notifications")
 
 @dataclass(frozen=True)
 class Notice:
-    """What came of telling a sink.
+    """The result of notifying a sink.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Notice:
     error: str = ""
 
     def __str__(self) -> str:
-        """Return one line for a log."""
+        """Return a one-line summary for logs."""
         what = "" if self.incident is None else f"incident {self.incident} to "
         return f"{what}{self.sink}: {self.error or 'sent'}"
 
@@ -58,30 +58,31 @@ def notify(
     severity: str = "warning",
     seconds: float = SECONDS,
 ) -> list[Notice]:
-    """Tell sinks of the incidents that are open, each of each once.
+    """Notify sinks of open incidents, each sink once of each incident.
 
-    What failed is tried again by later calls, after 1, 5 and 30 minutes and 2 hours, five times in all.
-    A process that dies while it sends may have sent: after an hour, another sends again.
+    Failures are retried by later calls, after 1, 5 and 30 minutes and 2 hours: five attempts in
+    all. A process that dies while it sends may have sent: after an hour, another sends again.
 
     Parameters
     ----------
     repository : Repository
     sinks : sequence of str
         ``log`` (Python's logging, ``tidegauge.incidents``); a webhook, ``https://...`` or
-        ``json+https://...``; any address that apprise takes, such as ``slack://...`` or ``mailto://...``;
-        or a plug-in's name, with an argument after a colon. ``${NAME}`` stands for the environment's
-        value. Addresses are neither stored nor shown.
+        ``json+https://...``; any address that apprise takes, such as ``slack://...`` or
+        ``mailto://...``; or a plug-in's name, with an argument after a colon. ``${NAME}`` is
+        replaced by the environment variable. Addresses are neither stored nor shown.
     dataset : str or collection of str, optional
         All if not given.
     severity : str
-        Of incidents that are at least so grave: ``info``, ``warning`` or ``error``.
+        Minimum severity of incidents: ``info``, ``warning`` or ``error``.
     seconds : float
-        How long to wait for a message. A sink that wasted so much time is left alone until the next call.
+        Timeout of a message. A sink whose failures take that long in total is skipped until the
+        next call.
 
     Returns
     -------
     list of Notice
-        What was sent and what failed. Failures of sinks are also logged, and never raised.
+        Messages sent and failed. Failures of sinks are also logged, and never raised.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def notify(
 
     Examples
     --------
-    >>> from repository.repository import Repository
+    >>> from tidegauge.repository.repository import Repository
     >>> with Repository("sqlite://") as repo:
     ...     notify(repo, ["log"])
     []
@@ -110,13 +111,13 @@ def notify(
 def notify_all(
     repository: Repository, sinks_of: Mapping[str, Collection[str]], *, seconds: float = SECONDS
 ) -> list[Notice]:
-    """Tell of the incidents of some datasets after a run; whatever fails is in what it returns.
+    """Notify of the incidents of some datasets after a run; failures are returned, never raised.
 
     Parameters
     ----------
     repository : Repository
     sinks_of : mapping of str to collection of str
-        The sinks of each dataset, beside those of the settings.
+        The sinks of each dataset, in addition to those of the settings.
     seconds : float
         As for `notify`.
     """
@@ -129,17 +130,17 @@ def notify_all(
                 datasets_of.setdefault(sink, []).append(dataset)
         for sink, datasets in datasets_of.items():
             notices += notify(repository, sink, dataset=datasets, seconds=seconds)
-    except Exception as error:  # noqa: BLE001 - a run does not fail because nobody could be told
+    except Exception as error:  # noqa: BLE001 - a failed notification does not fail the run
         notices.append(Notice("notifications", None, _said(error)))
     return notices
 
 
-def in_words(notices: Sequence[Notice]) -> str:
-    """Return in one line what was sent and what failed.
+def summarize(notices: Sequence[Notice]) -> str:
+    """Summarise notices in one line: the numbers sent and failed, and the first failure.
 
     Examples
     --------
-    >>> in_words([Notice("log", 7), Notice("slack:3f2a9c1d", 7, "no answer within 10 s")])
+    >>> summarize([Notice("log", 7), Notice("slack:3f2a9c1d", 7, "no answer within 10 s")])
     'notifications: 1 sent, 1 failed (incident 7 to slack:3f2a9c1d: no answer within 10 s)'
     """
     failed = [notice for notice in notices if notice.error]
@@ -156,10 +157,10 @@ def _tell(
 ) -> Iterator[Notice]:
     try:
         sink = read_sink(text)
-    except Exception as error:  # noqa: BLE001 - a plug-in's too
-        yield Notice(discreet(text), None, _said(error))
+    except Exception as error:  # noqa: BLE001 - plug-ins may raise anything
+        yield Notice(redact(text), None, _said(error))
         return
-    due = to_tell(database, sink.name, datasets, severity, _now())
+    due = due_incidents(database, sink.name, datasets, severity, _now())
     if not due:
         return
     try:
@@ -174,7 +175,7 @@ def _tell(
             continue
         title, body = message(incident, clearest(database, of, CLEAREST))
         grave, began = Severity(incident["severity"]), monotonic()
-        problem = attempt(lambda: send(title, body, grave), seconds)  # noqa: B023 - done before the next
+        problem = attempt(lambda: send(title, body, grave), seconds)  # noqa: B023 - called within this iteration
         failure = problem and _said(TidegaugeError(problem), sink)
         settle(database, of, sink.name, _now(), failure)
         yield Notice(sink.name, of, failure)
@@ -183,7 +184,7 @@ def _tell(
             return
 
 
-def _said(error: Exception, sink: Sink | None = None) -> str:
+def _said(error: Exception, sink: NotificationSink | None = None) -> str:
     text = str(error) if isinstance(error, TidegaugeError) else describe(error)
     return plain(sink.mask.hide(text) if sink else text, _LONGEST) or "it failed without a word"
 

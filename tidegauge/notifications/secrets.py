@@ -1,4 +1,4 @@
-"""Texts that name sinks, and what of them may be seen: an address is a secret, or holds one."""
+"""Expand and redact sink addresses, which are secrets or contain them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from functools import cached_property
 from hashlib import pbkdf2_hmac
 from urllib.parse import unquote, unquote_plus
 
-from analyzers.errors import SuiteError
+from tidegauge.analyzers.core.errors import SuiteError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,29}")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]{0,29}):(//)?")
 _BETWEEN = re.compile(r"[/:@?&=+,;#\s]+")
 _SHORTEST = 3
-"""Shorter pieces of an address are no secrets, and stand in every other word."""
+"""Shortest part to redact: shorter ones are no secrets and occur in other words."""
 
 
 def expanded(text: str) -> str:
-    """Return a text with the environment's values in the place of ``${NAME}``.
+    """Substitute environment variables for ``${NAME}`` in a text.
 
     Raises
     ------
     SuiteError
-        If one is not set.
+        If a variable is not set or empty.
     """
 
     def value(found: re.Match[str]) -> str:
@@ -37,12 +37,12 @@ def expanded(text: str) -> str:
     return _VARIABLE.sub(value, text.strip())
 
 
-def discreet(text: str) -> str:
-    """Return of a sink's text what may be stored and shown: its kind and its variables.
+def redact(text: str) -> str:
+    """Redact a sink's text to what may be stored and shown: its kind and its variables.
 
     Examples
     --------
-    >>> discreet("log"), discreet("${SLACK}"), discreet("mailto://me:hunter2@host?to=${TO}")
+    >>> redact("log"), redact("${SLACK}"), redact("mailto://me:hunter2@host?to=${TO}")
     ('log', '${SLACK}', 'mailto://***${TO}')
     """
     if _NAME.fullmatch(text):
@@ -55,9 +55,9 @@ def discreet(text: str) -> str:
 
 
 def identity(address: str) -> str:
-    """Return a name for an address: what comes before its first colon, and a short hash of all.
+    """Return an identifier of an address: its scheme, and a short hash of the whole.
 
-    The hash takes long to make, so that nobody finds a password by trying many.
+    The hash is slow (PBKDF2), so that a password cannot be found by trying many.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def identity(address: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Mask:
-    """Takes the parts of an address out of texts.
+    """Redaction of the parts of an address in texts.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Mask:
         return re.compile("|".join(map(re.escape, some)), re.IGNORECASE) if some else None
 
     def hide(self, text: str) -> str:
-        """Return a text without them; a name without a colon hides nothing."""
+        """Redact a text; if the address has no colon, it is a plain name and nothing is redacted."""
         if ":" not in self.address or self._parts is None:
             return text
         return self._parts.sub("***", text)

@@ -1,4 +1,4 @@
-"""Sinks: logging, whatever apprise reaches, and plug-ins."""
+"""Notification sinks: logging, apprise services, and plug-ins."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from analyzers.errors import SuiteError, TidegaugeError, UnknownNameError, describe
-from analyzers.plugins import load_plugins
-from repository.anomalies.monitor import Severity
-from tidegauge.notifications.secrets import Mask, discreet, expanded, identity
+from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, UnknownNameError, describe
+from tidegauge.analyzers.core.plugins import load_plugins
+from tidegauge.notifications.secrets import Mask, expanded, identity, redact
+from tidegauge.repository.detectors.monitor import Severity
 
 Send = Callable[[str, str, Severity], None]
-"""Takes title, body and severity; raises an error if they cannot be delivered."""
+"""Function that sends title, body and severity; raises an error if delivery fails."""
 GROUP = "tidegauge.sinks"
 
 _LOG = "log"
@@ -31,36 +31,36 @@ _TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.ERROR: "f
 _URL = re.compile(r"[A-Za-z][\w+.-]*://")
 _WEB = re.compile(r"(json\+)?https?://", re.IGNORECASE)
 _TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib", "slixmpp", "paho")
-"""Loggers that may tell an address while a message is sent."""
+"""Loggers that may leak an address while a message is sent."""
 _HEARD: ContextVar[list[str] | None] = ContextVar("tidegauge_heard", default=None)
 
 
 @dataclass(frozen=True)
-class Sink:
-    """Where messages go.
+class NotificationSink:
+    """A destination of notifications.
 
     Attributes
     ----------
     name : str
-        What is stored and shown of it.
+        Redacted identifier that is stored and shown.
     mask : Mask
-        Takes its secrets out of texts.
+        Redacts its secrets in texts.
     open : callable
-        Returns what sends a message; loads what that needs.
+        Returns the function that sends a message; loads its dependencies.
     """
 
     name: str
-    mask: Mask
+    mask: Mask = field(repr=False)
     open: Callable[[], Send] = field(repr=False)
 
 
-def read_sink(text: str) -> Sink:
-    """Read a sink: ``log``, an address for apprise, or a plug-in with an argument after a colon.
+def read_sink(text: str) -> NotificationSink:
+    """Parse a sink: ``log``, an address for apprise, or a plug-in with an argument after a colon.
 
     Raises
     ------
     SuiteError, UnknownNameError
-        If there is none of this name, or what it needs is not there.
+        If there is no sink of this name, or a dependency is missing.
 
     Examples
     --------
@@ -69,20 +69,20 @@ def read_sink(text: str) -> Sink:
     """
     address = expanded(text)
     if address == _LOG:
-        send: Callable[[], Send] = lambda: _log  # noqa: E731 - opening it is nothing
+        send: Callable[[], Send] = lambda: _log  # noqa: E731 - nothing to open
     elif _URL.match(address):
         if find_spec("apprise") is None:
-            msg = f"the sink {discreet(text)} needs apprise: pip install 'tidegauge[notify]'"
+            msg = f"the sink {redact(text)} needs apprise: pip install 'tidegauge[notify]'"
             raise SuiteError(msg)
         send = partial(_apprise, address)
     else:
         plugin = _plugin(text, address)
         send = lambda: plugin  # noqa: E731
-    return Sink(identity(address), Mask(address), send)
+    return NotificationSink(identity(address), Mask(address), send)
 
 
 def attempt(work: Callable[[], None], seconds: float) -> str:
-    """Do some work in a thread, wait no longer than so long, and return what went wrong; empty if nothing."""
+    """Run a function in a thread with a timeout in seconds; return the error, or an empty text."""
     outcome: list[str] = []
 
     def run() -> None:
@@ -90,7 +90,7 @@ def attempt(work: Callable[[], None], seconds: float) -> str:
             work()
         except TidegaugeError as error:
             outcome.append(str(error))
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's code raises
+        except BaseException as error:  # noqa: BLE001 - third-party code may raise anything
             outcome.append(describe(error))
         else:
             outcome.append("")
@@ -108,7 +108,7 @@ def _log(title: str, body: str, severity: Severity) -> None:
 def _plugin(text: str, address: str) -> Send:
     name, _, argument = address.partition(":")
     plugins = {plugin.name: plugin for plugin in load_plugins(GROUP)}
-    shown = discreet(text).partition(":")[0]
+    shown = redact(text).partition(":")[0]
     if name not in plugins:
         raise UnknownNameError("sink", shown, [_LOG, *plugins])
     plugin = plugins[name]
@@ -120,7 +120,7 @@ def _plugin(text: str, address: str) -> Send:
 
 
 class _Discreet(logging.Filter):
-    """Keeps to itself what is logged while a message is sent."""
+    """Log filter that captures records while a message is sent, which may hold secrets."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         heard = _HEARD.get()
@@ -137,7 +137,7 @@ _LOADING = Lock()
 
 @contextmanager
 def _listening() -> Iterator[list[str]]:
-    """Collect what libraries log, instead of passing it on."""
+    """Capture the warnings and errors that libraries log, instead of passing log records on."""
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if name.partition(".")[0] in _TALKATIVE and isinstance(logger, logging.Logger):
             logger.addFilter(_DISCREET)
@@ -151,10 +151,11 @@ def _listening() -> Iterator[list[str]]:
 
 def _apprise(address: str) -> Send:
     apprise = import_module("apprise")
-    # One message at a time, in the thread that we wait for: apprise's own would outlive us.
+    # One message at a time, in our own thread, which has the timeout: apprise's threads would
+    # outlive it.
     asset = apprise.AppriseAsset(async_mode=False, service_timeout=0, app_id="Tidegauge")
     with _listening() as heard, _LOADING, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of what apprise's plug-ins import
+        warnings.simplefilter("ignore", DeprecationWarning)  # from imports of apprise's plug-ins
         service = _service(apprise, address, asset)
         if service is None:
             msg = "; ".join(heard) or "apprise cannot read it"
@@ -175,7 +176,7 @@ def _apprise(address: str) -> Send:
 
 
 def _service(apprise: Any, address: str, asset: Any) -> Any:
-    """Return apprise's service for an address: one that it knows, or a plain webhook."""
+    """Return apprise's service for an address: a known one, or a plain webhook."""
     web = _WEB.match(address)
     if not (web and web[1]):
         service = apprise.Apprise.instantiate(address, asset=asset)

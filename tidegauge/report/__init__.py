@@ -1,1 +1,1 @@
-"""A repository as one page for mail and archives."""
+"""HTML reports: a repository as one page for mail and archives."""

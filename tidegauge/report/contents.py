@@ -1,4 +1,4 @@
-"""What a report tells of a dataset, read from the repository."""
+"""Read the contents of a report from a repository."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import TidegaugeError
-from repository.axes import seconds_of
-from repository.frames import records
-from repository.lines import Line
+from tidegauge.analyzers.core.errors import TidegaugeError
+from tidegauge.repository.history.axes import seconds_of
+from tidegauge.repository.history.panels import PlotLine
+from tidegauge.repository.store.frames import records
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from repository.anomalies.details import IncidentDetails
-    from repository.history import Moment
-    from repository.repository import Repository
+    from tidegauge.repository.incidents.details import IncidentDetails
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.queries import Moment
 
 INCIDENTS = 10
-"""Open incidents of a dataset that are told in full."""
+"""Maximum number of open incidents of a dataset in full."""
 CHARTS = 3
-"""Series of an incident that are drawn."""
+"""Maximum number of series of an incident to plot."""
 BEFORE, AFTER = 60, 10
-"""Partitions before and after an incident that are drawn."""
+"""Partitions before and after an incident to plot."""
 LATELY = 90
-"""Partitions that a small line of a series tells."""
+"""Partitions in a series' sparkline."""
 _SERIES = ("segment", "name", "instance", "analyzer")
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """An open incident, and the first of its series to draw."""
+class ReportEvidence:
+    """An open incident, and the plots of its top series."""
 
     details: IncidentDetails
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
     timed: bool
 
 
 @dataclass(frozen=True)
-class SeriesRow:
+class ReportSeries:
     """A series at its newest partition.
 
     Attributes
@@ -49,15 +49,15 @@ class SeriesRow:
     about : mapping
         As in `Repository.latest`.
     values : sequence of float
-        The last ones, NaN where there is none.
+        Recent values, NaN where there is none.
     marks : sequence of int
-        Which of them stood out.
+        Indices of anomalies in ``values``.
     expected : float or None
-        None if no detector says.
+        None if no detector gives a value.
     open : int
-        Anomalies that nobody has settled.
+        Number of open anomalies.
     anomaly : mapping or None
-        The one that its newest value is, settled or not, as in `Repository.anomalies`.
+        The anomaly of its newest value, open or settled, as in `Repository.anomalies`.
     """
 
     about: Row
@@ -70,36 +70,37 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a report tells of one dataset.
+    """The contents of a report on one dataset.
 
     Attributes
     ----------
     row : mapping
         As in `Repository.overview`.
     evidence : sequence of Evidence
+        The worst open incidents.
     incidents : sequence of mapping
-        All that a window holds, as in `Repository.incidents`.
+        All in the window, as in `Repository.incidents`.
     partitions, runs : sequence of mapping
         As in `Repository.partitions` and `Repository.runs`.
     series : sequence of SeriesRow
         The worst first.
     rows : Line or None
-        How many rows partitions have; none if they have no time.
+        Row counts of partitions; None if they have no time.
     """
 
     row: Row
-    evidence: Sequence[Evidence]
+    evidence: Sequence[ReportEvidence]
     incidents: Sequence[Row]
     partitions: Sequence[Row]
-    series: Sequence[SeriesRow]
-    rows: Line | None
+    series: Sequence[ReportSeries]
+    rows: PlotLine | None
     runs: Sequence[Row]
 
 
 def contents_of(
     repository: Repository, row: Row, since: Moment = None, *, most: int = 200
 ) -> Contents:
-    """Read what a report tells of one dataset.
+    """Read the contents of a report on one dataset.
 
     Parameters
     ----------
@@ -107,9 +108,9 @@ def contents_of(
     row : mapping
         As in `Repository.overview`.
     since
-        Only incidents that reach to this partition time, and partitions from then on.
+        Only incidents that last until this partition time or later, and partitions from then on.
     most : int
-        Series, at most.
+        Maximum number of series.
     """
     dataset = str(row["dataset"])
     ledger = repository.partitions(dataset)
@@ -132,16 +133,16 @@ def _worst(incidents: Sequence[Row]) -> list[Row]:
 
 
 def _from(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
-    from repository.history import Window  # noqa: PLC0415 - SQLAlchemy
+    from tidegauge.repository.store.queries import Window
 
-    start = Window.of(since, None).since
+    start = Window.between(since, None).since
     return ledger if start is None else ledger[ledger["time"] >= start]
 
 
-def _evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> Evidence:
+def _evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> ReportEvidence:
     details = repository.incident(incident)
     window = _around(ledger, str(details.row["first"]), str(details.row["last"]))
-    lines: list[Line] = []
+    lines: list[PlotLine] = []
     timed = True
     for first in details.firsts.sort_values("score", ascending=False, kind="stable").to_dict(
         "records"
@@ -151,15 +152,15 @@ def _evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> Ev
         asked = {name: first[name] for name in _SERIES}
         try:
             plot = repository.plot(details.dataset, **asked, **window)
-        except TidegaugeError:  # of whole partitions, or of an analyzer that is not installed here
+        except TidegaugeError:  # a partition-level series, or an analyzer that is not installed
             continue
         lines += plot.lines
         timed = plot.timed
-    return Evidence(details, lines, timed)
+    return ReportEvidence(details, lines, timed)
 
 
 def _around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any]:
-    """Return the window from some partitions before the first to some after the last."""
+    """Return an incident's time window, with some partitions before and after; empty without times."""
     places = {name: place for place, name in enumerate(ledger["partition"])}
     times = ledger["time"]
     if first not in places or last not in places or bool(times.isna().any()):
@@ -171,18 +172,18 @@ def _around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any]:
     return {"since": ends[0].to_pydatetime(), "until": ends[1].to_pydatetime()}
 
 
-def _row_counts(ledger: pd.DataFrame) -> Line | None:
+def _row_counts(ledger: pd.DataFrame) -> PlotLine | None:
     there = ledger[ledger["gone_at"].isna() & ledger["time"].notna()]
     if there.empty:
         return None
     rows = there.astype({"rows": "float64"}).groupby("time")["rows"].sum(min_count=1)
     xs = [seconds_of(time.to_pydatetime()) for time in rows.index]
-    return Line("Rows of each partition", xs, rows.tolist())
+    return PlotLine("Rows of each partition", xs, rows.tolist())
 
 
 def _series(
     repository: Repository, dataset: str, ledger: pd.DataFrame, most: int
-) -> list[SeriesRow]:
+) -> list[ReportSeries]:
     newest = records(repository.latest(dataset))
     found = repository.anomalies(dataset)
     still = found[found["status"] == "open"].groupby(list(_SERIES))["score"].agg(["size", "max"])
@@ -191,9 +192,9 @@ def _series(
     scored = repository.scores(
         dataset, since=None if times.empty else times.iloc[-1].to_pydatetime()
     )
-    usual = {_key(row): row for row in reversed(records(scored))}  # the first detector's stays
+    usual = {_key(row): row for row in reversed(records(scored))}  # the first detector's wins
     out: dict[tuple[Any, ...], Row] = {}
-    # Of several, one that is open, then the strongest.
+    # If a point has several anomalies, an open one comes first, then the highest score.
     for anomaly in sorted(records(found), key=lambda one: one["status"] != "open"):
         out.setdefault((*_key(anomaly), anomaly["partition"]), anomaly)
 
@@ -215,7 +216,7 @@ def _series(
     kept = sorted(newest, key=badness)[:most]
     past = _past(repository, dataset, times, kept)
     return [
-        SeriesRow(
+        ReportSeries(
             about=row,
             values=[value for _, value in past.get(_key(row), [])],
             marks=[
@@ -234,7 +235,7 @@ def _series(
 def _past(
     repository: Repository, dataset: str, times: pd.Series[Any], kept: Sequence[Row]
 ) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
-    """Return the last values of some series, with their partitions."""
+    """Return the recent values of some series, with their partitions."""
     since = None if times.empty else times.iloc[-min(LATELY, len(times))].to_pydatetime()
     names = sorted({row["name"] for row in kept})
     frame = repository.metrics(dataset, name=names, since=since)

@@ -1,4 +1,4 @@
-"""A report as one page: no script, nothing from elsewhere, for light, dark and paper."""
+"""Render a report as one self-contained HTML page: no script, for light, dark and print."""
 
 from __future__ import annotations
 
@@ -7,32 +7,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyzers.display import (
-    STYLE,
-    Markup,
-    Rows,
-    cell,
-    escaped,
-    isolated,
-    marked,
-    note,
-    sentence,
-    table,
-)
-from repository.axes import order_ticks, time_ticks
-from repository.frames import records
-from repository.pictures import LINE, picture, sparkline, svg
-from repository.plotting import write_whole
-from tidegauge.report.contents import Contents, Evidence, Row, SeriesRow, contents_of
+from tidegauge.analyzers.core.formatting import Markup, escaped
+from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
+from tidegauge.report.contents import Contents, ReportEvidence, ReportSeries, Row, contents_of
+from tidegauge.repository.history.axes import order_ticks, time_ticks
+from tidegauge.repository.history.plots import write_whole
+from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
+from tidegauge.repository.store.frames import records
 
 if TYPE_CHECKING:
-    from repository.history import Moment
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.queries import Moment
 
 MOST_DATASETS = 20
-"""Datasets that are told in full, the worst first; all are in the table at the top."""
+"""Maximum number of datasets in full, the worst first; all are in the table at the top."""
 MOST_SERIES, LEAST_SERIES = 400, 20
-"""Series of the whole page, and of each dataset."""
+"""Maximum number of series on the page, and minimum for each dataset."""
 _SETTLED, _RUNS, _CAUSES = 10, 10, 6
 _STRIP, _ACROSS, _CELL = 120, 40, 20
 _LARGEST = 60_000
@@ -64,7 +54,7 @@ def write_report(
     since: Moment = None,
     made: datetime | None = None,
 ) -> Path:
-    """Write a report as one HTML file; one that is there is replaced as a whole.
+    """Write a report as one HTML file; an existing file is replaced atomically.
 
     Parameters
     ----------
@@ -73,9 +63,9 @@ def write_report(
     dataset : str, optional
         All if not given.
     since
-        Only incidents that reach to this partition time or later, and partitions from then on.
+        Only incidents that last until this partition time or later, and partitions from then on.
     made : datetime, optional
-        When it is made; now if not given.
+        Time of creation; now if not given.
 
     Raises
     ------
@@ -101,7 +91,7 @@ def _page(
     yield f'<style>{STYLE}{_CSS}</style></head><body><div class="tidegauge">'
     yield f"<h1>Tidegauge report: {isolated(of, 200)}</h1>"
     scope = f", from {since} on" if since else ""
-    yield note(f"Made {made:%Y-%m-%d %H:%M} UTC from {name}, as it was known then{scope}.", 400)
+    yield note(f"Made {made:%Y-%m-%d %H:%M} UTC from {name}, as of that time{scope}.", 400)
     if not rows:
         yield note("The repository is empty.")
     if len(rows) > 1:
@@ -122,11 +112,11 @@ def _datasets(rows: Sequence[Row]) -> str:
         [row["dataset"], *(_known(row[c]) for c in columns), marked(str(row["status"] or ""))]
         for row in rows
     ]
-    return f'<div class="wide">{table(head, Rows.of(lines, 1000))}</div>'
+    return f'<div class="wide">{table(head, Rows.first_of(lines, 1000))}</div>'
 
 
 def _known(value: Any) -> Any:
-    """Return a number as a whole one; columns with gaps come as floats."""
+    """Convert an integral float to an int: integer columns with gaps are read as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -162,7 +152,7 @@ def _section(one: Contents) -> Iterator[str]:
         for run in one.runs[:_RUNS]
     ]
     names = ["run", "status", "started", "measured", "skipped", "failed", "gone", "error"]
-    yield f'<div class="wide">{table(names, Rows.of(runs, _RUNS, len(one.runs)))}</div>'
+    yield f'<div class="wide">{table(names, Rows.first_of(runs, _RUNS, len(one.runs)))}</div>'
 
 
 def _incidents(one: Contents) -> Iterator[str]:
@@ -188,10 +178,10 @@ def _incidents(one: Contents) -> Iterator[str]:
             for i in settled[:_SETTLED]
         ]
         head = ["id", "status", "severity", "series", "what"]
-        yield f'<div class="wide">{table(head, Rows.of(lines, _SETTLED, len(settled)))}</div>'
+        yield f'<div class="wide">{table(head, Rows.first_of(lines, _SETTLED, len(settled)))}</div>'
 
 
-def _incident(evidence: Evidence) -> Iterator[str]:
+def _incident(evidence: ReportEvidence) -> Iterator[str]:
     details = evidence.details
     row = details.row
     yield f'<div class="incident"><h3>{marked(row["severity"])}: {isolated(row["headline"], 600)}</h3>'
@@ -215,12 +205,12 @@ def _incident(evidence: Evidence) -> Iterator[str]:
 
 
 def _places(low: float, high: float) -> list[tuple[float, str]]:
-    """Name partitions without a time by their places."""
+    """Label partitions without a time by their ordinal numbers."""
     return order_ticks([f"{n + 1}." for n in range(int(high) + 1)]) if high >= low else []
 
 
 def _strip(partitions: Sequence[Row]) -> str:
-    """Return the last partitions as a strip: filled if measured, with a number if restated, crossed if gone."""
+    """Draw the last partitions as a strip: filled if measured, numbered if restated, crossed if gone."""
     some = partitions[-_STRIP:]
     if not some:
         return note("None.")
@@ -277,14 +267,14 @@ def _series(one: Contents) -> Iterator[str]:
     head = ["segment", "metric", "of", "lately", "newest", "expected", "status", "analyzer"]
     if not any(line[0] for line in lines):
         head, lines = head[1:], [line[1:] for line in lines]
-    yield f'<div class="wide">{table(head, Rows.of(lines, len(lines), one.row["series"]))}</div>'
+    yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines), one.row["series"]))}</div>'
 
 
-def _past(series: Sequence[SeriesRow]) -> int:
+def _past(series: Sequence[ReportSeries]) -> int:
     return max((len(one.values) for one in series), default=0)
 
 
-def _status(series: SeriesRow) -> Markup:
+def _status(series: ReportSeries) -> Markup:
     if series.anomaly is not None:
         incident = _known(series.anomaly["incident_id"])
         of = "" if incident is None else f" ({cell(incident)})"

@@ -1,1 +1,1 @@
-"""The dashboard: one widget, drawn by a script of ours, with what it shows asked for piece by piece."""
+"""The dashboard: an anywidget whose script fetches what it shows from the kernel on demand."""

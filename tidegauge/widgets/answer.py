@@ -1,4 +1,4 @@
-"""What the dashboard's script is told: words as JSON, numbers as bytes."""
+"""Responses to the dashboard's script: text as JSON, numbers as binary buffers."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST = 200
-"""Characters of a name that are shown."""
+"""Maximum number of characters of a name to send."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer to one question.
+    """A response to one request of the script.
 
     Attributes
     ----------
     told : mapping
-        What goes as JSON.
+        The JSON part.
     arrays : mapping of str to array
-        What goes as bytes: unsigned bytes, 32-bit integers, floats of both sizes.
+        The binary part: unsigned bytes, 32-bit integers, floats of both sizes.
     """
 
     told: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def packed(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Return what is told, with what the buffers are, and the buffers.
+        """Return the JSON message, with name, type and shape of each buffer, and the buffers.
 
         Examples
         --------
@@ -50,14 +50,14 @@ class Answer:
 
 
 def _little(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array in a type that scripts have: JavaScript knows no 64-bit integers among its numbers."""
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
+    """Convert an array to little-endian, and 64-bit integers, which JavaScript lacks, to floats."""
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
         return array.astype("<f8")
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
-    """Return a value as JSON holds it: no NaN, no numpy, times in ISO 8601."""
+    """Convert a value to JSON: NaN and infinity to null, numpy scalars to numbers, times to ISO 8601."""
     match value:
         case None | str() | bool():
             return value
@@ -75,12 +75,12 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
 
 
 def seconds(time: datetime | None) -> float:
-    """Return a time as seconds since 1970; NaN if there is none."""
+    """Convert a time to seconds since 1970; NaN if None."""
     return math.nan if time is None else time.timestamp()
 
 
 def shown(text: str, most: int = LONGEST) -> str:
-    """Return a text as it is sent: names may be of any length.
+    """Truncate a text for display: names may be of any length.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def shown(text: str, most: int = LONGEST) -> str:
 
 
 def table(frame: pd.DataFrame, **told: Any) -> Answer:
-    """Return a frame as columns: numbers and times (seconds since 1970) as arrays, all else as text."""
+    """Encode a frame by column: numbers and times (seconds since 1970) as arrays, all else as text."""
     texts: dict[str, list[str | None]] = {}
     arrays: dict[str, NDArray[Any]] = {}
     for name in map(str, frame.columns):

@@ -1,4 +1,4 @@
-"""The consistency view: features whose online values differ from the offline ones, the worst first."""
+"""The consistency view: online/offline mismatch rates of features, the worst first."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analyzers.errors import HistoryError, UnknownNameError
-from repository.consistency import (
-    CELLS,
+from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
+from tidegauge.repository.history.feature_consistency import (
     WEIGHT,
-    WRONG,
-    Measures,
-    Moments,
+    ConsistencyIndex,
+    PartitionColumns,
     averaged,
     datasets_with_consistency,
     measures,
     moments,
-    severity,
+    rank_features,
     summed,
     values,
 )
-from repository.history import Window
+from tidegauge.repository.history.points import last_commit
+from tidegauge.repository.store.consistency_series import CELLS, WRONG
+from tidegauge.repository.store.queries import Window
+from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
-from tidegauge.widgets.overview import commits_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
 
 MOST = 6
-"""Features that are drawn together."""
+"""Maximum number of features in one chart."""
 KEPT_BYTES = 160_000_000
-"""Of matrices of one value for each feature and moment."""
+"""Cache limit for matrices with one value for each feature and time."""
 DAYS = {"7": 7, "30": 30, "90": 90, "all": None}
-"""How much of the past is shown, from the newest partition."""
+"""Days to show up to the newest partition, by name of the range."""
 _DAY = 86400.0
 
 _Key = tuple[Any, ...]
 
 
 class Consistency:
-    """What the consistency view is told.
+    """Request handler of the consistency view.
 
-    What features are ranked by is read once for all features and kept until something is written, since the
-    small lines of the rows that come into sight are of the same numbers.
+    The metrics that rank features are read once for all features and cached until the next commit:
+    the sparklines of rows that scroll into view use the same numbers.
 
     Parameters
     ----------
@@ -60,22 +60,22 @@ class Consistency:
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
-        self._known: tuple[_Key, Measures] | None = None
+        self._known: tuple[_Key, ConsistencyIndex] | None = None
         self._kept: OrderedDict[_Key, NDArray[np.float64]] = OrderedDict()
-        self._reading = Lock()  # several pages ask in threads of their own
+        self._reading = Lock()  # several pages send requests in their own threads
 
     def ranking(self, asked: Mapping[str, Any]) -> Answer:
-        """Return all features, the worst first, with the rates over what is shown."""
+        """Return all features, the worst first, with their mean rates over the visible range."""
         with self.repository.database.read() as connection:
             look = _Look(self, connection, asked)
             of, at = look.of, look.at
             elsewhere = [] if len(of.features) else datasets_with_consistency(connection)
             means = look.means()
-            found = severity(look.by())
+            found = rank_features(look.by())
         places = of.features[found.order].tolist()
         groups = list(dict.fromkeys(of.subjects[place].group_by for place in sorted(places)))
         code = {group: n for n, group in enumerate(groups)}
-        told = {
+        told: protocol.ConsistencyAnswer = {
             "features": [shown(of.subjects[place].feature or "") for place in places],
             "groups": [shown(group) for group in groups],
             "segments": of.segments,
@@ -97,7 +97,7 @@ class Consistency:
         return Answer(told, numbers)
 
     def lines(self, asked: Mapping[str, Any]) -> Answer:
-        """Return for some features what they are ranked by, over what is shown."""
+        """Return the ranking metric of some features over the visible range."""
         with self.repository.database.read() as connection:
             look = _Look(self, connection, asked)
             place = {number: n for n, number in enumerate(look.of.ids[look.of.features].tolist())}
@@ -107,7 +107,7 @@ class Consistency:
         return Answer({}, {"values": np.concatenate([found, gone])[rows].astype(np.float32)})
 
     def features(self, asked: Mapping[str, Any]) -> Answer:
-        """Return all that was measured of some features, and of the rows of their group-bys."""
+        """Return all metrics of some features, and the row metrics of their group-bys."""
         numbers = list(dict.fromkeys(int(number) for number in asked["ids"]))
         if len(numbers) > MOST:
             msg = f"{len(numbers)} features are too many to be drawn together; choose up to {MOST}"
@@ -125,12 +125,12 @@ class Consistency:
             ]
             metrics = sorted({metric for place in places for metric in of.metrics_of(place)})
             found = values(connection, of, at, metrics, places)
-        told = [
+        subjects: list[protocol.ConsistencySubject] = [
             {
                 "id": int(of.ids[place]),
                 "group_by": shown(of.subjects[place].group_by),
                 "feature": None if (name := of.subjects[place].feature) is None else shown(name),
-                # Where the line of a metric lies among all.
+                # Index of each metric's line in ``values``.
                 "lines": {
                     shown(metric): n * len(places) + m
                     for n, metric in enumerate(metrics)
@@ -139,17 +139,20 @@ class Consistency:
             }
             for m, place in enumerate(places)
         ]
-        labels = [shown(label) for label in at.labels]
-        return Answer({"subjects": told, "labels": labels}, {"times": at.times, "values": found})
+        told: protocol.ConsistencyFeaturesAnswer = {
+            "subjects": subjects,
+            "labels": [shown(label) for label in at.labels],
+        }
+        return Answer(told, {"times": at.times, "values": found})
 
     def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the ranking in full: a row for each feature, the worst first."""
-        import pandas as pd  # noqa: PLC0415
+        """Return the full ranking: a row for each feature, the worst first."""
+        import pandas as pd
 
         with self.repository.database.read() as connection:
             look = _Look(self, connection, asked)
             means = look.means()
-            found = severity(look.by())
+            found = rank_features(look.by())
         of, at = look.of, look.at
         subjects = [of.subjects[place] for place in of.features[found.order].tolist()]
         labels = [at.labels[n] if n >= 0 else None for n in found.column[found.order].tolist()]
@@ -163,8 +166,8 @@ class Consistency:
             }
         )
 
-    def _measures(self, connection: Connection, key: _Key) -> Measures:
-        """Return the metrics that there are, as of the commit that the key tells."""
+    def _measures(self, connection: Connection, key: _Key) -> ConsistencyIndex:
+        """Return the available metrics as of the key's commit, from the cache if possible."""
         kept = self._known
         if kept is None or kept[0] != key:
             dataset, segment, _ = key
@@ -172,7 +175,7 @@ class Consistency:
         return kept[1]
 
     def _matrices(self, look: _Look, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
-        """Return some metrics of all features; what is not known yet is read together."""
+        """Return metrics of all features as matrices; those not cached are read in one query."""
         with self._reading:
             return self._read(look, metrics)
 
@@ -182,7 +185,7 @@ class Consistency:
         if missing:
             read = values(look.connection, look.of, look.at, missing, look.of.features.tolist())
             found |= zip(missing, read, strict=True)
-        for metric in metrics:  # what was used last is kept longest
+        for metric in metrics:  # evict the least recently used first
             self._kept.pop((*look.key, metric), None)
             self._kept[*look.key, metric] = found[metric]
         while len(self._kept) > 1 and sum(m.nbytes for m in [*self._kept.values()]) > KEPT_BYTES:
@@ -191,13 +194,13 @@ class Consistency:
 
 
 class _Look:
-    """What one question is about: a dataset's features over some moments, by some metric."""
+    """The scope of one request: a dataset's features over a time range, ranked by a metric."""
 
     def __init__(
         self, owner: Consistency, connection: Connection, asked: Mapping[str, Any]
     ) -> None:
         self.owner, self.connection = owner, connection
-        commits, dataset = commits_of(connection), asked["dataset"]
+        commits, dataset = last_commit(connection), asked["dataset"]
         if dataset is None:
             msg = "the repository is empty: there is no dataset whose consistency could be shown"
             raise HistoryError(msg)
@@ -212,25 +215,26 @@ class _Look:
             raise UnknownNameError("consistency metric", self.metric, [WRONG, *self.of.series])
 
     def by(self) -> NDArray[np.float64]:
-        """Return what features are ranked by, one row for each of them."""
+        """Return the ranking metric, one row for each feature."""
         if self.metric == WRONG:
             return summed(np.stack(self.read(CELLS)))
         return self.read([self.metric])[0]
 
     def means(self) -> dict[str, NDArray[np.float64]]:
-        """Return the rates of each feature over all rows that were compared."""
+        """Return the mean rates of each feature over all compared rows."""
         *rates, rows = self.read((*CELLS, WEIGHT))
         return {cell: averaged(rate, rows) for cell, rate in zip(CELLS, rates, strict=True)}
 
     def read(self, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
-        """Return some metrics, a row for each feature."""
+        """Return some metrics as matrices, a row for each feature."""
         return self.owner._matrices(self, metrics)  # noqa: SLF001 - its helper
 
 
-def _window(at: Moments, asked: Mapping[str, Any]) -> tuple[str, Window]:
-    """Return what is shown: ``since`` and ``until`` in seconds, or as many days as ``range`` says.
+def _window(at: PartitionColumns, asked: Mapping[str, Any]) -> tuple[str, Window]:
+    """Return the name and window of the visible range.
 
-    By itself a quarter of a year, of partitions shorter than a day a week.
+    ``since`` and ``until`` are in seconds; else ``range`` names a number of days. The default is 90
+    days, or 7 for partitions shorter than a day.
     """
     times = at.times[np.isfinite(at.times)]
     since, until = asked.get("since"), asked.get("until")
@@ -252,8 +256,8 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _choices(of: Measures) -> list[str]:
-    """Return what features can be ranked by: numbers, and the middle and the ends of distributions."""
+def _choices(of: ConsistencyIndex) -> list[str]:
+    """Return the metrics to rank features by: scalar metrics, then the 5 %, 50 % and 95 % quantiles."""
     features = set(of.features.tolist())
     mine = [metric for metric, places in of.series.items() if features & places.keys()]
     ends = ("p5", "p50", "p95")

@@ -1,18 +1,23 @@
-"""The dashboard widget: it answers what its script asks for."""
+"""The dashboard widget: the kernel side that responds to its script."""
 
 from __future__ import annotations
 
 import getpass
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from analyzers.errors import SetupError, TidegaugeError, UnknownNameError, describe
-from repository.history import commit_as_of
-from tidegauge.widgets import charts, comparison, distribution, inbox, ledger, script
+from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, UnknownNameError, describe
+from tidegauge.repository.history.points import last_commit
+from tidegauge.repository.store.queries import commit_as_of
+from tidegauge.widgets import compare as comparison
+from tidegauge.widgets import distribution, protocol, script
+from tidegauge.widgets import incidents as inbox
+from tidegauge.widgets import partitions as ledger
+from tidegauge.widgets import series as charts
 from tidegauge.widgets.answer import Answer
 from tidegauge.widgets.consistency import Consistency
-from tidegauge.widgets.overview import LEVELS, Overview, commits_of
+from tidegauge.widgets.overview import LEVELS, Overview
 
 try:
     import anywidget
@@ -24,40 +29,41 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     import pandas as pd
 
-    from repository.history import AsOf
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.queries import AsOf
 
 VIEWS = ("overview", "series", "compare", "distribution", "consistency", "incidents", "partitions")
 
 
 class Dashboard(anywidget.AnyWidget):
-    """Look at a repository: a heat map of all series, charts, comparisons, consistency, incidents, the calendar.
+    """Interactive dashboard: heat map, charts, comparisons, consistency, incidents, calendar.
 
-    It shows up where it is the last line of a cell. What is on the screen is asked for piece by piece, as
-    bytes, and nothing is asked of any other host.
+    It is displayed as the last expression of a cell. Data on the screen is fetched on demand, as
+    bytes, and no other host is contacted.
 
     Parameters
     ----------
     repository : Repository
-        If it was opened with ``read_only=True``, incidents cannot be acknowledged.
+        If it was opened with ``read_only=True``, incidents cannot be labelled.
     dataset : str, optional
-        Which one to look at first; the first one if not given. The overview shows all.
+        The dataset to show first; the first one if not given. The overview shows all.
     view : str
         ``overview``, ``series``, ``compare``, ``distribution``, ``consistency``, ``incidents`` or
         ``partitions``.
     by : str, optional
-        Who says what is said of incidents; the user's name if not given.
+        Author of labels; the user's name if not given.
     as_of : datetime or int, optional
-        What the overview and the series show: as it was known then. All else is as of now.
+        Show the overview and the series as known at that time, or after the run of that id. All
+        else is current.
     height : int
         In pixels; 0 is the height of the window.
 
     Attributes
     ----------
     view, dataset : str
-        What is looked at now; setting them turns the page.
+        The current view and dataset; setting them switches the page.
     options : dict
-        What each view was asked for last, by its name: ``{"series": {"ids": [3, 7]}}``.
+        The last request of each view, by its name: ``{"series": {"ids": [3, 7]}}``.
 
     Raises
     ------
@@ -102,7 +108,7 @@ class Dashboard(anywidget.AnyWidget):
             raise SetupError(msg)
         there = repository.datasets()
         if dataset is not None:
-            repository.partitions(dataset)  # or there is no such
+            repository.partitions(dataset)  # raises if unknown
         with repository.database.read() as connection:
             commit_as_of(connection, as_of)  # likewise
         self.repository = repository
@@ -144,17 +150,17 @@ class Dashboard(anywidget.AnyWidget):
 
     @property
     def data(self) -> pd.DataFrame:
-        """What the view shows, in full, as a frame.
+        """The full data of the current view as a frame.
 
-        ``overview``: a row for each series and a column for each moment, of scores. ``series``: a row for
-        each point. ``compare``: as `Repository.compare`. ``distribution``: as ``repo.drift(...).frame()``.
-        ``consistency``: a row for each feature, the worst first. ``incidents``: as `Repository.incidents`.
-        ``partitions``: as `Repository.calendar`.
+        ``overview``: scores, a row for each series and a column for each time. ``series``: a row for
+        each point. ``compare``: as `Repository.compare`. ``distribution``: as
+        ``repo.drift(...).frame()``. ``consistency``: a row for each feature, the worst first.
+        ``incidents``: as `Repository.incidents`. ``partitions``: as `Repository.calendar`.
 
         Raises
         ------
         HistoryError
-            If what a view needs was not chosen, or is misspelt: it says what.
+            If a required option of the view is missing or misspelt; the message names it.
         """
         first = next(iter(self.repository.datasets()), None)
         asked = {"dataset": self.dataset or first, **self.options.get(self.view, {})}
@@ -169,19 +175,21 @@ class Dashboard(anywidget.AnyWidget):
         }
         return frames[self.view]()
 
-    def _catalogue(self, asked: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - all that there is
+    def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
         answer = self._overview.catalogue()
         writable = not self.repository.database.read_only
-        told = {"datasets": self.repository.datasets(), "writable": writable, "by": self.by}
-        return Answer({**answer.told, **told}, answer.arrays)
+        settings = {"datasets": self.repository.datasets(), "writable": writable, "by": self.by}
+        told = cast("protocol.CatalogueAnswer", {**answer.told, **settings})
+        return Answer(told, answer.arrays)
 
-    def _pulse(self, asked: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - nothing to ask
-        """Tell by a number whether something was written."""
+    def _pulse(self, asked: Mapping[str, Any]) -> Answer:
+        """Return the commit count, by which the script detects changes."""
         with self.repository.database.read() as connection:
-            return Answer({"commits": commits_of(connection)})
+            told: protocol.PulseAnswer = {"commits": last_commit(connection)}
+            return Answer(told)
 
     def _answer(self, _: Any, asked: Any, buffers: Any) -> None:
-        """Answer one question of the script; an error is an answer, too: Jupyter would swallow it."""
+        """Respond to a request of the script; errors are sent too, since Jupyter would swallow them."""
         if not isinstance(asked, Mapping) or "id" not in asked:
             return
         started = time.perf_counter()
@@ -198,18 +206,18 @@ class Dashboard(anywidget.AnyWidget):
             return question(about).packed()
         except TidegaugeError as problem:
             return {"error": str(problem), "kind": type(problem).__name__}, []
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it is to be seen
+        except Exception as problem:  # noqa: BLE001 - every error is shown on the page
             return {"error": describe(problem), "kind": type(problem).__name__}, []
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the widget; where there are none, as on a page of a saved notebook, what is in the repository."""
+        """Show the widget; saved notebooks without widgets fall back to the repository's HTML."""
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return {**data, "text/html": self.repository._repr_html_()}, metadata
 
 
 def _user() -> str | None:
-    """Return who runs this; nobody where the system has no name for them, as in some containers."""
+    """Return the user's name; None if the system has none, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

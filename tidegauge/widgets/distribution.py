@@ -1,51 +1,61 @@
-"""The distribution view: a column in two partitions or windows, and how it drifted."""
+"""The distribution view: a column's distributions in two partitions or windows, and its drift."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from analyzers.errors import HistoryError
-from repository.columns import columns_told
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.repository.distributions.stored import columns_with_distribution
+from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown, table
-from tidegauge.widgets.comparison import side
+from tidegauge.widgets.compare import side
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from repository.drift import Drifted
-    from repository.repository import Repository
+    from tidegauge.repository.distributions.drift import Drifted
+    from tidegauge.repository.repository import Repository
 
 
 def columns(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the columns whose distribution is stored."""
+    """Return the columns with stored distributions."""
     with repository.database.read() as connection:
-        return Answer({"names": columns_told(connection, asked["dataset"])})
+        answer: protocol.ColumnsAnswer = {
+            "names": columns_with_distribution(connection, asked["dataset"])
+        }
+        return Answer(answer)
 
 
 def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return both distributions, and the distances between them."""
-    from repository.anomalies.distances import Distances  # noqa: PLC0415 - scipy's are slow to import
+    """Return both distributions and the distances between them."""
+    from tidegauge.repository.distributions.distances import Distances
 
     found = _drifted(repository, asked)
     distances = {field.name: getattr(found, field.name) for field in fields(Distances)}
-    told: dict[str, Any] = {"kind": found.kind, "distances": distances}
-    told |= {"baseline": shown(found.baseline), "current": shown(found.current)}
-    told |= {"baseline_rows": found.baseline_rows, "current_rows": found.current_rows}
+    told: protocol.DistributionAnswer = {
+        "kind": found.kind,
+        "distances": cast("protocol.DistanceValues", distances),
+        "baseline": shown(found.baseline),
+        "current": shown(found.current),
+        "baseline_rows": found.baseline_rows,
+        "current_rows": found.current_rows,
+    }
     arrays = {
         "baseline_values": np.array(found.baseline_values, np.float64),
         "current_values": np.array(found.current_values, np.float64),
     }
     if found.kind == "numeric":
         return Answer(told, {**arrays, "ranks": np.array(found.axis, np.float64)})
-    return Answer({**told, "categories": [shown(str(word)) for word in found.axis]}, arrays)
+    told["categories"] = [shown(str(word)) for word in found.axis]
+    return Answer(told, arrays)
 
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return both distributions, tidily."""
+    """Return both distributions in tidy format."""
     missing = [name for name in ("column", "baseline", "current") if asked.get(name) is None]
     if missing:
         msg = f"dashboard.options['distribution'] needs {' and '.join(missing)}; see the guide"
@@ -60,9 +70,9 @@ def _drifted(repository: Repository, asked: Mapping[str, Any]) -> Drifted:
 
 
 def drifts(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return how far each partition from ``since`` until ``until`` is from the four weeks before it.
+    """Return the drift of each partition, ``since`` to ``until``, from the four weeks before it.
 
-    Of ``segment`` only, if that is given; each segment is compared with its own past.
+    ``segment`` limits it to one; each segment is compared with its own past.
     """
     found = repository.drifts(
         asked["dataset"],

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import sqlalchemy as sa
 
-from analyzers.errors import RepositoryError, UnknownNameError
-from repository import schema as s
-from repository.anomalies.listing import anomalous_points, anomaly_rows
-from repository.anomalies.scorebook import detectors, read
-from repository.history import MetricQuery, Window, dataset_id
-from repository.panorama import (
+from tidegauge.analyzers.core.errors import RepositoryError, UnknownNameError
+from tidegauge.repository.history.heatmap import (
     KEYS,
     STEPS,
-    Panorama,
+    HeatmapIndex,
     change_levels,
     panorama,
     score_levels,
     values,
 )
+from tidegauge.repository.history.points import last_commit, point_value
+from tidegauge.repository.incidents.listing import anomalous_points, anomaly_rows
+from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
+from tidegauge.repository.store.scorebook import detectors, read
+from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
 
 if TYPE_CHECKING:
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
-    from repository.history import AsOf
-    from repository.repository import Repository
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.queries import AsOf
 
 LEVELS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
     "score": score_levels,
     "change": change_levels,
 }
-"""What cells can be coloured by."""
+"""Colour scales of the heat map."""
 KEPT = 8
-"""Catalogues that are kept."""
+"""Maximum number of catalogues to keep."""
 JUDGED = ("expected", "lower", "upper", "score", "p_value")
 FOUND = ("id", "incident_id", "severity", "status", "explanation")
 
 
 class OutdatedError(RepositoryError):
-    """A page asks for what it saw too long ago."""
+    """A page's catalogue is no longer kept."""
 
 
 class Overview:
-    """What the heat map is made of.
+    """Request handler of the heat map.
 
-    Pages name series and partitions by their places in what there was when they asked for the `catalogue`.
-    Each catalogue has a number, which they send along, and the last few are kept: several pages may look
-    at one dashboard.
+    Pages address series and partitions by their indices in the `catalogue` that they loaded.
+    Catalogues are numbered, requests include the number, and the last few are kept: several pages
+    may show one dashboard.
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ class Overview:
 
     def __init__(self, repository: Repository, as_of: AsOf = None) -> None:
         self.repository, self.as_of = repository, as_of
-        self._kept: dict[int, Panorama] = {}
+        self._kept: dict[int, HeatmapIndex] = {}
         self._numbers = count(1)
 
-    def panorama(self, connection: Connection, asked: Mapping[str, Any]) -> Panorama:
-        """Return what there was for the page that asks.
+    def panorama(self, connection: Connection, asked: Mapping[str, Any]) -> HeatmapIndex:
+        """Return the panorama of the requesting page's catalogue; a current one if it names none.
 
         Raises
         ------
         OutdatedError
-            If it is not kept any more.
+            If the catalogue is no longer kept.
         """
         number = asked.get("catalogue")
         if number is None:
@@ -83,7 +83,7 @@ class Overview:
             raise OutdatedError(msg)
         return self._kept[number]
 
-    def _keep(self, known: Panorama) -> int:
+    def _keep(self, known: HeatmapIndex) -> int:
         number = next(self._numbers)
         self._kept[number] = known
         for old in sorted(self._kept)[:-KEPT]:
@@ -91,13 +91,13 @@ class Overview:
         return number
 
     def catalogue(self) -> Answer:
-        """Return series, columns, and where anomalies are, as they are now."""
+        """Return the current series, columns and positions of anomalies."""
         with self.repository.database.read() as connection:
             known = panorama(connection, self.as_of)
-            commits = commits_of(connection)
+            commits = last_commit(connection)
             found = anomalous_points(connection, known.commit)
         words = {key: [shown(word) for word in of.words] for key, of in known.keys.items()}
-        words["dataset"] = list(known.dataset.words)  # these come back
+        words["dataset"] = list(known.dataset.words)  # untruncated: the script sends these back
         codes = {key: of.code for key, of in known.keys.items()}
         labels = [shown(label) for label in known.labels]
         told: dict[str, Any] = {"words": words, "labels": labels, "commits": commits}
@@ -112,16 +112,17 @@ class Overview:
         return Answer(told, {**numbers, **codes})
 
     def levels(self, asked: Mapping[str, Any]) -> Answer:
-        """Return bytes of some series, or all, in some columns; ``by`` says of what."""
+        """Return colour levels (bytes) of some series, or all, in some columns, by the scale ``by``."""
         with self.repository.database.read() as connection:
             known = self.panorama(connection, asked)
             rows = self._rows(known, asked.get("rows"))
             first, last = self._columns(known, asked)
             level = _read(asked["by"])(connection, known, first, last, rows)
-        return Answer({"first": first, "last": last}, {"levels": level})
+        told: protocol.LevelsAnswer = {"first": first, "last": last}
+        return Answer(told, {"levels": level})
 
     def rows(self, asked: Mapping[str, Any]) -> Answer:
-        """Return values of some series, for small lines."""
+        """Return values of some series, for sparklines."""
         with self.repository.database.read() as connection:
             known = self.panorama(connection, asked)
             first, last = self._columns(known, asked)
@@ -129,28 +130,22 @@ class Overview:
         return Answer({}, {"values": found.astype(np.float32)})
 
     def cell(self, asked: Mapping[str, Any]) -> Answer:
-        """Return all that is known of one point."""
+        """Return the details of one point: value, version, scores and anomalies."""
         row, column = int(asked["row"]), int(asked["column"])
         with self.repository.database.read() as connection:
             known = self.panorama(connection, asked)
             point = self._point(connection, known, row, column)
         key = {name: shown(text) for name, text in known.key(row).items()}
-        return Answer({**key, "label": known.labels[column], **point})
+        told = cast("protocol.CellAnswer", {**key, "label": known.labels[column], **point})
+        return Answer(told)
 
     def _point(
-        self, connection: Connection, known: Panorama, row: int, column: int
+        self, connection: Connection, known: HeatmapIndex, row: int, column: int
     ) -> dict[str, Any]:
         series, dataset = int(known.series[row]), known.dataset.word(row)
         partitions = known.partitions[known.column == column].tolist()
-        m, p = s.metric.c, s.partition.c
-        query = (
-            sa.select(p.name.label("partition"), m.value, m.status, m.version)
-            .join_from(s.metric, s.partition, p.id == m.partition_id)
-            .where(m.partition_id.in_(partitions), m.series_id == series)
-            .where(s.holds(s.metric, known.commit))
-            .order_by(p.name.desc())  # of several at one time the last is drawn
-        )
-        point = connection.execute(query).first()
+        # At equal times the last one is drawn.
+        point = point_value(connection, series, partitions, known.commit)
         told: dict[str, Any] = {"status": "absent"} if point is None else point._asdict()
         of, best = dataset_id(connection, dataset), -1.0
         for detector in detectors(connection, of):
@@ -170,12 +165,12 @@ class Overview:
         return told
 
     def frame(self, by: str = "score") -> pd.DataFrame:
-        """Return the heat map's numbers: a row for each series, a column for each moment.
+        """Return the numbers of the heat map: a row for each series, a column for each time.
 
         Scores are rounded down to sixteenths, changes are the steps of `change_levels` as relative
         changes; NaN where there is none.
         """
-        import pandas as pd  # noqa: PLC0415
+        import pandas as pd
 
         with self.repository.database.read() as connection:
             known = panorama(connection, self.as_of)
@@ -188,11 +183,11 @@ class Overview:
         return pd.DataFrame(np.where(level == 0, np.nan, number), index, list(known.labels))
 
     @staticmethod
-    def _rows(known: Panorama, rows: Any) -> NDArray[np.int64]:
+    def _rows(known: HeatmapIndex, rows: Any) -> NDArray[np.int64]:
         return np.arange(known.shape[0]) if rows is None else np.asarray(rows, dtype=np.int64)
 
     @staticmethod
-    def _columns(known: Panorama, asked: Mapping[str, Any]) -> tuple[int, int]:
+    def _columns(known: HeatmapIndex, asked: Mapping[str, Any]) -> tuple[int, int]:
         count = known.shape[1]
         last = min(int(asked.get("last", count)), count)
         return max(0, min(int(asked.get("first", 0)), last)), last
@@ -205,13 +200,8 @@ def _read(by: str) -> Callable[..., NDArray[np.uint8]]:
 
 
 def _moment(seconds: float) -> Window:
-    """Return the window that is one moment; an open one where there is no time."""
+    """Return the window of a single time; an open one for NaN."""
     if np.isnan(seconds):
         return Window()
     moment = datetime.fromtimestamp(float(seconds), UTC)
     return Window(moment, moment)
-
-
-def commits_of(connection: Connection) -> int:
-    """Return how often something was written."""
-    return int(connection.execute(sa.select(s.clock.c.commits)).scalar_one())

@@ -1,4 +1,4 @@
-"""The dashboard's script, which is built with the package."""
+"""The dashboard's script and style, built with the package."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ CURE = "`make widgets`, or installing again, builds it"
 
 
 def source(file: Path) -> Path | str:
-    """Return a file as a widget takes it, which reads it at once; nothing where there is none."""
+    """Return a file for anywidget, which reads it at once; an empty text if it does not exist."""
     return file if file.exists() else ""
 
 
 def problem() -> str | None:
-    """Return why there is no script; None if there is one."""
-    told = (
-        STATIC / "missing.txt"
-    )  # what a build left that failed, also where an older script is there
+    """Return the reason why the script is missing or outdated; None if it is built."""
+    told = STATIC / "missing.txt"  # written by a failed build, even if an older script exists
     if told.exists():
         return told.read_text(encoding="utf-8").strip()
     return None if SCRIPT.exists() and STYLE.exists() else "it was never built"

@@ -1,4 +1,4 @@
-"""What the served page runs in its kernel: the dashboard of the repository that the command named."""
+"""Kernel side of the served page: builds the dashboard that the command configured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import TidegaugeError
+from tidegauge.analyzers.core.errors import TidegaugeError
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -18,17 +18,17 @@ _VARIABLE = "TIDEGAUGE_DASHBOARD"
 
 @dataclass(frozen=True)
 class Shown:
-    """What a served dashboard shows.
+    """Configuration of a served dashboard.
 
-    It goes by the environment, which others on the machine cannot read, because a URL may hold a
-    password.
+    It is passed in the environment, which others on the machine cannot read, because a URL may hold
+    a password.
 
     Attributes
     ----------
     db : str
-        The database's URL; a file has its whole path, because kernels run in another folder.
+        The database's URL; a file has its absolute path, because kernels run in another folder.
     artifacts : str or None
-        The folder for large states, with its whole path.
+        The folder for large states, as an absolute path.
     dataset : str or None
     read_only : bool
     """
@@ -39,17 +39,17 @@ class Shown:
     read_only: bool = False
 
     def put(self, environment: MutableMapping[str, str]) -> None:
-        """Write it into an environment."""
+        """Write the configuration into an environment."""
         environment[_VARIABLE] = json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, environment: MutableMapping[str, str]) -> Shown:
-        """Read it from an environment.
+    def from_environment(cls, environment: MutableMapping[str, str]) -> Shown:
+        """Read the configuration from an environment.
 
         Raises
         ------
         TidegaugeError
-            If nobody wrote it there.
+            If it is not set.
         """
         text = environment.get(_VARIABLE)
         if text is None:
@@ -59,12 +59,12 @@ class Shown:
 
 
 def dashboard() -> Any:
-    """Return the dashboard, or the reason why there is none, for the page's only cell."""
-    from repository.repository import Repository  # noqa: PLC0415 - in the kernel only
-    from tidegauge.widgets.dashboard import Dashboard  # noqa: PLC0415 - an extra
+    """Return the dashboard, or the error that prevents it, for the page's only cell."""
+    from tidegauge.repository.repository import Repository
+    from tidegauge.widgets.dashboard import Dashboard
 
     try:
-        shown = Shown.of(os.environ)
+        shown = Shown.from_environment(os.environ)
         repository = Repository(shown.db, artifacts=shown.artifacts, read_only=shown.read_only)
         return Dashboard(repository, shown.dataset, height=0)
     except TidegaugeError as error:
@@ -73,7 +73,7 @@ def dashboard() -> Any:
 
 @dataclass(frozen=True)
 class Problem:
-    """A sentence in place of the dashboard."""
+    """An error message in place of the dashboard."""
 
     text: str
 

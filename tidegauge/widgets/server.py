@@ -1,4 +1,4 @@
-"""The dashboard as a page of its own: Voila, set up so that it asks no other host for anything."""
+"""Serve the dashboard as a web page by Voila, configured to contact no other host."""
 
 from __future__ import annotations
 
@@ -17,62 +17,62 @@ from jupyter_client.kernelspec import KernelSpecManager
 from traitlets.config import Config
 from voila.app import Voila
 
-from analyzers.errors import TidegaugeError
+from tidegauge.analyzers.core.errors import TidegaugeError
 
 DEFAULT_PORT = 8866
 _OTHER_PORTS = 50
 _IDLE_SECONDS = 3600
 _LONGEST_FOLDER = 42
-"""The path of a socket has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
+"""A socket's path has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
 _FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
 
 
 class _ThisPython(KernelSpecManager):
-    """Knows this Python only, and no other that was installed under the same name."""
+    """Kernel manager of the current Python only, and none installed under the same name."""
 
     def _kernel_dirs_default(self) -> list[str]:
         return []
 
 
-class _Server(Voila):  # type: ignore[misc]  # it has no types
-    """Voila that says where it is, in one line, when it listens."""
+class _Server(Voila):  # type: ignore[misc]  # Voila is untyped
+    """Voila that prints its address in one line when it listens."""
 
     opens_browser = True
 
     def launch_browser(self) -> None:
-        """Print the address; open it if that is wanted."""
+        """Print the address, and open it if `opens_browser`."""
         url = self.display_url
         if ":" in self.ip:  # IPv6
             url = url.replace(self.ip, f"[{self.ip}]", 1)
         print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
         if self.opens_browser:
-            # Some browsers hold who opens them, and this one is about to serve.
+            # Some browsers block the process that opens them, and this one is about to serve.
             Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
 def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
-    """Serve the dashboard until Ctrl-C or SIGTERM, and end its kernels.
+    """Serve the dashboard until Ctrl-C or SIGTERM, then end its kernels.
 
-    What it shows stands in the environment; see `tidegauge.widgets.served`.
+    The environment configures what it shows; see `tidegauge.widgets.served`.
 
     Parameters
     ----------
     host : str
         The address to listen on.
     port : int, optional
-        Without it, 8866, or another that is free.
+        Defaults to 8866, or another free port.
     browser : bool
-        Whether to open the page.
+        If true, open the page in the browser.
     theme : str
-        ``light`` or ``dark``; ``?theme=`` in the address says otherwise.
+        ``light`` or ``dark``; ``?theme=`` in the address overrides it.
 
     Raises
     ------
     TidegaugeError
-        If nothing can listen there.
+        If it cannot listen there.
     """
     _require_free(host, port)
-    # It warns of Jupyter's own settings.
+    # It warns about Jupyter's own settings.
     logging.getLogger("tornado.general").setLevel(logging.ERROR)
     _find_templates()
     config = Config()
@@ -82,8 +82,9 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         port=DEFAULT_PORT if port is None else port,
         port_retries=_OTHER_PORTS if port is None else 0,
         log_level="ERROR",
-        config_file_paths=[],  # whatever lies in the current folder is for other notebooks
-        # Otherwise a page elsewhere could give its own name our address, and read this one.
+        config_file_paths=[],  # configuration files in the current folder are for other notebooks
+        # Against DNS rebinding: a page elsewhere could point its name at our address, and read this
+        # one.
         tornado_settings={"allow_remote_access": not is_loopback(host)},
     )
     config.VoilaConfiguration = Config(
@@ -93,7 +94,7 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         file_allowlist=[],
         kernel_spec_manager_class=_ThisPython,
         prelaunch_hook=_set_cookie,
-        # Other extensions of JupyterLab that are installed have no say here.
+        # Exclude other installed extensions of JupyterLab.
         extension_allowlist=[
             "anywidget",
             "@jupyter-widgets/jupyterlab-manager",
@@ -101,8 +102,8 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         ],
     )
     if len(gettempdir()) <= _LONGEST_FOLDER:
-        config.KernelManager = Config(transport="ipc")  # files that nobody else can open
-    config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of pages that are gone
+        config.KernelManager = Config(transport="ipc")  # socket files that other users cannot open
+    config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of closed pages
     server = _Server(config=config)
     server.opens_browser = browser
     server.initialize([])
@@ -110,12 +111,12 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
 
 
 def _set_cookie(handler: Any, **_: Any) -> None:
-    """Set the cookie without which a page that is left could not end its kernel."""
+    """Set the XSRF cookie, without which a page that is closed could not end its kernel."""
     handler.xsrf_token  # noqa: B018 - reading it sets it
 
 
 def _find_templates() -> None:
-    """Let Voila, and the handlers that it starts, find our template."""
+    """Add our template to ``JUPYTER_PATH``, for Voila and the handlers that it starts."""
     ours, others = str(_FOLDER / "jupyter"), os.environ.get("JUPYTER_PATH")
     os.environ["JUPYTER_PATH"] = os.pathsep.join([ours, others] if others else [ours])
 
@@ -135,7 +136,7 @@ def _require_free(host: str, port: int | None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one that only this machine reaches.
+    """Return whether an address is a loopback address, reachable only from this machine.
 
     Examples
     --------

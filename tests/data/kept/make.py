@@ -1,43 +1,25 @@
-"""Makes the databases that old revisions left: small files, for tests of upgrading.
+"""Write the databases of the current revision, kept to test that later versions open and upgrade them.
 
-The code of an old revision writes them, and it also says what it reads in them. Export the last
-commit at which the revision was the newest, and run this script on that tree, which must come first
-on the path::
+Run it with the code of the revision, before the next revision is added, on an empty PostgreSQL database::
 
-    git archive <commit> | tar x -C <tree>
-    PYTHONPATH=<tree> python make.py <output> --postgres postgresql+psycopg://user@host/empty_database
-
-It was run on five trees, the first of them with ``--name 0001-first``:
-
-9f778cc, revision 0001
-    the last one with the first states: ``sum-and-count/1``, ``max/1``;
-6fe7463, revision 0001
-    the last one before 0002, with ``sum-and-count/2``, ``max/2``, which 1181a25 brought; it has the
-    repository's code and the tables of 9f778cc;
-91a9c14, revision 0002
-    the last one before 0003;
-1ddca0e, revision 0003
-    the last one before 0004;
-f8c37b7, revision 0004
-    one of the last before 0005, with all of its tables.
+    python tests/data/kept/make.py <output> --postgres postgresql+psycopg://user@host/empty_database
 
 It writes, below the output folder,
 
 ``<revision>.db``
-    a SQLite database, vacuumed, in WAL mode as ever, complete without a ``-wal`` file; open a copy;
+    a SQLite database, vacuumed, in WAL mode, complete without a ``-wal`` file; open a copy;
 ``<revision>.sql``
     the same history in PostgreSQL, from pg_dump, without commands of psql: one string that
     ``connection.execute(text)`` of psycopg takes. It empties ``search_path``; connect anew thereafter;
 ``artifacts/``
-    the states that lie outside of the databases: give it as ``Repository(url, artifacts=...)``. All
+    the states stored outside of the databases: pass it as ``Repository(url, artifacts=...)``. All
     databases share it, since a file is named by its checksum;
 ``expected.json``
-    for each of these names what that code answers (`answers`), the same for both databases.
+    the answers of that code for each of these (`answers`), the same for both databases.
 
-Some things are not as in real life, so that the files are small and the same wherever they are made:
-a clock that ticks a second at each look (`Clock`), the host's name (`HOST`) and the process (`DEAD`)
-of all runs, and the size from which states lie outside of the database (`LARGEST`). A test in which
-runs of dead processes are to be noticed has to have that host's name, too. SQLite has pages of 1 KiB.
+Some things differ from real life, so that the files are small and the same wherever they are made: a
+clock that ticks a second at each look (`Clock`), the host's name (`HOST`) and the process (`DEAD`) of all
+runs, and the size from which states are stored outside (`LARGEST`). SQLite has pages of 1 KiB.
 
 What is in them
 ---------------
@@ -68,32 +50,19 @@ from dataclasses import fields, replace
 from pathlib import Path
 from unittest import mock
 
-import analyzers.moments
-import repository.artifacts
-import repository.database
-import repository.store
-from analyzers.catalogue import CountDistinct, Maximum, Mean, Size
-from analyzers.counts import NumMatches
-from analyzers.errors import TidegaugeError
-from analyzers.extremes import MaxState
-from analyzers.frequencies import FrequenciesAndNumRows
-from analyzers.ledger import Measured, RunSpec, RunStatus
-from analyzers.partitions import NULL, Partition
-from repository.check import check
-from repository.database import head_revision
-from repository.repository import Repository
-
-try:
-    from analyzers.segments import SegmentSet
-except ImportError:
-    SegmentSet = None  # older than segments
-try:
-    from analyzers.sums import SumAndCount
-except ImportError:
-    from analyzers.moments import SumAndCount
-else:  # from 1181a25 until 53cee3d the builders looked for it where it was no more
-    analyzers.moments.SumAndCount = SumAndCount
-from repository.testing import (
+from tidegauge.analyzers.core.errors import TidegaugeError
+from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.measures.counts import NumMatches, Size
+from tidegauge.analyzers.measures.extremes import Maximum, MaxState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.sums import Mean, SumAndCount
+from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec, RunStatus
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.database import head_revision
+from tidegauge.repository.testing.samples import (
     COMPLETE,
     HIST,
     MEAN,
@@ -113,8 +82,6 @@ LARGEST = 4 * 1024
 """Larger states lie outside; really it is 256 KiB."""
 
 REVISION = head_revision()
-SEGMENTS = hasattr(repository.store.SqlRunStore, "keep_segments")
-NAMED_STATES = hasattr(Repository, "states")
 
 SUITE = json.dumps(
     {
@@ -148,13 +115,12 @@ class Clock:
 @contextmanager
 def nowhere(clock: Clock) -> Iterator[None]:
     """Let the old code run at another time, on no host in particular."""
-    modules = ["repository.store", "repository.database"]
-    modules += ["repository.states"] if NAMED_STATES else []
+    modules = [f"tidegauge.repository.store.{name}" for name in ("runs", "database", "states")]
     patches = [mock.patch(f"{module}.datetime", clock) for module in modules]
     patches += [
-        mock.patch("socket.gethostname", lambda: HOST),
-        mock.patch("os.getpid", lambda: DEAD),
-        mock.patch("repository.artifacts.LARGEST_IN_DATABASE", LARGEST),
+        mock.patch("socket.gethostname", return_value=HOST),
+        mock.patch("os.getpid", return_value=DEAD),
+        mock.patch("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", LARGEST),
     ]
     for patch in patches:
         patch.start()
@@ -173,7 +139,7 @@ def name(number: int) -> str:
     return day(number).partition.name
 
 
-def plain(number: int, *args, extra=(), **kwargs) -> Measured:
+def plain(number: int, *args, extra=(), **kwargs) -> MeasuredPartition:
     """Measure a day without the analyzers of frequencies, whose states are large."""
     only = [SIZE, COMPLETE, MEAN, Mean("nope"), *(m.analyzer for m in extra)]
     return day(number, *args, extra=extra, only=only, **kwargs)
@@ -202,7 +168,7 @@ def in_segments(number: int, segments: SegmentSet):
     ]
 
 
-def of_country(date: str | None, country: str, rows: int) -> Measured:
+def of_country(date: str | None, country: str, rows: int) -> MeasuredPartition:
     """A partition whose keys make a segment."""
     partition = Partition(("ds", "country"), (date or NULL, country))
     time = None if date is None else dt.datetime.fromisoformat(date).replace(tzinfo=dt.UTC)
@@ -210,7 +176,9 @@ def of_country(date: str | None, country: str, rows: int) -> Measured:
     made = plain(1, rows=rows)
     of_all = tuple(replace(m, segment=segment) for m in made.measurements)
     found = replace(made, partition=partition, time=time, measurements=of_all)
-    knows = "segment" in {field.name for field in fields(Measured)}  # older: what is measured does
+    knows = "segment" in {
+        field.name for field in fields(MeasuredPartition)
+    }  # older: what is measured does
     return replace(found, segment=segment) if knows else found
 
 
@@ -319,9 +287,6 @@ class Story:
     def segments(self) -> None:
         """Days 19 and 20, and their segments: chosen once, and once more for day 20."""
         with self.run() as run:
-            if not SEGMENTS:
-                self.store.commit_batch(run, [plain(19), plain(20)])
-                return
             one, two, three = self.values
             chosen = SegmentSet((self.column,), ((one,), (two,)))
             pairs = SegmentSet((self.column, "hr"), ((one, "7"),))
@@ -336,18 +301,19 @@ class Story:
 
     def named_states(self) -> None:
         """Two states under a name, one of them stored twice; one lies outside."""
-        if NAMED_STATES:
-            states = self.repo.states(f"nightly {self.dataset}")
-            for rows in (3, 5):
-                states.persist(Size(), NumMatches(rows))
-            states.persist(CountDistinct("k"), many(200).outcome.value)
+        states = self.repo.states(f"nightly {self.dataset}")
+        for rows in (3, 5):
+            states.persist(Size(), NumMatches(rows))
+        states.persist(CountDistinct("k"), many(200).outcome.value)
 
     def left_running(self) -> None:
         """Day 2 is restated by a process that dies before it closes its run."""
         self.die(self.dataset, plain(2, "b", rows=22))
 
 
-def dies(url: str, artifacts: str, now: dt.datetime, dataset: str, found: Measured | None) -> None:
+def dies(
+    url: str, artifacts: str, now: dt.datetime, dataset: str, found: MeasuredPartition | None
+) -> None:
     """Begin a run, store what was found, and end without a word."""
     with nowhere(Clock(now)):
         repo = Repository(url, artifacts=artifacts)
@@ -362,7 +328,7 @@ def write(url: str, artifacts: Path) -> None:
     """Write it all into an empty database."""
     clock = Clock(dt.datetime(2026, 3, 1, 6, tzinfo=dt.UTC))
 
-    def die(dataset: str, found: Measured | None) -> None:
+    def die(dataset: str, found: MeasuredPartition | None) -> None:
         processes = multiprocessing.get_context("spawn")
         args = (url, str(artifacts), clock.moment, dataset, found)
         process = processes.Process(target=dies, args=args)
@@ -435,7 +401,7 @@ def answers(url: str, artifacts: Path) -> dict:
             "columns": {of: list(names) for of, names in columns.items()},
             "runs": _rows(repo.runs(), RUN),
             "datasets": {dataset: _of_dataset(repo, dataset) for dataset in repo.datasets()},
-            "states": _named(repo) if NAMED_STATES else {},
+            "states": _named(repo),
         }
 
 
@@ -461,11 +427,10 @@ def _of_dataset(repo: Repository, dataset: str) -> dict:
             for asked in SUMS
         ],
     }
-    if SEGMENTS:
-        sets = [of for _, of in sorted(repo.store.segment_sets(dataset).items())]
-        found["segment_sets"] = [
-            {"columns": of.columns, "kept": of.kept, "generation": of.generation} for of in sets
-        ]
+    sets = [of for _, of in sorted(repo.store.segment_sets(dataset).items())]
+    found["segment_sets"] = [
+        {"columns": of.columns, "kept": of.kept, "generation": of.generation} for of in sets
+    ]
     return found
 
 
@@ -485,12 +450,11 @@ def _options(dataset: str, runs: list[int]) -> list[dict]:
         {"allow_missing": True},
         *({"as_of": run} for run in _asked(runs)[:2]),
     ]
-    if SEGMENTS:
-        column, value = ("origin", "EWR") if dataset == "d" else ("größe", "a%2Fb%3D50%25")
-        options += [
-            {"segment": f"{column}={value}", "since": "2013-01-19"},
-            {"segment": f"{column}=__other__", "since": "2013-01-19", "until": "2013-01-19"},
-        ]
+    column, value = ("origin", "EWR") if dataset == "d" else ("größe", "a%2Fb%3D50%25")
+    options += [
+        {"segment": f"{column}={value}", "since": "2013-01-19"},
+        {"segment": f"{column}=__other__", "since": "2013-01-19", "until": "2013-01-19"},
+    ]
     return options
 
 

@@ -1,10 +1,10 @@
 """Jobs of Griffin for tests, written as its files write them."""
 
-from pathlib import Path
+from tidegauge.griffin.connectors.base import Connector
 
-from analyzers.griffin.connectors.connector import Connector
+from tests import paths
 
-DATA = Path(__file__).parents[2] / "data" / "griffin"
+DATA = paths.DATA / "griffin"
 NOW = 1_700_000_000_000
 """The time of jobs, in milliseconds; 2023-11-14 22:13:20 UTC."""
 

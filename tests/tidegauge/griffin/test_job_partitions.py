@@ -4,12 +4,12 @@ import os
 import shutil
 
 import pytest
+from tidegauge.analyzers.core.errors import DslError, GriffinError, SourceError, SuiteError
 
 import tidegauge as tg
-from analyzers.errors import DslError, GriffinError, SourceError, SuiteError
-from analyzers.griffin import partitioned
 from tests.spark_actions import counted
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.griffin import incremental as partitioned
 
 pytestmark = pytest.mark.spark
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -147,6 +147,7 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(
     assert len(set(repo.runs("hours")["status"])) == 1
 
 
+@pytest.mark.soak
 def test_a_hive_table_with_odd_partitions(spark, repo):
     table = "griffin_cities"
     spark.sql(f"CREATE TABLE {table} (id INT, city STRING) USING parquet PARTITIONED BY (city)")
@@ -182,6 +183,7 @@ def test_a_hive_table_with_odd_partitions(spark, repo):
         spark.sql(f"DROP TABLE {table}")
 
 
+@pytest.mark.soak
 def test_records_by_partition_and_a_partitioned_target(spark, repo):
     tables = ("griffin_days", "griffin_regions", "griffin_day_misses")
     days, regions, misses = tables
@@ -220,6 +222,7 @@ def test_records_by_partition_and_a_partitioned_target(spark, repo):
             spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
+@pytest.mark.soak
 def test_batches_are_committed_as_they_end(spark, repo, folder, target, tmp_path, monkeypatch):
     """A run that is ended in its second batch leaves the first; the next one goes on behind it."""
     monkeypatch.setattr(partitioned, "BATCH", 1)

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from tidegauge.analyzers.core.errors import GriffinError
 
 import tidegauge as tg
-from analyzers.errors import GriffinError
 from tests.tidegauge.griffin.jobs import NOW, job, rows, rule
 
 pytestmark = pytest.mark.spark
@@ -89,6 +89,7 @@ def test_samples_of_a_rule_without_a_metric(spark, repo):
     assert found == wanted
 
 
+@pytest.mark.soak
 def test_anomalies_are_found_in_what_jobs_measured(spark, repo):
     """Days like each other, made cheap: one rule of SQL; then one that stands out."""
     rules = [rule("select id as n from src", name="n")]

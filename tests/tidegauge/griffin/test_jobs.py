@@ -5,10 +5,10 @@ import json
 import threading
 
 import pytest
+from tidegauge.analyzers.core.errors import DslError, GriffinConfigError, GriffinError, SourceError
+from tidegauge.griffin.sinks.base import Sink
 
 import tidegauge as tg
-from analyzers.errors import DslError, GriffinConfigError, GriffinError, SourceError
-from analyzers.griffin.sinks.sink import Sink
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
 
 pytestmark = pytest.mark.spark
@@ -18,6 +18,7 @@ SAME = "src.id = tgt.id and src.name = tgt.name"
 
 
 def names(spark):
+    gc.collect()  # views of results that earlier tests left
     return {table.name for table in spark.catalog.listTables()}
 
 
@@ -86,7 +87,6 @@ def test_nothing_stays_behind_a_result(spark):
     assert repr(result) == "job: 2 rules, 1 partitions"
     assert (values(result, "src")["unique"], values(result, "c")["incomplete"]) == (4, 1)
     del result
-    gc.collect()
     assert names(spark) == before
 
 
@@ -97,7 +97,6 @@ def test_nothing_stays_behind_a_job_that_cannot_be_or_fails(spark):
     failing = [rule("select raise_error('no') as x from src", name="bad")]
     with pytest.raises(GriffinError, match="bad: .*no"):
         tg.griffin.run({}, job([USERS], failing), spark=spark)
-    gc.collect()
     assert names(spark) == before
 
 
@@ -172,6 +171,7 @@ def test_flatten_names_and_what_sinks_get(spark, tmp_path, capsys):
     assert "records same:" in printed
 
 
+@pytest.mark.soak
 def test_records_in_a_table_are_those_of_the_last_run_of_a_time(spark):
     out = ["metric", {"type": "record", "table": "griffin_misses"}]
 
@@ -283,6 +283,7 @@ def test_nothing_that_is_wrong_is_silent(spark, repo, sources, rules, kind, said
 HOSTILE = "a`b'c\"d${x}; -- \n\\e.f é"
 
 
+@pytest.mark.newest
 def test_hostile_names_and_values_through_a_whole_job(spark, tmp_path, repo, capsys):
     quoted = f"`{HOSTILE.replace('`', '``')}`"
     columns = [(HOSTILE, "string"), ("n", "integer")]

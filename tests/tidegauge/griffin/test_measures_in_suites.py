@@ -1,9 +1,10 @@
 """Griffin's measures in suites: of partitions, incrementally."""
 
 import pytest
+from tidegauge.griffin.measures.accuracy import GriffinAccuracy
+from tidegauge.griffin.measures.keys import GriffinUniqueness
 
 import tidegauge as tg
-from analyzers.catalogue import GriffinAccuracy, GriffinUniqueness
 
 pytestmark = pytest.mark.spark
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from tidegauge.analyzers.core.errors import DslError
 
 import tidegauge as tg
-from analyzers.errors import DslError
 from tests.tidegauge.griffin.jobs import DATA, NOW, job, read, rule, values
 
 pytestmark = pytest.mark.spark

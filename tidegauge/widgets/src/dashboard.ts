@@ -1,20 +1,20 @@
-// The widget: pages for the views, what they share, and the links between them.
+// Dashboard widget (anywidget): tabs, shared state, navigation and live updates of all views.
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
-import { Catalogue, type Told } from "./catalogue";
-import { Compare } from "./compare";
-import { Consistency } from "./consistency";
-import { Distribution } from "./distribution";
-import { button, fill, h } from "./dom";
-import { Incidents } from "./incidents";
-import { KernelError, Link } from "./link";
-import { Overview } from "./overview";
-import { Partitions } from "./partitions";
-import { Series } from "./series";
-import { type Stage, type View, type ViewName, VIEWS } from "./stage";
-import { readTheme, type Theme } from "./theme";
+import { Catalogue } from "./data/catalogue";
+import { KernelError, KernelLink } from "./data/kernel";
+import { button, h, setOptions } from "./ui/dom";
+import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
+import { readTheme, type Theme } from "./ui/theme";
+import { Compare } from "./views/compare";
+import { Consistency } from "./views/consistency";
+import { Distribution } from "./views/distribution";
+import { Incidents } from "./views/incidents";
+import { Overview } from "./views/overview";
+import { Partitions } from "./views/partitions";
+import { Series } from "./views/series";
 import "uplot/dist/uPlot.min.css";
-import "./style.css";
+import "./ui/base.css";
 
 interface Model {
   view: ViewName;
@@ -32,20 +32,20 @@ const TITLES: Record<ViewName, string> = {
   incidents: "Incidents",
   partitions: "Partitions",
 };
-const MAKERS: Record<ViewName, (stage: Stage) => View> = {
-  overview: (stage) => new Overview(stage),
-  compare: (stage) => new Compare(stage),
-  incidents: (stage) => new Incidents(stage),
-  partitions: (stage) => new Partitions(stage),
-  series: (stage) => new Series(stage),
-  distribution: (stage) => new Distribution(stage),
-  consistency: (stage) => new Consistency(stage),
+const FACTORIES: Record<ViewName, (shell: Shell) => View> = {
+  overview: (shell) => new Overview(shell),
+  compare: (shell) => new Compare(shell),
+  incidents: (shell) => new Incidents(shell),
+  partitions: (shell) => new Partitions(shell),
+  series: (shell) => new Series(shell),
+  distribution: (shell) => new Distribution(shell),
+  consistency: (shell) => new Consistency(shell),
 };
-/** How often it is asked whether something was written. */
-const PULSE = 5000;
+/** Polling interval for new commits, in milliseconds. */
+const POLL_INTERVAL = 5000;
 
-class Dashboard implements Stage {
-  readonly link: Link;
+class Dashboard implements Shell {
+  readonly link: KernelLink;
   readonly root: HTMLElement;
   theme!: Theme;
   catalogue!: Catalogue;
@@ -53,41 +53,41 @@ class Dashboard implements Stage {
   private readonly page = h("div", { class: "tg-page", role: "tabpanel" });
   private readonly status = h("div", { class: "tg-status", role: "status", "aria-live": "polite" });
   private readonly alert = h("div", { class: "tg-alert", role: "alert", hidden: true });
-  private readonly chooser = h("select", { "aria-label": "Dataset", onchange: () => this.choose(this.chooser.value) });
+  private readonly datasetSelect = h("select", { "aria-label": "Dataset", onchange: () => this.selectDataset(this.datasetSelect.value) });
   private readonly tabs = new Map<ViewName, HTMLButtonElement>();
-  private readonly watched: (() => void)[] = [];
-  private shown: ViewName | null = null;
-  /** Whether what there is must be asked for anew; at first it is. */
+  private readonly cleanups: (() => void)[] = [];
+  private visible: ViewName | null = null;
+  /** Whether the catalogue must be fetched again. */
   private stale = true;
-  private asking = false;
+  private polling = false;
   private closed = false;
-  /** The options that this page wrote last. */
-  private written = "";
+  /** Options last saved by this page, as JSON. */
+  private savedOptions = "";
   private frame = 0;
 
   constructor(private readonly model: AnyModel<Model>) {
-    this.link = new Link(model);
+    this.link = new KernelLink(model);
     for (const view of VIEWS) {
       const tab = button(TITLES[view], () => this.go(view), { role: "tab", "data-tab": view });
-      tab.addEventListener("keydown", (event) => this.turn(event, view));
+      tab.addEventListener("keydown", (event) => this.handleTabKey(event, view));
       this.tabs.set(view, tab);
     }
     const bar = h(
       "div",
       { class: "tg-bar" },
       h("div", { class: "tg-tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs.values()),
-      h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.chooser),
+      h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.datasetSelect),
     );
     this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, this.alert, this.page, this.status);
-    this.fit();
-    // For scripts that look from outside, such as tests and benchmarks.
+    this.applyHeight();
+    // Exposed for browser tests and benchmarks.
     Object.assign(this.root, { tidegauge: this });
   }
 
   async start(): Promise<void> {
     if (this.closed) return;
     this.theme = readTheme(this.root);
-    this.watch();
+    this.observe();
     await this.show();
   }
 
@@ -103,15 +103,15 @@ class Dashboard implements Stage {
     return (this.model.get("options")?.[view] ?? {}) as Partial<T>;
   }
 
-  remember(view: ViewName, options: object): void {
-    this.written = JSON.stringify(options);
+  saveOptions(view: ViewName, options: object): void {
+    this.savedOptions = JSON.stringify(options);
     this.model.set("options", { ...this.model.get("options"), [view]: options });
     this.model.save_changes();
   }
 
   go(view: ViewName, options?: object): void {
     if (options) {
-      this.written = JSON.stringify(options);
+      this.savedOptions = JSON.stringify(options);
       this.model.set("options", { ...this.model.get("options"), [view]: options });
     }
     const same = this.model.get("view") === view;
@@ -120,11 +120,11 @@ class Dashboard implements Stage {
     if (same) void this.show();
   }
 
-  say(text: string): void {
+  announce(text: string): void {
     this.status.textContent = text;
   }
 
-  fail(error: unknown): void {
+  showError(error: unknown): void {
     if (error instanceof KernelError && error.kind === "OutdatedError") {
       this.stale = true;
       void this.show();
@@ -140,7 +140,7 @@ class Dashboard implements Stage {
   view(name: ViewName): View {
     let view = this.views.get(name);
     if (!view) {
-      view = MAKERS[name](this);
+      view = FACTORIES[name](this);
       this.views.set(name, view);
     }
     return view;
@@ -148,30 +148,30 @@ class Dashboard implements Stage {
 
   close(): void {
     this.closed = true;
-    this.watched.forEach((stop) => stop());
+    this.cleanups.forEach((stop) => stop());
     this.views.forEach((view) => view.close());
     this.link.close();
   }
 
-  /** Take the height that was asked for; 0 is all of the window. */
-  private fit(): void {
+  /** Apply the `height` trait; 0 fills the window. */
+  private applyHeight(): void {
     const height = this.model.get("height");
     this.root.style.height = height > 0 ? `${height}px` : "calc(100vh - 18px)";
   }
 
-  private choose(dataset: string): void {
+  private selectDataset(dataset: string): void {
     this.model.set("dataset", dataset);
     this.model.save_changes();
   }
 
-  /** Ask anew what there is. */
-  private async renew(): Promise<void> {
-    const answer = await this.link.ask<Told>("catalogue");
+  /** Fetch the catalogue. */
+  private async fetchCatalogue(): Promise<void> {
+    const answer = await this.link.ask("catalogue", {});
     this.catalogue = new Catalogue(answer);
-    this.link.catalogue = answer.told.catalogue;
+    this.link.catalogue = answer.data.catalogue;
     this.stale = false;
-    if (this.model.get("dataset") === null && this.catalogue.datasets.length) this.choose(this.catalogue.datasets[0]);
-    fill(this.chooser, this.catalogue.datasets.map((name) => [name, name]), this.dataset);
+    if (this.model.get("dataset") === null && this.catalogue.datasets.length) this.selectDataset(this.catalogue.datasets[0]);
+    setOptions(this.datasetSelect, this.catalogue.datasets.map((name) => [name, name]), this.dataset);
   }
 
   private async show(): Promise<void> {
@@ -183,31 +183,31 @@ class Dashboard implements Stage {
       tab.setAttribute("aria-selected", String(key === name));
       tab.tabIndex = key === name ? 0 : -1;
     }
-    this.chooser.parentElement!.hidden = name === "overview" || name === "series";
+    this.datasetSelect.parentElement!.hidden = name === "overview" || name === "series";
     try {
-      if (this.stale) await this.renew();
-      this.chooser.value = this.dataset;
+      if (this.stale) await this.fetchCatalogue();
+      this.datasetSelect.value = this.dataset;
       if (!this.catalogue.datasets.length) {
-        this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: nothing was measured yet."));
-        this.shown = null;
+        this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: no metrics yet."));
+        this.visible = null;
         this.root.dataset.state = "drawn";
         return;
       }
       const view = this.view(name);
-      if (this.shown !== name) {
-        this.shown = name;
-        this.say("");
+      if (this.visible !== name) {
+        this.visible = name;
+        this.announce("");
         this.page.replaceChildren(view.element);
       }
       await view.open();
       if (this.model.get("view") === name && this.root.dataset.state === "loading") this.root.dataset.state = "drawn";
     } catch (error) {
-      // What goes wrong in a view that was left is nothing to whom looks at another.
-      if (this.model.get("view") === name) this.fail(error);
+      // An error of a view that is no longer visible is ignored.
+      if (this.model.get("view") === name) this.showError(error);
     }
   }
 
-  private turn(event: KeyboardEvent, view: ViewName): void {
+  private handleTabKey(event: KeyboardEvent, view: ViewName): void {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
     const next = VIEWS[(VIEWS.indexOf(view) + step + VIEWS.length) % VIEWS.length];
@@ -216,60 +216,60 @@ class Dashboard implements Stage {
     event.preventDefault();
   }
 
-  /** See to it that what changes elsewhere is shown: sizes, colours, what the kernel says, what others wrote. */
-  private watch(): void {
+  /** Observe changes from outside: size, colours, model traits, new commits. */
+  private observe(): void {
     const { model } = this;
-    const showAgain = () => void this.show();
-    const height = () => this.fit();
-    // Another page may look at the same dashboard, and Python may choose.
-    const chosen = () => {
+    const refresh = () => void this.show();
+    const height = () => this.applyHeight();
+    // Another page of the same widget, or Python, may change the options.
+    const optionsChanged = () => {
       const view = model.get("view");
-      if (JSON.stringify(this.options(view)) !== this.written) showAgain();
+      if (JSON.stringify(this.options(view)) !== this.savedOptions) refresh();
     };
-    model.on("change:view", showAgain);
-    model.on("change:dataset", showAgain);
+    model.on("change:view", refresh);
+    model.on("change:dataset", refresh);
     model.on("change:height", height);
-    model.on("change:options", chosen);
+    model.on("change:options", optionsChanged);
     const sizes = new ResizeObserver(() => {
       cancelAnimationFrame(this.frame);
-      this.frame = requestAnimationFrame(() => this.shown && this.views.get(this.shown)?.resized());
+      this.frame = requestAnimationFrame(() => this.visible && this.views.get(this.visible)?.onResize());
     });
     sizes.observe(this.root);
     const colours = () => {
       this.theme = readTheme(this.root);
-      this.views.forEach((view) => view.resized());
+      this.views.forEach((view) => view.onResize());
     };
     const themes = new MutationObserver(colours);
     themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", colours);
-    const pulse = setInterval(() => void this.pulse(), PULSE);
-    this.watched.push(
-      () => model.off("change:view", showAgain),
-      () => model.off("change:dataset", showAgain),
+    const timer = setInterval(() => void this.poll(), POLL_INTERVAL);
+    this.cleanups.push(
+      () => model.off("change:view", refresh),
+      () => model.off("change:dataset", refresh),
       () => model.off("change:height", height),
-      () => model.off("change:options", chosen),
+      () => model.off("change:options", optionsChanged),
       () => sizes.disconnect(),
       () => themes.disconnect(),
       () => scheme.removeEventListener("change", colours),
-      () => clearInterval(pulse),
+      () => clearInterval(timer),
     );
   }
 
-  /** Look whether something was written since, unless nobody is looking. */
-  private async pulse(): Promise<void> {
-    const unseen = document.hidden || !this.root.isConnected || this.root.offsetParent === null;
-    if (unseen || this.asking) return; // a kernel that is busy is asked once, not every time
-    this.asking = true;
+  /** Poll for new commits, unless the page is hidden. */
+  private async poll(): Promise<void> {
+    const hidden = document.hidden || !this.root.isConnected || this.root.offsetParent === null;
+    if (hidden || this.polling) return; // a busy kernel is not asked again
+    this.polling = true;
     try {
-      const { told } = await this.link.ask<{ commits: number }>("pulse");
-      if (told.commits === this.catalogue?.commits) return;
+      const { data } = await this.link.ask("pulse", {});
+      if (data.commits === this.catalogue?.commits) return;
       this.stale = true;
       await this.show();
     } catch {
-      // The database cannot be read; the next question says so.
+      // The database cannot be read; the next request reports it.
     } finally {
-      this.asking = false;
+      this.polling = false;
     }
   }
 }
@@ -279,8 +279,8 @@ export default {
     performance.mark("tidegauge:start");
     const dashboard = new Dashboard(model);
     el.append(dashboard.root);
-    // The element has its size and colours only after it is on the page.
-    requestAnimationFrame(() => void dashboard.start().catch((error) => dashboard.fail(error)));
+    // Size and colours are known only once the element is on the page.
+    requestAnimationFrame(() => void dashboard.start().catch((error) => dashboard.showError(error)));
     return () => dashboard.close();
   },
 };

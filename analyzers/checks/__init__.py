@@ -1,1 +1,0 @@
-"""Checks: what metrics are expected to be, as pure functions of what was measured."""

@@ -1,0 +1,1 @@
+"""Core abstractions: analyzers, mergeable states and metrics."""

@@ -1,0 +1,371 @@
+"""Analyzer base classes, and the registry of analyzers by name.
+
+An analyzer declares the aggregations it needs (`ScanAnalyzer`) or the columns it groups by
+(`tidegauge.analyzers.measures.frequencies.GroupingAnalyzer`), folds the results into a state, and
+computes a metric from a state. It holds only names and numbers, so it is hashable, can be parsed back
+from its repr, and means the same on a cluster and on a laptop without Spark.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import Field as Option
+from dataclasses import dataclass, field
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypeVar,
+    cast,
+    dataclass_transform,
+)
+
+from tidegauge.analyzers.core.deferred import resolve
+from tidegauge.analyzers.core.description import Description, canonical_json
+from tidegauge.analyzers.core.errors import EmptyStateError, MetricError
+from tidegauge.analyzers.core.metric import (
+    Entity,
+    Failure,
+    Intervals,
+    Metric,
+    Scale,
+    Success,
+    attempt,
+)
+from tidegauge.analyzers.core.registry import ANALYZER_MODULES, Registry
+from tidegauge.analyzers.core.requests import Aggregate, Request, Sketch
+from tidegauge.analyzers.core.schema import Field, Schema
+from tidegauge.analyzers.core.sql import where_holds
+from tidegauge.analyzers.core.state import State, as_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+S = TypeVar("S", bound=State)
+T = TypeVar("T")
+A = TypeVar("A", bound="type[Analyzer[Any, Any]]")
+
+SCANNER = "tidegauge.analyzers.scan.scan:state_outcome"
+"""The function that computes one analyzer's state from a DataFrame: an analyzer can be used alone."""
+
+ANALYZERS: Registry[Analyzer[Any, Any]] = Registry("analyzer", ANALYZER_MODULES)
+
+
+class StateLoader(Protocol):
+    """Protocol for loading stored states."""
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's state, or None if none is stored yet."""
+
+
+class StatePersister(Protocol):
+    """Protocol for storing states."""
+
+    def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
+        """Store the analyzer's state, replacing an earlier one."""
+
+
+@dataclass(frozen=True, repr=False)
+class Analyzer(Description, ABC, Generic[S, T]):
+    """Base class of analyzers. Define subclasses with the `analyzer` decorator.
+
+    Class attributes
+    ----------------
+    scale : Scale
+        Scale of the metric's values; `scale_of` refines it for composite metrics.
+    state_type : type of State
+        The state's class; its default-constructed instance is the state of no data.
+    state_bytes : int
+        Approximate size of one state in bytes, to bound the memory of a batch.
+    """
+
+    scale: ClassVar[Scale]
+    state_type: ClassVar[type[State]]
+    state_bytes: ClassVar[int] = 64
+    where: ClassVar[str | None] = None  # a field in Filterable
+
+    # metric identity
+
+    @property
+    @abstractmethod
+    def entity(self) -> Entity:
+        """The metric's entity: dataset, column or multicolumn."""
+
+    if TYPE_CHECKING:  # a property here would prevent a subclass from declaring it as a field
+
+        @property
+        def instance(self) -> str:
+            """The column, columns or rule that the metric describes."""
+
+    @property
+    def name(self) -> str:
+        """The metric's name before flattening: the class name by default."""
+        return type(self).__name__
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the scale of one flattened metric."""
+        return self.scale
+
+    # computation
+
+    def preconditions(self, schema: Any) -> None:
+        """Raise a `PreconditionError` if the analyzer cannot run on a table of this schema.
+
+        Parameters
+        ----------
+        schema : Schema or StructType
+        """
+        self.check_parameters()
+        self.check_schema(Schema.from_spark(schema))
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise a `PreconditionError` if columns are missing or have the wrong type; no-op here."""
+
+    @abstractmethod
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Return the scan requests that the state is folded from."""
+
+    def fold(self, cells: Sequence[Any]) -> S:
+        """Return the state from the answers to `requests`, in their order; by default its fields."""
+        return cast("S", self.state_type(*cells))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Other tables that are read; a change in one of them marks every partition as changed."""
+        return ()
+
+    @abstractmethod
+    def measure(self, state: S) -> T:
+        """Compute the metric's value from a state.
+
+        Raises
+        ------
+        EmptyStateError
+            If the state holds no data for the metric.
+        """
+
+    def weight(self, state: S) -> float:
+        """Return the number of rows behind the value; by default the state's ``count``."""
+        count: float = cast("Any", state).count
+        return count
+
+    def statistic(self) -> str:
+        """Return the state's key: canonical JSON of everything that determines the state.
+
+        Analyzers with equal statistics share one state, in the scan and in the repository. It includes
+        the filter, so a state is never used for rows other than those it was built from.
+        """
+        return self.canonical()
+
+    def canonical(self) -> str:
+        """Return canonical JSON of the name and all options; equal analyzers give equal text.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import Completeness
+        >>> Completeness("email").canonical()
+        '{"analyzer":"Completeness","column":"email","where":null}'
+        """
+        return canonical_json({"analyzer": type(self).__name__, **self.options()})
+
+    # operations on data and states
+
+    def compute_state_from(self, data: DataFrame) -> S:
+        """Scan a DataFrame and return its state.
+
+        Raises
+        ------
+        MetricError
+            If a precondition or the computation fails.
+        """
+        outcome: Any = resolve(SCANNER)(data, self)
+        if isinstance(outcome, Failure):
+            raise outcome.error
+        return cast("S", outcome.value)
+
+    def compute_metric_from(self, state: S | None) -> Metric[T]:
+        """Compute the metric from a state; None stands for the state of no data."""
+        known: Any = self.state_type() if state is None else as_state(self.state_type, state)
+        outcome = attempt(lambda: self.measure(known))
+        interval = self.interval(known) if isinstance(outcome, Success) else None
+        weight = self.weight(known)
+        return Metric(self.entity, self.instance, self.name, outcome, weight, interval)
+
+    def calculate_metric(
+        self,
+        state: S | None,
+        aggregate_with: StateLoader | None = None,
+        save_states_with: StatePersister | None = None,
+    ) -> Metric[T]:
+        """Compute the metric from a state, optionally merged with a stored state and stored again."""
+        loaded: Any = aggregate_with.load(self) if aggregate_with else None
+        if state is not None and loaded is not None:
+            state = state + loaded
+        elif state is None:
+            state = loaded
+        if save_states_with and state is not None:
+            save_states_with.persist(self, state)
+        return self.compute_metric_from(state)
+
+    def calculate(
+        self,
+        data: DataFrame,
+        aggregate_with: StateLoader | None = None,
+        save_states_with: StatePersister | None = None,
+    ) -> Metric[T]:
+        """Compute the metric of a DataFrame; a `MetricError` becomes a failed metric."""
+        try:
+            state = self.compute_state_from(data)
+        except MetricError as error:
+            return self.to_failure_metric(error)
+        return self.calculate_metric(state, aggregate_with, save_states_with)
+
+    def load_state_and_compute_metric(self, source: StateLoader) -> Metric[T]:
+        """Compute the metric from a stored state; without one, the metric of no data."""
+        return self.compute_metric_from(_loaded(self, source))
+
+    def aggregate_state_to(
+        self, source_a: StateLoader, source_b: StateLoader, target: StatePersister
+    ) -> None:
+        """Merge two stored states and store the result; a missing one counts as no data."""
+        states = [s for s in (_loaded(self, source_a), _loaded(self, source_b)) if s is not None]
+        if states:
+            target.persist(self, self.state_type.merge(states))
+
+    def copy_state_to(self, source: StateLoader, target: StatePersister) -> None:
+        """Copy a stored state to another provider; no-op if there is none."""
+        state = _loaded(self, source)
+        if state is not None:
+            target.persist(self, state)
+
+    def interval(self, state: S) -> Intervals:
+        """Return the error bounds of an approximate value; None if the value is exact.
+
+        Called only if there is a value. For a keyed metric, a mapping by key.
+        """
+        return None
+
+    def to_failure_metric(self, error: BaseException) -> Metric[T]:
+        """Return the failed metric for an error."""
+        outcome = Failure(MetricError.of(error))
+        return Metric(self.entity, self.instance, self.name, outcome)
+
+    def no_data(self) -> EmptyStateError:
+        """Return the error for a state that holds no data for this metric."""
+        return EmptyStateError(f"{self!r}: no non-null value to compute it from")
+
+
+@dataclass(frozen=True, repr=False)
+class Filterable:
+    """Mixin that adds ``where``: a Spark SQL filter on the rows to measure; null counts as false."""
+
+    where: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class ScanAnalyzer(Filterable, Analyzer[S, T]):
+    """An analyzer whose state is folded from SQL aggregates, so many analyzers share one scan.
+
+    Class attributes
+    ----------------
+    filters_rows : bool
+        True if the aggregates do not include the filter and need pre-filtered rows, at the cost of
+        one job per filter.
+    """
+
+    filters_rows: ClassVar[bool] = False
+
+    @abstractmethod
+    def aggregations(self, schema: Schema) -> Sequence[str | Sketch]:
+        """Return the aggregates as Spark SQL text, or sketches; equal ones are computed once."""
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the aggregates."""
+        rows = self.where if self.filters_rows else None
+        return tuple(
+            Aggregate(asked, rows) if isinstance(asked, str) else asked
+            for asked in self.aggregations(schema)
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class DatasetAnalyzer(ScanAnalyzer[S, T]):
+    """A scan analyzer of the whole dataset rather than one column."""
+
+    @property
+    def entity(self) -> Entity:
+        """The entity ``Dataset``."""
+        return Entity.DATASET
+
+    @property
+    def instance(self) -> str:
+        """The instance ``*``."""
+        return "*"
+
+
+@dataclass(frozen=True, repr=False)
+class SingleColumnAnalyzer(Filterable, Analyzer[S, T]):
+    """Base class of analyzers of one column.
+
+    Class attributes
+    ----------------
+    accepts : str
+        Name of the `Schema` method that looks the column up and checks its type.
+    """
+
+    accepts: ClassVar[str] = "plain"
+
+    column: str
+
+    @property
+    def entity(self) -> Entity:
+        """The entity ``Column``."""
+        return Entity.COLUMN
+
+    @property
+    def instance(self) -> str:
+        """The column's name."""
+        return self.column
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise a `PreconditionError` if the column is missing or of an unsupported type."""
+        self.field(schema)
+
+    def field(self, schema: Schema) -> Field:
+        """Look the column up in a schema."""
+        return cast("Field", getattr(schema, self.accepts)(self.column))
+
+    def values(self, schema: Schema) -> str:
+        """Return SQL for the column's value; null where the filter does not hold."""
+        return where_holds(self.where, self.field(schema).sql)
+
+    def doubles(self, schema: Schema) -> str:
+        """Return SQL for the column's value as a double; null where the filter does not hold."""
+        return where_holds(self.where, f"CAST({self.field(schema).sql} AS DOUBLE)")
+
+
+@dataclass(frozen=True, repr=False)
+class ColumnAnalyzer(SingleColumnAnalyzer[S, T], ScanAnalyzer[S, T]):
+    """A scan analyzer of one column."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, Option))
+def analyzer(cls: A) -> A:
+    """Class decorator: make a frozen dataclass and register it as an analyzer under its name.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken.
+    """
+    dataclass(frozen=True, repr=False)(cls)  # modifies the class in place
+    return ANALYZERS.add(cls)
+
+
+def _loaded(owner: Analyzer[Any, Any], source: StateLoader) -> Any:
+    state = source.load(owner)
+    return None if state is None else as_state(owner.state_type, state)

@@ -1,0 +1,522 @@
+"""Exception hierarchy: every error that tidegauge raises or stores.
+
+::
+
+    TidegaugeError
+      MetricError                      a metric could not be computed; stored with the metric
+        EmptyStateError                no data to compute it from
+        MetricRuntimeError             the computation itself failed
+        PreconditionError              the schema does not fit the analyzer; nothing was computed
+          NoSuchColumnError
+          WrongColumnTypeError
+          NoColumnsSpecifiedError
+          NumberOfSpecifiedColumnsError
+          IllegalAnalyzerParameterError
+          UnresolvedExpressionError    a predicate or a ``where`` that Spark cannot resolve
+      StateError
+        StateMismatchError             two states that cannot be added
+        UnknownStateTagError           no reader is registered for the state's tag
+        CorruptStateError              the stored bytes do not read back
+      SuiteError                       an invalid suite or suite file
+        UnknownNameError               an analyzer, option, detector ... that does not exist
+        RuleError                      an invalid rule, fix or policy
+        DslError                       an invalid rule in the Griffin DSL
+        GriffinConfigError             an invalid ``env.json`` or ``dq.json``
+      GriffinError                     a Griffin job in which rules, sources or sinks failed
+      DQMError                         data rejected by its policies
+      SinkError                        a target for results that cannot be written
+      SourceError                      a table, path or DataFrame that cannot be read
+        NoSuchTableError
+        PartitionColumnError
+        PartitionSelectionError        an invalid ``partitions=`` selection
+      RepositoryError
+        NotOurDatabaseError
+        DatabaseVersionError           schema revision older or newer than this tidegauge
+        DatabaseAccessError            the database cannot be opened or written
+        ReadOnlyError                  a write to a repository that was opened read-only
+        LeaseError                     another run holds the dataset's lease, or took it over
+        UnknownDatasetError
+        DatasetMismatchError           the dataset's history belongs to another table
+        HistoryError                   a query that the history cannot answer
+        ConflictError                  labels were added since the caller last read them
+      CheckFailedError                 a failed check, where failures were requested as errors
+      UnsupportedSparkError            a Spark that is too old, or workers without packages
+      SetupError                       a dependency or build artifact is missing
+
+Errors keep their facts as attributes; the message states in one sentence the problem and the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+
+def nearest(wanted: str, available: Iterable[str]) -> str | None:
+    """Return the closest match to ``wanted``, ignoring case; None if no match is close enough.
+
+    Examples
+    --------
+    >>> nearest("dep_tme", ["arr_time", "dep_time"])
+    'dep_time'
+    >>> nearest("size", ["Size", "Sum"])
+    'Size'
+    >>> nearest("xyz", ["Size"])
+    """
+    by_folded = {name.casefold(): name for name in available}
+    matches = get_close_matches(wanted.casefold(), by_folded, n=1, cutoff=0.5)
+    return by_folded[matches[0]] if matches else None
+
+
+def _suggestion(wanted: str, available: Iterable[str]) -> str:
+    names = list(available)
+    close = nearest(wanted, names)
+    if close is not None:
+        return f"did you mean {close!r}?"
+    return f"there are: {', '.join(map(repr, names)) or 'none'}"
+
+
+class TidegaugeError(Exception):
+    """Base class of all tidegauge errors."""
+
+
+class UnsupportedSparkError(TidegaugeError):
+    """The session's Spark is too old, or its workers lack what they need."""
+
+
+class MetricError(TidegaugeError):
+    """A metric could not be computed; the error is stored and shown in place of the value."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> MetricError:
+        """Return a `MetricError` as it is; wrap any other error in a `MetricRuntimeError`.
+
+        Errors captured from Spark keep JVM handles and whole frames alive and cannot be pickled, so
+        only their text and error condition are kept.
+        """
+        if isinstance(error, MetricError):
+            return error
+        return MetricRuntimeError(describe(error))
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+_THROWN = re.compile(r"most recent failure: .*?\): ([\w.$]+(?:Exception|Error)): (.*)")
+
+
+_CALLED = re.compile(r"An error occurred while calling .*\n: ([\w.$]+): (.*)")
+
+
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
+
+
+def describe(error: BaseException) -> str:
+    """Format an exception as one line: error condition or class name, and the first line of its text.
+
+    For Java and Python exceptions wrapped by Spark, use the line of the original exception.
+
+    Examples
+    --------
+    >>> describe(ZeroDivisionError("division by zero"))
+    'ZeroDivisionError: division by zero'
+    """
+    text = str(error).strip()
+    thrown = _THROWN.search(text) or _CALLED.match(
+        text
+    )  # the Java exception, which Spark's text puts after the call chain
+    if thrown:
+        named = thrown[2].startswith("[")  # with the condition, so the class adds nothing
+        return thrown[2] if named else f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"
+    line = text.splitlines()[0] if text else ""
+    name = condition_of(error)
+    if name == "PYTHON_EXCEPTION" or "PythonException" in type(error).__name__:
+        line = next(
+            iter(_RAISED.findall(text)[-1:]), line
+        )  # the exception is printed below the traceback
+    if name and line.startswith(f"[{name}]"):
+        return line
+    return f"{name or type(error).__name__}: {line}"
+
+
+def thrown_class(error: BaseException) -> str | None:
+    """Return the Java class of the exception that a task threw, from Spark's text; None if none did.
+
+    Examples
+    --------
+    >>> text = "Job aborted; most recent failure: Lost task (TID 0): java.lang.RuntimeException: x"
+    >>> thrown_class(RuntimeError(text))
+    'java.lang.RuntimeException'
+    """
+    found = _THROWN.search(str(error))
+    return found[1] if found else None
+
+
+def condition_of(error: BaseException) -> str | None:
+    """Return the condition of a Spark error, such as ``PATH_NOT_FOUND``; None if it has none.
+
+    Spark 3.5 calls it error class.
+
+    Examples
+    --------
+    >>> condition_of(ValueError("no")) is None
+    True
+    """
+    ask = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    found: str | None = ask() if callable(ask) else None
+    return found
+
+
+class EmptyStateError(MetricError):
+    """No data to compute the metric from."""
+
+
+class MetricRuntimeError(MetricError):
+    """The computation of the metric failed at run time."""
+
+
+class PreconditionError(MetricError):
+    """The schema or the options do not fit the analyzer, so nothing was computed."""
+
+
+class NoSuchColumnError(PreconditionError):
+    """The analyzer names a column that the data does not have.
+
+    Attributes
+    ----------
+    column : str
+        The requested column.
+    available : tuple of str
+        The existing columns.
+    """
+
+    def __init__(self, column: str, available: Iterable[str] = ()) -> None:
+        self.column, self.available = column, tuple(available)
+        super().__init__(column, self.available)
+
+    def __str__(self) -> str:
+        if self.column in self.available:  # an unquoted name with dots parses as a path
+            return f"no column {self.column!r}: write a name that holds dots as '`{self.column}`'"
+        return f"no column {self.column!r}; {_suggestion(self.column, self.available)}"
+
+
+class WrongColumnTypeError(PreconditionError):
+    """The column's type is not supported by the analyzer."""
+
+    def __init__(self, column: str, found: str, wanted: str) -> None:
+        self.column, self.found, self.wanted = column, found, wanted
+        super().__init__(column, found, wanted)
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} is of type {self.found}, but must be {self.wanted}"
+
+
+class NoColumnsSpecifiedError(PreconditionError):
+    """The analyzer needs at least one column and got none."""
+
+
+class NumberOfSpecifiedColumnsError(PreconditionError):
+    """The analyzer got the wrong number of columns."""
+
+
+class IllegalAnalyzerParameterError(PreconditionError, ValueError):
+    """An option of an analyzer has an invalid value."""
+
+
+class UnresolvedExpressionError(PreconditionError):
+    """A predicate or ``where`` does not parse, or references an unknown column, table or function."""
+
+
+class StateError(TidegaugeError):
+    """An unusable state."""
+
+
+class StateMismatchError(StateError, TypeError):
+    """Two states of different kinds or with different parameters, which cannot be added."""
+
+
+class UnknownStateTagError(StateError):
+    """A stored state whose tag has no registered reader."""
+
+
+class CorruptStateError(StateError):
+    """A stored state whose bytes are damaged or do not parse."""
+
+
+class SuiteError(TidegaugeError, ValueError):
+    """An invalid suite or suite file."""
+
+
+class UnknownNameError(SuiteError):
+    """An unknown name of an analyzer, option, detector and so on; the message suggests the closest.
+
+    Examples
+    --------
+    >>> str(UnknownNameError("analyzer", "Compleetness", ["Completeness", "Size"]))
+    "unknown analyzer 'Compleetness'; did you mean 'Completeness'?"
+    """
+
+    def __init__(self, kind: str, name: str, available: Iterable[str]) -> None:
+        self.kind, self.name, self.available = kind, name, tuple(sorted(available))
+        super().__init__(kind, name, self.available)
+
+    def __str__(self) -> str:
+        return f"unknown {self.kind} {self.name!r}; {_suggestion(self.name, self.available)}"
+
+
+class RuleError(SuiteError):
+    """An invalid rule, fix or policy."""
+
+
+_CONTEXT_WIDTH = 60
+"""Characters shown on either side of the error in a long line."""
+
+
+class DslError(SuiteError):
+    """An invalid rule in the Griffin DSL.
+
+    Attributes
+    ----------
+    message : str
+        The problem and its remedy.
+    text : str
+        The text of the rule.
+    line, column : int
+        Position of the error, counted from 1.
+    end_column : int
+        The column after the last offending character, on the same line.
+    expected : tuple of str
+        Descriptions of the tokens that are allowed there.
+    phase : str
+        ``lex``, ``syntax``, ``bind``, ``type`` or ``plan``.
+    hint : str or None
+    rule : str or None
+        The rule's name, if it belongs to a job.
+    others : tuple of DslError
+        Errors in other rules of the job.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        text: str = "",
+        line: int = 1,
+        column: int = 1,
+        end_column: int | None = None,
+        expected: Iterable[str] = (),
+        phase: str = "syntax",
+        hint: str | None = None,
+        rule: str | None = None,
+    ) -> None:
+        self.message, self.text, self.line, self.column = message, text, line, column
+        self.end_column = max(end_column or 0, column + 1)
+        self.expected, self.phase, self.hint, self.rule = tuple(expected), phase, hint, rule
+        self.others: tuple[DslError, ...] = ()
+        super().__init__(message)
+
+    @property
+    def caret(self) -> str:
+        """The offending line with a caret below the error; a long line is cut around the caret."""
+        lines = self.text.split("\n")
+        line = lines[self.line - 1] if self.line <= len(lines) else ""
+        start = min(self.column - 1, len(line))
+        end = min(max(self.end_column - 1, start + 1), len(line))
+        first, last = (
+            max(0, start - _CONTEXT_WIDTH),
+            min(len(line), max(start, end) + _CONTEXT_WIDTH),
+        )
+        end = min(end, start + _CONTEXT_WIDTH)
+        lead = "..." if first else ""
+        shown = lead + line[first:last] + ("..." if last < len(line) else "")
+        blank = re.sub(r"[^\t]", " ", lead + line[first:start])
+        return f"{shown}\n{blank}{'^' * max(1, end - start)}"
+
+    def __str__(self) -> str:
+        of = f"rule {self.rule!r}, " if self.rule else ""
+        said = f"{of}line {self.line}, column {self.column}: {self.message}"
+        if self.expected:
+            said += f"; expected {', '.join(self.expected)}"
+        if self.hint:
+            said += f" ({self.hint})"
+        told = f"{said}\n{self.caret}" if self.text else said
+        return "\n".join([told, *map(str, self.others)])
+
+
+class GriffinConfigError(SuiteError):
+    """An invalid ``env.json`` or ``dq.json``."""
+
+
+class GriffinError(TidegaugeError):
+    """A Griffin job in which rules, sources or sinks failed; the others were measured and reported.
+
+    Attributes
+    ----------
+    failures : mapping of str to exception
+        The exception of each failed rule, source or sink, by name.
+    result : GriffinResult or None
+        The results of everything that did not fail.
+    """
+
+    def __init__(self, failures: Mapping[str, BaseException], result: Any = None) -> None:
+        self.failures, self.result = dict(failures), result
+        super().__init__(self.failures)
+
+    def __str__(self) -> str:
+        told = [
+            f"{name}: {error if isinstance(error, TidegaugeError) else describe(error)}"
+            for name, error in self.failures.items()
+        ]
+        return f"{len(told)} failed\n" + "\n".join(told)
+
+
+class DQMError(TidegaugeError):
+    """Data rejected by its policies.
+
+    Attributes
+    ----------
+    result : CheckResult
+        The verdict of the policies.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def __str__(self) -> str:
+        return str(self.result)
+
+
+class SinkError(TidegaugeError):
+    """A target for results cannot be written."""
+
+
+class SourceError(TidegaugeError):
+    """A table, path or DataFrame cannot be read."""
+
+
+class NoSuchTableError(SourceError, LookupError):
+    """The table or path does not exist."""
+
+
+class PartitionColumnError(SourceError, ValueError):
+    """The data is not partitioned by the columns that were specified."""
+
+
+class PartitionSelectionError(SourceError, ValueError):
+    """A partition selection does not parse, or names unknown keys or partitions."""
+
+
+class RepositoryError(TidegaugeError):
+    """A repository operation failed."""
+
+
+class NotOurDatabaseError(RepositoryError):
+    """The database is not a tidegauge repository."""
+
+
+class DatabaseVersionError(RepositoryError):
+    """The database's schema revision is older or newer than this tidegauge."""
+
+
+class DatabaseAccessError(RepositoryError, OSError):
+    """The database cannot be opened or written."""
+
+
+class ReadOnlyError(RepositoryError):
+    """A write to a repository that was opened read-only."""
+
+
+class LeaseError(RepositoryError):
+    """Another run holds the dataset's lease, or has taken it over."""
+
+
+class UnknownDatasetError(RepositoryError, LookupError):
+    """The repository has no dataset of this name."""
+
+    def __init__(self, name: str, available: Iterable[str]) -> None:
+        self.name, self.available = name, tuple(available)
+        super().__init__(name, self.available)
+
+    def __str__(self) -> str:
+        return f"no dataset {self.name!r} in this repository; " + _suggestion(
+            self.name, self.available
+        )
+
+
+class DatasetMismatchError(RepositoryError, ValueError):
+    """The dataset's history belongs to another table than the one to be measured."""
+
+
+class HistoryError(RepositoryError, ValueError):
+    """A query that the history cannot answer."""
+
+
+class ConflictError(RepositoryError):
+    """A label was not stored because others added labels that the caller had not seen.
+
+    Optimistic concurrency control for labels on anomalies and incidents.
+
+    Attributes
+    ----------
+    revision : int
+        The id of the newest label now; after reading the labels, pass it as ``seen``.
+    labels : tuple of mapping
+        The labels added since, in order, each with ``id``, ``anomaly_id``, ``incident_id``, ``label``,
+        ``note``, ``by`` and ``created_at``.
+    """
+
+    def __init__(self, revision: int, labels: Iterable[Mapping[str, Any]]) -> None:
+        self.revision, self.labels = revision, tuple(labels)
+        super().__init__(revision, self.labels)
+
+    def __str__(self) -> str:
+        told = "; ".join(map(_describe_label, self.labels))
+        return (
+            f"others spoke since: {told}; nothing was said. Read it (repo.incident(id)), and say it"
+            f" with seen={self.revision}"
+        )
+
+
+def _describe_label(label: Mapping[str, Any]) -> str:
+    note = f" ({label['note']})" if label["note"] else ""
+    return f"{label['by'] or 'somebody'} said {label['label']!r}{note} at {label['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class CheckFailedError(TidegaugeError):
+    """A check failed, and the caller asked for failures to be raised.
+
+    Attributes
+    ----------
+    verification : Verification
+        The result of each constraint.
+    """
+
+    def __init__(self, verification: Any) -> None:
+        self.verification = verification
+        super().__init__(verification)
+
+
+class SetupError(TidegaugeError, ImportError):
+    """A required dependency is not installed, or a build artifact is missing."""
+
+
+class PluginWarning(UserWarning):
+    """A plug-in could not be loaded and was skipped."""
+
+
+class GriffinDeprecationWarning(FutureWarning):
+    """A deprecated Griffin spelling that is still accepted."""
+
+
+class GriffinWarning(UserWarning):
+    """Something that a Griffin job skipped because its configuration says so."""
+
+
+class VerdictWarning(UserWarning):
+    """A stored verdict could not be read, so the data is judged again."""
+
+
+class RepositoryWarning(UserWarning):
+    """A damaged entry in the repository was skipped."""

@@ -1,0 +1,153 @@
+"""Evidence: the view of current and earlier metrics that check constraints are evaluated on."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Any, Protocol
+
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.metric import Metric
+
+AnyAnalyzer = Analyzer[Any, Any]
+Point = tuple[str, float]
+"""A partition's name and its value."""
+
+
+@dataclass(frozen=True)
+class EarlierValues:
+    """The history of one metric strictly before a point in time.
+
+    Points at or after ``moment`` are never returned, even if given. So a partition is never compared
+    with an earlier version of itself, and a late partition only with those before it.
+
+    Parameters
+    ----------
+    moment : datetime or None
+        The time of the partition under evaluation; None means there is no history.
+    times : sequence of datetime
+        Times of the partitions, ascending.
+    partitions : sequence of str
+        Their names.
+    values : sequence of float
+        Their values; NaN for missing.
+
+    Examples
+    --------
+    >>> days = [datetime(2013, 2, day) for day in (1, 2, 3)]
+    >>> earlier = EarlierValues(days[2], days, ["a", "b", "c"], [1.0, 2.0, 9.0])
+    >>> earlier.at(timedelta(days=2)), earlier.last(), earlier.at(timedelta(0))
+    (('a', 1.0), ('b', 2.0), None)
+    """
+
+    moment: datetime | None
+    times: Sequence[datetime] = ()
+    partitions: Sequence[str] = ()
+    values: Sequence[float] = ()
+
+    def at(self, ago: timedelta) -> Point | None:
+        """Return the point exactly ``ago`` before the moment; None if there is none."""
+        if self.moment is None:
+            return None
+        wanted, end = self.moment - ago, bisect_left(self.times, self.moment)
+        there = bisect_left(self.times, wanted, 0, end)
+        return self._point(there) if there < end and self.times[there] == wanted else None
+
+    def last(self) -> Point | None:
+        """Return the point of the previous partition; None if it has no value."""
+        end = 0 if self.moment is None else bisect_left(self.times, self.moment)
+        return self._point(end - 1) if end else None
+
+    def within(self, length: timedelta) -> list[float]:
+        """Return the finite values within a time span that ends before the moment."""
+        if self.moment is None:
+            return []
+        first = bisect_left(self.times, self.moment - length)
+        some = self.values[first : bisect_left(self.times, self.moment)]
+        return [value for value in some if isfinite(value)]
+
+    def _point(self, place: int) -> Point | None:
+        value = self.values[place]
+        return (self.partitions[place], value) if isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class AnomalySettings:
+    """Settings of an anomaly check, as text that `tidegauge.repository` parses.
+
+    Attributes
+    ----------
+    detector : str
+    rule : str or None
+        Decision rule; None for the detector's own.
+    direction : str
+    least_effect : float
+    """
+
+    detector: str = "Seasonal()"
+    rule: str | None = None
+    direction: str = "both"
+    least_effect: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A detector's verdict on one point, based on the points before it.
+
+    Attributes
+    ----------
+    unusual : bool
+    expected, lower, upper : float
+        Expected value and its bounds; NaN if the detector has no expectation.
+    p_value : float
+        Probability of a deviation at least this large if nothing is wrong.
+    """
+
+    unusual: bool
+    expected: float
+    lower: float
+    upper: float
+    p_value: float
+
+
+class Evidence(Protocol):
+    """Metrics and history of one partition, one segment of a partition, or one DataFrame."""
+
+    def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
+        """Return the analyzer's metric; None if it was not measured."""
+
+    def earlier(self, analyzer: AnyAnalyzer) -> EarlierValues | None:
+        """Return the metric's earlier values; None if there is no history at all."""
+
+    def judged(self, analyzer: AnyAnalyzer, usual: AnomalySettings) -> Judgement | None:
+        """Return a detector's verdict; None if it has none."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Evidence of metrics without a history.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+    >>> metrics = {Size(): Size().compute_metric_from(NumMatches(3))}
+    >>> Measurements(metrics).metric(Size()).value
+    3.0
+    """
+
+    metrics: Mapping[AnyAnalyzer, Metric[Any]] = field(default_factory=dict)
+
+    def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
+        """Return the analyzer's metric; None if it was not measured."""
+        return self.metrics.get(analyzer)
+
+    def earlier(self, analyzer: AnyAnalyzer) -> EarlierValues | None:
+        """Return None: there is no history."""
+        return None
+
+    def judged(self, analyzer: AnyAnalyzer, usual: AnomalySettings) -> Judgement | None:
+        """Return None: there is no history to judge by."""
+        return None

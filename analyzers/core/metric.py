@@ -1,0 +1,200 @@
+"""Metrics: the result of an analyzer, either a value or the error that prevented it.
+
+A metric's value may be composite (quantiles by key, a histogram). `flatten` turns any metric into
+plain numbers under Deequ's names; it is a function, so that metric types need not know each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+from tidegauge.analyzers.core.errors import EmptyStateError, MetricError
+from tidegauge.analyzers.core.rendering import Rendered
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Entity(StrEnum):
+    """Subject of a metric: dataset, column or multicolumn."""
+
+    DATASET = "Dataset"
+    COLUMN = "Column"
+    MULTICOLUMN = "Multicolumn"
+
+
+class Scale(StrEnum):
+    """Scale of a metric's values, by which detectors choose how to compare them."""
+
+    COUNT = "count"
+    RATIO = "ratio"
+    POSITIVE = "positive"
+    SIGNED = "signed"
+    DISTANCE = "distance"
+    TIME = "time"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Success(Generic[T_co]):
+    """A computed value."""
+
+    value: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why there is no value; always a `MetricError`."""
+
+    error: MetricError
+
+
+def attempt(compute: Callable[[], T]) -> Success[T] | Failure:
+    """Call ``compute`` and return its result as `Success`, or any exception as `Failure`.
+
+    Examples
+    --------
+    >>> attempt(lambda: 1 / 4)
+    Success(value=0.25)
+    >>> attempt(lambda: 1 / 0).error
+    MetricRuntimeError('ZeroDivisionError: division by zero')
+    """
+    try:
+        return Success(compute())
+    except Exception as error:  # noqa: BLE001 - any failure is a result here
+        return Failure(MetricError.of(error).with_traceback(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval for the exact value.
+
+    Attributes
+    ----------
+    lower, upper : float
+    confidence : float
+        The probability that it contains the exact value: 0.954 for two standard errors.
+    """
+
+    lower: float
+    upper: float
+    confidence: float
+
+
+TWO_SIGMA = 0.9545
+"""Confidence of an interval of two standard errors on either side."""
+
+Intervals = Interval | Mapping[str, Interval] | None
+
+
+@dataclass(frozen=True)
+class Metric(Rendered, Generic[T_co]):
+    """One measurement of one analyzer.
+
+    Attributes
+    ----------
+    entity : Entity
+        Dataset, column or multicolumn.
+    instance : str
+        The column, columns joined by commas, ``*``, or the name of a `Compliance`.
+    name : str
+        Deequ's name of the metric; it never includes the filter.
+    outcome : Success or Failure
+        The value, or the error.
+    weight : float or None
+        Number of rows behind the value: the denominator of a ratio, the non-null values of a mean.
+    interval : Interval, mapping of str to Interval, or None
+        Confidence interval of an approximate value; by key for a keyed metric.
+
+    Examples
+    --------
+    >>> Metric(Entity.DATASET, "*", "Size", Success(3.0), weight=3).value
+    3.0
+    """
+
+    renderer: ClassVar[str] = "tidegauge.display.metrics:render_metric"
+
+    entity: Entity
+    instance: str
+    name: str
+    outcome: Success[T_co] | Failure
+    weight: float | None = None
+    interval: Intervals = None
+
+    @property
+    def failed(self) -> bool:
+        """True if there is no value."""
+        return isinstance(self.outcome, Failure)
+
+    @property
+    def empty(self) -> bool:
+        """True if there is no value because there was no data."""
+        return isinstance(self.outcome, Failure) and isinstance(self.outcome.error, EmptyStateError)
+
+    @property
+    def value(self) -> T_co:
+        """The value.
+
+        Raises
+        ------
+        MetricError
+            The failure's own error, if there is no value.
+        """
+        match self.outcome:
+            case Success(value):
+                return value
+            case Failure(error):
+                raise error
+
+
+DoubleMetric = Metric[float]
+KeyedDoubleMetric = Metric[Mapping[str, float]]
+
+
+@runtime_checkable
+class Composite(Protocol):
+    """Protocol of a metric value that consists of several numbers."""
+
+    def scalars(self) -> Iterator[tuple[str, float]]:
+        """Yield (key, number) pairs; the keys are unique."""
+
+
+@runtime_checkable
+class Tabular(Protocol):
+    """Protocol of a metric value with its own tabular display."""
+
+    def tabulated(self) -> tuple[Sequence[str], int, Iterable[Sequence[Any]]]:
+        """Return the column names, the total number of rows, and the rows, possibly truncated."""
+
+
+def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
+    """Yield a metric as scalar metrics, each with the weight of the whole.
+
+    A keyed metric gives ``name-key`` for each key, a composite one ``name.key``; a failed one gives
+    one failed metric under its own name, whatever its type.
+
+    Examples
+    --------
+    >>> keyed = Metric(Entity.COLUMN, "x", "ApproxQuantiles", Success({"0.5": 7.0}), weight=9)
+    >>> [(m.name, m.value, m.weight) for m in flatten(keyed)]
+    [('ApproxQuantiles-0.5', 7.0, 9)]
+    """
+    match metric.outcome:
+        case Failure() | Success(float()):  # the most common case first
+            yield metric
+        case Success(Mapping() as keyed):
+            yield from (_part(metric, "-", key, value) for key, value in keyed.items())
+        case Success(Composite() as composite):
+            yield from (_part(metric, ".", key, value) for key, value in composite.scalars())
+        case Success(value):
+            yield replace(metric, outcome=Success(float(value)))
+
+
+def _part(metric: Metric[Any], mark: str, key: str, value: float) -> Metric[float]:
+    of = metric.interval
+    interval = of.get(key) if isinstance(of, Mapping) else None
+    name = f"{metric.name}{mark}{key}"
+    return replace(metric, name=name, outcome=Success(float(value)), interval=interval)

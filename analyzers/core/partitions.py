@@ -1,0 +1,297 @@
+"""Partition names in Hive syntax, parsing of partition times, and partition filters."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tidegauge.analyzers.core.errors import PartitionColumnError, PartitionSelectionError, nearest
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+"""Hive's name for the partition of null and the empty string."""
+
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition: its keys and their values as text.
+
+    Examples
+    --------
+    >>> Partition(("ds", "hr"), ("2013-02-08", "07")).name
+    'ds=2013-02-08/hr=07'
+    """
+
+    keys: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def from_path(cls, path: str) -> Partition:
+        """Parse a Hive path ``key=value/...`` and decode its percent escapes.
+
+        Examples
+        --------
+        >>> Partition.from_path("country=a%2Fb").values
+        ('a/b',)
+        """
+        pairs = [step.partition("=") for step in path.split("/") if step]
+        return cls(
+            tuple(_decode(key) for key, _, _ in pairs), tuple(_decode(v) for _, _, v in pairs)
+        )
+
+    @property
+    def name(self) -> str:
+        """The canonical name ``key=value/...``; empty for an unpartitioned table."""
+        return "/".join(f"{key}={value}" for key, value in zip(self.keys, self.values, strict=True))
+
+    def value(self, key: str) -> str:
+        """Return the value of a key."""
+        return self.values[self.keys.index(key)]
+
+    def only(self, keys: Sequence[str]) -> Partition:
+        """Project to a coarser partitioning by a subset of the keys."""
+        return Partition(tuple(keys), tuple(self.value(key) for key in keys))
+
+
+def _decode(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+EPOCH_MS = "epoch_ms"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFormat:
+    """Partition keys that hold the time, and the formats to parse them with.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        The keys, whose values are joined by one space before parsing.
+    formats : tuple of str
+        ``strptime`` formats to try in order, or ``epoch_ms`` for milliseconds since 1970; times without
+        a time zone are UTC.
+
+    Examples
+    --------
+    >>> hourly = TimeFormat(("ds", "hr"), ("%Y-%m-%d %H",))
+    >>> str(hourly.time_of(Partition(("ds", "hr"), ("2013-02-08", "07"))))
+    '2013-02-08 07:00:00+00:00'
+    """
+
+    keys: tuple[str, ...]
+    formats: tuple[str, ...]
+
+    def time_of(self, partition: Partition) -> datetime | None:
+        """Parse the partition's time, in UTC; None if its values match no format."""
+        text = " ".join(partition.value(key) for key in self.keys)
+        for form in self.formats:
+            try:
+                if form == EPOCH_MS:
+                    return _EPOCH + timedelta(milliseconds=int(text))
+                time = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is set below
+            except (ValueError, OverflowError):
+                continue
+            if not _fills(time, form, text):
+                continue
+            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        return None
+
+    def among(self, keys: Sequence[str]) -> TimeFormat:
+        """Return the format with its keys spelled as in the table, matched case-insensitively.
+
+        Raises
+        ------
+        PartitionColumnError
+            If the table is not partitioned by one of them.
+        """
+        by_name = {key.casefold(): key for key in keys}
+        for key in self.keys:
+            if key.casefold() not in by_name:
+                known = ", ".join(map(repr, keys)) or "none"
+                msg = f"the time is told by {key!r}, which is no partition key (there are: {known})"
+                raise PartitionColumnError(msg)
+        return TimeFormat(tuple(by_name[key.casefold()] for key in self.keys), self.formats)
+
+    def segment_of(self, partition: Partition) -> str:
+        """Return the segment name of the partition's non-time keys; empty if there are none."""
+        rest = [key for key in partition.keys if key not in self.keys]
+        return partition.only(rest).name
+
+
+def _fills(time: datetime, form: str, text: str) -> bool:
+    """Return whether digits without separators parsed in full: 201311 is not the first of January."""
+    form, text = form.split(" ", maxsplit=1)[0], text.split(" ", maxsplit=1)[0]
+    return "%Y%m" not in form or time.strftime(form) == text
+
+
+TMST = "__tmst"
+"""Partition key of Griffin measurements that have their own timestamp, in milliseconds since 1970."""
+_DATES = ("ds", "dt", "date")
+_HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
+
+
+def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
+    """Detect the time keys of a partitioning by their usual names; None if there are none.
+
+    Examples
+    --------
+    >>> recognise_time(["year", "month", "country"])
+    TimeFormat(keys=('year', 'month'), formats=('%Y %m',))
+    >>> recognise_time(["ds", "hr_minute"]).formats
+    ('%Y-%m-%d %H-%M', '%Y%m%d %H-%M')
+    >>> recognise_time(["country"])
+    """
+    by_name = {key.casefold(): key for key in keys}
+    clock = next((name for name in _HOURS if name in by_name), None)
+    date = next((by_name[name] for name in _DATES if name in by_name), None)
+    if date is not None:
+        found, formats = [date], ["%Y-%m-%d", "%Y%m%d"]
+        if clock is None:
+            formats += ["%Y-%m-%d-%H", "%Y%m%d%H", "%Y-%m", "%Y%m"]
+    else:
+        units = [("year", "%Y"), ("month", "%m"), ("day", "%d")]
+        present = []
+        for unit in units:  # a day without its month is not a time
+            if unit[0] not in by_name:
+                break
+            present.append(unit)
+        found = [by_name[name] for name, _ in present]
+        formats = [" ".join(form for _, form in present)]
+        if len(present) < len(units):
+            clock = None
+    if not found:
+        tmst = by_name.get(TMST)
+        return None if tmst is None else TimeFormat((tmst,), (EPOCH_MS,))
+    if clock is not None:
+        found = [*found, by_name[clock]]
+        formats = [f"{form} {_HOURS[clock]}" for form in formats]
+    return TimeFormat(tuple(found), tuple(formats))
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<op>!=|<=|>=|=|<|>)|(?P<punct>[(),])|(?P<quoted>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
+    r"|(?P<bare>[^\s(),'\"=<>!]+))"
+)
+_COMPARE: dict[str, Callable[[str, str], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+PartitionPredicate = Callable[[Partition], bool]
+
+
+def parse_selection(text: str, keys: Sequence[str]) -> PartitionPredicate:
+    """Parse a partition filter into a predicate; values are compared as text and never run as SQL.
+
+    The syntax is ``key op value`` joined by ``and``, where op is one of ``=``, ``!=``, ``<``, ``<=``,
+    ``>``, ``>=``, ``in (a, b)`` and ``between a and b``; values are bare or quoted.
+
+    Raises
+    ------
+    PartitionSelectionError
+        If the text does not parse or names an unknown partition key.
+
+    Examples
+    --------
+    >>> chosen = parse_selection("ds between 2013-02-01 and '2013-02-28'", ["ds"])
+    >>> chosen(Partition(("ds",), ("2013-02-08",))), chosen(Partition(("ds",), ("2013-03-01",)))
+    (True, False)
+    """
+    return _Selection(text, keys).parse()
+
+
+class _Selection:
+    """Recursive-descent parser of one partition filter."""
+
+    def __init__(self, text: str, keys: Sequence[str]) -> None:
+        self.text, self.keys = text, keys
+        self.tokens: list[tuple[str, str]] = []
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise self.fail(f"cannot read {text[position:].strip()!r}")
+            kind = str(match.lastgroup)
+            self.tokens.append((kind, match[kind]))
+            position = match.end()
+        self.next = 0
+
+    def fail(self, problem: str) -> PartitionSelectionError:
+        return PartitionSelectionError(
+            f"partitions={self.text!r}: {problem}; write 'new', 'all', or conditions such as"
+            ' "ds >= 2013-02-01 and hr in (07, 08)"'
+        )
+
+    def take(self, *kinds: str, word: str | None = None) -> str:
+        kind, value = self.tokens[self.next] if self.next < len(self.tokens) else ("end", "the end")
+        if kind not in kinds or (word is not None and value.casefold() != word):
+            raise self.fail(f"expected {word or ' or '.join(kinds)}, found {value!r}")
+        self.next += 1
+        return value
+
+    def value(self) -> str:
+        text = self.take("bare", "quoted")
+        return text[1:-1].replace(text[0] * 2, text[0]) if text[0] in "'\"" else text
+
+    def parse(self) -> PartitionPredicate:
+        tests = [self.condition()]
+        while self.next < len(self.tokens):
+            self.take("bare", word="and")
+            tests.append(self.condition())
+        return lambda partition: all(test(partition) for test in tests)
+
+    def condition(self) -> PartitionPredicate:
+        key = self.key()
+        kind, symbol = self.tokens[self.next] if self.next < len(self.tokens) else ("end", "")
+        if kind == "op":
+            compare = _COMPARE[self.take("op")]
+            wanted = self.value()
+            return lambda partition: compare(partition.value(key), wanted)
+        if symbol.casefold() == "in":
+            self.next += 1
+            self.take("punct", word="(")
+            values = {self.value()}
+            while self.take("punct") == ",":
+                values.add(self.value())
+            return lambda partition: partition.value(key) in values
+        if symbol.casefold() == "between":
+            self.next += 1
+            low = self.value()
+            self.take("bare", word="and")
+            high = self.value()
+            return lambda partition: low <= partition.value(key) <= high
+        raise self.fail(f"expected a comparison after {key!r}")
+
+    def key(self) -> str:
+        name = self.take("bare")
+        by_name = {key.casefold(): key for key in self.keys}
+        if name.casefold() not in by_name:
+            known = ", ".join(map(repr, self.keys)) or "none"
+            raise self.fail(f"no partition key {name!r} (there are: {known})")
+        return by_name[name.casefold()]
+
+
+def select_named(names: Iterable[str], available: Iterable[str]) -> set[str]:
+    """Return the given partition names as a set, checked against the available ones.
+
+    Raises
+    ------
+    PartitionSelectionError
+        If a partition does not exist.
+    """
+    chosen, known = set(names), set(available)
+    for name in sorted(chosen - known):
+        close = nearest(name, known)
+        hint = f"; did you mean {close!r}?" if close else ""
+        msg = f"there is no partition {name!r}{hint}"
+        raise PartitionSelectionError(msg)
+    return chosen

@@ -1,0 +1,209 @@
+"""Table schemas as plain data, so that preconditions and the ledger need no Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tidegauge.analyzers.core.errors import NoSuchColumnError, WrongColumnTypeError
+from tidegauge.analyzers.core.sql import literal, parts, quote
+
+INTEGRAL = frozenset({"byte", "short", "integer", "long"})
+NUMERIC = INTEGRAL | {"float", "double", "decimal"}
+TEXT = frozenset({"string", "varchar", "char"})
+TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
+NESTED = frozenset({"struct", "array", "map", "variant"})
+
+_SIZE = re.compile(r"size\((.+)\)")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column or a nested field.
+
+    Attributes
+    ----------
+    path : str
+        The path as the caller wrote it.
+    sql : str
+        Spark SQL that reads it.
+    type : str or mapping
+        Its type in Spark's JSON form.
+    """
+
+    path: str
+    sql: str
+    type: Any
+
+    @property
+    def kind(self) -> str:
+        """The type's name without parameters: ``decimal`` for ``decimal(9,2)``."""
+        if isinstance(self.type, Mapping):
+            return str(self.type["type"])
+        return str(self.type).partition("(")[0].partition(" ")[0]
+
+    @property
+    def zero_normalized_sql(self) -> str:
+        """SQL for the value, with -0.0 as 0.0 in a column of floats, so that both zeros are one group."""
+        if self.kind not in {"float", "double"}:
+            return self.sql
+        return f"CASE WHEN {self.sql} = 0 THEN abs({self.sql}) ELSE {self.sql} END"
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Precision and scale of a decimal; (10, 0) if the type does not state them."""
+        numbers = re.findall(r"\d+", str(self.type))
+        precision, scale = (*map(int, numbers), 10, 0)[:2] if len(numbers) == 2 else (10, 0)
+        return precision, scale
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Column names and types, in Spark's JSON form.
+
+    Attributes
+    ----------
+    struct : mapping
+        As returned by ``StructType.jsonValue()``.
+    case_sensitive : bool
+        True if names that differ only in case are different columns (``spark.sql.caseSensitive``).
+
+    Examples
+    --------
+    >>> schema = Schema.from_types({"id": "long", "name": "string"})
+    >>> schema.field("ID")
+    Field(path='ID', sql='`id`', type='long')
+    """
+
+    struct: Mapping[str, Any]
+    case_sensitive: bool = False
+
+    @classmethod
+    def from_spark(cls, schema: Any, *, case_sensitive: bool = False) -> Schema:
+        """Return ``schema`` if it is a `Schema`, else build one from a Spark ``StructType``."""
+        if isinstance(schema, Schema):
+            return schema
+        return cls(schema.jsonValue(), case_sensitive)
+
+    @classmethod
+    def from_frame(cls, data: Any) -> Schema:
+        """Build a schema from a DataFrame, with the case sensitivity of its session."""
+        sensitive = data.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        return cls.from_spark(data.schema, case_sensitive=sensitive)
+
+    @classmethod
+    def from_types(cls, types: Mapping[str, Any]) -> Schema:
+        """Build a schema from names and types in Spark's JSON form (``long``, ``decimal(9,2)``)."""
+        columns = [
+            {"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()
+        ]
+        return cls({"type": "struct", "fields": columns})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the top-level columns, in order."""
+        return tuple(field["name"] for field in self.struct["fields"])
+
+    def canonical(self) -> str:
+        """Return names and types as canonical JSON; equal schemas give equal text."""
+        columns = [[f["name"], f["type"]] for f in self.struct["fields"]]
+        return json.dumps(columns, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def without(self, columns: set[str]) -> Schema:
+        """Drop top-level columns."""
+        kept = [field for field in self.struct["fields"] if field["name"] not in columns]
+        return Schema({**self.struct, "fields": kept}, self.case_sensitive)
+
+    def field(self, column: str) -> Field:
+        """Resolve a column or a nested path.
+
+        ``address.zip`` is a field of a struct or a key of a map, ``lines[0]`` an element of an array
+        counted from 0, ``size(lines)`` the number of elements of an array or map. An element that is
+        missing in a row is null.
+
+        Raises
+        ------
+        NoSuchColumnError
+            If there is no such column or field; the message suggests the closest.
+        WrongColumnTypeError
+            If ``size()`` is applied to something other than an array or map.
+
+        Examples
+        --------
+        >>> lines = {"type": "array", "elementType": "double", "containsNull": True}
+        >>> schema = Schema.from_types({"lines": lines})
+        >>> schema.field("lines[0]").sql, schema.field("size(lines)").kind
+        ('get(`lines`, 0)', 'integer')
+        """
+        sized = _SIZE.fullmatch(column.strip())
+        found = self._follow(sized[1] if sized else column, column)
+        if not sized:
+            return found
+        if found.kind not in {"array", "map"}:
+            raise WrongColumnTypeError(sized[1], found.kind, "an array or a map")
+        return Field(
+            column, f"CASE WHEN {found.sql} IS NOT NULL THEN size({found.sql}) END", "integer"
+        )
+
+    def _follow(self, path: str, column: str) -> Field:
+        first, *rest = parts(path)
+        of = self._columns.get(self._folded(str(first)))
+        if of is None:
+            raise NoSuchColumnError(column, self.names)
+        sql, kind = quote(of["name"]), of["type"]
+        for step in rest:
+            outer = kind["type"] if isinstance(kind, Mapping) else kind
+            if outer == "struct":
+                inside = kind["fields"]
+                of = next((f for f in inside if self._same(f["name"], str(step))), None)
+                if of is None:
+                    raise NoSuchColumnError(column, [f["name"] for f in inside])
+                sql, kind = f"{sql}.{quote(of['name'])}", of["type"]
+            elif outer == "array" and isinstance(step, int):
+                sql, kind = f"get({sql}, {step})", kind["elementType"]
+            elif outer == "map" and kind["keyType"] in {"string", *INTEGRAL}:
+                key = literal(str(step)) if kind["keyType"] == "string" else str(int(step))
+                sql, kind = f"{sql}[{key}]", kind["valueType"]
+            else:
+                raise NoSuchColumnError(column, self.names)
+        return Field(column, sql, kind)
+
+    def numeric(self, column: str) -> Field:
+        """Resolve a numeric column; dates, timestamps and booleans are rejected."""
+        return self._require(column, NUMERIC, "numeric")
+
+    def text(self, column: str) -> Field:
+        """Resolve a string column."""
+        return self._require(column, TEXT, "a text")
+
+    def temporal(self, column: str) -> Field:
+        """Resolve a date or timestamp column."""
+        return self._require(column, TEMPORAL, "a date or timestamp")
+
+    def plain(self, column: str) -> Field:
+        """Resolve a column that is not a struct, array, map or variant."""
+        found = self.field(column)
+        if found.kind in NESTED:
+            raise WrongColumnTypeError(column, found.kind, "a plain type, not a nested one")
+        return found
+
+    def _require(self, column: str, kinds: frozenset[str], wanted: str) -> Field:
+        found = self.field(column)
+        if found.kind not in kinds:
+            raise WrongColumnTypeError(column, found.kind, wanted)
+        return found
+
+    @cached_property
+    def _columns(self) -> dict[str, Mapping[str, Any]]:
+        """The top-level columns by name; cached, as columns of wide tables are looked up often."""
+        return {self._folded(f["name"]): f for f in reversed(self.struct["fields"])}
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.casefold()
+
+    def _same(self, a: str, b: str) -> bool:
+        return self._folded(a) == self._folded(b)

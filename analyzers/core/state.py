@@ -1,0 +1,186 @@
+"""Mergeable states: sufficient statistics to compute metrics from without rereading data.
+
+A state is an element of a commutative monoid. Adding the states of two disjoint pieces of data gives
+the state of their union, in any order, and the default-constructed state is the state of no data.
+Its binary form is a tag, ``kind/version``, and a payload; every tag that was ever written keeps a
+reader, so a repository outlives the code that filled it.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import reduce
+from importlib import import_module
+from math import isclose, isnan
+from typing import Any, ClassVar, Self, TypeVar, final
+
+from tidegauge.analyzers.core.errors import (
+    CorruptStateError,
+    StateMismatchError,
+    UnknownStateTagError,
+)
+from tidegauge.analyzers.core.plugins import guard, load_plugins
+from tidegauge.analyzers.core.registry import STATE_MODULES, module_of
+
+S = TypeVar("S", bound="State")
+
+
+@dataclass(frozen=True, slots=True)
+class State(ABC):
+    """Base class of mergeable states, a commutative monoid.
+
+    ``a + b == b + a``, ``(a + b) + c == a + (b + c)``, ``type(a)() + a == a``. A subclass is a frozen,
+    slotted dataclass whose defaults are the identity. It implements `combine`, defines a `layout` for its
+    fields (or its own `pack` and `unpack`), and is registered with `register_state`. Adding never changes
+    its arguments.
+    """
+
+    tag: ClassVar[str]
+    layout: ClassVar[struct.Struct]
+
+    @abstractmethod
+    def combine(self, other: Self) -> Self:
+        """Merge with the state of another piece of data; ``other`` is of the same class."""
+
+    @classmethod
+    def merge(cls, states: Iterable[Self]) -> Self:
+        """Sum any number of states; the identity for none.
+
+        Overridden by states that can be added cheaply only all at once.
+        """
+        return reduce(lambda a, b: a + b, states, cls())
+
+    @final
+    def __add__(self, other: Self) -> Self:
+        """Add two states of one kind.
+
+        Raises
+        ------
+        StateMismatchError
+            If the states are of different kinds, or are sketches with different parameters.
+        """
+        if type(self) is not type(other):
+            msg = f"cannot add a {type(other).__name__} to a {type(self).__name__}"
+            raise StateMismatchError(msg)
+        return self.combine(other)
+
+    @final
+    def sum(self, other: Self) -> Self:
+        """Return ``self + other``; Deequ's name for it."""
+        return self + other
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether states agree: counts exactly, floats to 1e-9, sketches within bounds."""
+        return type(self) is type(other) and all(
+            _close(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        )
+
+    def pack(self) -> bytes:
+        """Serialize the state to its payload, without the tag."""
+        return self.layout.pack(*(getattr(self, f.name) for f in fields(self)))
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize a payload written by `pack`."""
+        return cls(*cls.layout.unpack(payload))
+
+
+class DoubleValuedState(State):
+    """A state that determines a single number by itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def metric_value(self) -> float:
+        """Return the number; NaN for a ratio over no rows."""
+
+
+READERS: dict[str, Callable[[bytes], State]] = {}
+"""Payload readers by tag, for the modules imported so far; `read_state` imports modules on demand."""
+
+
+def _import_all() -> None:
+    for module in STATE_MODULES:
+        import_module(module)
+
+
+guard(READERS, _import_all)
+
+
+def register_state(tag: str) -> Callable[[type[S]], type[S]]:
+    """Class decorator: register a state class and its reader under the tag ``kind/version``.
+
+    A changed layout gets a new version. The reader of the old version stays: add a function for it to
+    `READERS`.
+
+    Raises
+    ------
+    ValueError
+        If the tag is taken.
+    """
+
+    def decorate(cls: type[S]) -> type[S]:
+        if tag in READERS:
+            msg = f"state tag {tag!r} is already registered"
+            raise ValueError(msg)
+        cls.tag = tag
+        READERS[tag] = cls.unpack
+        return cls
+
+    return decorate
+
+
+def read_state(tag: str, payload: bytes) -> State:
+    """Deserialize the state that was packed under ``tag``.
+
+    Raises
+    ------
+    UnknownStateTagError
+        If no reader is registered for the tag: the state was written by a newer tidegauge or by a
+        plug-in that is not installed.
+    CorruptStateError
+        If the payload cannot be read.
+    """
+    module = module_of(tag.partition("/")[0], STATE_MODULES)
+    if module is not None:
+        import_module(module)
+    elif tag not in READERS:
+        load_plugins("tidegauge.analyzers")
+    reader = READERS.get(tag)
+    if reader is None:
+        _import_all()
+        msg = f"no reader for states tagged {tag!r}; known are {', '.join(sorted(READERS))}"
+        raise UnknownStateTagError(msg)
+    try:
+        return reader(payload)
+    except (struct.error, ValueError, LookupError, RuntimeError, OSError) as error:
+        msg = f"a state tagged {tag!r} of {len(payload)} bytes cannot be read: {error}"
+        raise CorruptStateError(msg) from error
+
+
+def mismatch(parameter: str, left: object, right: object) -> StateMismatchError:
+    """Return the error for adding two sketches with different parameters."""
+    return StateMismatchError(f"cannot add sketches with {parameter} {left} and {right}")
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (isnan(a) and isnan(b)) or isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(a == b)
+
+
+def as_state(cls: type[S], state: State) -> S:
+    """Return ``state`` if it is an instance of ``cls``, narrowing its type.
+
+    Raises
+    ------
+    StateMismatchError
+        If it is a state of another class.
+    """
+    if not isinstance(state, cls):
+        msg = f"expected a {cls.__name__}, got a {type(state).__name__}"
+        raise StateMismatchError(msg)
+    return state

@@ -1,0 +1,112 @@
+"""State providers: Deequ's `StateLoader` and `StatePersister`, in memory and on the file system.
+
+The repository's implementations are in `tidegauge.repository.store.states`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import CorruptStateError
+from tidegauge.analyzers.core.state import State, read_state
+
+_MAGIC = b"tidegauge state\n"
+
+
+class InMemoryStateProvider:
+    """State provider backed by a dictionary, keyed by the analyzer's statistic.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+    >>> states = InMemoryStateProvider()
+    >>> states.persist(Size(), NumMatches(3))
+    >>> Size().load_state_and_compute_metric(states).value
+    3.0
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, State] = {}
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's state, or None if none is stored."""
+        return self._states.get(analyzer.statistic())
+
+    def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
+        """Store the analyzer's state, replacing an earlier one."""
+        self._states[analyzer.statistic()] = state
+
+
+class FileSystemStateProvider:
+    """State provider backed by a folder, with one file per state.
+
+    The file name is a hash of the analyzer's statistic; the file holds the state's tag, a SHA-256
+    checksum and the payload. Writes are atomic: to a temporary file that is then renamed.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Created on the first write.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     FileSystemStateProvider(folder).persist(Size(), NumMatches(3))
+    ...     FileSystemStateProvider(folder).load(Size())
+    NumMatches(num_matches=3)
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def _file(self, analyzer: Analyzer[Any, Any]) -> Path:
+        return self.folder / f"{key_of(analyzer.statistic())}.state"
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's state, or None if no file exists.
+
+        Raises
+        ------
+        CorruptStateError
+            If the checksum does not match or the payload does not parse.
+        """
+        file = self._file(analyzer)
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        head, _, rest = content.removeprefix(_MAGIC).partition(b"\n")
+        checksum, _, payload = rest.partition(b"\n")
+        if not content.startswith(_MAGIC) or checksum != _checksum(head, payload):
+            msg = f"the state in {file} is damaged: its checksum differs"
+            raise CorruptStateError(msg)
+        return read_state(head.decode(), payload)
+
+    def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
+        """Write the analyzer's state, replacing an earlier one."""
+        payload = state.pack()
+        tag = state.tag.encode()
+        content = b"\n".join([_MAGIC + tag, _checksum(tag, payload), payload])
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number, partial = tempfile.mkstemp(dir=self.folder, prefix=".state-")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(partial).replace(self._file(analyzer))
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+
+
+def _checksum(tag: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(tag + b"\n" + payload).hexdigest().encode()

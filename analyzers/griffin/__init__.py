@@ -1,1 +1,0 @@
-"""The Griffin DSL: rules of data quality as text, their plans, measures, sources and sinks."""

@@ -1,0 +1,1 @@
+"""Analyzers by family: counts, sums, moments, quantiles, frequencies, sketches and others."""

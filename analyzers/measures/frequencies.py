@@ -1,0 +1,248 @@
+"""Value frequencies: the state of every analyzer that needs the exact values.
+
+Frequencies are an Arrow table of the grouping columns and a count. They merge by one union and one
+group-by, without Spark, and serialize to a Parquet file, so that large ones can be stored beside
+the database and read by any tool.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, T
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import NoColumnsSpecifiedError, WrongColumnTypeError
+from tidegauge.analyzers.core.metric import Entity
+from tidegauge.analyzers.core.requests import Frequencies, Request
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.state import State, mismatch, register_state
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+COUNT = "count"
+_ROWS, _NULLS = b"tidegauge.num_rows", b"tidegauge.num_nulls"
+
+
+@cache
+def _nothing() -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({COUNT: pa.array([], pa.int64())})
+
+
+_HELD_ROWS = 1_000_000
+"""Groups buffered while merging states before their counts are added."""
+
+
+def _united(tables: Sequence[pa.Table]) -> pa.Table:
+    """Union tables and add the counts of equal groups."""
+    import pyarrow as pa
+
+    if len(tables) == 1:
+        return tables[0]
+    keys = tables[0].column_names[:-1]
+    for other in tables[1:]:
+        if other.column_names[:-1] != keys:
+            n, m = len(keys), other.num_columns - 1
+            raise mismatch("numbers of grouping columns", n, m)
+    try:
+        union = pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise mismatch("column types", tables[0].schema.types, error) from error
+    sums = union.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
+    return sums.select([*keys, f"{COUNT}_sum"]).rename_columns([*keys, COUNT])
+
+
+@register_state("frequencies/1")
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class FrequenciesAndNumRows(State):
+    """Groups of rows with equal values in some columns, and the number of rows in each.
+
+    As in Deequ, rows where all columns are null form no group and are not counted as rows; rows
+    where some columns are null form groups and are counted.
+
+    Attributes
+    ----------
+    frequencies : pyarrow.Table
+        The grouping columns ``0``, ``1``, ... and ``count``, one row per group.
+    num_rows : int
+        Rows in all groups.
+    num_nulls : int
+        Rows where all grouping columns are null.
+
+    Examples
+    --------
+    >>> a = FrequenciesAndNumRows.of([(("x",), 2), (("y",), 1)])
+    >>> b = FrequenciesAndNumRows.of([(("x",), 1)], num_nulls=4)
+    >>> (a + b).as_dict(), (a + b).num_rows, (a + b).num_nulls
+    ({('x',): 3, ('y',): 1}, 4, 4)
+    """
+
+    frequencies: pa.Table
+    num_rows: int
+    num_nulls: int
+
+    def __init__(
+        self, frequencies: pa.Table | None = None, num_rows: int = 0, num_nulls: int = 0
+    ) -> None:
+        table = _nothing() if frequencies is None else frequencies
+        object.__setattr__(self, "frequencies", table)
+        object.__setattr__(self, "num_rows", num_rows)
+        object.__setattr__(self, "num_nulls", num_nulls)
+
+    @classmethod
+    def of(cls, groups: Iterable[tuple[tuple[Any, ...], int]], num_nulls: int = 0) -> Self:
+        """Build frequencies from Python pairs of values and row count."""
+        import pyarrow as pa
+
+        rows = list(groups)
+        if not rows:
+            return cls(num_nulls=num_nulls)
+        columns = {str(i): list(v) for i, v in enumerate(zip(*(k for k, _ in rows), strict=True))}
+        counts = [count for _, count in rows]
+        table = pa.table({**columns, COUNT: pa.array(counts, pa.int64())})
+        return cls(table, sum(counts), num_nulls)
+
+    def combine(self, other: Self) -> Self:
+        """Add the counts of equal groups; null equals null."""
+        return self.merge([self, other])
+
+    @classmethod
+    def merge(cls, states: Iterable[Self]) -> Self:
+        """Merge many states in batches, buffering a bounded number of groups at a time."""
+        held: list[pa.Table] = []
+        rows = num_rows = num_nulls = 0
+        for state in states:
+            num_rows += state.num_rows
+            num_nulls += state.num_nulls
+            if state.frequencies.num_rows:
+                held.append(state.frequencies)
+                rows += state.frequencies.num_rows
+            if rows > max(_HELD_ROWS, 2 * held[0].num_rows if held else 0) and len(held) > 1:
+                held = [_united(held)]
+                rows = held[0].num_rows
+        return cls(_united(held) if held else None, num_rows, num_nulls)
+
+    @property
+    def num_groups(self) -> int:
+        """The number of distinct values."""
+        return int(self.frequencies.num_rows)
+
+    def num_groups_of(self, count: int) -> int:
+        """Return the number of groups with exactly ``count`` rows."""
+        import pyarrow.compute as pc
+
+        return int(pc.sum(pc.equal(self.frequencies[COUNT], count)).as_py() or 0)
+
+    def groups(self) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """Yield each group's values and count, in no particular order."""
+        columns = [column.to_pylist() for column in self.frequencies.columns]
+        yield from ((tuple(row[:-1]), row[-1]) for row in zip(*columns, strict=True))
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Return the number of rows of each group, in no particular order."""
+        counts: npt.NDArray[np.int64] = self.frequencies[COUNT].to_numpy()
+        return counts
+
+    def as_dict(self) -> dict[tuple[Any, ...], int]:
+        """Return a dict from each group's values to its count."""
+        return dict(self.groups())
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether all groups and counts are equal."""
+        return self == other
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content, ignoring the order of the groups."""
+        if not isinstance(other, FrequenciesAndNumRows):
+            return NotImplemented
+        totals = (self.num_rows, self.num_nulls, self.num_groups)
+        if totals != (other.num_rows, other.num_nulls, other.num_groups):
+            return False
+        return sorted(map(repr, self.groups())) == sorted(map(repr, other.groups()))
+
+    def __hash__(self) -> int:
+        """Hash the totals, which are cheap to compare."""
+        return hash((self.num_rows, self.num_nulls, self.num_groups))
+
+    def pack(self) -> bytes:
+        """Serialize to a Parquet file, with the row counts in its metadata."""
+        import pyarrow.parquet as pq
+
+        totals = {_ROWS: str(self.num_rows), _NULLS: str(self.num_nulls)}
+        sink = io.BytesIO()
+        pq.write_table(self.frequencies.replace_schema_metadata(totals), sink, compression="zstd")
+        return sink.getvalue()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize the output of `pack`."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        # Most are small: threads and file discovery would take longer than the read.
+        table = pq.ParquetFile(pa.BufferReader(payload)).read(use_threads=False)
+        totals = table.schema.metadata or {}
+        if _ROWS not in totals:
+            msg = "a Parquet file without the number of rows"
+            raise ValueError(msg)
+        return cls(table.replace_schema_metadata(None), int(totals[_ROWS]), int(totals[_NULLS]))
+
+
+@dataclass(frozen=True, repr=False)
+class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
+    """An analyzer that groups by columns; those with equal grouping columns share one shuffle."""
+
+    state_type: ClassVar[type[State]] = FrequenciesAndNumRows
+    state_bytes: ClassVar[int] = 1 << 15
+
+    @property
+    @abstractmethod
+    def grouping_columns(self) -> tuple[str, ...]:
+        """The columns to group by."""
+
+    @property
+    def entity(self) -> Entity:
+        """Column or multicolumn."""
+        return Entity.COLUMN if len(self.grouping_columns) == 1 else Entity.MULTICOLUMN
+
+    @property
+    def instance(self) -> str:
+        """The columns joined by commas."""
+        return ",".join(self.grouping_columns)
+
+    def statistic(self) -> str:
+        """Return the statistic key; analyzers with equal columns and filter share one state."""
+        columns = list(self.grouping_columns)
+        return canonical_json({"state": "frequencies", "columns": columns, "where": self.where})
+
+    def check_schema(self, schema: Schema) -> None:
+        """Require at least one column, none of them nested or an interval."""
+        self.grouping_expressions(schema)
+
+    def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
+        """Return the Spark SQL expressions to group by; equal ones share a shuffle."""
+        if not self.grouping_columns:
+            msg = f"{type(self).__name__} needs at least one column"
+            raise NoColumnsSpecifiedError(msg)
+        fields = [schema.plain(column) for column in self.grouping_columns]
+        for field in fields:
+            if field.kind == "interval":  # Arrow has no such type
+                raise WrongColumnTypeError(field.path, field.kind, "a type other than an interval")
+        return tuple(field.sql for field in fields)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the frequencies."""
+        return (Frequencies(self.grouping_expressions(schema), self.where),)
+
+    def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
+        """Return the frequencies; without any, those of no rows."""
+        return cells[0] or FrequenciesAndNumRows()

@@ -1,0 +1,111 @@
+"""Information-theoretic metrics, in nats: Entropy, MutualInformation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tidegauge.analyzers.core.analyzer import analyzer
+from tidegauge.analyzers.core.errors import NumberOfSpecifiedColumnsError
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupingAnalyzer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+def entropy(counts: npt.NDArray[np.int64]) -> float:
+    """Return the entropy, in nats, of a distribution given by counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(entropy(np.array([1, 1, 1, 1])), 12) == round(float(np.log(4)), 12)
+    True
+    """
+    import numpy as np
+
+    shares = counts / counts.sum()
+    return max(float(-(shares * np.log(shares)).sum()), 0.0)
+
+
+@dataclass(frozen=True, repr=False)
+class _InformationAnalyzer(GroupingAnalyzer[float]):
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the number of rows."""
+        return state.num_rows
+
+
+@analyzer
+class Entropy(_InformationAnalyzer):
+    """Entropy of a column, in nats: the sum of -p ln p over its values.
+
+    Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 2)])
+    >>> round(Entropy("x").compute_metric_from(state).value, 9)
+    0.693147181
+    """
+
+    column: str
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """The column to group by."""
+        return (self.column,)
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return the entropy of the counts."""
+        if not state.num_rows:
+            raise self.no_data()
+        return entropy(state.counts())
+
+
+@analyzer
+class MutualInformation(_InformationAnalyzer):
+    """Mutual information of two columns, in nats.
+
+    The sum of pxy ln(pxy / (px py)) over the pairs of values: 0 if the columns are independent, the
+    entropy of either if each determines the other. A null paired with a value counts as a value
+    (Deequ counts such pairs in the total but drops them from the sum); rows where both are null are
+    excluded. Empty metric if there are no other rows.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.of([(("a", 1), 2), (("b", 2), 2)])
+    >>> round(MutualInformation(["x", "y"]).compute_metric_from(state).value, 9)
+    0.693147181
+    """
+
+    columns: tuple[str, ...]
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """Both columns."""
+        return self.columns
+
+    def check_schema(self, schema: Schema) -> None:
+        """Require exactly two columns, neither of them nested."""
+        if len(self.columns) != 2:
+            msg = f"{self!r} needs two columns, not {len(self.columns)}"
+            raise NumberOfSpecifiedColumnsError(msg)
+        super().check_schema(schema)
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return the sum of both entropies minus the joint entropy."""
+        if not state.num_rows:
+            raise self.no_data()
+        first, second = (entropy(_marginal(state.frequencies, i)) for i in ("0", "1"))
+        return max(first + second - entropy(state.counts()), 0.0)
+
+
+def _marginal(table: Any, column: str) -> npt.NDArray[np.int64]:
+    sums = table.group_by(column).aggregate([(COUNT, "sum")])
+    counts: npt.NDArray[np.int64] = sums[f"{COUNT}_sum"].to_numpy()
+    return counts

@@ -1,0 +1,370 @@
+"""Statistical moments: StandardDeviation, Variance, Skewness, Kurtosis, Correlation.
+
+Values are cast to double. One NaN or infinity makes the result NaN. States hold central moments and
+merge by the pairwise formulas of Chan, Golub and LeVeque (1979) and, for the higher ones, of Pébay
+(Sandia report SAND2008-6212), which avoid cancellation.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan, nan, sqrt
+from struct import Struct
+from sys import float_info
+from typing import Any, ClassVar, Self
+
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, S, ScanAnalyzer, analyzer
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.metric import Entity, Scale
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import where_holds
+from tidegauge.analyzers.core.state import DoubleValuedState, State, register_state
+
+_SMALLEST, _LARGEST = 1e-30, 1e100
+"""For skewness and kurtosis: smaller magnitudes count as 0, larger sums of squares fail."""
+
+
+def negligible(squares: float, count: int, mean: float) -> bool:
+    """Return whether a sum of squared deviations is within rounding error of the merged means."""
+    return squares <= count * (16 * float_info.epsilon * abs(mean)) ** 2
+
+
+@register_state("central-moments-2/1")
+@dataclass(frozen=True, slots=True)
+class StandardDeviationState(DoubleValuedState):
+    """Count, mean, and sum of squared deviations from the mean.
+
+    Examples
+    --------
+    >>> whole = StandardDeviationState(2, 1.5, 0.5) + StandardDeviationState(1, 6.0, 0.0)
+    >>> whole
+    StandardDeviationState(count=3, mean=3.0, m2=14.0)
+    """
+
+    layout: ClassVar[Struct] = Struct("<qdd")
+    count: int = 0
+    mean: float = 0.0
+    m2: float = 0.0
+
+    def combine(self, other: Self) -> Self:
+        """Merge the moments."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        count = self.count + other.count
+        delta = other.mean - self.mean
+        mean = (self.count * self.mean + other.count * other.mean) / count
+        m2 = self.m2 + other.m2 + delta * delta * self.count * other.count / count
+        return type(self)(count, mean, m2)
+
+    def variance(self) -> float:
+        """Return the population variance; NaN for no numbers."""
+        return self.m2 / self.count if self.count else nan
+
+    def metric_value(self) -> float:
+        """Return the population standard deviation; NaN for no numbers."""
+        return sqrt(self.variance())
+
+
+@register_state("central-moments-4/1")
+@dataclass(frozen=True, slots=True)
+class HigherMomentsState(State):
+    """Count, mean, and sums of the second, third and fourth powers of the deviations from the mean.
+
+    Examples
+    --------
+    >>> HigherMomentsState(1, 1.0) + HigherMomentsState(1, 3.0) + HigherMomentsState(1, 8.0)
+    HigherMomentsState(count=3, mean=4.0, m2=26.0, m3=36.0, m4=338.0)
+    """
+
+    layout: ClassVar[Struct] = Struct("<qdddd")
+    count: int = 0
+    mean: float = 0.0
+    m2: float = 0.0
+    m3: float = 0.0
+    m4: float = 0.0
+
+    def combine(self, other: Self) -> Self:
+        """Merge the moments."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        a, b = self, other
+        n = a.count + b.count
+        d = b.mean - a.mean
+        share_a, share_b = a.count / n, b.count / n
+        mean = share_a * a.mean + share_b * b.mean
+        product = d * d * a.count * share_b
+        m2 = a.m2 + b.m2 + product
+        m3 = (
+            a.m3
+            + b.m3
+            + d * product * (share_a - share_b)
+            + 3 * d * (share_a * b.m2 - share_b * a.m2)
+        )
+        m4 = (
+            a.m4
+            + b.m4
+            + d * d * product * (share_a * share_a - share_a * share_b + share_b * share_b)
+            + 6 * d * d * (share_a * share_a * b.m2 + share_b * share_b * a.m2)
+            + 4 * d * (share_a * b.m3 - share_b * a.m3)
+        )
+        return type(self)(n, mean, m2, m3, m4)
+
+
+@register_state("co-moments/1")
+@dataclass(frozen=True, slots=True)
+class CorrelationState(DoubleValuedState):
+    """Count, means, and sums of products of deviations for pairs of numbers.
+
+    Examples
+    --------
+    >>> pairs = [CorrelationState(1, x, 2 * x) for x in (1.0, 2.0, 6.0)]
+    >>> CorrelationState.merge(pairs)
+    CorrelationState(count=3, x_mean=3.0, y_mean=6.0, xy=28.0, xx=14.0, yy=56.0)
+    """
+
+    layout: ClassVar[Struct] = Struct("<qddddd")
+    count: int = 0
+    x_mean: float = 0.0
+    y_mean: float = 0.0
+    xy: float = 0.0
+    xx: float = 0.0
+    yy: float = 0.0
+
+    def combine(self, other: Self) -> Self:
+        """Merge the moments."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        n = self.count + other.count
+        weight = self.count * other.count / n
+        dx, dy = other.x_mean - self.x_mean, other.y_mean - self.y_mean
+        return type(self)(
+            n,
+            (self.count * self.x_mean + other.count * other.x_mean) / n,
+            (self.count * self.y_mean + other.count * other.y_mean) / n,
+            self.xy + other.xy + dx * dy * weight,
+            self.xx + other.xx + dx * dx * weight,
+            self.yy + other.yy + dy * dy * weight,
+        )
+
+    def metric_value(self) -> float:
+        """Return Pearson's coefficient; NaN if a column is constant or there are no pairs."""
+        constant = negligible(self.xx, self.count, self.x_mean) or negligible(
+            self.yy, self.count, self.y_mean
+        )
+        if constant or isnan(self.xx + self.yy):
+            return nan
+        # One root each: the product of the two sums may overflow or underflow.
+        return self.xy / (sqrt(self.xx) * sqrt(self.yy))
+
+
+@dataclass(frozen=True, repr=False)
+class _MomentAnalyzer(ColumnAnalyzer[S, float]):
+    accepts: ClassVar[str] = "numeric"
+
+    def measure(self, state: S) -> float:
+        """Return the value, or raise if there are no numbers."""
+        if not self.weight(state):
+            raise self.no_data()
+        return self.value(state)
+
+    @abstractmethod
+    def value(self, state: S) -> float:
+        """Return the value."""
+
+
+@dataclass(frozen=True, repr=False)
+class _SpreadAnalyzer(_MomentAnalyzer[StandardDeviationState]):
+    scale: ClassVar[Scale] = Scale.POSITIVE
+    state_type: ClassVar[type[State]] = StandardDeviationState
+
+    def statistic(self) -> str:
+        """Return the statistic key, shared by standard deviation and variance."""
+        return StandardDeviation(self.column, where=self.where).canonical()
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return count, sum and variance of the values; `Mean` requests the same sum of doubles."""
+        values = self.doubles(schema)
+        return (f"count({self.values(schema)})", f"sum({values})", f"var_pop({values})")
+
+    def fold(self, cells: Sequence[Any]) -> StandardDeviationState:
+        """Convert the variance back into a sum of squares, which is additive."""
+        count, total, variance = cells
+        if not count:
+            return StandardDeviationState()
+        return StandardDeviationState(count, total / count, variance * count)
+
+
+@analyzer
+class StandardDeviation(_SpreadAnalyzer):
+    """Population standard deviation of a numeric column, in the column's unit; 0 for one value.
+
+    Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> StandardDeviation("x").compute_metric_from(StandardDeviationState(6, 3.5, 17.5)).value
+    1.707825127659933
+    """
+
+    def value(self, state: StandardDeviationState) -> float:
+        """Return the standard deviation."""
+        return state.metric_value()
+
+
+@analyzer
+class Variance(_SpreadAnalyzer):
+    """Population variance of a numeric column, in the square of its unit; 0 for one value.
+
+    Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> Variance("x").compute_metric_from(StandardDeviationState(6, 3.5, 17.5)).value
+    2.9166666666666665
+    """
+
+    def value(self, state: StandardDeviationState) -> float:
+        """Return the variance."""
+        return state.variance()
+
+
+@dataclass(frozen=True, repr=False)
+class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = HigherMomentsState
+
+    def statistic(self) -> str:
+        """Return the statistic key, shared by skewness and kurtosis."""
+        return canonical_json(
+            {"state": "central-moments-4", "column": self.column, "where": self.where}
+        )
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return count, sum, variance, skewness and kurtosis of the values."""
+        # Spark divides by powers of the variance, which fails if they underflow to 0.
+        value = f"CAST({self.field(schema).sql} AS DOUBLE)"
+        sized = f"CASE WHEN abs({value}) < {_SMALLEST!r}D THEN 0D ELSE {value} END"
+        values = where_holds(self.where, sized)
+        functions = ("sum", "var_pop", "skewness", "kurtosis")
+        return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
+
+    def fold(self, cells: Sequence[Any]) -> HigherMomentsState:
+        """Convert Spark's ratios to sums of powers, which are additive; null is Spark's 0 / 0."""
+        count, total, variance, skewness, kurtosis = cells
+        if not count:
+            return HigherMomentsState()
+        m2 = variance * count
+        if m2 > _LARGEST:  # if powers of it overflow, Spark's result is wrong
+            msg = f"{self!r}: deviations of {sqrt(variance):.1g} are too large to be raised to a power"
+            raise MetricRuntimeError(msg)
+        m3 = (skewness or 0.0) * m2 * sqrt(variance)
+        m4 = (kurtosis + 3) * variance * m2 if kurtosis is not None else 0.0
+        return HigherMomentsState(count, total / count, m2, m3, m4)
+
+
+def _on_scale(moment: float, power: int, state: HigherMomentsState) -> float:
+    """Return a standardized moment, dividing stepwise because powers may underflow."""
+    deviation = sqrt(state.m2 / state.count)
+    value = moment / state.count
+    for _ in range(power):
+        value /= deviation
+    return value
+
+
+@analyzer
+class Skewness(_ShapeAnalyzer):
+    """Skewness of a numeric column: sqrt(n) m3 / m2 ** 1.5, with mk the sum of k-th powers.
+
+    Powers are of deviations from the mean. Population skewness, without bias correction; 0 if all
+    values are equal. Nulls are ignored; empty metric if all values are null. Values nearer to 0
+    than 1e-30 count as 0; deviations of about 1e50 make it fail.
+
+    Examples
+    --------
+    >>> ones_and_ten = HigherMomentsState(5, 2.8, 64.8, 349.92)
+    >>> round(Skewness("x").compute_metric_from(ones_and_ten).value, 9)
+    1.5
+    """
+
+    def value(self, state: HigherMomentsState) -> float:
+        """Return the standardized third moment."""
+        constant = negligible(state.m2, state.count, state.mean)
+        return 0.0 if constant else _on_scale(state.m3, 3, state)
+
+
+@analyzer
+class Kurtosis(_ShapeAnalyzer):
+    """Excess kurtosis of a numeric column: n m4 / m2 ** 2 - 3, with mk the sum of k-th powers.
+
+    Powers are of deviations from the mean. Population kurtosis, 0 for a normal distribution; 0 also
+    if all values are equal. Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> two_equal_halves = HigherMomentsState(4, 0.0, 4.0, 0.0, 4.0)
+    >>> Kurtosis("x").compute_metric_from(two_equal_halves).value
+    -2.0
+    """
+
+    def value(self, state: HigherMomentsState) -> float:
+        """Return the standardized fourth moment minus 3, that of a normal distribution."""
+        constant = negligible(state.m2, state.count, state.mean)
+        return 0.0 if constant else _on_scale(state.m4, 4, state) - 3
+
+
+@analyzer
+class Correlation(ScanAnalyzer[CorrelationState, float]):
+    """Pearson correlation of two numeric columns, between -1 and 1.
+
+    Rows where either is null are ignored; empty metric if there are no others. NaN if a column is
+    constant, as it is in a single row.
+
+    Examples
+    --------
+    >>> state = CorrelationState(3, 2.0, 5.0, 2.0, 2.0, 2.0)
+    >>> round(Correlation("x", "y").compute_metric_from(state).value, 12)
+    1.0
+    """
+
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = CorrelationState
+
+    first: str
+    second: str
+
+    @property
+    def entity(self) -> Entity:
+        """Multicolumn."""
+        return Entity.MULTICOLUMN
+
+    @property
+    def instance(self) -> str:
+        """Both columns, in the order given."""
+        return f"{self.first},{self.second}"
+
+    def check_schema(self, schema: Schema) -> None:
+        """Require two numeric columns."""
+        schema.numeric(self.first)
+        schema.numeric(self.second)
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return count, means and product sums; Spark's regression functions take y before x."""
+        x, y = (
+            where_holds(self.where, f"CAST({schema.numeric(c).sql} AS DOUBLE)")
+            for c in (self.first, self.second)
+        )
+        functions = ("count", "avgx", "avgy", "sxy", "sxx", "syy")
+        return [f"regr_{name}({y}, {x})" for name in functions]
+
+    def fold(self, cells: Sequence[Any]) -> CorrelationState:
+        """Return the state of all aggregates."""
+        return CorrelationState(*cells) if cells[0] else CorrelationState()
+
+    def measure(self, state: CorrelationState) -> float:
+        """Return the coefficient."""
+        if not state.count:
+            raise self.no_data()
+        return state.metric_value()

@@ -1,0 +1,274 @@
+"""Approximate, mergeable quantiles: ApproxQuantile, ApproxQuantiles.
+
+Both read a KLL sketch (Karnin, Lang, Liberty 2016) that Spark builds and that merges without Spark.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, T, analyzer
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.metric import Interval, Scale
+from tidegauge.analyzers.core.requests import Sketch
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.state import State, mismatch, register_state
+
+if TYPE_CHECKING:
+    from datasketches import kll_doubles_sketch
+
+CONFIDENCE = 0.99
+"""Confidence of the rank error bound."""
+SMALLEST_K, LARGEST_K = 8, 65535
+SMALLEST_ERROR = 5e-5
+
+
+def sketch_size(relative_error: float) -> int:
+    """Return the KLL parameter ``k`` whose rank error is at most ``relative_error``.
+
+    DataSketches gives the single-sided normalised rank error, at 99 % confidence, as ``2.296 / k **
+    0.9723``; this is its inverse, rounded up and clamped to 8 to 65535.
+
+    Examples
+    --------
+    >>> sketch_size(0.01)
+    269
+    """
+    k = ceil(float((2.296 / relative_error) ** (1 / 0.9723)))
+    return min(max(k, SMALLEST_K), LARGEST_K)
+
+
+@register_state("kll/1")
+@dataclass(frozen=True, slots=True)
+class KllState(State):
+    """An Apache DataSketches KLL sketch of doubles; empty bytes are the empty sketch.
+
+    Nulls and NaN are excluded. Sketches of different ``k`` do not merge; an empty one takes the
+    other's.
+    """
+
+    sketch: bytes = b""
+
+    @classmethod
+    def from_sketches(cls, sketches: Iterable[bytes] | None) -> Self:
+        """Build a state from serialized sketches, of Spark or of its Python workers."""
+        return cls.merge(cls(bytes(s)) for s in sketches or () if not _read(s).is_empty())
+
+    def combine(self, other: Self) -> Self:
+        """Merge the sketches."""
+        return self.merge([self, other])
+
+    @classmethod
+    def merge(cls, states: Any) -> Self:
+        """Merge all sketches into one accumulator."""
+        filled = [state for state in states if state.sketch]
+        if len(filled) < 2:
+            return filled[0] if filled else cls()
+        merged = _read(filled[0].sketch)
+        for state in filled[1:]:
+            sketch = _read(state.sketch)
+            if sketch.k != merged.k:
+                raise mismatch("k", merged.k, sketch.k)
+            merged.merge(sketch)
+        return cls(merged.serialize())
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return int(_read(self.sketch).n) if self.sketch else 0
+
+    def quantiles(self, ranks: Sequence[float]) -> list[float]:
+        """Return for each rank the smallest value with at least that share of values <= it."""
+        sketch = _read(self.sketch)
+        ends = {
+            0.0: sketch.get_min_value,
+            1.0: sketch.get_max_value,
+        }  # the sketch keeps both exactly
+        return [
+            float(ends[rank]() if rank in ends else sketch.get_quantile(rank, inclusive=True))
+            for rank in ranks
+        ]
+
+    def kept(self) -> Iterator[tuple[float, int]]:
+        """Yield each retained value and the number of values it represents, unordered."""
+        yield from _read(self.sketch) if self.sketch else ()
+
+    def ranks_below(self, values: Sequence[float]) -> list[float]:
+        """Return the share of values below each given value; the sketch must not be empty."""
+        sketch = _read(self.sketch)
+        return [float(sketch.get_rank(value, inclusive=False)) for value in values]
+
+    def interval(self, rank: float) -> Interval:
+        """Return the bounds of the exact quantile, at 99 % confidence."""
+        error = self.rank_error()
+        lower, upper = self.quantiles([max(rank - error, 0.0), min(rank + error, 1.0)])
+        return Interval(lower, upper, CONFIDENCE)
+
+    def rank_error(self) -> float:
+        """Return the bound on the rank error, at 99 % confidence; 0 for an empty sketch."""
+        return float(_read(self.sketch).normalized_rank_error(False)) if self.sketch else 0.0  # noqa: FBT003
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether count, minimum and maximum are equal and quartiles within both bounds."""
+        if not self.sketch or not other.sketch:
+            return self.sketch == other.sketch
+        a, b = _read(self.sketch), _read(other.sketch)
+        if (a.n, a.get_min_value(), a.get_max_value()) != (
+            b.n,
+            b.get_min_value(),
+            b.get_max_value(),
+        ):
+            return False
+        allowed = 2 * (self.rank_error() + other.rank_error())
+        return all(
+            other._spans(value, rank, allowed)
+            for rank, value in zip(_QUARTILES, self.quantiles(_QUARTILES), strict=True)
+        )
+
+    def _spans(self, value: float, rank: float, allowed: float) -> bool:
+        # A repeated value spans a range of ranks; the requested rank need only touch it.
+        sketch = _read(self.sketch)
+        below = sketch.get_rank(value, inclusive=False)
+        return bool(below - allowed <= rank <= sketch.get_rank(value, inclusive=True) + allowed)
+
+    def pack(self) -> bytes:
+        """Return the sketch's own bytes."""
+        return self.sketch
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize the output of `pack`."""
+        if payload:
+            _read(payload)  # raises on damage
+        return cls(payload)
+
+
+_QUARTILES = (0.25, 0.5, 0.75)
+
+
+def _read(sketch: bytes) -> kll_doubles_sketch:
+    from datasketches import kll_doubles_sketch
+
+    return kll_doubles_sketch.deserialize(bytes(sketch))
+
+
+def kll_statistic(column: str, k: int, where: str | None) -> str:
+    """Return the statistic key of a KLL sketch."""
+    return canonical_json({"state": "kll", "column": column, "k": k, "where": where})
+
+
+@dataclass(frozen=True, repr=False)
+class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = KllState
+    state_bytes: ClassVar[int] = 1 << 14
+    accepts: ClassVar[str] = "numeric"
+
+    if TYPE_CHECKING:
+
+        @property
+        def relative_error(self) -> float:
+            """The bound on the rank error; a field of both subclasses."""
+
+    @abstractmethod
+    def asked(self) -> tuple[float, ...]:
+        """Return the requested ranks."""
+
+    def statistic(self) -> str:
+        """Return the statistic key; quantiles of a column with equal error share one sketch."""
+        return kll_statistic(self.column, sketch_size(self.relative_error), self.where)
+
+    def check_parameters(self) -> None:
+        """Require ranks in [0, 1], at least one, and an error from 5e-5 to 1."""
+        if not self.asked() or not all(0 <= rank <= 1 for rank in self.asked()):
+            msg = f"{self!r}: a quantile lies between 0 and 1"
+            raise IllegalAnalyzerParameterError(msg)
+        if not SMALLEST_ERROR <= self.relative_error <= 1:
+            msg = f"{self!r}: relative_error lies between {SMALLEST_ERROR} and 1"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def aggregations(self, schema: Schema) -> Sequence[Sketch]:
+        """Return the sketch."""
+        return (Sketch("kll", self.doubles(schema), sketch_size(self.relative_error)),)
+
+    def fold(self, cells: Sequence[Any]) -> KllState:
+        """Return the state of the sketch."""
+        return KllState.from_sketches(cells[0])
+
+
+@analyzer
+class ApproxQuantile(_QuantileAnalyzer[float]):
+    """Approximate quantile of a numeric column, from a KLL sketch.
+
+    The smallest value with at least the share ``quantile`` of values at or below it. Nulls and NaN
+    are ignored; empty metric if there are no other values. The rank of the result is off by at most
+    ``relative_error``, at 99 % confidence.
+
+    Parameters
+    ----------
+    column : str
+    quantile : float
+        In [0, 1]; 0 is the minimum, 0.5 the median.
+    relative_error : float
+        Bound on the rank error, 5e-5 to 1; smaller ones need larger states.
+
+    Examples
+    --------
+    >>> ApproxQuantile("delay", 0.5).name
+    'ApproxQuantile-0.5'
+    """
+
+    quantile: float
+    relative_error: float = 0.01
+
+    @property
+    def name(self) -> str:
+        """The name, with the quantile as in Deequ."""
+        return f"ApproxQuantile-{self.quantile}"
+
+    def asked(self) -> tuple[float, ...]:
+        """Return the requested rank."""
+        return (self.quantile,)
+
+    def measure(self, state: KllState) -> float:
+        """Return the quantile."""
+        if not state.sketch:
+            raise self.no_data()
+        return state.quantiles(self.asked())[0]
+
+    def interval(self, state: KllState) -> Interval:
+        """Return the values at the ranks within the error."""
+        return state.interval(self.quantile)
+
+
+@analyzer
+class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
+    """Approximate quantiles of a numeric column from one sketch; see `ApproxQuantile`.
+
+    Examples
+    --------
+    >>> ApproxQuantiles("delay", [0.25, 0.5]).quantiles
+    (0.25, 0.5)
+    """
+
+    quantiles: tuple[float, ...]
+    relative_error: float = 0.01
+
+    def asked(self) -> tuple[float, ...]:
+        """Return the requested ranks."""
+        return self.quantiles
+
+    def measure(self, state: KllState) -> Mapping[str, float]:
+        """Return the quantiles by rank; the keys are text."""
+        if not state.sketch:
+            raise self.no_data()
+        return dict(zip(map(str, self.quantiles), state.quantiles(self.quantiles), strict=True))
+
+    def interval(self, state: KllState) -> Mapping[str, Interval]:
+        """Return the values at the ranks within the error, for each quantile."""
+        return {str(rank): state.interval(rank) for rank in self.quantiles}

@@ -1,0 +1,270 @@
+r"""Text metrics: PatternMatch, MinLength, MaxLength, DataType."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.core.description import canonical_json, check_choice
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
+from tidegauge.analyzers.core.sql import count_rows, literal, where_holds
+from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.measures.counts import NumMatchesAndCount, RatioAnalyzer
+from tidegauge.analyzers.measures.extremes import ExtremeAnalyzer, MaxState, MinState
+from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
+
+PATTERNS: Mapping[str, str] = MappingProxyType(
+    {
+        # RFC 5322 address without comments and folding: dot-atom or quoted string before the @, domain
+        # or IPv4 address literal after it.
+        "EMAIL": (
+            r"""(?i)(?:[a-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*"""
+            r"""|"(?:[\x01-\x08\x0b\x0c\x0e-\x1f\x21\x23-\x5b\x5d-\x7f]|\\[\x01-\x09\x0b\x0c\x0e-\x7f])*")"""
+            r"""@(?:(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"""
+            r"""|\[(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)\])"""
+        ),
+        "URL": r"(?i)\b(?:https?|ftp)://[^\s/$.?#][^\s]*\.[^\s]*",
+        # Excludes unassigned area, group and serial numbers, and two numbers published in advertising.
+        "SOCIAL_SECURITY_NUMBER_US": (
+            r"\b(?!(?:078[- ]?05[- ]?1120|219[- ]?09[- ]?9999)\b)"
+            r"(?!000|666|9\d\d)\d{3}([- ]?)(?!00)\d{2}\1(?!0000)\d{4}\b"
+        ),
+        # Visa, Mastercard, American Express, Diners Club, Discover, JCB; spaces or hyphens between groups.
+        "CREDITCARD": (
+            r"\b(?:4\d{3}(?:[ -]?\d{4}){3}|4\d{12}"
+            r"|(?:5[1-5]\d{2}|222[1-9]|22[3-9]\d|2[3-6]\d{2}|27[01]\d|2720)(?:[ -]?\d{4}){3}"
+            r"|3[47]\d{2}[ -]?\d{6}[ -]?\d{5}"
+            r"|3(?:0[0-5]|[68]\d)\d[ -]?\d{6}[ -]?\d{4}"
+            r"|6(?:011|5\d{2})(?:[ -]?\d{4}){3}"
+            r"|(?:2131|1800)\d{11}|35\d{2}(?:[ -]?\d{4}){3})\b"
+        ),
+    }
+)
+"""Built-in regular expressions by the names that PatternMatch accepts as a pattern."""
+
+
+@analyzer
+class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
+    """Share of rows where a text contains a match of a regular expression.
+
+    A null does not match but counts as a row, unless ``null_behavior`` says otherwise. Empty metric
+    at zero rows.
+
+    Parameters
+    ----------
+    column : str
+    pattern : str
+        A Java regular expression, matched anywhere in the text, or the name of a built-in one:
+        EMAIL, URL, SOCIAL_SECURITY_NUMBER_US, CREDITCARD. Anchor it with ``^`` and ``$`` to match
+        the whole text.
+    null_behavior : str
+        ``fail``: a null does not match. ``empty``: a null is the empty text. ``ignore``: a null is
+        not counted.
+
+    Examples
+    --------
+    >>> metric = PatternMatch("zip", "^[0-9]{5}$").compute_metric_from(NumMatchesAndCount(3, 4))
+    >>> metric.value
+    0.75
+    """
+
+    accepts: ClassVar[str] = "text"
+
+    pattern: str
+    null_behavior: str = "fail"
+
+    def check_parameters(self) -> None:
+        """Require a known null behavior."""
+        check_choice(self, "null_behavior", NULL_BEHAVIORS)
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count the matches and the rows."""
+        column = self.field(schema).sql
+        text = f"coalesce({column}, '')" if self.null_behavior == "empty" else column
+        found = f"{text} RLIKE {literal(PATTERNS.get(self.pattern, self.pattern))}"
+        rows = f"count({self.values(schema)})"
+        return (
+            f"count_if({where_holds(self.where, found)})",
+            rows if self.null_behavior == "ignore" else count_rows(self.where),
+        )
+
+
+NULL_BEHAVIORS = ("ignore", "empty", "fail")
+
+
+@dataclass(frozen=True, repr=False)
+class _LengthAnalyzer(ExtremeAnalyzer):
+    scale: ClassVar[Scale] = Scale.COUNT
+    accepts: ClassVar[str] = "text"
+    worst: ClassVar[float]
+
+    null_behavior: str = "ignore"
+
+    def check_parameters(self) -> None:
+        """Require a known null behavior."""
+        check_choice(self, "null_behavior", NULL_BEHAVIORS)
+
+    def number(self, schema: Schema) -> str:
+        """Return SQL for the length of each row's text."""
+        column = self.field(schema).sql
+        length = {
+            "ignore": f"char_length({column})",
+            "empty": f"coalesce(char_length({column}), 0)",
+            "fail": f"coalesce(CAST(char_length({column}) AS DOUBLE), {self.worst!r}D)",
+        }
+        return length[self.null_behavior]
+
+
+@analyzer
+class MinLength(_LengthAnalyzer):
+    """Length of the shortest text, in Unicode characters; empty metric if there is none.
+
+    Parameters
+    ----------
+    column : str
+    null_behavior : str
+        ``ignore``: nulls are skipped. ``empty``: a null is the empty text, of length 0. ``fail``: a
+        null makes the result the lowest double, which fails any lower bound; Deequ's choice.
+
+    Examples
+    --------
+    >>> MinLength("name").compute_metric_from(MinState(2, 4)).value
+    2.0
+    """
+
+    state_type: ClassVar[type[Any]] = MinState
+    aggregates: ClassVar[tuple[str, ...]] = ("min",)
+    worst: ClassVar[float] = -sys.float_info.max
+
+
+@analyzer
+class MaxLength(_LengthAnalyzer):
+    """Length of the longest text, in Unicode characters; empty metric if there is none.
+
+    Parameters
+    ----------
+    column : str
+    null_behavior : str
+        ``ignore``: nulls are skipped. ``empty``: a null is the empty text, of length 0. ``fail``: a
+        null makes the result the greatest double, which fails any upper bound; Deequ's choice.
+
+    Examples
+    --------
+    >>> MaxLength("name").compute_metric_from(MaxState(7, 4)).value
+    7.0
+    """
+
+    state_type: ClassVar[type[Any]] = MaxState
+    aggregates: ClassVar[tuple[str, ...]] = ("max",)
+    worst: ClassVar[float] = sys.float_info.max
+
+
+@register_state("data-type/1")
+@dataclass(frozen=True, slots=True)
+class DataTypeState(State):
+    """Number of values by inferred data type.
+
+    Examples
+    --------
+    >>> DataTypeState(unknown=1, integral=5, fractional=2).inferred()
+    'Fractional'
+    """
+
+    layout: ClassVar[Struct] = Struct("<qqqqq")
+    unknown: int = 0
+    fractional: int = 0
+    integral: int = 0
+    boolean: int = 0
+    string: int = 0
+
+    def combine(self, other: Self) -> Self:
+        """Add the counts."""
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by type name."""
+        return {f.name.capitalize(): getattr(self, f.name) for f in fields(self)}
+
+    def inferred(self) -> str:
+        """Return the narrowest type of all values; booleans mixed with numbers are String."""
+        if self.string or (self.boolean and (self.fractional or self.integral)):
+            return "String"
+        kinds = {"Boolean": self.boolean, "Fractional": self.fractional, "Integral": self.integral}
+        return next((kind for kind, count in kinds.items() if count), "Unknown")
+
+
+_INTEGRAL_TEXT = r"^[+-]? ?\d+\z"
+_FRACTIONAL_TEXT = r"^[+-]? ?\d+(\.\d+|(\.\d+)?[eE][+-]?\d+)\z"
+_BOOLEAN_TEXT = r"^(true|false)\z"
+
+
+@analyzer
+class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
+    """Inferred data types of a column: counts and shares of five types.
+
+    The types are Unknown (null), Fractional, Integral, Boolean and String. Texts are parsed by
+    Deequ's patterns: an optional sign and space before the digits; ``true`` and ``false`` in lower
+    case. Numbers, NaN included, and booleans have the type of their column; decimals of scale 0 are
+    Integral; all else is String. Empty metric at zero rows.
+
+    Examples
+    --------
+    >>> state = DataTypeState(unknown=1, integral=3)
+    >>> DataType("x").compute_metric_from(state).value["Integral"].ratio
+    0.75
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+    state_type: ClassVar[type[State]] = DataTypeState
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the ratio scale for shares, count otherwise."""
+        return Scale.RATIO if ".ratio." in metric_name else Scale.COUNT
+
+    def statistic(self) -> str:
+        """Return the statistic key of the type counts."""
+        return canonical_json({"state": "data-type", "column": self.column, "where": self.where})
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Count rows, non-null values, and those that read as fractional, integral and boolean."""
+        field = self.field(schema)
+
+        def count(condition: str) -> str:
+            return f"count_if({where_holds(self.where, condition)})"
+
+        def reads_as(*kinds: str) -> str:
+            return self.values(schema) if field.kind in kinds else "CAST(NULL AS INT)"
+
+        if field.kind in TEXT:
+            patterns = (_FRACTIONAL_TEXT, _INTEGRAL_TEXT, _BOOLEAN_TEXT)
+            typed = [count(f"{field.sql} RLIKE {literal(p)}") for p in patterns]
+        else:
+            whole = field.kind == "decimal" and field.digits[1] == 0
+            fractional = ("float", "double", *(() if whole else ("decimal",)))
+            integral = (*INTEGRAL, *(("decimal",) if whole else ()))
+            typed = [f"count({reads_as(*k)})" for k in (fractional, integral, ("boolean",))]
+        return (count_rows(self.where), f"count({self.values(schema)})", *typed)
+
+    def fold(self, cells: Sequence[Any]) -> DataTypeState:
+        """Return the state; non-null values of no other type count as String."""
+        rows, values, fractional, integral, boolean = cells
+        texts = values - fractional - integral - boolean
+        return DataTypeState(rows - values, fractional, integral, boolean, texts)
+
+    def measure(self, state: DataTypeState) -> Distribution:
+        """Return the five counts with their shares of all rows."""
+        rows = self.weight(state)
+        if not rows:
+            raise self.no_data()
+        values = {k: DistributionValue(n, n / rows) for k, n in state.counts().items()}
+        return Distribution(values, len(values))
+
+    def weight(self, state: DataTypeState) -> float:
+        """Return the number of rows."""
+        return sum(state.counts().values())

@@ -1,0 +1,194 @@
+"""Dates and timestamps: MinTime, MaxTime, Freshness.
+
+A time is a number of seconds since 1970 in UTC; a date is its midnight, a timestamp without time
+zone is taken as UTC. States hold whole microseconds.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, ClassVar, Self
+
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.schema import Field, Schema
+from tidegauge.analyzers.core.sql import where_holds
+from tidegauge.analyzers.core.state import State, register_state
+
+_SECOND = 1_000_000
+_NEVER = -(1 << 63)
+
+
+@register_state("time-range/1")
+@dataclass(frozen=True, slots=True)
+class TimeRangeState(State):
+    """Earliest and latest time, in microseconds, and the number of values."""
+
+    layout: ClassVar[Struct] = Struct("<qqq")
+    earliest: int = 0
+    latest: int = 0
+    count: int = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the earliest and the latest time and add the counts."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        return type(self)(
+            min(self.earliest, other.earliest),
+            max(self.latest, other.latest),
+            self.count + other.count,
+        )
+
+
+@register_state("freshness/1")
+@dataclass(frozen=True, slots=True)
+class FreshnessState(State):
+    """Latest time, the reference time to compare it with, and the number of values."""
+
+    layout: ClassVar[Struct] = Struct("<qqq")
+    latest: int = _NEVER
+    until: int = _NEVER
+    count: int = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the later times and add the counts."""
+        return type(self)(
+            max(self.latest, other.latest),
+            max(self.until, other.until),
+            self.count + other.count,
+        )
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether latest time and count are equal; the reference time is ignored."""
+        return (self.latest, self.count) == (other.latest, other.count)
+
+
+def _micros(field: Field, aggregate: str, where: str | None) -> str:
+    found = f"{aggregate}({where_holds(where, field.sql)})"
+    match field.kind:
+        case "date":
+            return f"CAST(unix_date({found}) AS BIGINT) * {86400 * _SECOND}"
+        case "timestamp":
+            return f"unix_micros({found})"
+        case _:
+            return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', {found})"
+
+
+@dataclass(frozen=True, repr=False)
+class _TimeAnalyzer(ColumnAnalyzer[TimeRangeState, float]):
+    scale: ClassVar[Scale] = Scale.TIME
+    state_type: ClassVar[type[State]] = TimeRangeState
+    accepts: ClassVar[str] = "temporal"
+
+    def statistic(self) -> str:
+        """Return the statistic key, shared by MinTime and MaxTime."""
+        return canonical_json({"state": "time-range", "column": self.column, "where": self.where})
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the minimum, the maximum and the number of values."""
+        field = self.field(schema)
+        ends = (_micros(field, name, self.where) for name in ("min", "max"))
+        return (*ends, f"count({self.values(schema)})")
+
+    def fold(self, cells: Sequence[Any]) -> TimeRangeState:
+        """Return the state of both ends and the count."""
+        return TimeRangeState(*cells) if cells[2] else TimeRangeState()
+
+    def measure(self, state: TimeRangeState) -> float:
+        """Return the earliest or latest time, in seconds."""
+        if not state.count:
+            raise self.no_data()
+        return self.end(state) / _SECOND
+
+    @abstractmethod
+    def end(self, state: TimeRangeState) -> int:
+        """Return the earliest or latest time, in microseconds."""
+
+
+@analyzer
+class MinTime(_TimeAnalyzer):
+    """Earliest date or timestamp, in seconds since 1970.
+
+    Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> MinTime("at").compute_metric_from(TimeRangeState(86_400_000_000, 86_400_500_000, 2)).value
+    86400.0
+    """
+
+    def end(self, state: TimeRangeState) -> int:
+        """Return the earliest time."""
+        return state.earliest
+
+
+@analyzer
+class MaxTime(_TimeAnalyzer):
+    """Latest date or timestamp, in seconds since 1970.
+
+    Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> MaxTime("at").compute_metric_from(TimeRangeState(86_400_000_000, 86_400_500_000, 2)).value
+    86400.5
+    """
+
+    def end(self, state: TimeRangeState) -> int:
+        """Return the latest time."""
+        return state.latest
+
+
+@analyzer
+class Freshness(ColumnAnalyzer[FreshnessState, float]):
+    """Age of the newest value: seconds from the latest date or timestamp to now.
+
+    Nulls are ignored; empty metric if all values are null. Negative if the newest value lies in the
+    future.
+
+    Parameters
+    ----------
+    column : str
+    until : str, optional
+        Spark SQL expression for the reference time, in place of now. For the freshness of old
+        partitions use their end: ``timestamp(ds) + INTERVAL 1 DAY``.
+
+    Examples
+    --------
+    >>> state = FreshnessState(latest=86_400_000_000, until=86_460_000_000, count=5)
+    >>> Freshness("at").compute_metric_from(state).value
+    60.0
+    """
+
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = FreshnessState
+    accepts: ClassVar[str] = "temporal"
+
+    until: str | None = None
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the latest value, the reference time and the number of values."""
+        moment = (
+            "current_timestamp()"
+            if self.until is None
+            else f"CAST((\n{self.until}\n) AS TIMESTAMP)"
+        )
+        return (
+            _micros(self.field(schema), "max", self.where),
+            f"unix_micros(max({where_holds(self.where, moment)}))",
+            f"count({self.values(schema)})",
+        )
+
+    def fold(self, cells: Sequence[Any]) -> FreshnessState:
+        """Return the state of both times and the count."""
+        return FreshnessState(*cells) if cells[2] and cells[1] is not None else FreshnessState()
+
+    def measure(self, state: FreshnessState) -> float:
+        """Return the seconds from the latest value to the reference time."""
+        if not state.count:
+            raise self.no_data()
+        return (state.until - state.latest) / _SECOND

@@ -1,1 +1,0 @@
-"""Record rules, fixes and policies: which records are kept, which are repaired, and who decides."""

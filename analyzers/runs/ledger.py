@@ -1,0 +1,313 @@
+"""The ledger protocol between the runner and a store.
+
+The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` and
+`tidegauge.repository.testing.memory` implement it. The decision whether a measured partition is new,
+restated, added to or unchanged is made here, in `decide`, for all stores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.metric import Failure, Metric, Success
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.state import State
+
+AnyAnalyzer = Analyzer[Any, Any]
+
+
+class RunStatus(StrEnum):
+    """Status of a run."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Change(StrEnum):
+    """Change of a measured partition relative to the ledger."""
+
+    NEW = "new"
+    RESTATED = "restated"
+    ADDED = "added"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Specification of a run.
+
+    Attributes
+    ----------
+    dataset : str
+    source : str or None
+        The table or path; None for a DataFrame.
+    keys : tuple of str
+        The partition columns.
+    suite : str
+        The suite's canonical JSON.
+    selection : str
+        The requested partitions.
+    tags : mapping of str to str
+    rename : bool
+        True to allow the dataset's history to continue with another table.
+    """
+
+    dataset: str
+    source: str | None
+    keys: tuple[str, ...]
+    suite: str = "{}"
+    selection: str = "new"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rename: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A ledger entry: the current version of a partition.
+
+    Attributes
+    ----------
+    version : int
+    fingerprint : str or None
+    analyzers : frozenset of str
+        Keys of all analyzers that were measured on it (`analyzer_key`).
+    gone : bool
+        True if it was missing from the table when last listed.
+    """
+
+    version: int
+    fingerprint: str | None
+    analyzers: frozenset[str]
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The result of one analyzer on one partition, or on one segment of it.
+
+    Attributes
+    ----------
+    analyzer : Analyzer
+    outcome : Success or Failure
+        The state, or the error.
+    metric : Metric
+    segment : str
+        The segment's name, from non-time partition keys and column values; empty for all rows.
+    segments : SegmentSet or None
+        The segment set, for a segment of column values.
+    """
+
+    analyzer: AnyAnalyzer
+    outcome: Success[State] | Failure
+    metric: Metric[Any]
+    segment: str = ""
+    segments: SegmentSet | None = None
+
+    @property
+    def key(self) -> str:
+        """The key under which the ledger records the measurement (`analyzer_key`)."""
+        return analyzer_key(self.analyzer, self.segments)
+
+
+@dataclass(frozen=True)
+class MeasuredPartition:
+    """The measurements of one partition.
+
+    Attributes
+    ----------
+    partition : Partition
+    time : datetime or None
+        The partition's time, parsed from its keys.
+    fingerprint : str or None
+    arrived_at : datetime or None
+    schema : str
+        Names and types of the columns, as canonical JSON.
+    rows : int
+    measurements : tuple of Measurement
+    segment : str
+        The segment's name from the non-time partition keys; empty if there are none.
+    added_to : int or None
+        For a backfill of missing analyzers only: the version they are added to.
+    """
+
+    partition: Partition
+    time: datetime | None
+    fingerprint: str | None
+    arrived_at: datetime | None
+    schema: str
+    rows: int
+    measurements: tuple[Measurement, ...]
+    segment: str = ""
+    added_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The version and the measurements to store for a measured partition."""
+
+    change: Change
+    version: int
+    measurements: tuple[Measurement, ...]
+
+
+def analyzer_key(analyzer: AnyAnalyzer, segments: SegmentSet | None = None) -> str:
+    """Return the ledger's key of an analyzer, measured on the whole partition or by a segment set."""
+    return ledger_key(analyzer.canonical(), segments)
+
+
+def ledger_key(canonical: str, segments: SegmentSet | None = None) -> str:
+    """Return the ledger's key for an analyzer's canonical JSON; see `analyzer_key`."""
+    if segments is None:
+        return key_of(canonical)
+    of = {"analyzer": canonical, "segments": segments.columns, "generation": segments.generation}
+    return key_of(canonical_json(of))
+
+
+def decide(
+    known: LedgerEntry | None,
+    found: MeasuredPartition,
+    stored: Callable[[Measurement], State | None],
+) -> Decision:
+    """Decide whether a measured partition is new, restated, added to or unchanged.
+
+    Equal fingerprints mean equal content: only analyzers not measured before are added, under the
+    current version. If a repeated measurement disagrees with the stored state nevertheless, the content
+    has changed, and the partition gets a new version.
+
+    Parameters
+    ----------
+    known : Known or None
+        The ledger entry, read in the same transaction.
+    found : Measured
+    stored : callable
+        Returns the stored state for a measurement, or None if that measurement had failed.
+    """
+    if known is None:
+        return Decision(Change.NEW, 1, found.measurements)
+    if found.added_to is not None and found.added_to != known.version:
+        return Decision(Change.UNCHANGED, known.version, ())  # superseded; left to the next run
+    if found.added_to is not None or _same_files(found, known):
+        again = [m for m in found.measurements if m.key in known.analyzers]
+        if all(_agrees(m, stored(m)) for m in again):
+            added = tuple(m for m in found.measurements if m not in again)
+            return Decision(Change.ADDED if added else Change.UNCHANGED, known.version, added)
+    return Decision(Change.RESTATED, known.version + 1, found.measurements)
+
+
+def _same_files(found: MeasuredPartition, known: LedgerEntry) -> bool:
+    return found.fingerprint is not None and not differ(found.fingerprint, known.fingerprint)
+
+
+def with_references(fingerprint: str | None, tables: Mapping[str, str]) -> str | None:
+    """Append the fingerprints of referenced tables to a partition's fingerprint."""
+    if fingerprint is None or not tables:
+        return fingerprint
+    return f"{fingerprint}{_REFERENCE_SEPARATOR}{canonical_json(dict(tables))}"
+
+
+def table_fingerprints(fingerprint: str | None) -> dict[str, str]:
+    """Return the fingerprints of referenced tables, by table, from a partition's fingerprint."""
+    _, _, tables = (fingerprint or "").partition(_REFERENCE_SEPARATOR)
+    return dict(json.loads(tables)) if tables else {}
+
+
+def differ(a: str | None, b: str | None) -> bool:
+    """Return whether fingerprints differ; referenced tables are compared only if both include them.
+
+    So an analyzer that reads another table can be added without measuring everything again.
+
+    Examples
+    --------
+    >>> one, other = with_references("p", {"r": "1"}), with_references("p", {"r": "2", "s": "1"})
+    >>> differ(one, other), differ(one, "p"), differ("p", "q"), differ(None, "p")
+    (True, False, True, True)
+    """
+    if a is None or b is None:
+        return a is not b
+    ours, theirs = table_fingerprints(a), table_fingerprints(b)
+    own = a.partition(_REFERENCE_SEPARATOR)[0] != b.partition(_REFERENCE_SEPARATOR)[0]
+    return own or any(ours[table] != theirs[table] for table in ours.keys() & theirs.keys())
+
+
+def merge_fingerprints(known: str | None, found: str | None) -> str | None:
+    """Merge the fingerprints of a remeasured version: the new files, and all referenced tables."""
+    if found is None or known is None:
+        return found
+    return with_references(
+        found.partition(_REFERENCE_SEPARATOR)[0],
+        table_fingerprints(known) | table_fingerprints(found),
+    )
+
+
+_REFERENCE_SEPARATOR = "+"
+
+
+def _agrees(found: Measurement, stored: State | None) -> bool:
+    match found.outcome:
+        case Success(state):
+            return stored is not None and state.agrees_with(stored)
+        case Failure():
+            return stored is None
+
+
+def mismatch_text(spec: RunSpec, source: str) -> str:
+    """Return the message of a `DatasetMismatchError`."""
+    return (
+        f"dataset {spec.dataset!r} holds the history of {source!r}, not of {spec.source!r};"
+        " choose another name, or pass rename=True if the table was renamed"
+    )
+
+
+class RunStore(Protocol):
+    """Protocol of the store that runs write to."""
+
+    def hold(self, dataset: str, wait: float) -> AbstractContextManager[int]:
+        """Acquire the dataset's exclusive lease for the duration of a context.
+
+        The context value is a fencing token for `open_run`, higher than that of any earlier holder.
+
+        Raises
+        ------
+        LeaseError
+            If another run still holds the lease after ``wait`` seconds.
+        """
+
+    def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
+        """Start a run and return its id; with a fencing token, commits fail once the lease is lost.
+
+        Raises
+        ------
+        DatasetMismatchError
+            If the dataset's history belongs to another table and ``rename`` is not set.
+        """
+
+    def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
+        """Return the ledger: the current entry of each partition, by name."""
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the latest segment set for each set of columns that has one."""
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Store segment sets; one that another writer stored in the meantime is kept."""
+
+    def commit_batch(self, run: int, found: Sequence[MeasuredPartition]) -> list[Decision]:
+        """Commit a batch atomically and return the decision for each partition."""
+
+    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+        """Mark partitions as gone from the table, and others as present again."""
+
+    def close_run(
+        self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
+    ) -> None:
+        """End a run with its final status and counts."""

@@ -1,0 +1,168 @@
+"""The lifecycle of a run: hold the lease, open the run, commit batches, close it with its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tidegauge.analyzers.core.errors import MetricError
+from tidegauge.analyzers.core.metric import Failure
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.runs.ledger import (
+    AnyAnalyzer,
+    Change,
+    Decision,
+    LedgerEntry,
+    MeasuredPartition,
+    RunSpec,
+    RunStatus,
+    RunStore,
+)
+from tidegauge.analyzers.runs.verdicts import VerdictStore
+
+WAIT_SECONDS = 3600.0
+"""Time that a run waits for another run of the same dataset."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """Outcome of a run.
+
+    Attributes
+    ----------
+    run : int
+        Its id in the repository.
+    dataset : str
+    status : RunStatus
+    changes : mapping of str to Change
+        The change of each partition that was scanned.
+    skipped : int
+        Partitions that exist and were not scanned.
+    gone : tuple of str
+        Partitions that the ledger knows and the table no longer has.
+    failed : mapping of Analyzer to MetricError
+        Analyzers that failed in some partition, with the first error.
+    """
+
+    run: int
+    dataset: str
+    status: RunStatus
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    skipped: int = 0
+    gone: tuple[str, ...] = ()
+    failed: Mapping[AnyAnalyzer, MetricError] = field(default_factory=dict)
+
+    @property
+    def scanned(self) -> int:
+        """The number of partitions scanned."""
+        return len(self.changes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts that a repository keeps with the run."""
+        return {
+            "measured": self.scanned,
+            "skipped": self.skipped,
+            "failed": len(self.failed),
+            "gone": len(self.gone),
+        }
+
+
+class Recorder(VerdictStore, Protocol):
+    """A repository, as far as runs write to it."""
+
+    @property
+    def store(self) -> RunStore:
+        """The store of runs, batches and the ledger."""
+
+    def record(
+        self,
+        dataset: str,
+        name: str,
+        value: Mapping[Partition, float],
+        *,
+        instance: str = "*",
+        segment: str = "",
+    ) -> int:
+        """Store a custom metric by partition."""
+
+
+@dataclass
+class Recording:
+    """An open run.
+
+    Attributes
+    ----------
+    store : RunStore
+    report : RunReport
+        What the run did so far; its counts are stored when the run is closed.
+    errors : list of str
+        Failures that did not stop the run; with any, it is closed as failed.
+    """
+
+    store: RunStore
+    report: RunReport
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def run(self) -> int:
+        """The run's id."""
+        return self.report.run
+
+    def ledger(self) -> Mapping[str, LedgerEntry]:
+        """Return the ledger entry of each partition of the dataset, by name."""
+        return self.store.ledger(self.report.dataset)
+
+    def commit(self, batch: Sequence[MeasuredPartition]) -> list[Decision]:
+        """Commit a batch, all or nothing, and add its changes and failures to the report."""
+        decisions = self.store.commit_batch(self.run, batch)
+        names = [measured.partition.name for measured in batch]
+        changes = dict(zip(names, (d.change for d in decisions), strict=True))
+        failed = dict(self.report.failed)
+        for measurement in (m for measured in batch for m in measured.measurements):
+            if isinstance(measurement.outcome, Failure):
+                failed.setdefault(measurement.analyzer, measurement.outcome.error)
+        changes = {**self.report.changes, **changes}
+        self.report = replace(self.report, changes=changes, failed=failed)
+        return decisions
+
+
+@contextmanager
+def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Iterator[Recording]:
+    """Hold the dataset's lease and a run that is closed whatever happens.
+
+    The run is closed as complete at the end of the block; as failed if the block raises or left
+    errors; as interrupted on KeyboardInterrupt and SystemExit.
+
+    Parameters
+    ----------
+    store : RunStore
+    spec : RunSpec
+    wait : float
+        Seconds to wait for another run of the dataset.
+
+    Raises
+    ------
+    LeaseError
+        If another run still holds the dataset then.
+    """
+    with store.hold(spec.dataset, wait) as fence:
+        run = store.open_run(spec, fence)
+        found = Recording(store, RunReport(run, spec.dataset, RunStatus.RUNNING))
+        try:
+            yield found
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+            status = RunStatus.INTERRUPTED if interrupted else RunStatus.FAILED
+            found.report = replace(found.report, status=status)
+            message = f"{type(error).__name__}: {error}"
+            store.close_run(run, status, found.report.counts, message)
+            raise
+        status = RunStatus.FAILED if found.errors else RunStatus.COMPLETE
+        found.report = replace(found.report, status=status)
+        counts = found.report.counts
+        if found.errors:
+            counts["failed"] = len(found.errors)
+        store.close_run(run, status, counts, "\n".join(found.errors) or None)

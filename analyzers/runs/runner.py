@@ -1,0 +1,338 @@
+"""Incremental runs: measure new and changed partitions in batches, each committed when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.partitions import (
+    TimeFormat,
+    parse_selection,
+    recognise_time,
+    select_named,
+)
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.segments import MAX_SEGMENTS, SegmentSet, joined
+from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
+from tidegauge.analyzers.runs.ledger import (
+    AnyAnalyzer,
+    LedgerEntry,
+    MeasuredPartition,
+    Measurement,
+    RunSpec,
+    RunStore,
+    analyzer_key,
+    differ,
+    with_references,
+)
+from tidegauge.analyzers.runs.progress import Progress, Silent
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
+from tidegauge.analyzers.scan.grouping import most_frequent_values
+from tidegauge.analyzers.scan.scan import Group, metric_of, scan
+from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.sources.sources import ListedPartition, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BATCH_PARTITIONS = 1000
+BATCH_BYTES = 256 * 2**20
+"""Limits of one batch: number of partitions, and bytes of states held on the driver at once."""
+MEASUREMENT_BYTES = 2000
+"""Approximate Python overhead of one uncommitted measurement, in addition to its state."""
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Settings for segments: the columns, and how their values are chosen.
+
+    Attributes
+    ----------
+    columns : tuple of tuple of str
+        Sets of columns to segment by.
+    most : int
+        Maximum number of values per set that are segments of their own.
+    again : bool
+        True to choose the values again, from the partitions of this run.
+    """
+
+    columns: tuple[tuple[str, ...], ...] = ()
+    most: int = MAX_SEGMENTS
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A partition to scan, and the analyzers to run on it."""
+
+    listed: ListedPartition
+    time: datetime | None
+    analyzers: tuple[AnyAnalyzer, ...]
+    added_to: int | None = None
+
+
+def run_incremental(
+    source: Source,
+    spec: RunSpec,
+    analyzers: Sequence[AnyAnalyzer],
+    store: RunStore,
+    partitions: str | Sequence[str] = "new",
+    time: TimeFormat | None = None,
+    progress: Progress | None = None,
+    batch_partitions: int = BATCH_PARTITIONS,
+    segmentation: Segmentation = Segmentation(),
+    wait: float = WAIT_SECONDS,
+) -> RunReport:
+    """Measure the selected partitions of a source and commit them batch by batch.
+
+    Parameters
+    ----------
+    source : Source
+    spec : RunSpec
+    analyzers : sequence of Analyzer
+    store : RunStore
+    partitions : str or sequence of str
+        ``new`` for new and changed partitions, and a backfill of missing analyzers on the others;
+        ``all``; a partition filter; or partition names.
+    time : TimeFormat, optional
+        Format of the partition time; detected from the keys' names by default.
+    progress : Progress, optional
+    batch_partitions : int
+        Maximum number of partitions in one pass.
+    segmentation : Segmentation
+        Segments to measure in addition to whole partitions.
+    wait : float
+        Seconds to wait for the lease while another run measures the dataset.
+
+    Returns
+    -------
+    RunReport
+        If a run is interrupted, committed batches are kept and the next run resumes after them.
+    """
+    time = time.among(source.keys) if time else recognise_time(source.keys)
+    progress = progress or Silent()
+    _refuse_keys(segmentation, source.keys)
+    chosen = partition_filter(partitions, source.keys)
+    with recording(store, spec, wait) as run:
+        try:
+            listed = _with_references(source, source.list_partitions(), analyzers)
+            ledger = run.ledger()
+            here = {entry.partition.name for entry in listed}
+            gone = tuple(sorted(name for name in ledger if name not in here))
+            segments = _segment_sets(store, spec.dataset, segmentation)
+            tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chosen, time)
+            run.report = replace(run.report, skipped=len(listed) - len(tasks), gone=gone)
+            left = [name for name in gone if not ledger[name].gone]
+            back = [name for name, known in ledger.items() if known.gone and name in here]
+            if left or back:
+                store.mark_gone(run.run, left, back)
+            progress.start(spec.dataset, len(tasks))
+
+            def read(some: Sequence[_Task]) -> DataFrame:
+                whole = len(some) == len(listed)
+                return source.read(None if whole else [t.listed.partition for t in some])
+
+            if tasks and not all(chosen for _, chosen in segments):
+                new = [s for s, chosen in segments if not chosen]
+                store.keep_segments(run.run, _choose(read(tasks), new, segmentation.most))
+                segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
+            # If there were no rows to choose from, the next run chooses and backfills the segments.
+            sets = tuple(s for s, chosen in segments if chosen)
+            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
+                data = read(batch)
+                with progress.batch(data.sparkSession, len(batch)):
+                    schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
+                    run.commit(list(_measure(source, data, batch, schema, time, sets)))
+        finally:
+            progress.close()
+    return run.report
+
+
+def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
+    by_name = {key.casefold() for key in keys}
+    for column in (c for columns in segmentation.columns for c in columns):
+        if column.casefold() in by_name:
+            msg = (
+                f"{column!r} is a partition key: its values are series of their own already, and need"
+                " no segments"
+            )
+            raise SuiteError(msg)
+
+
+def _segment_sets(
+    store: RunStore, dataset: str, segmentation: Segmentation
+) -> list[tuple[SegmentSet, bool]]:
+    """Return the segment sets, each with a flag for whether its values have been chosen."""
+    known = store.segment_sets(dataset)
+    found = []
+    for columns in segmentation.columns:
+        before = known.get(columns)
+        if before is not None and not segmentation.again:
+            found.append((before, True))
+        else:
+            generation = before.generation + 1 if before else 1
+            found.append((SegmentSet(columns, (), generation), False))
+    return found
+
+
+def _choose(data: DataFrame, sets: Sequence[SegmentSet], most: int) -> list[SegmentSet]:
+    """Choose the most frequent values as segments; one extra Spark action, once per dataset."""
+    values = most_frequent_values(data, [s.columns for s in sets], most)
+    return [replace(s, kept=values[s.columns]) for s in sets if values[s.columns]]
+
+
+PartitionFilter = Callable[[Sequence[ListedPartition]], set[str]]
+
+
+def partition_filter(
+    partitions: str | Sequence[str], keys: Sequence[str]
+) -> PartitionFilter | None:
+    """Return a partition filter for an explicit selection, or None for ``new``.
+
+    Partitions that it selects are scanned even if the ledger has them; for ``new`` the ledger decides.
+    """
+    if partitions == "new":
+        return None
+    if partitions == "all":
+        return lambda listed: {entry.partition.name for entry in listed}
+    if isinstance(partitions, str):
+        test = parse_selection(partitions, keys)
+        return lambda listed: {e.partition.name for e in listed if test(e.partition)}
+    return lambda listed: select_named(partitions, [e.partition.name for e in listed])
+
+
+def _tasks(
+    listed: Sequence[ListedPartition],
+    ledger: Mapping[str, LedgerEntry],
+    analyzers: tuple[AnyAnalyzer, ...],
+    segments: Sequence[tuple[SegmentSet, bool]],
+    choose: PartitionFilter | None,
+    time: TimeFormat | None,
+) -> list[_Task]:
+    chosen = None if choose is None else choose(listed)
+    sets = (None, *(s for s, _ in segments))
+    keys = {a: frozenset(analyzer_key(a, s) for s in sets) for a in analyzers}
+    tasks = []
+    for entry in listed:
+        name = entry.partition.name
+        known = ledger.get(name)
+        if chosen is None:
+            wanted = _analyzers_to_run(entry, known, keys)
+        else:
+            wanted = analyzers if name in chosen else ()
+        if wanted:
+            moment = time.time_of(entry.partition) if time else None
+            lacking = known is not None and chosen is None and not changed(entry, known)
+            version = known.version if known is not None and lacking else None
+            tasks.append(_Task(entry, moment, wanted, version))
+    tasks.sort(
+        key=lambda t: (t.time is None, t.time and t.time.timestamp(), t.listed.partition.name)
+    )
+    return tasks
+
+
+def _analyzers_to_run(
+    entry: ListedPartition, known: LedgerEntry | None, keys: Mapping[AnyAnalyzer, frozenset[str]]
+) -> tuple[AnyAnalyzer, ...]:
+    """Return the analyzers to run on a partition: all, the missing ones, or none."""
+    if known is None or changed(entry, known):
+        return tuple(keys)
+    return tuple(a for a, made in keys.items() if not made <= known.analyzers)
+
+
+def changed(entry: ListedPartition, known: LedgerEntry) -> bool:
+    """Return whether a partition has changed since it was measured; False without a fingerprint."""
+    return entry.fingerprint is not None and differ(entry.fingerprint, known.fingerprint)
+
+
+def _with_references(
+    source: Source, listed: Sequence[ListedPartition], analyzers: Sequence[AnyAnalyzer]
+) -> list[ListedPartition]:
+    """Add the fingerprints of tables that analyzers reference to those of the partitions."""
+    tables = sorted({table for a in analyzers for table in a.reads})
+    if not tables:
+        return list(listed)
+    prints: dict[str, str] = {}
+    for table in tables:
+        try:
+            entries = open_table(source.read(None).sparkSession, table, None).list_partitions()
+        except SourceError:
+            continue  # the analyzer fails with this error
+        files = [e.fingerprint for e in entries if e.fingerprint is not None]  # a view has none
+        if files:
+            prints[table] = key_of(canonical_json(files))
+    return [replace(e, fingerprint=with_references(e.fingerprint, prints)) for e in listed]
+
+
+def batch_sizes(
+    listed: Sequence[ListedPartition], analyzers: tuple[AnyAnalyzer, ...], segments: int
+) -> tuple[int, ...]:
+    """Return the number of partitions in each batch of a scan of all partitions."""
+    tasks = [_Task(entry, None, analyzers) for entry in listed]
+    return tuple(map(len, _batches(tasks, BATCH_PARTITIONS, segments)))
+
+
+def _batches(tasks: Sequence[_Task], most: int, segments: int) -> Iterator[list[_Task]]:
+    """Split tasks into batches with the same analyzers, in order, within the limits."""
+    by_analyzers: dict[tuple[AnyAnalyzer, ...], list[_Task]] = {}
+    for task in tasks:
+        by_analyzers.setdefault(task.analyzers, []).append(task)
+    for analyzers, same in by_analyzers.items():
+        fixed = (1 + segments) * sum(a.state_bytes + MEASUREMENT_BYTES for a in analyzers)
+        columns = {a.grouping_columns for a in analyzers if isinstance(a, GroupingAnalyzer)}
+        batch: list[_Task] = []
+        held = 0
+        for task in same:
+            # Frequencies are bounded by the data's size, and once more by it for the segments.
+            need = fixed + len(columns) * task.listed.size * (2 if segments else 1)
+            if batch and (len(batch) == most or held + need > BATCH_BYTES):
+                yield batch
+                batch, held = [], 0
+            batch.append(task)
+            held += need
+        yield batch
+
+
+def _measure(
+    source: Source,
+    data: DataFrame,
+    batch: Sequence[_Task],
+    schema: str,
+    time: TimeFormat | None,
+    sets: Sequence[SegmentSet],
+) -> Iterator[MeasuredPartition]:
+    analyzers = batch[0].analyzers
+    wanted = {task.listed.partition for task in batch}
+    found = scan(data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted, sets)
+    groups = {source.partition_of(key): group for key, group in found.groups.items()}
+    names = {name: s for s in sets for name in s.names()}
+    for task in batch:
+        partition = task.listed.partition
+        group = groups.get(partition, found.nothing)
+        own = time.segment_of(partition) if time else ""
+        measurements = list(_measurements(group, analyzers, own, None))
+        for name, segments in names.items():  # segments without rows get the state of no data
+            part = group.segments.get(name, found.nothing)
+            measurements += _measurements(part, analyzers, joined(own, name), segments)
+        yield MeasuredPartition(
+            partition=partition,
+            time=task.time,
+            fingerprint=task.listed.fingerprint,
+            arrived_at=task.listed.arrived_at,
+            schema=schema,
+            rows=group.rows,
+            measurements=tuple(measurements),
+            segment=own,
+            added_to=task.added_to,
+        )
+
+
+def _measurements(
+    group: Group, analyzers: Sequence[AnyAnalyzer], segment: str, segments: SegmentSet | None
+) -> Iterator[Measurement]:
+    for a in analyzers:
+        yield Measurement(a, group.states[a], metric_of(a, group.states[a]), segment, segments)

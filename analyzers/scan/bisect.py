@@ -1,0 +1,82 @@
+"""Bisect a failed job to find the expressions or partitions that fail on the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tidegauge.analyzers.core.errors import MetricError, thrown_class
+from tidegauge.analyzers.core.metric import Failure
+
+T = TypeVar("T")
+
+_DATA_ERROR_CLASSES = {"0A", "21", "22", "38", "39", "42", "P0"}
+"""SQLSTATE classes of errors caused by data or expressions: unsupported features, cardinality, data
+exceptions, user functions, resolution, raised errors. All others are cluster failures."""
+
+
+_SPARKS = ("Arithmetic", "ArrayIndexOutOfBounds", "DateTime", "NumberFormat", "Runtime")
+_DATA_EXCEPTIONS = {
+    *(f"org.apache.spark.Spark{kind}Exception" for kind in _SPARKS),
+    "java.lang.ArithmeticException",
+    "java.lang.NumberFormatException",
+    "java.lang.RuntimeException",  # raise_error
+    "java.time.DateTimeException",
+}
+"""Java classes of errors caused by data, where Spark gives no SQLSTATE."""
+
+
+def is_data_error(error: Exception) -> bool:
+    """Return whether an error was caused by the data or an expression, not by the cluster.
+
+    Decided by Spark's SQLSTATE class. Errors that have none, such as those of regular expressions, and
+    in Spark 3.5 all that tasks throw, are decided by their Java class.
+    """
+    state = getattr(error, "getSqlState", None)
+    named = (state() or "") if callable(state) else ""
+    if named:
+        return named[:2] in _DATA_ERROR_CLASSES
+    if type(error).__name__ == "PythonException":  # a user's function raised an error
+        return True
+    return "PatternSyntaxException" in str(error) or thrown_class(error) in _DATA_EXCEPTIONS
+
+
+def find_failures(
+    items: Sequence[T], run: Callable[[Sequence[T]], dict[T, Any]], error: Exception
+) -> dict[T, Any]:
+    """Bisect a batch of items that failed together; return the results and a `Failure` per culprit.
+
+    One culprit among n costs at most ceil(log2 n) + 1 runs: each run halves the suspects, and the
+    halves set aside without being run are run together at the end. Errors that are not caused by the
+    data are raised.
+
+    Parameters
+    ----------
+    items : sequence
+        Items that failed when run together.
+    run : callable
+        Returns the results of the given items, or raises.
+    error : Exception
+        The error with which they failed.
+    """
+    found: dict[T, Any] = {}
+    suspects, untried = list(items), []
+    while len(suspects) > 1:
+        half, rest = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
+        try:
+            found.update(run(half))
+            suspects = rest
+        except Exception as narrower:
+            if not is_data_error(narrower):
+                raise
+            error, suspects = narrower, half
+            untried += rest
+    found[suspects[0]] = Failure(MetricError.of(error).with_traceback(None))
+    if untried:
+        try:
+            found.update(run(untried))
+        except Exception as another:
+            if not is_data_error(another):
+                raise
+            found.update(find_failures(untried, run, another))
+    return found

@@ -1,0 +1,341 @@
+"""Spark jobs of a scan. Each kind of job computes similar requests in one pass."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from tidegauge.analyzers.core.deferred import resolve
+from tidegauge.analyzers.core.requests import (
+    SIDES,
+    Aggregate,
+    CustomRequest,
+    Frequencies,
+    Lookup,
+    Match,
+    Request,
+    Sketch,
+)
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import count_rows, names_in, where_holds
+from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
+from tidegauge.analyzers.scan.capabilities import Capabilities, to_arrow
+from tidegauge.analyzers.scan.grouping import Groups, Key, split_by_groups
+from tidegauge.analyzers.scan.sketch_worker import sketch_builder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+R = TypeVar("R")
+Answers = dict[Request, dict[Key, Any]]
+
+COLUMN_PREFIX = "__tidegauge_"
+PLAIN_BUFFERS = 60
+"""Maximum number of buffer fields in one job of plain aggregates. Above about a hundred, Spark
+stops generating code for the aggregate, which was measured to cost 1.6 to 2 times the CPU. Below, the
+JIT compiles smaller programs better: jobs of 60 took a fifth less CPU than jobs of 90."""
+SKETCHES = 24
+"""Maximum number of sketches in one job, bounded for executor memory: they hold objects, not buffer
+fields."""
+
+_FUNCTION = re.compile(r"\(*(?:(?:CAST|unix_micros|unix_date)\(+)*(\w+)\(")
+_BUFFERS = {
+    "avg": 2, "count": 1, "count_if": 1, "max": 1, "min": 1, "sum": 1, "try_sum": 2, "var_pop": 3,
+    "skewness": 4, "kurtosis": 5, "regr_count": 1, "regr_avgx": 2, "regr_avgy": 2,
+}  # fmt: skip
+_MOST_BUFFERS = 6
+
+
+@dataclass(frozen=True)
+class ScanJob(ABC):
+    """Requests of one kind that are computed by one Spark action.
+
+    Attributes
+    ----------
+    requests : tuple of Request
+    """
+
+    requests: tuple[Any, ...]
+    kind: ClassVar[str]
+
+    def only(self, requests: Iterable[Request]) -> Self:
+        """Return the same job restricted to the given requests."""
+        return replace(self, requests=tuple(requests))
+
+    @abstractmethod
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Compute all requests by group; Spark's errors are raised."""
+
+
+@dataclass(frozen=True)
+class Aggregation(ScanJob):
+    """Aggregate expressions over the rows that pass one filter."""
+
+    kind: ClassVar[str] = "aggregate"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Compute the aggregates by group."""
+        rows = self.requests[0].rows
+        data = data if rows is None else data.where(rows)
+        return _aggregated(data, groups, self.requests)
+
+
+@dataclass(frozen=True)
+class NativeSketching(ScanJob):
+    """Sketches that Spark's own aggregate functions build. The results are lists of bytes."""
+
+    kind: ClassVar[str] = "sketches"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Build the sketches by group."""
+        found = _aggregated(data, groups, self.requests)
+        return {
+            request: {key: [] if sketch is None else [bytes(sketch)] for key, sketch in by.items()}
+            for request, by in found.items()
+        }
+
+
+def _aggregated(
+    data: DataFrame, groups: Groups, requests: Sequence[Aggregate | Sketch]
+) -> dict[Request, dict[Key, Any]]:
+    """Compute the texts of requests by group, in one action."""
+    from pyspark.sql import functions as F
+
+    cells = [
+        F.expr(request.text).alias(f"{COLUMN_PREFIX}c{i}") for i, request in enumerate(requests)
+    ]
+    found = groups.aggregated(groups.with_keys(data), cells).collect()
+    keys = [groups.key_of(row) for row in found]
+    width = len(groups.names)
+    columns = zip(*(row[width:] for row in found), strict=True)
+    answers: dict[Request, dict[Key, Any]] = {request: {} for request in requests}
+    for request, column in zip(requests, columns, strict=False):
+        answers[request] = dict(zip(keys, column, strict=True))
+    return answers
+
+
+@dataclass(frozen=True)
+class Grouping(ScanJob):
+    """Frequencies of the same expressions, one count per filter, in one shuffle."""
+
+    kind: ClassVar[str] = "frequencies"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Count the distinct values and split the counts by group."""
+        from pyspark.sql import functions as F
+
+        expressions = self.requests[0].expressions
+        columns = [f"{COLUMN_PREFIX}g{i}" for i in range(len(expressions))]
+        keyed = groups.with_keys(
+            data, *(f"{e} AS {n}" for e, n in zip(expressions, columns, strict=True))
+        )
+        counts = [
+            F.expr(count_rows(request.where)).alias(f"{COLUMN_PREFIX}c{i}")
+            for i, request in enumerate(self.requests)
+        ]
+        table = to_arrow(groups.aggregated(keyed, counts, columns))
+        parts = [(groups.key_of(key), rows) for key, rows in split_by_groups(table, groups.names)]
+        return {
+            request: {
+                key: _frequencies(rows, len(columns), f"{COLUMN_PREFIX}c{i}") for key, rows in parts
+            }
+            for i, request in enumerate(self.requests)
+        }
+
+
+@dataclass(frozen=True)
+class WorkerSketching(ScanJob):
+    """Sketches that Python workers build, one per task and group. The results are lists of bytes."""
+
+    kind: ClassVar[str] = "Python sketches"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Build the sketches, one per task and group."""
+        names = groups.names
+        values = [
+            f"{request.values} AS {COLUMN_PREFIX}v{i}" for i, request in enumerate(self.requests)
+        ]
+        keyed = groups.with_keys(data, *values, as_text=True)
+        keyed = keyed.select(*names, *(f"{COLUMN_PREFIX}v{i}" for i in range(len(values))))
+        parameters = [(request.kind, request.size) for request in self.requests]
+        build = sketch_builder(len(groups.by), len(groups.segments), parameters)
+        made = keyed.mapInArrow(build, "key array<string>, request int, sketch binary")
+        answers: Answers = {request: {} for request in self.requests}
+        for key, number, sketch in made.collect():
+            cell = answers[self.requests[number]]
+            cell.setdefault(groups.key_of(key), []).append(bytes(sketch))
+        return answers
+
+
+@dataclass(frozen=True)
+class Joining(ScanJob):
+    """A lookup of keys in another table. The result is the number of rows found, and of all rows."""
+
+    kind: ClassVar[str] = "join"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Left join with the distinct keys of the other table, and count the matches."""
+        from pyspark.sql import functions as F
+
+        (request,) = self.requests
+        joined = self.joined(data, groups)
+        known = f"{COLUMN_PREFIX}known"
+        counts = [
+            f"count_if({where_holds(request.where, f'{COLUMN_PREFIX}found AND {known}')})",
+            f"count_if({where_holds(request.where, known)})",
+        ]
+        cells = [F.expr(count).alias(f"{COLUMN_PREFIX}c{i}") for i, count in enumerate(counts)]
+        found = groups.aggregated(joined, cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+
+    def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
+        """Return the data with flags for whether each row has a key and whether it was found."""
+        from pyspark.sql import functions as F
+
+        (request,) = self.requests
+        n = len(request.expressions)
+        other = [f"{column} AS {COLUMN_PREFIX}r{i}" for i, column in enumerate(request.columns)]
+        reference = data.sparkSession.table(request.table).selectExpr(*other).distinct()
+        own = [f"{e} AS {COLUMN_PREFIX}x{i}" for i, e in enumerate(request.expressions)]
+        there = " AND ".join(f"{e} IS NOT NULL" for e in request.expressions)
+        known = "true" if request.nulls else there
+        keyed = groups.with_keys(data, *own, f"({known}) AS {COLUMN_PREFIX}known")
+        same = "<=>" if request.nulls else "="
+        condition = " AND ".join(
+            f"{COLUMN_PREFIX}x{i} {same} {COLUMN_PREFIX}r{i}" for i in range(n)
+        )
+        return keyed.join(
+            reference.selectExpr("*", f"true AS {COLUMN_PREFIX}found"), F.expr(condition), "left"
+        )
+
+
+@dataclass(frozen=True)
+class Matching(ScanJob):
+    """Rows that match a row of another table. The result is the number of matches, and of all rows.
+
+    It uses ``EXISTS``, so duplicates in the other table count once. Of Spark's equivalent forms this
+    takes the least CPU, and it sorts, so tables may exceed memory.
+    """
+
+    kind: ClassVar[str] = "match"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Count the rows that have a match."""
+        from pyspark.sql import functions as F
+
+        (request,) = self.requests
+        counts = (f"count_if({COLUMN_PREFIX}found)", "count(1)")
+        cells = [F.expr(count).alias(f"{COLUMN_PREFIX}c{i}") for i, count in enumerate(counts)]
+        found = groups.aggregated(self.joined(data, groups), cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+
+    def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
+        """Return the data with a flag for whether each row has a match."""
+        (request,) = self.requests
+        other = data.sparkSession.table(request.table)
+        condition = request.condition(Schema.from_frame(data), Schema.from_frame(other))
+        condition = condition.replace("{", "{{").replace("}", "}}")  # sql() formats braces
+        own, others = SIDES
+        sql = (
+            f"SELECT {own}.*, EXISTS (SELECT 1 FROM {{other}} AS {others} WHERE {condition})"  # noqa: S608 - the condition is quoted
+            f" AS {COLUMN_PREFIX}found FROM {{data}} AS {own}"
+        )
+        return data.sparkSession.sql(sql, data=groups.with_keys(data), other=other)
+
+
+def jobs_for(requests: Iterable[Request], session: Capabilities) -> list[ScanJob]:
+    """Group requests into jobs that the session can run.
+
+    Plain aggregates are packed so that Spark generates code for each job, those of one column
+    together, so that few columns are read twice; sketches are kept separate; frequencies of the same
+    expressions share a shuffle.
+    """
+    plain: dict[str | None, list[Aggregate]] = {}
+    frequencies: dict[tuple[str, ...], list[Frequencies]] = {}
+    native: list[Sketch] = []
+    python: list[Sketch] = []
+    jobs: list[ScanJob] = []
+    for request in dict.fromkeys(requests):
+        match request:
+            case Aggregate(_, rows):
+                plain.setdefault(rows, []).append(request)
+            case Frequencies(expressions):
+                frequencies.setdefault(expressions, []).append(request)
+            case Sketch():
+                (native if session.is_native(request) else python).append(request)
+            case Lookup():
+                jobs.append(Joining((request,)))
+            case Match():
+                jobs.append(Matching((request,)))
+            case CustomRequest():
+                jobs.append(resolve(request.job)((request,)))
+    made: list[ScanJob] = []
+    for some in plain.values():
+        made += [
+            Aggregation(pack) for pack in _packed(by_column(some), PLAIN_BUFFERS, buffer_count)
+        ]
+    made += map(NativeSketching, _packed([[s] for s in native], SKETCHES, lambda _: 1))
+    made += [Grouping(tuple(some)) for some in frequencies.values()]
+    made += map(WorkerSketching, _packed([[s] for s in python], SKETCHES, lambda _: 1))
+    return made + jobs
+
+
+def by_column(requests: Iterable[Aggregate]) -> list[list[Aggregate]]:
+    """Group aggregates by the set of columns that they read."""
+    found: dict[frozenset[str], list[Aggregate]] = {}
+    for request in requests:
+        found.setdefault(frozenset(names_in(request.text)), []).append(request)
+    return list(found.values())
+
+
+def buffer_count(request: Aggregate) -> int:
+    """Return the number of buffer fields of an aggregate; a high estimate if it is unknown."""
+    function = _FUNCTION.match(request.text)
+    return _BUFFERS.get(function[1], _MOST_BUFFERS) if function else _MOST_BUFFERS
+
+
+def _packed(
+    bundles: Iterable[Sequence[R]], limit: int, cost: Callable[[R], int]
+) -> Iterator[tuple[R, ...]]:
+    """Pack bundles into jobs up to a cost limit; only a bundle above the limit is split.
+
+    Jobs of whole columns read each column once. They also tend to have the same layout, so that Spark
+    generates, and the JIT compiles, a single program: measured to take a third less CPU.
+    """
+    pack: list[R] = []
+    total = 0
+    for bundle in bundles:
+        need = sum(map(cost, bundle))
+        if pack and total + need > limit:
+            yield tuple(pack)
+            pack, total = [], 0
+        for request in bundle:
+            if pack and total + cost(request) > limit:
+                yield tuple(pack)
+                pack, total = [], 0
+            pack.append(request)
+            total += cost(request)
+    if pack:
+        yield tuple(pack)
+
+
+def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = rows.filter(pc.greater(rows[count], 0))
+    nulls = pc.is_null(rows[f"{COLUMN_PREFIX}g0"])
+    for i in range(1, width):
+        nulls = pc.and_(nulls, pc.is_null(rows[f"{COLUMN_PREFIX}g{i}"]))
+    groups = rows.filter(pc.invert(nulls))
+    columns = {str(i): groups[f"{COLUMN_PREFIX}g{i}"].combine_chunks() for i in range(width)}
+    counts = groups[count].combine_chunks().cast(pa.int64())
+    num_rows = pc.sum(counts).as_py() or 0
+    num_nulls = pc.sum(rows.filter(nulls)[count]).as_py() or 0
+    if not num_rows:
+        return FrequenciesAndNumRows(num_nulls=num_nulls)
+    return FrequenciesAndNumRows(pa.table({**columns, COUNT: counts}), num_rows, num_nulls)

@@ -1,0 +1,140 @@
+"""Scan planning: check analyzers against the schema and group their requests into Spark jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.errors import DslError, UnresolvedExpressionError, describe
+from tidegauge.analyzers.core.metric import Failure, attempt
+from tidegauge.analyzers.core.requests import (
+    ROWS,
+    Aggregate,
+    Frequencies,
+    Lookup,
+    Match,
+    Request,
+    Sketch,
+)
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import count_rows
+from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities
+from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.scan.jobs import Joining, Matching, ScanJob, jobs_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AnyAnalyzer = Analyzer[Any, Any]
+
+
+@dataclass
+class Plan:
+    """The execution plan of a scan.
+
+    Attributes
+    ----------
+    session : Capabilities
+    failures : dict
+        Failures of the analyzers that are rejected before any data is read.
+    requests : dict
+        Requests of all other analyzers.
+    """
+
+    session: Capabilities
+    failures: dict[AnyAnalyzer, Failure] = field(default_factory=dict)
+    requests: dict[AnyAnalyzer, tuple[Request, ...]] = field(default_factory=dict)
+
+    @property
+    def jobs(self) -> list[ScanJob]:
+        """The jobs, each one pass and one Spark action."""
+        return jobs_for(
+            [ROWS, *(r for asked in self.requests.values() for r in asked)], self.session
+        )
+
+    def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
+        """Return the analyzers that need each request."""
+        owners: dict[Request, tuple[AnyAnalyzer, ...]] = {}
+        for analyzer, asked in self.requests.items():
+            for request in dict.fromkeys(asked):
+                owners[request] = (*owners.get(request, ()), analyzer)
+        return owners
+
+
+def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
+    """Check every analyzer against the schema and plan the scan, without reading data.
+
+    To find analyzers whose expressions Spark cannot resolve, all are resolved together, and one by one
+    only if that fails.
+    """
+    schema = Schema.from_frame(data)
+    made = Plan(capabilities(data.sparkSession))
+    for analyzer in dict.fromkeys(analyzers):
+        checked = attempt(partial(_requests, analyzer, schema))
+        if isinstance(checked, Failure):
+            made.failures[analyzer] = checked
+        else:
+            made.requests[analyzer] = checked.value
+    probes = {a: _probes(a, asked, made.session) for a, asked in made.requests.items()}
+    if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
+        for analyzer, texts in probes.items():
+            _drop(made, analyzer, _unresolved(data, texts))
+    for analyzer, asked in list(made.requests.items()):
+        for request in asked:
+            match request:
+                case Lookup():
+                    _drop(made, analyzer, _unreadable(data, Joining((request,))))
+                case Match():
+                    _drop(made, analyzer, _unreadable(data, Matching((request,))))
+    return made
+
+
+def _drop(made: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
+    if problem is not None and analyzer in made.requests:
+        error = UnresolvedExpressionError(f"{analyzer!r}: {describe(problem)}")
+        made.failures[analyzer] = Failure(error)
+        del made.requests[analyzer]
+
+
+def _requests(analyzer: AnyAnalyzer, schema: Schema) -> tuple[Request, ...]:
+    analyzer.preconditions(schema)
+    return analyzer.requests(schema)
+
+
+def _probes(analyzer: AnyAnalyzer, asked: Iterable[Request], session: Capabilities) -> list[str]:
+    """Return aggregates that resolve if and only if the requests do."""
+    # A filter must also resolve on its own: "a) OR (b" would resolve inside the generated parentheses.
+    texts = [] if analyzer.where is None else [f"count_if({analyzer.where}\n)"]
+    for request in asked:
+        match request:
+            case Aggregate(text):
+                texts.append(text)
+            case Frequencies(expressions) | Lookup(expressions):
+                texts += [f"count({expression})" for expression in expressions]
+                texts.append(count_rows(request.where))
+            case Sketch():
+                texts.append(request.text if session.is_native(request) else request.probe)
+    return texts
+
+
+def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        data.selectExpr(*dict.fromkeys(texts), ROWS.text).schema  # noqa: B018 - forces resolution
+    except AnalysisException as error:  # includes ParseException
+        return error
+    return None
+
+
+def _unreadable(data: DataFrame, job: Joining | Matching) -> Exception | None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        job.joined(data, Groups()).schema  # noqa: B018
+    except (AnalysisException, DslError) as error:
+        return error
+    return None

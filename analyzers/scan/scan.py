@@ -1,0 +1,255 @@
+"""Scanning: one pass over the data for all partitions, segments and analyzers.
+
+`scan` runs the jobs of a plan concurrently, each grouped by the partition columns, and folds every
+group into states. Failures are isolated: an analyzer that fails does not affect the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.metric import Failure, Metric, Success, attempt
+from tidegauge.analyzers.core.requests import ROWS, Request
+from tidegauge.analyzers.core.segments import SegmentSet, Values
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
+from tidegauge.analyzers.scan.capabilities import activate, worker_error
+from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
+from tidegauge.analyzers.scan.jobs import ScanJob
+from tidegauge.analyzers.scan.plan import Plan, plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AnyAnalyzer = Analyzer[Any, Any]
+Outcome = Success[State] | Failure
+Results = dict[Request, dict[Key, Any] | Failure]
+
+JOBS_AT_ONCE = 4
+ISOLATING_JOBS = 24
+"""Maximum number of extra jobs to find the groups in which one analyzer's expressions fail."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The states of one group: a partition, a segment of a partition, or the whole data.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    states : mapping of Analyzer to Success or Failure
+        Every analyzer's state or failure.
+    segments : mapping of str to Group
+        Groups of the segments that have rows, by name.
+    """
+
+    rows: int
+    states: Mapping[AnyAnalyzer, Outcome]
+    segments: Mapping[str, Group] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The result of a scan.
+
+    Attributes
+    ----------
+    groups : mapping of tuple of str to Group
+        Groups by the values of the partition columns as text; null and the empty string are Hive's
+        default partition. Only groups that have rows.
+    nothing : Group
+        The result for a group without rows.
+    """
+
+    groups: Mapping[Values, Group]
+    nothing: Group
+
+    @property
+    def whole(self) -> Group:
+        """The single group of a scan without partition columns."""
+        return self.groups.get((), self.nothing)
+
+
+def scan(
+    data: DataFrame,
+    analyzers: Iterable[AnyAnalyzer],
+    by: Sequence[str] = (),
+    keep: Callable[[Values], bool] = lambda _: True,
+    segments: Sequence[SegmentSet] = (),
+) -> Scan:
+    """Compute the states of all analyzers in one pass, grouped by partition columns.
+
+    Parameters
+    ----------
+    data : DataFrame
+    analyzers : iterable of Analyzer
+        Equal ones are measured once.
+    by : sequence of str
+        The partition columns; empty for the whole data as one group.
+    keep : callable
+        Predicate on a group's values as text; other groups are dropped.
+    segments : sequence of SegmentSet
+        Segments to compute within every group as well.
+    """
+    activate(data.sparkSession)
+    made = plan(data, analyzers)
+    groups = Groups(tuple(by), tuple(segments))
+    results = _run(data, made, groups)
+    rows = results[ROWS]
+    if isinstance(rows, Failure):  # a row count does not depend on the values
+        raise rows.error
+    wanted = sorted(key for key in rows if keep(key[0]))
+    if by:
+        _isolate(data, made, results, groups, sorted({values for values, _ in wanted}))
+    parts: dict[Values, dict[str, Group]] = {}
+    for key in wanted:
+        if key[1]:
+            parts.setdefault(key[0], {})[key[1]] = _fold(made, results, key)
+    found = {
+        key[0]: _fold(made, results, key, parts.get(key[0], {})) for key in wanted if not key[1]
+    }
+    return Scan(found, _fold(made, results, None))
+
+
+def _fold(
+    made: Plan, results: Results, key: Key | None, segments: Mapping[str, Group] | None = None
+) -> Group:
+    """Fold one group's results into states; the key None stands for a group without rows."""
+    states: dict[AnyAnalyzer, Outcome] = dict(made.failures)
+    for analyzer, asked in made.requests.items():
+        cells = [_cell(results, request, key) for request in asked]
+        failed = next((cell for cell in cells if isinstance(cell, Failure)), None)
+        if failed or key is None:
+            states[analyzer] = failed or Success(analyzer.state_type())
+        else:
+            states[analyzer] = attempt(partial(analyzer.fold, cells))
+    return Group(_cell(results, ROWS, key) or 0, states, segments or {})
+
+
+def _cell(results: Results, what: Request, key: Key | None) -> Any:
+    """Return a request's result for one group, or its failure."""
+    found = results[what]
+    if isinstance(found, Failure):
+        return found
+    return None if key is None else found.get(key)
+
+
+def _run(data: DataFrame, made: Plan, groups: Groups) -> Results:
+    """Run the jobs concurrently; return the results by request, then by group."""
+    results: Results = {}
+    jobs, owners = made.jobs, made.owners()
+    start = partial(activate, data.sparkSession)
+    with ThreadPoolExecutor(min(JOBS_AT_ONCE, len(jobs)), "tidegauge-scan", start) as pool:
+        for found in pool.map(lambda job: _run_alone(data, job, groups, owners), jobs):
+            results.update(found)
+    return results
+
+
+def _run_alone(
+    data: DataFrame, job: ScanJob, groups: Groups, owners: Mapping[Request, Hashable]
+) -> Results:
+    """Run one job; if an expression fails on the data, bisect to find it and run all others.
+
+    Under Spark's ANSI mode one bad cast or division fails every expression in its job. Requests of the
+    same analyzers succeed or fail together.
+    """
+    try:
+        return dict(job.run(data, groups))
+    except Exception as error:
+        lacking = worker_error(error)
+        if lacking is not None:
+            raise lacking from error
+        if not is_data_error(error):
+            raise
+        units: dict[Hashable, list[Request]] = {}
+        for request in job.requests:
+            units.setdefault(owners.get(request), []).append(request)
+
+        def answer(some: Sequence[tuple[Request, ...]]) -> dict[tuple[Request, ...], Any]:
+            answers = job.only(request for unit in some for request in unit).run(data, groups)
+            return {unit: {request: answers[request] for request in unit} for unit in some}
+
+        found = find_failures([tuple(unit) for unit in units.values()], answer, error)
+        return {
+            request: result if isinstance(result, Failure) else result[request]
+            for unit, result in found.items()
+            for request in unit
+        }
+
+
+def _isolate(
+    data: DataFrame, made: Plan, results: Results, groups: Groups, values: Sequence[Values]
+) -> None:
+    """Confine expressions that failed on the data to the groups in which they fail.
+
+    So one dirty row costs one analyzer one group. Requests of the same analyzers are isolated together.
+    """
+    if len(values) < 2:
+        return
+    owners = made.owners()
+    for job in made.jobs:
+        units: dict[Hashable, list[Request]] = {}
+        for request in job.requests:
+            if isinstance(results[request], Failure):
+                units.setdefault(owners.get(request), []).append(request)
+        for unit in units.values():
+            results.update(
+                _find_failing_groups(data, job.only(unit), groups, values, results[unit[0]])
+            )
+
+
+def _find_failing_groups(
+    data: DataFrame, job: ScanJob, groups: Groups, values: Sequence[Values], failure: Any
+) -> Results:
+    """Bisect to find the groups in which requests fail; groups not reached count as failed, too."""
+    answers: dict[Request, dict[Key, Any]] = {request: {} for request in job.requests}
+    failures: dict[Values, Failure] = dict.fromkeys(values, failure)
+    tries = ISOLATING_JOBS
+
+    def run(some: Sequence[Values]) -> dict[Values, Any]:
+        nonlocal tries
+        tries -= 1
+        if tries < 0:
+            raise _GaveUpError
+        for request, answer in job.run(filter_partitions(data, groups.by, some), groups).items():
+            answers[request].update(answer)
+        for value in some:
+            failures.pop(value, None)
+        return {}
+
+    with suppress(_GaveUpError):
+        failures.update(find_failures(values, run, failure.error))
+    names = ["", *(name for s in groups.segments for name in s.names())]
+    bad = {(value, name): reason for value, reason in failures.items() for name in names}
+    return {request: {**answer, **bad} for request, answer in answers.items()}
+
+
+class _GaveUpError(Exception):
+    """The limit of jobs for isolating failing groups was reached."""
+
+
+def state_outcome(data: DataFrame, analyzer: AnyAnalyzer) -> Outcome:
+    """Compute one analyzer's state from a DataFrame, or why it has none."""
+    return scan(data, [analyzer]).whole.states[analyzer]
+
+
+def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:
+    """Compute an analyzer's metric from the outcome of a scan."""
+    match outcome:
+        case Success(state):
+            return analyzer.compute_metric_from(state)
+        case Failure(error):
+            return analyzer.to_failure_metric(error)
+
+
+def calculate(data: DataFrame, analyzers: Sequence[AnyAnalyzer]) -> list[Metric[Any]]:
+    """Compute the metrics of several analyzers in one scan of a DataFrame, in the given order."""
+    states = scan(data, analyzers).whole.states
+    return [metric_of(analyzer, states[analyzer]) for analyzer in analyzers]

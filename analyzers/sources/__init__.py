@@ -1,0 +1,1 @@
+"""Data sources and targets: Hive tables, folders, Iceberg and Delta tables, DataFrames."""

@@ -1,0 +1,70 @@
+"""Open a catalog table as a source: by Hive files, Iceberg or Delta log, or as a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import NoSuchTableError, nearest
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.sources.sources import (
+    FILE_FORMATS,
+    FrameSource,
+    HiveTable,
+    Source,
+    check_keys,
+    describe_table,
+)
+from tidegauge.analyzers.sources.table_formats import logged_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SESSION_CATALOG = "spark_catalog"
+
+
+def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> Source:
+    """Open a table or view of the catalog as a source.
+
+    Raises
+    ------
+    NoSuchTableError
+        If it does not exist; the message suggests the closest name.
+    PartitionColumnError
+        If it is not partitioned by the requested columns.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        known = spark.catalog.tableExists(name)
+    except AnalysisException:  # the name does not parse
+        known = False
+    if not known:
+        raise NoSuchTableError(_no_such_table(spark, name))
+    table = spark.catalog.getTable(name)
+    path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
+    full = ".".join(map(quote, path))
+    if table.tableType in {"VIEW", "TEMPORARY"}:
+        return FrameSource(spark.table(name), tuple(keys or ()), ".".join(path))
+    found = describe_table(spark, full)
+    logged = logged_table(spark, ".".join(path), found)
+    if logged is not None:
+        logged.keys = check_keys(keys, logged.keys, f"table {name}")
+        return logged
+    partition_columns = tuple(found.partition_types)
+    if found.provider not in FILE_FORMATS or path[0] != SESSION_CATALOG or not found.location:
+        return FrameSource(
+            spark.table(name), partition_columns if keys is None else tuple(keys), ".".join(path)
+        )
+    checked = check_keys(keys, partition_columns, f"table {name}")
+    return HiveTable(spark, ".".join(path), checked, found)
+
+
+def _no_such_table(spark: SparkSession, name: str) -> str:
+    database, _, table = name.replace("`", "").rpartition(".")
+    database = database or spark.catalog.currentDatabase()
+    if not spark.catalog.databaseExists(database):
+        there = sorted(d.name for d in spark.catalog.listDatabases())
+        return f"no table {name!r}: no database {database!r} (there are: {', '.join(there)})"
+    close = nearest(table, [t.name for t in spark.catalog.listTables(database)])
+    return f"no table {name!r}" + (f"; did you mean '{database}.{close}'?" if close else "")

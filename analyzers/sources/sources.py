@@ -1,0 +1,465 @@
+"""Data sources: Hive tables, folders of partitioned files, and DataFrames.
+
+A source lists its partitions without reading rows, and gives each a fingerprint of its files, by which
+a run detects changes. DataFrames, views and formats whose files cannot be listed have no fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
+
+from tidegauge.analyzers.core.errors import (
+    NoSuchTableError,
+    PartitionColumnError,
+    condition_of,
+    nearest,
+)
+from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.scan.grouping import filter_partitions
+from tidegauge.analyzers.scan.scan import scan
+from tidegauge.analyzers.sources.filesystems import absolute, file_system, plain_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
+"""Providers whose partitions are folders of files, so that changes show in the files."""
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """The current state of a partition in the source.
+
+    Attributes
+    ----------
+    partition : Partition
+    fingerprint : str or None
+        Equal for equal files; None if the source has no files to inspect.
+    arrived_at : datetime or None
+        Modification time of its newest file, in UTC.
+    size : int
+        Total size of its files in bytes; 0 if the source has no files to inspect.
+    """
+
+    partition: Partition
+    fingerprint: str | None = None
+    arrived_at: datetime | None = None
+    size: int = 0
+
+
+class Source(Protocol):
+    """Protocol of a partitioned data source."""
+
+    @property
+    def name(self) -> str | None:
+        """Name of the table or path, stored with the dataset; None for a DataFrame."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partition columns."""
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the current partitions."""
+
+    def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
+        """Read the rows of the given partitions, possibly with rows of others; None reads all."""
+
+    def partition_of(self, key: Values) -> Partition | None:
+        """Return the listed partition for the key values of a scan's group, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file's path, its size in bytes, and its modification time in milliseconds since 1970."""
+
+    path: str
+    size: int
+    modified: int
+
+
+def fingerprint(files: Iterable[FileInfo]) -> str:
+    """Fingerprint a set of files by path, size and modification time, in any order.
+
+    Examples
+    --------
+    >>> a, b = FileInfo("ds=1/a", 10, 5), FileInfo("ds=1/b", 10, 5)
+    >>> fingerprint([a, b]) == fingerprint([b, a]) != fingerprint([a])
+    True
+    """
+    lines = sorted(json.dumps([f.path, f.size, f.modified]) for f in files)
+    return "files/1:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def list_files(spark: SparkSession, root: str) -> list[FileInfo]:
+    """List the data files under a folder: by Arrow on the driver if possible, else through Spark.
+
+    Files and folders whose names begin with a dot or an underscore are skipped, as in Spark; folders of
+    the form ``_key=value`` are kept. A folder that does not exist has no files.
+    """
+    from pyarrow import ArrowException
+
+    root = absolute(root)
+    try:
+        found = _list_by_arrow(root)
+    except (ArrowException, OSError):  # missing, or not accessible to Arrow: ask Spark
+        found = _list_by_spark(spark, root)
+    return [f for f in found if not any(map(_hidden, f.path.split("/")))]
+
+
+def _hidden(step: str) -> bool:
+    return step.startswith(".") or (step.startswith("_") and "=" not in step)
+
+
+def _below(root: str, path: str) -> str:
+    return path.removeprefix(root.rstrip("/") + "/")
+
+
+def _list_by_arrow(root: str) -> list[FileInfo]:
+    from pyarrow import fs
+
+    system, path = file_system(root)
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    return [
+        FileInfo(_below(path, info.path), info.size, info.mtime_ns // 1_000_000)
+        for info in infos
+        if info.type == fs.FileType.File
+    ]
+
+
+def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
+    from pyspark.errors import AnalysisException
+
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        files = reader.load(root).selectExpr(
+            "path", "length", "unix_millis(modificationTime) AS modified"
+        )
+        rows = files.collect()  # Spark Connect raises only here
+    except AnalysisException as error:
+        if condition_of(error) == "PATH_NOT_FOUND":
+            return []
+        raise
+    base = plain_path(root)
+    return [FileInfo(_below(base, plain_path(r.path)), r.length, r.modified) for r in rows]
+
+
+def _to_listed(files: Mapping[Partition, list[FileInfo]]) -> list[ListedPartition]:
+    return [
+        ListedPartition(partition, fingerprint(found), _newest(found), sum(f.size for f in found))
+        for partition, found in files.items()
+    ]
+
+
+def _newest(files: Collection[FileInfo]) -> datetime | None:
+    if not files:
+        return None
+    return datetime.fromtimestamp(max(f.modified for f in files) / 1000, UTC)
+
+
+def check_keys(
+    wanted: Sequence[str] | None, available: Sequence[str], what: str
+) -> tuple[str, ...]:
+    """Return the requested partition columns as the data spells them; all columns for None.
+
+    Raises
+    ------
+    PartitionColumnError
+        If one of them is not a partition column.
+    """
+    if wanted is None:
+        return tuple(available)
+    by_name = {name.casefold(): name for name in available}
+    for name in wanted:
+        if name.casefold() not in by_name:
+            known = ", ".join(map(repr, available))
+            are = f"it is partitioned by {known}" if known else "it is not partitioned"
+            close = nearest(name, available)
+            hint = f"; did you mean {close!r}?" if close else ""
+            msg = f"{what} has no partition column {name!r}: {are}{hint}"
+            raise PartitionColumnError(msg)
+    return tuple(by_name[name.casefold()] for name in wanted)
+
+
+@dataclass
+class FrameSource:
+    """A DataFrame partitioned by some of its columns; it has no fingerprints to detect changes by.
+
+    Attributes
+    ----------
+    data : DataFrame
+    keys : tuple of str
+    name : str or None
+        The view it was read from, if any.
+    """
+
+    data: DataFrame
+    keys: tuple[str, ...] = ()
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        self.keys = check_keys(self.keys, self.data.columns, "the data")
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the distinct values of the partition columns, in one pass over these columns."""
+        if not self.keys:
+            return [ListedPartition(Partition())]
+        return [
+            ListedPartition(Partition(self.keys, key))
+            for key in scan(self.data, [], self.keys).groups
+        ]
+
+    def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
+        """Read the rows of the given partitions; None reads all."""
+        if partitions is None or not self.keys:
+            return self.data
+        return filter_partitions(self.data, self.keys, [p.values for p in partitions])
+
+    def partition_of(self, key: Values) -> Partition | None:
+        """Return the partition with these key values."""
+        return Partition(self.keys, key)
+
+
+@dataclass
+class PathSource:
+    """A folder of files, partitioned by Hive-style subfolders ``key=value``.
+
+    Attributes
+    ----------
+    spark : SparkSession
+    name : str
+        The folder, as a path or URI.
+    keys : tuple of str or None
+        The partition columns; None for all that the subfolders name.
+    format : str
+        Format of the files.
+    options : mapping
+        Options of Spark's reader.
+    """
+
+    spark: SparkSession
+    name: str
+    keys: tuple[str, ...] = None  # type: ignore[assignment]  # found in __post_init__
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        files = list_files(self.spark, self.name)
+        if not files:
+            msg = f"no data files under {self.name!r}"
+            raise NoSuchTableError(msg)
+        self._files: dict[Partition, list[FileInfo]] = {}
+        for file in files:
+            folders = [step for step in file.path.split("/")[:-1] if "=" in step]
+            self._files.setdefault(Partition.from_path("/".join(folders)), []).append(file)
+        all_keys = {partition.keys for partition in self._files}
+        if len(all_keys) > 1:
+            shapes = " and ".join(sorted("/".join(k) or "no partition" for k in all_keys))
+            msg = f"{self.name!r} holds files under different partition columns: {shapes}"
+            raise PartitionColumnError(msg)
+        self._all_keys = all_keys.pop()
+        self.keys = check_keys(self.keys, self._all_keys, repr(self.name))
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the partitions that have files."""
+        grouped: dict[Partition, list[FileInfo]] = {}
+        for partition, files in self._files.items():
+            grouped.setdefault(partition.only(self.keys), []).extend(files)
+        return _to_listed(grouped)
+
+    def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
+        """Read the rows of the given partitions, None for all; partition columns are strings."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        reader = self.spark.read.format(self.format).options(**dict(self.options))
+        data = reader.load(self.name)
+        if self._all_keys:
+            columns = [f for f in data.schema.fields if f.name not in self._all_keys]
+            columns += [StructField(key, StringType()) for key in self._all_keys]
+            data = reader.schema(StructType(columns)).load(self.name)
+        if partitions is None or not self.keys:
+            return data
+        return filter_partitions(data, self.keys, [p.values for p in partitions])
+
+    def partition_of(self, key: Values) -> Partition | None:
+        """Return the partition with these key values."""
+        return Partition(self.keys, key)
+
+
+@dataclass
+class HiveTable:
+    """A metastore table whose partitions are folders of files.
+
+    Attributes
+    ----------
+    spark : SparkSession
+    name : str
+        The fully qualified name.
+    keys : tuple of str
+        The partition columns, or some of them for a coarser partitioning.
+    description : TableDescription
+    """
+
+    spark: SparkSession
+    name: str
+    keys: tuple[str, ...]
+    description: TableDescription
+    _by_key: dict[Values, Partition] = field(init=False, default_factory=dict)
+
+    @property
+    def _quoted(self) -> str:
+        return ".".join(map(quote, self.name.split(".")))
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the metastore's partitions with their files, wherever those are located."""
+        self.spark.catalog.refreshTable(self._quoted)  # Spark caches file listings
+        root = self.description.location
+        in_root: dict[str, list[FileInfo]] = {}
+        for file in list_files(self.spark, root):
+            folder = "/".join(step for step in file.path.split("/")[:-1] if "=" in step)
+            in_root.setdefault(folder, []).append(file)
+        grouped: dict[Partition, list[FileInfo]] = {}
+        if not self.description.partition_types:
+            grouped[Partition()] = [file for files in in_root.values() for file in files]
+        else:
+            moved = self._moved(root)
+            for row in self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect():
+                path = row["partition"]
+                partition = Partition.from_path(path)
+                files = in_root.get(path)
+                if files is None or path in moved:
+                    files = self._files_of(partition)
+                grouped.setdefault(partition.only(self.keys), []).extend(files)
+        self._by_key = self._index(grouped)
+        return _to_listed(grouped)
+
+    def _moved(self, root: str) -> set[str]:
+        """Return the folders under the table's root that the table no longer reads.
+
+        A partition may have been relocated and its old files left behind. Spark lists the files that it
+        would read without running a job; for text tables it lists only the root, which is no help.
+        """
+        base = plain_path(root).rstrip("/") + "/"
+        read = [plain_path(unquote(uri)) for uri in self.spark.table(self._quoted).inputFiles()]
+        if all(path.startswith(base) or path + "/" == base for path in read):
+            return set()
+        inside = {
+            path.removeprefix(base).rpartition("/")[0] for path in read if path.startswith(base)
+        }
+        return _Complement(inside)
+
+    def _files_of(self, partition: Partition) -> list[FileInfo]:
+        which = f"{self._quoted} {partition_sql(partition)}"
+        location = describe_table(self.spark, which).location
+        files = list_files(self.spark, location)
+        return [FileInfo(f"{partition.name}/{f.path}", f.size, f.modified) for f in files]
+
+    def _index(self, partitions: Iterable[Partition]) -> dict[Values, Partition]:
+        index: dict[Values, Partition] = {}
+        for partition in partitions:
+            key = self._typed(partition)
+            if key in index:
+                a, b = index[key].name, partition.name
+                msg = f"{self.name}: {a!r} and {b!r} are the same value in the column's type"
+                raise PartitionColumnError(msg)
+            index[key] = partition
+        return index
+
+    def _typed(self, partition: Partition) -> Values:
+        """Return the key values as Spark prints them: ``07`` becomes ``7`` in an integer column."""
+        types = self.description.partition_types
+        return tuple(
+            str(int(value)) if types.get(key) in _INTEGERS and value != NULL else value
+            for key, value in zip(partition.keys, partition.values, strict=True)
+        )
+
+    def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
+        """Read the rows of the given partitions, None for all; Spark opens no files of others."""
+        data = self.spark.table(self._quoted)
+        if partitions is None or not self.keys:
+            return data
+        return filter_partitions(data, self.keys, [self._typed(p) for p in partitions])
+
+    def partition_of(self, key: Values) -> Partition | None:
+        """Return the listed partition whose key values Spark prints this way, or None."""
+        return self._by_key.get(key)
+
+
+def partition_sql(partition: Partition) -> str:
+    """Return the SQL ``PARTITION (...)`` clause for a partition.
+
+    Examples
+    --------
+    >>> print(partition_sql(Partition(("ds", "hr"), ("2013-02-08", NULL))))
+    PARTITION (`ds`='2013-02-08', `hr`=NULL)
+    """
+    spec = ", ".join(
+        f"{quote(k)}={'NULL' if v == NULL else literal(v)}"
+        for k, v in zip(partition.keys, partition.values, strict=True)
+    )
+    return f"PARTITION ({spec})"
+
+
+class _Complement(set[str]):
+    """The complement of a set: contains everything but its elements."""
+
+    def __contains__(self, item: object) -> bool:
+        return not super().__contains__(item)
+
+
+@dataclass(frozen=True)
+class TableDescription:
+    """Description of a table or of one of its partitions in the catalog.
+
+    Attributes
+    ----------
+    details : mapping of str to str
+        The detailed information, by lower-case names such as ``provider`` and ``location``.
+    partition_types : mapping of str to str
+        Types of the partition columns, in their order.
+    """
+
+    details: Mapping[str, str]
+    partition_types: Mapping[str, str]
+
+    @property
+    def provider(self) -> str:
+        """The format, in lower case; empty if it is unknown."""
+        return self.details.get("provider", "").casefold()
+
+    @property
+    def location(self) -> str:
+        """The folder; empty if there is none."""
+        return self.details.get("location", "")
+
+
+def describe_table(spark: SparkSession, what: str) -> TableDescription:
+    """Describe a table, or one of its partitions, which is given by a ``PARTITION`` clause.
+
+    ``AS JSON`` would be easier to read, but Spark has it since version 4 only, and not for tables of
+    other catalogs.
+    """
+    rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {what}").collect()]
+    names = [name for name, _ in rows]
+    # A column may have any name, but columns come first: the last heading is the heading.
+    at = max(_last(names, f"# Detailed {kind} Information") for kind in ("Table", "Partition"))
+    heading = _last(names[: at + 1], "# Partition Information")
+    found: dict[str, str] = {}
+    for name, value in rows[at + 1 :]:
+        found.setdefault(name.casefold(), value)  # a partition's location precedes its table's
+    types = {} if heading < 0 else {n: kind for n, kind in rows[heading + 2 : at] if n}
+    return TableDescription(found, types)
+
+
+def _last(texts: Sequence[str], wanted: str) -> int:
+    """Return the last place of a text, -1 if it is not there."""
+    return max((i for i, text in enumerate(texts) if text == wanted), default=-1)

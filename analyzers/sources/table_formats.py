@@ -1,0 +1,243 @@
+"""Iceberg and Delta tables, with partitions and fingerprints read from the table's log.
+
+Snapshots list the data files, delete files and deletion vectors of each partition, and files are
+immutable. So a partition's fingerprint is a hash of the identities of these: any change to its rows
+changes it, and changes to other partitions do not. Rewriting files without changing rows (compaction)
+counts as a change; the measured content then agrees with the stored one, and nothing new is stored.
+
+A snapshot id would not suffice: Iceberg's ``last_updated_snapshot_id`` stays the same when a whole older
+file of the partition is deleted, and is lost when snapshots expire.
+
+Iceberg is read by its metadata tables (``entries``, ``snapshots``), Delta by replaying its log according
+to its protocol: the newest complete checkpoint, then the commits after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
+from tidegauge.analyzers.sources.sources import (
+    FrameSource,
+    ListedPartition,
+    TableDescription,
+    list_files,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ICEBERG, DELTA = "iceberg", "delta"
+
+
+@dataclass
+class LoggedTable:
+    """An Iceberg or Delta table as a source.
+
+    Attributes
+    ----------
+    spark : SparkSession
+    name : str
+        The catalog's name for it, its parts joined by dots.
+    keys : tuple of str
+    format : str
+    location : str
+    """
+
+    spark: SparkSession
+    name: str
+    keys: tuple[str, ...]
+    format: str
+    location: str
+
+    @property
+    def _quoted(self) -> str:
+        return ".".join(map(quote, self.name.split(".")))
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the partitions of the current snapshot without opening data files.
+
+        If old files were written under another partition spec, the log does not say which partition they
+        belong to: any change then counts as a change of all partitions, until the files are rewritten.
+        """
+        from pyspark.sql.functions import expr
+
+        self.spark.catalog.refreshTable(self._quoted)  # Iceberg's catalog caches tables
+        if self.format == ICEBERG:
+            files, apart = self._iceberg()
+        else:
+            files, apart = self._delta(), True
+        by = [f"k{i}" for i in range(len(self.keys))] if apart else []
+        rows = files.groupBy(*by).agg(
+            expr(r"sha2(array_join(array_sort(collect_list(id)), '\n'), 256)"),
+            expr("sum(size)"),
+            expr("max(ms)"),
+        )
+        found = [
+            ListedPartition(
+                Partition(self.keys if apart else (), tuple(row[: len(by)])),
+                f"{self.format}/1:{row[-3]}",
+                None if row[-1] is None else datetime.fromtimestamp(row[-1] / 1000, UTC),
+                row[-2] or 0,
+            )
+            for row in rows.collect()
+        ]
+        if apart:
+            return found
+        (whole,) = found
+        listed = FrameSource(self.read(), self.keys).list_partitions()
+        return [ListedPartition(e.partition, whole.fingerprint, whole.arrived_at) for e in listed]
+
+    def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
+        """Read the rows of the given partitions; None reads all."""
+        data = self.spark.table(self._quoted)
+        if partitions is None or not self.keys:
+            return data
+        return filter_partitions(data, self.keys, [p.values for p in partitions])
+
+    def partition_of(self, key: Values) -> Partition | None:
+        """Return the partition with these key values."""
+        return Partition(self.keys, key)
+
+    def _iceberg(self) -> tuple[DataFrame, bool]:
+        """Return the live files (keys, identity, size, time), and whether all have known keys."""
+        table = self._quoted
+        entries = self.spark.table(f"{table}.`entries`").where("status < 2")
+        entries = entries.selectExpr("snapshot_id", "data_file.*", "readable_metrics AS m")
+        commits = self.spark.table(f"{table}.`snapshots`")
+        commits = commits.selectExpr("snapshot_id", "unix_millis(committed_at) AS ms")
+        live = entries.join(commits, "snapshot_id", "left")
+        keys = [f"partition.{quote(key)}" for key in self.keys]
+        # Null may mean that an older partition spec lacked the key: compare with the null counts.
+        odd = " OR ".join(
+            f"({key} IS NULL AND NOT coalesce(content = 0 AND"
+            f" m.{quote(name)}.null_value_count = record_count, false))"
+            for key, name in zip(keys, self.keys, strict=True)
+        )
+        specs, unclear = live.selectExpr(
+            "count(DISTINCT spec_id)", f"coalesce(max({odd or 'false'}), false)"
+        ).collect()[0]
+        files = live.selectExpr(
+            *(f"{hive_text(key)} AS k{i}" for i, key in enumerate(keys)),
+            "to_json(struct(content, file_path, content_offset, referenced_data_file)) AS id",
+            "coalesce(content_size_in_bytes, file_size_in_bytes) AS size",
+            "ms",
+        )
+        return files, not self.keys or (specs <= 1 and not unclear)
+
+    def _delta(self) -> DataFrame:
+        """Return the live files: keys, identity, size, time."""
+        log = _delta_log(self.spark, self.location)
+        at = "CAST(substr(f, 1, 20) AS BIGINT)"
+        schemas = log.where("metaData IS NOT NULL")
+        schema = schemas.selectExpr(f"max_by(metaData.schemaString, {at})").collect()[0][0]
+        physical = {
+            column["name"]: column["metadata"].get(
+                "delta.columnMapping.physicalName", column["name"]
+            )
+            for column in json.loads(schema)["fields"]
+        }
+        vector = "if(add IS NULL, remove.deletionVector, add.deletionVector)"
+        acts = log.where("add IS NOT NULL OR remove IS NOT NULL").selectExpr(
+            f"to_json(struct(coalesce(add.path, remove.path) AS path, {vector} AS vector)) AS id",
+            "add",
+            f"2 * {at} + int(add IS NOT NULL) AS at",
+        )
+        from pyspark.sql.functions import expr
+
+        last = acts.groupBy("id").agg(expr("max_by(struct(add), at).add AS add"))
+        values = [f"add.partitionValues[{literal(physical[key])}]" for key in self.keys]
+        return last.where("add IS NOT NULL").selectExpr(
+            *(f"{hive_text(value)} AS k{i}" for i, value in enumerate(values)),
+            "id",
+            "add.size AS size",
+            "add.modificationTime AS ms",
+        )
+
+
+_VECTOR = "STRUCT<storageType: STRING, pathOrInlineDv: STRING, `offset`: INT>"
+_ACTIONS = (
+    "add STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, size: BIGINT,"
+    f" modificationTime: BIGINT, deletionVector: {_VECTOR}>,"
+    f" remove STRUCT<path: STRING, deletionVector: {_VECTOR}>,"
+    " metaData STRUCT<schemaString: STRING>, sidecar STRUCT<path: STRING>"
+)
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"
+)
+_COMMIT = re.compile(r"(\d{20})\.json")
+
+
+def _delta_log(spark: SparkSession, location: str) -> DataFrame:
+    """Return the actions of the newest complete checkpoint and of the commits after it."""
+    root = location.rstrip("/") + "/_delta_log"
+    names = sorted(file.path for file in list_files(spark, root))
+    parts: dict[tuple[int, int, str], list[str]] = {}
+    for name in names:
+        if match := _CHECKPOINT.fullmatch(name):
+            # Group the parts of a multi-part checkpoint; of several complete ones any will do.
+            key = (int(match[1]), int(match[2] or 1), "" if match[2] else name)
+            parts.setdefault(key, []).append(name)
+    whole = [(version, some) for (version, n, _), some in parts.items() if len(some) == n]
+    version, checkpoint = max(whole, default=(-1, []))
+    commits = [n for n in names if (m := _COMMIT.fullmatch(n)) and int(m[1]) > version]
+    expected = list(range(version + 1, version + 1 + len(commits)))
+    if [int(name[:20]) for name in commits] != expected or not (checkpoint or commits):
+        msg = f"the log of the Delta table in {location!r} is not whole: commits are missing"
+        raise SourceError(msg)
+
+    def load(some: list[str]) -> DataFrame:
+        reader = spark.read.schema(_ACTIONS).format(some[0].rpartition(".")[2])
+        return reader.load([f"{root}/{name}" for name in some]).selectExpr(
+            "*", "_metadata.file_name AS f"
+        )
+
+    frames = [load(some) for some in (checkpoint, commits) if some]
+    if checkpoint:
+        asides = frames[0].where("sidecar IS NOT NULL").selectExpr("sidecar.path").collect()
+        if asides:
+            beside = load([f"_sidecars/{row[0]}" for row in asides]).drop("f")
+            frames.append(beside.selectExpr("*", f"{literal(checkpoint[0])} AS f"))
+    return reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def logged_table(
+    spark: SparkSession, name: str, description: TableDescription
+) -> LoggedTable | None:
+    """Open an Iceberg or Delta table by its log; None if the log does not list its partitions.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    name : str
+    description : TableDescription
+        Its description in the catalog.
+    """
+    provider = description.provider
+    quoted = ".".join(map(quote, name.split(".")))
+    if provider == ICEBERG:
+        files = spark.table(f"{quoted}.`files`").schema
+        partition = files["partition"].dataType if "partition" in files.names else None
+        names = getattr(partition, "names", [])
+        columns = spark.table(quoted).columns
+        keys = tuple(key for key in names if key in columns)  # not days() or bucket()
+        return LoggedTable(spark, name, keys, ICEBERG, description.location)
+    # New commits of a catalog-managed table may not be in its log yet.
+    managed = "delta.feature.catalogManaged" in description.details.get("table properties", "")
+    if provider != DELTA or managed:
+        return None
+    keys = tuple(c.name for c in spark.catalog.listColumns(quoted) if c.isPartition)
+    types = {f.name: f.dataType.typeName() for f in spark.table(quoted).schema.fields}
+    if any(types[key] not in DISTINCT_AS_TEXT for key in keys):
+        return None  # the log has the writer's text of a value, which may differ from Spark's
+    return LoggedTable(spark, name, keys, DELTA, description.location)

@@ -1,0 +1,446 @@
+"""Write targets for judged records: catalog tables and folders, each with a staging area."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import (
+    PartitionColumnError,
+    RuleError,
+    SourceError,
+    SuiteError,
+    nearest,
+)
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.sql import parts, quote
+from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.sources.filesystems import absolute, file_system
+from tidegauge.analyzers.sources.fingerprints import session_settings
+from tidegauge.analyzers.sources.sources import (
+    HiveTable,
+    PathSource,
+    fingerprint,
+    list_files,
+    partition_sql,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+MODES = ("overwrite", "append", "partitions")
+_WIDER = ("tinyint", "smallint", "int", "bigint")
+STAGING = "_tidegauge_staging_"
+"""Name prefix of staging tables and folders."""
+
+
+class WriteTarget(Protocol):
+    """Protocol of a table or folder that records are written to."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+
+    @property
+    def name(self) -> str:
+        """The table's name or the folder's path."""
+
+    def exists(self) -> bool:
+        """Return whether the target exists."""
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the partition columns."""
+
+    def read(self, schema: StructType | None = None) -> DataFrame:
+        """Read the rows; a given schema applies to folders, in place of inferred partition types."""
+
+    def fingerprint(self) -> str | None:
+        """Return a fingerprint of the target's files; None if they cannot be listed."""
+
+    def write(
+        self, data: DataFrame, mode: str, by: Sequence[str], holds: Collection[Values]
+    ) -> None:
+        """Write rows: overwrite everything, overwrite only the partitions in ``holds``, or append."""
+
+    def drop(self, partitions: Collection[Values]) -> None:
+        """Drop partitions; missing ones are ignored."""
+
+    def stage(self, data: DataFrame) -> DataFrame:
+        """Write rows to the staging area, replacing leftovers of a killed run, and read them back."""
+
+    def unstage(self) -> None:
+        """Remove the staging area."""
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """A table of the catalog as a write target."""
+
+    spark: SparkSession
+    name: str
+
+    @property
+    def _quoted(self) -> str:
+        return ".".join(quote(str(part)) for part in parts(self.name))
+
+    @property
+    def _staging(self) -> str:
+        *path, table = map(str, parts(self.name))
+        return ".".join(map(quote, [*path, STAGING + table]))
+
+    def exists(self) -> bool:
+        """Return whether the table exists.
+
+        Raises
+        ------
+        SourceError
+            If it is a view.
+        """
+        if not self.spark.catalog.tableExists(self._quoted):
+            return False
+        if self.spark.catalog.getTable(self._quoted).tableType in {"VIEW", "TEMPORARY"}:
+            msg = f"{self.name!r} is a view; records are published to a table or a folder"
+            raise SourceError(msg)
+        return True
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the table's partition columns."""
+        columns = self.spark.catalog.listColumns(self._quoted)
+        return tuple(column.name for column in columns if column.isPartition)
+
+    def read(self, schema: StructType | None = None) -> DataFrame:
+        """Read the table's rows."""
+        return self.spark.table(self._quoted)
+
+    def fingerprint(self) -> str | None:
+        """Return a fingerprint of the table's files; None if some partition has none."""
+        entries = open_table(self.spark, self._quoted).list_partitions()
+        known = sorted((e.partition.name, e.fingerprint) for e in entries if e.fingerprint)
+        return key_of(canonical_json(known)) if len(known) == len(entries) else None
+
+    def write(
+        self, data: DataFrame, mode: str, by: Sequence[str], holds: Collection[Values]
+    ) -> None:
+        """Write rows; a missing table is created first, and is empty until the write completes."""
+        new = not self.exists()
+        if new:
+            data.limit(0).write.format("parquet").partitionBy(*by).saveAsTable(self._quoted)
+        ordered = data.selectExpr(*map(quote, self.read().columns))
+        settings = {
+            "spark.sql.sources.partitionOverwriteMode": "static"
+            if mode == "overwrite"
+            else "dynamic",
+            "hive.exec.dynamic.partition": "true",
+            "hive.exec.dynamic.partition.mode": "nonstrict",
+        }
+        try:
+            with session_settings(self.spark, settings):
+                ordered.write.insertInto(self._quoted, overwrite=mode != "append")
+        except BaseException:
+            if new:
+                self.spark.sql(f"DROP TABLE IF EXISTS {self._quoted}").collect()
+            raise
+        source = open_table(self.spark, self._quoted)
+        if mode == "overwrite" and isinstance(source, HiveTable) and source.keys:
+            # Hive overwrites only the partitions that are written.
+            there = {entry.partition for entry in source.list_partitions()}
+            self._drop(there - {source.partition_of(values) for values in holds})
+
+    def drop(self, partitions: Collection[Values]) -> None:
+        """Drop partitions; missing ones are ignored."""
+        source = open_table(self.spark, self._quoted)
+        source.list_partitions()
+        self._drop({p for p in map(source.partition_of, partitions) if p is not None})
+
+    def _drop(self, partitions: Collection[Partition]) -> None:
+        for partition in sorted(partitions, key=lambda p: p.name):
+            which = partition_sql(partition)
+            self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {which}").collect()
+
+    def stage(self, data: DataFrame) -> DataFrame:
+        """Write rows to a staging table and return it."""
+        self.unstage()
+        # Create the table before writing, so that it can be dropped wherever a run is killed.
+        self.spark.catalog.createTable(self._staging, schema=data.schema, source="parquet")
+        data.write.insertInto(self._staging, overwrite=True)
+        return self.spark.table(self._staging)
+
+    def unstage(self) -> None:
+        """Drop the staging table."""
+        self.spark.sql(f"DROP TABLE IF EXISTS {self._staging}").collect()
+
+
+@dataclass(frozen=True)
+class FolderTarget:
+    """A folder of Parquet files as a write target."""
+
+    spark: SparkSession
+    name: str
+
+    @property
+    def _staging(self) -> str:
+        parent, _, folder = absolute(self.name).rstrip("/").rpartition("/")
+        return f"{parent}/{STAGING}{folder}"
+
+    def exists(self) -> bool:
+        """Return whether the folder has data files."""
+        return bool(list_files(self.spark, self.name))
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the partition columns that the subfolders name."""
+        return PathSource(self.spark, self.name).keys
+
+    def read(self, schema: StructType | None = None) -> DataFrame:
+        """Read the folder's rows; with a schema this works even if there are no files."""
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        return reader.parquet(self.name)
+
+    def fingerprint(self) -> str | None:
+        """Return a fingerprint of the folder's files."""
+        return fingerprint(list_files(self.spark, self.name))
+
+    def write(
+        self,
+        data: DataFrame,
+        mode: str,
+        by: Sequence[str],
+        holds: Collection[Values],
+    ) -> None:
+        """Write rows as Parquet files."""
+        writer = data.write.mode("append" if mode == "append" else "overwrite")
+        kind = "static" if mode == "overwrite" else "dynamic"
+        writer.option("partitionOverwriteMode", kind).partitionBy(*by).parquet(self.name)
+
+    def drop(self, partitions: Collection[Values]) -> None:
+        """Delete the folders of partitions; missing ones are ignored."""
+        folders = {file.path.rpartition("/")[0] for file in list_files(self.spark, self.name)}
+        for folder in sorted(folders):
+            if Partition.from_path(folder).values in partitions:
+                system, path = file_system(f"{self.name.rstrip('/')}/{folder}")
+                system.delete_dir(path)
+
+    def stage(self, data: DataFrame) -> DataFrame:
+        """Write rows to a hidden staging folder next to the target, and read them back."""
+        data.write.mode("overwrite").parquet(self._staging)
+        return self.spark.read.schema(data.schema).parquet(self._staging)
+
+    def unstage(self) -> None:
+        """Delete the staging folder; if Arrow cannot, overwrite it with an empty frame."""
+        from pyarrow import fs
+
+        try:
+            system, path = file_system(self._staging)
+            if system.get_file_info(path).type != fs.FileType.NotFound:
+                system.delete_dir(path)
+        except (OSError, ValueError):
+            self.spark.range(0).write.mode("overwrite").parquet(self._staging)
+
+
+def open_target(spark: SparkSession, table: str) -> WriteTarget:
+    """Return the target for a table name, or for a folder path, which is anything with a slash.
+
+    Raises
+    ------
+    RuleError
+        If the name is empty.
+    """
+    if not table.strip():
+        msg = f"records are written to a table's name or a folder, not {table!r}"
+        raise RuleError(msg)
+    return FolderTarget(spark, table) if "/" in table else TableTarget(spark, table)
+
+
+def parent_location(spark: SparkSession, table: str) -> str | None:
+    """Return the parent folder of a folder, or the location of a table's database.
+
+    None if the database does not exist or has no location, or if Arrow has no access to it.
+    """
+    if "/" in table:
+        folder = absolute(table).rstrip("/").rpartition("/")[0] or "/"
+    else:
+        *path, _ = map(str, parts(table))
+        name = ".".join(map(quote, path)) if path else quote(spark.catalog.currentDatabase())
+        if not spark.catalog.databaseExists(name):
+            return None
+        folder = spark.catalog.getDatabase(name).locationUri
+    try:
+        if folder:
+            file_system(folder)
+    except (
+        OSError,
+        ValueError,
+        NotImplementedError,
+    ):  # raised by Arrow for locations it cannot access
+        return None
+    return folder or None
+
+
+def check_disjoint_locations(
+    places: Mapping[str, str | None], spark: SparkSession | None = None
+) -> None:
+    """Raise if two locations are the same or one contains the other.
+
+    Parameters
+    ----------
+    places : mapping of str to str
+        Table names, folders or files, by their purpose; None for unused ones.
+    spark : SparkSession, optional
+        For the current database and the locations of tables. Without it the database is ``default``.
+
+    Raises
+    ------
+    SuiteError
+        If two of them overlap.
+
+    Examples
+    --------
+    >>> check_disjoint_locations({"table": "flights", "publish": "flights_clean", "quarantine": None})
+    >>> check_disjoint_locations({"path": "file:/lake/a/", "publish": "/lake/a"})
+    Traceback (most recent call last):
+    ...
+    tidegauge.analyzers.core.errors.SuiteError: path 'file:/lake/a/' and publish '/lake/a' are one place; give each its own
+    """
+    given = [(what, text, _places(text, spark)) for what, text in places.items() if text]
+    for i, (what, text, lies) in enumerate(given):
+        for other, second, there in given[:i]:
+            pairs = [(a, b) for a in lies for b in there]
+            if any(a == b for a, b in pairs):
+                told = "are one place"
+            elif any(a.startswith(f"{b}/") or b.startswith(f"{a}/") for a, b in pairs):
+                told = "lie one in the other"
+            else:
+                continue
+            msg = f"{other} {second!r} and {what} {text!r} {told}; give each its own"
+            raise SuiteError(msg)
+
+
+def _places(text: str, spark: SparkSession | None) -> list[str]:
+    """Return a folder's normalized path, or a table's full name and, if known, its location."""
+    if "/" in text:
+        return [_path(text)]
+    path = [str(part).casefold() for part in parts(text)]
+    if path[0] == "spark_catalog" and len(path) > 1:
+        path = path[1:]
+    if len(path) == 1:
+        path.insert(0, "default" if spark is None else spark.catalog.currentDatabase().casefold())
+    found = [".".join(map(quote, path))]
+    if spark is not None and spark.catalog.tableExists(found[0]):
+        source = open_table(spark, found[0])
+        location = source.description.location if isinstance(source, HiveTable) else None
+        found += [_path(str(location))] if location else []
+    return found
+
+
+def _path(text: str) -> str:
+    """Normalize a path: absolute, links resolved, no ``file:``, no double or trailing slashes."""
+    text = re.sub(r"^file:(//[^/]*)?(?=/)", "", absolute(text), flags=re.IGNORECASE)
+    if text.startswith("/"):
+        return os.path.realpath(text).rstrip("/")
+    scheme, _, rest = re.sub(r"^s3[an]:", "s3:", text).partition(":")
+    marks = "//" if rest.startswith("//") else ""
+    return f"{scheme.casefold()}:{marks}{re.sub('/+', '/', rest.removeprefix(marks)).rstrip('/')}"
+
+
+def keys_for(target: WriteTarget, schema: StructType, wanted: Sequence[str] | None) -> list[str]:
+    """Check a target's schema and return the partition columns to write by, as the data spells them.
+
+    Raises
+    ------
+    PartitionColumnError
+        If the target exists with another partitioning, or the data lacks a partition column.
+    SourceError
+        If the target exists and its columns or their types differ from those of the data.
+    """
+    columns = schema.names
+    spelled = {column.casefold(): column for column in columns}
+    keys = tuple(wanted or ())
+    if target.exists():
+        keys = target.keys()
+        if wanted is not None and [k.casefold() for k in wanted] != [k.casefold() for k in keys]:
+            msg = (
+                f"{target.name!r} is partitioned by {', '.join(keys) or 'nothing'}, not by"
+                f" {', '.join(wanted) or 'nothing'}; leave partition_by= out"
+            )
+            raise PartitionColumnError(msg)
+        found = target.read().schema
+        there = {column.casefold(): column for column in found.names}
+        if there.keys() != spelled.keys():
+            lacking = [there[c] for c in there if c not in spelled]
+            new = [spelled[c] for c in spelled if c not in there]
+            told = [f"lacks {', '.join(lacking)}"] if lacking else []
+            told += [f"has {', '.join(new)} beside"] if new else []
+            msg = f"the data cannot be written to {target.name!r}: it {' and '.join(told)}"
+            raise SourceError(msg)
+        _check_types(target, schema, found, keys)
+    for key in keys:
+        if key.casefold() not in spelled:
+            close = nearest(key, columns)
+            msg = f"the data has no column {key!r} to be partitioned by" + (
+                f"; did you mean {close!r}?" if close else ""
+            )
+            raise PartitionColumnError(msg)
+    return [spelled[key.casefold()] for key in keys]
+
+
+def _check_types(
+    target: WriteTarget, schema: StructType, there: StructType, keys: Sequence[str]
+) -> None:
+    """Raise `SourceError` if column types differ from the target's; nullability is ignored."""
+    given = {field.name.casefold(): field.dataType.simpleString() for field in schema.fields}
+    partitioned = {key.casefold() for key in keys}
+    for field in there.fields:
+        name, wanted = field.name.casefold(), field.dataType.simpleString()
+        if given[name].casefold() == wanted.casefold():
+            continue
+        # Folder names and strings hold the printed value; a wider integer prints the same.
+        printed = isinstance(target, FolderTarget) or wanted == "string"
+        wider = wanted in _WIDER and given[name] in _WIDER[: _WIDER.index(wanted)]
+        if name in partitioned and (printed or wider):
+            continue
+        msg = (
+            f"the data cannot be written to {target.name!r}: its column {field.name!r} is {given[name]},"
+            f" and {wanted} there; cast it"
+        )
+        raise SourceError(msg)
+
+
+def check_mode(mode: str, by: Sequence[str]) -> None:
+    """Raise `RuleError` for an unknown mode, or mode ``partitions`` without partition columns."""
+    if mode not in MODES:
+        msg = f"mode is one of {', '.join(map(repr, MODES))}, not {mode!r}"
+        raise RuleError(msg)
+    if mode == "partitions" and not by:
+        msg = "mode='partitions' replaces partitions, and there are none: give partition_by="
+        raise RuleError(msg)
+
+
+def replace(
+    target: WriteTarget,
+    data: DataFrame,
+    mode: str,
+    by: Sequence[str],
+    holds: Collection[Values],
+    judged: Collection[Values],
+) -> None:
+    """Write records to a target, and drop judged partitions that have no records left.
+
+    Parameters
+    ----------
+    target : Target
+    data : DataFrame
+    mode : str
+        One of `MODES`. ``partitions`` replaces all judged partitions, even with nothing.
+    by : sequence of str
+        The partition columns.
+    holds, judged : collection of tuple of str
+        The partitions of these records, and of all records that they were selected from.
+    """
+    target.write(data, mode, by, holds)
+    if mode == "partitions" and set(judged) - set(holds):
+        target.drop(set(judged) - set(holds))

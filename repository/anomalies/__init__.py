@@ -1,1 +1,0 @@
-"""Detectors score, rules decide."""

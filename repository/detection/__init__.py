@@ -1,0 +1,1 @@
+"""Detection: score stored metrics, decide, write anomalies; backtests and replays."""

@@ -1,0 +1,519 @@
+"""Anomaly detection: score stored metrics, and store scores, anomalies and incidents.
+
+Scores are a function of current metrics and labels only. So a detector rescores just the partitions
+from the first that changed since its last run on, and a replay of the whole history gives the same
+result.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
+from tidegauge.analyzers.core.metric import Entity, Metric, Success
+from tidegauge.repository.detection.findings import (
+    Finding,
+    Key,
+    alerting_mask,
+    decided,
+    finding,
+    judge_partitions,
+    points_of,
+    window_mask,
+)
+from tidegauge.repository.detection.write import DetectionScope, DetectorResult, write
+from tidegauge.repository.detectors.arrivals import Late, MissingPartition
+from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
+from tidegauge.repository.detectors.contents import SchemaChange, StalePartition
+from tidegauge.repository.detectors.drift import Drift
+from tidegauge.repository.detectors.holidays import Calendar, holidays_of
+from tidegauge.repository.detectors.matrices import (
+    Matrix,
+    grid_of,
+    group_by_segment,
+    matrix,
+    to_datetime64,
+)
+from tidegauge.repository.detectors.monitor import Monitor, Severity
+from tidegauge.repository.detectors.seasonal import Seasonal
+from tidegauge.repository.detectors.training import TrainingLabels
+from tidegauge.repository.distributions.drift import drifts
+from tidegauge.repository.distributions.stored import StoredColumn
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store import scorebook
+from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.dimensions import Dimensions
+from tidegauge.repository.store.facts import FactDimensions, Facts, dimensions_of, read_facts
+from tidegauge.repository.store.labels import training_labels
+from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
+from tidegauge.repository.store.recorded import Watched
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+from tidegauge.repository.store.scorebook import NUMBERS, Points
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+Row = Mapping[str, Any]
+
+
+def detect(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    monitors: Sequence[Monitor] | None,
+    window: Window,
+    *,
+    replay: bool = False,
+) -> None:
+    """Detect anomalies in new and changed metrics of a dataset.
+
+    Scores, anomalies and incidents are stored in one commit. Unchanged results are not written
+    again. A point that is no longer an anomaly is withdrawn; if it becomes one again, it keeps its
+    id.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+        Storage of large states, from which distributions are read.
+    dataset : str
+    monitors : sequence of Monitor, optional
+        Defaults to the monitors of the dataset's last run; then anomalies of any other detector are
+        withdrawn.
+    window : Window
+        Only points in it can become anomalies or cease to be one.
+    replay : bool
+        If true, score the whole history again.
+    """
+    done = False
+    while not done:  # retry if another process detected meanwhile
+        _create_inputs(database, artifacts, dataset, monitors)
+        with database.read() as connection:
+            work = DetectionJob.from_database(connection, dataset, monitors, window, replay=replay)
+            if not work.has_partition_series:
+                continue
+            found = work.find(connection)
+        done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
+
+
+def stored_suite(connection: Connection, dataset: int) -> Row:
+    """Return the suite of a dataset's last run as JSON; empty if it has none."""
+    r = s.run.c
+    query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
+    suite: Row = json.loads(connection.execute(query).scalar() or "{}")
+    return suite
+
+
+def stored_monitors(suite: Row) -> list[Monitor]:
+    """Return the monitors of a suite; the default monitors if it has none."""
+    stored: list[Row] = suite.get("monitors") or []
+    return [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT)
+
+
+DEFAULT = tuple(
+    Monitor(detector=detector)
+    for detector in (Seasonal(), StalePartition(), MissingPartition(), Late(), SchemaChange())
+)
+"""The default monitors of a dataset."""
+
+
+@dataclass(frozen=True)
+class DetectionJob(DetectionScope):
+    """The series and partitions to score, and the monitors that watch them."""
+
+    dataset: str
+    known: FactDimensions
+    watched: Mapping[Detector, list[Monitor]]
+    calendar: Calendar
+    replay: bool
+    whole_series: Mapping[tuple[str, str], SeriesRow]
+    now: datetime
+
+    @classmethod
+    def from_database(
+        cls,
+        connection: Connection,
+        dataset: str,
+        monitors: Sequence[Monitor] | None,
+        window: Window,
+        *,
+        replay: bool,
+    ) -> DetectionJob:
+        """Read partitions, labels, monitors and the watermark of each detector."""
+        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        of = dataset_id(connection, dataset)
+        suite = stored_suite(connection, of)
+        watching = stored_monitors(suite) if monitors is None else monitors
+        known = dimensions_of(connection, of, MetricQuery())
+        m = s.scored.c
+        query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == of)
+        return cls(
+            dataset=dataset,
+            id=of,
+            seen=seen,
+            known=known,
+            watched=by_detector(watching),
+            marks={name: (commit, key) for name, commit, key in connection.execute(query)},
+            teaching=TrainingLabels(
+                training_labels(connection, of),
+                holidays_of(suite.get("holidays"), (row["time"] for row in known[1])),
+            ),
+            calendar=suite.get("holidays"),
+            window=window,
+            alone=monitors is None,
+            replay=replay,
+            whole_series=_whole_series(connection, of),
+            now=datetime.now(UTC),
+        )
+
+    @property
+    def has_partition_series(self) -> bool:
+        """True if the series of partition-level measures exist, for all partition segments."""
+        wholes = [repr(d) for d in self.watched if isinstance(d, PartitionDetector)]
+        kinds = group_by_segment(self.known[1])
+        return all((name, within) in self.whole_series for name in wholes for within in kinds)
+
+    def find(self, connection: Connection) -> list[DetectorResult]:
+        """Score the changed partitions with each detector."""
+        found = []
+        for detector, monitors in self.watched.items():
+            decide = [[m.to_dict() for m in monitors], self.calendar]
+            one = DetectorResult(repr(detector), key_of(canonical_json(decide)))
+            changed = self._changed(connection, detector, one)
+            for within, places in group_by_segment(self.known[1]).items():
+                start = next((k for k, p in enumerate(places) if self._id(p) in changed), None)
+                if start is None:
+                    continue
+                if isinstance(detector, PartitionDetector):
+                    self._judge(connection, detector, monitors, within, places, start, one)
+                else:
+                    self._score(connection, detector, monitors, places, start, one)
+            found.append(one)
+        return found
+
+    def _id(self, place: int) -> int:
+        return int(self.known[1][place]["id"])
+
+    def _changed(self, connection: Connection, detector: Detector, one: DetectorResult) -> set[int]:
+        """Return the ids of partitions whose metrics or labels changed since the detector's last run."""
+        mark, decided_by = self.marks.get(one.detector, (0, ""))
+        always = isinstance(detector, PartitionDetector) and not detector.needs_values
+        # An ongoing anomaly lowers a rule's threshold per monitor, and stored findings do not name
+        # theirs.
+        always |= len(self.watched[detector]) > 1
+        if always or self.replay or decided_by != one.decided_by or self.window != Window():
+            return {int(row["id"]) for row in self.known[1]}
+        m, p = s.metric.c, s.partition.c
+        metrics = (
+            sa.select(m.partition_id)
+            .join_from(s.partition, s.metric, m.partition_id == p.id)
+            .where(p.dataset_id == self.id)
+            .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
+            .distinct()
+        )
+        new = [said for said in self.teaching.said if said.commit > mark]
+        covered = {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
+        return covered | set(connection.execute(metrics).scalars())
+
+    def _score(
+        self,
+        connection: Connection,
+        detector: Detector,
+        monitors: Sequence[Monitor],
+        places: Sequence[int],
+        start: int,
+        found: DetectorResult,
+    ) -> None:
+        """Score the partitions of one partition segment from an index on."""
+        grid = grid_of(self.known[1], places)
+        reach = None if self.teaching.restarts else detector.reach(grid)
+        first = 0 if reach is None else max(start - reach, 0)
+        ids = [self._id(place) for place in places]
+        read = None if first == 0 else ids[first:]
+        facts = read_facts(connection, self.dataset, MetricQuery(), None, read, self.known)
+        one = matrix(
+            facts,
+            places[first:],
+            _watched_by(monitors),
+            detector.least if first == 0 else 1,
+            self.teaching,
+            grid.part(first),
+        )
+        start -= first
+        past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
+        scores = detector.score(one.history, start, known_scores(one, past, start))
+        may = alerting_mask(one, start, self.teaching)
+        before = _sides(connection, one, start, found.detector)
+        flags, grave = decided(monitors, one, scores, start, may, before)
+        flags &= window_mask(one, start, self.window)
+        found.partitions += ids[first:][start:]
+        new = points_of(one, scores, start, ids[first:])
+        found.points = Points.concatenate([found.points, new])
+        places_of = sorted(zip(*np.nonzero(flags), strict=True))
+        earlier = _earlier(connection, one, {int(i) for i, _ in places_of}, first, ids)
+        severities = list(Severity)
+        found.findings += [
+            finding(
+                found.detector,
+                one,
+                scores,
+                (int(i), int(k)),
+                start,
+                severities[grave[i, k]],
+                [*earlier[int(i)], *_known(one, int(i), int(k) + start)],
+            )
+            for i, k in places_of
+        ]
+
+    def _judge(
+        self,
+        connection: Connection,
+        detector: PartitionDetector,
+        monitors: Sequence[Monitor],
+        within: str,
+        places: Sequence[int],
+        start: int,
+        found: DetectorResult,
+    ) -> None:
+        """Judge whole partitions from an index on."""
+        grid = grid_of(self.known[1], places)
+        reach = detector.reach(grid)
+        first = 0 if reach is None else max(start - reach, 0)
+        ids = [self._id(place) for place in places]
+        read = ids[first:] if detector.needs_values and first else None
+        if detector.needs_values:
+            facts = read_facts(connection, self.dataset, MetricQuery(), None, read, self.known)
+            wanted = _watched_by(monitors)
+        else:
+            facts = read_facts(connection, self.dataset, MetricQuery(), None, [], self.known)
+            wanted = _nothing
+        one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.part(first))
+        row = self.whole_series[repr(detector), within]
+        muted = self.teaching.muted([row], one.partitions)
+        ledger = replace(
+            read_ledger(connection, one.partitions, self.now),
+            muted=None if muted is None else muted[0],
+        )
+        start -= first
+        whole, scores, findings = judge_partitions(
+            detector,
+            monitors,
+            replace(one, series=[row]),
+            ledger,
+            start,
+            self.window,
+            self.teaching,
+        )
+        found.partitions += ids[first:][start:]
+        found.points = Points.concatenate(
+            [found.points, points_of(whole, scores, start, ids[first:])]
+        )
+        found.findings += findings
+
+
+def _nothing(row: Row) -> bool:
+    return False
+
+
+def _create_inputs(
+    database: Database, artifacts: Artifacts, dataset: str, monitors: Sequence[Monitor] | None
+) -> None:
+    """Create the input of detectors: the series of partition-level measures, and drift distances."""
+    with database.read() as connection:
+        of = dataset_id(connection, dataset)
+        suite = stored_suite(connection, of)
+        watching = stored_monitors(suite) if monitors is None else monitors
+        partitions = dimensions_of(connection, of, MetricQuery())[1]
+        wanted = {
+            (within, key_of(what.canonical())): what
+            for what in _wholes(watching)
+            for within in group_by_segment(partitions)
+        }
+        there = _whole_series(connection, of)
+    for one in watching:
+        if isinstance(one.detector, Drift):
+            _record_drifts(
+                StoredColumn(database, artifacts, dataset, one.detector.column), one.detector
+            )
+    missing = {pair: what for pair, what in wanted.items() if (repr(what), pair[0]) not in there}
+    if not missing:
+        return
+
+    def work(connection: Connection) -> None:
+        dimensions = Dimensions(connection, of)
+        analyzers = dimensions.analyzers(missing, dict.fromkeys(missing))
+        dimensions.series(
+            {
+                (analyzers[pair], what.metric, "*"): (
+                    what,
+                    Metric(Entity.DATASET, "*", what.metric, Success(0.0)),
+                )
+                for pair, what in missing.items()
+            }
+        )
+
+    database.write(work)
+
+
+def _record_drifts(column: StoredColumn, detector: Drift) -> None:
+    """Record how far each partition drifted from its baseline; warn if it cannot be compared."""
+    try:
+        drifts(column, detector.baseline, Window())
+    except HistoryError as error:
+        warnings.warn(f"{detector!r}: {error}", RepositoryWarning, stacklevel=2)
+
+
+def _wholes(monitors: Iterable[Monitor]) -> list[Watched]:
+    found = [m.detector for m in monitors if isinstance(m.detector, PartitionDetector)]
+    return [Watched(repr(detector), detector.scale.value) for detector in found]
+
+
+def _whole_series(connection: Connection, dataset: int) -> dict[tuple[str, str], SeriesRow]:
+    """Return the series of partition-level measures, by detector text and partition segment."""
+    query = MetricQuery()
+    return {
+        (row["analyzer"], row["segment"]): row
+        for row in dimensions_of(connection, dataset, query)[0]
+        if row["kind"] == Watched.__name__
+    }
+
+
+def read_ledger(
+    connection: Connection, partitions: Sequence[PartitionRow], now: datetime
+) -> PartitionLedger:
+    """Return arrival times, versions and schemas of some partitions."""
+    v, t = s.partition_version.c, s.table_schema.c
+    ids = [row["id"] for row in partitions]
+    found: dict[int, Any] = {}
+    for some in chunks(ids):
+        query = sa.select(v.partition_id, v.version, v.arrived_at, v.table_schema_id).where(
+            v.partition_id.in_(some), s.holds(s.partition_version)
+        )
+        found.update({row.partition_id: row for row in connection.execute(query)})
+    schemas: dict[int, dict[str, str]] = {}
+    for some in chunks(sorted({row.table_schema_id for row in found.values()})):
+        query = sa.select(t.id, t.columns).where(t.id.in_(some))
+        schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
+    rows = [found.get(of) for of in ids]
+    return PartitionLedger(
+        np.array([to_datetime64(row and row.arrived_at) for row in rows], dtype="M8[s]"),
+        np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
+        [{} if row is None else schemas[row.table_schema_id] for row in rows],
+        now=to_datetime64(now),
+    )
+
+
+def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
+    """Group monitors by detector."""
+    found: dict[Detector, list[Monitor]] = {}
+    for monitor in monitors:
+        found.setdefault(monitor.detector, []).append(monitor)
+    return found
+
+
+def _watched_by(monitors: Sequence[Monitor]) -> Callable[[Row], bool]:
+    return lambda row: any(monitor.watches(row) for monitor in monitors)
+
+
+def known_scores(one: Matrix, past: Points, start: int) -> Scores:
+    """Return a detector's stored scores of the partitions before an index, as arrays.
+
+    Scores of superseded versions are left out.
+    """
+    line = {row["id"]: i for i, row in enumerate(one.series)}
+    column = {row["id"]: t for t, row in enumerate(one.partitions[:start])}
+    kept = np.array([n in line for n in past.series.tolist()], dtype=bool)
+    past = past.taken(np.flatnonzero(kept))
+    i = np.array([line[n] for n in past.series.tolist()], dtype=np.intp)
+    t = np.array([column[n] for n in past.partition.tolist()], dtype=np.intp)
+    scores = Scores.unscored((len(one.series), start))
+    current = past.version == one.version[i, t] if len(i) else np.zeros(0, dtype=bool)
+    for name in (*NUMBERS, "reason"):
+        getattr(scores, name)[i[current], t[current]] = getattr(past, name)[current]
+    return scores
+
+
+def _sides(connection: Connection, one: Matrix, start: int, detector: str) -> Floats:
+    """Return each series' anomaly direction in the partition before an index: 1 high, -1 low, else 0."""
+    sides = np.zeros(len(one.series))
+    if start:
+        n, f = s.anomaly.c, s.finding.c
+        query = (
+            sa.select(n.series_id, f.value - f.expected)
+            .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+            .where(n.partition_id == one.partitions[start - 1]["id"], n.detector == detector)
+        )
+        by = dict(connection.execute(query).all())
+        sides = np.array([np.sign(by.get(row["id"]) or 0.0) for row in one.series])
+    return sides
+
+
+def _earlier(
+    connection: Connection, one: Matrix, rows: set[int], first: int, ids: Sequence[int]
+) -> Mapping[int, list[float]]:
+    """Return, for series with anomalies, all values before a matrix's first partition."""
+    before: dict[int, list[float]] = {i: [] for i in rows}
+    if first and rows:
+        m = s.metric.c
+        line = {int(one.series[i]["id"]): i for i in rows}
+        for some in chunks(ids[:first]):
+            for part in chunks(sorted(line)):
+                query = sa.select(m.series_id, m.value).where(
+                    m.partition_id.in_(some),
+                    m.series_id.in_(part),
+                    m.value.is_not(None),
+                    s.holds(s.metric),
+                )
+                for series, value in connection.execute(query):
+                    before[line[series]].append(value)
+    return before
+
+
+def _known(one: Matrix, i: int, t: int) -> list[float]:
+    """Return the non-missing values of a series before an index."""
+    past = one.history.values[i, :t]
+    return list(past[~np.isnan(past)].tolist())
+
+
+def find(
+    facts: Facts,
+    monitors: Sequence[Monitor],
+    window: Window,
+    teaching: TrainingLabels | None = None,
+) -> tuple[dict[Key, Finding], Points]:
+    """Score the whole history of some metrics without a database; return anomalies and scored points."""
+    findings: dict[Key, Finding] = {}
+    points: list[Points] = []
+    ids = [row["id"] for row in facts.partitions]
+    for detector, of in by_detector(monitors).items():
+        for places in group_by_segment(facts.partitions).values():
+            one = matrix(facts, places, _watched_by(of), detector.least, teaching)
+            scores = detector.score(one.history)
+            flags, grave = decided(of, one, scores, 0, alerting_mask(one, 0, teaching))
+            flags &= window_mask(one, 0, window)
+            points.append(points_of(one, scores, 0, [ids[place] for place in places]))
+            for i, t in zip(*np.nonzero(flags), strict=True):
+                told = finding(
+                    repr(detector),
+                    one,
+                    scores,
+                    (int(i), int(t)),
+                    0,
+                    list(Severity)[grave[i, t]],
+                    _known(one, int(i), int(t)),
+                )
+                findings[told.key] = told
+    return findings, Points.concatenate(points)

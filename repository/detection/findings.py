@@ -1,0 +1,229 @@
+"""Anomaly findings: decide on scored points, and describe anomalies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
+from tidegauge.repository.detectors.matrices import Matrix
+from tidegauge.repository.detectors.monitor import Monitor, Severity
+from tidegauge.repository.detectors.training import TrainingLabels
+from tidegauge.repository.incidents.sentence import direction, explain, subject
+from tidegauge.repository.store.queries import Window
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+from tidegauge.repository.store.scorebook import Points
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+Row = Mapping[str, Any]
+Key = tuple[int, int, int, str]
+"""Series, partition, version, detector."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An anomaly that a detection found.
+
+    Attributes
+    ----------
+    series, partition : mapping
+        The anomaly's series and partition, as in `Facts`.
+    version : int
+    detector : str
+    severity : str
+    value, score, p_value : float
+    expected, lower, upper : float or None
+        None if not finite.
+    direction : str
+    explanation : str
+    """
+
+    series: SeriesRow
+    partition: PartitionRow
+    version: int
+    detector: str
+    severity: str
+    value: float
+    score: float
+    p_value: float
+    expected: float | None
+    lower: float | None
+    upper: float | None
+    direction: str
+    explanation: str
+
+    @property
+    def key(self) -> Key:
+        """Series, partition, version and detector."""
+        return self.series["id"], self.partition["id"], self.version, self.detector
+
+
+def points_of(one: Matrix, scores: Scores, start: int, partitions: Sequence[int]) -> Points:
+    """Return the scored points of a matrix from a partition index on."""
+    i, k = np.nonzero(~np.isnan(scores.score) & (one.version[:, start:] > 0))
+    series = np.array([row["id"] for row in one.series], dtype=np.int64)
+    return Points(
+        np.array(partitions, dtype=np.int64)[start + k],
+        series[i],
+        one.version[i, start + k],
+        scores.score[i, k],
+        scores.expected[i, k],
+        scores.lower[i, k],
+        scores.upper[i, k],
+        scores.reason[i, k],
+    )
+
+
+def decided(
+    monitors: Sequence[Monitor],
+    one: Matrix,
+    scores: Scores,
+    start: int,
+    may: NDArray[np.bool_],
+    before: Floats | None = None,
+) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
+    """Return which points are anomalies by any of a detector's monitors, and their highest severity.
+
+    Parameters
+    ----------
+    monitors : sequence of Monitor
+    one : Matrix
+    scores : Scores
+        From the partition ``start`` on.
+    start : int
+    may : array of bool, shape (series, partitions - start)
+        False for points that are excluded from alerting.
+    before : array of float, shape (series,), optional
+        As for `Rule.decide`.
+
+    Returns
+    -------
+    tuple of array
+        Flags, and indices in `Severity`, -1 where there is no anomaly.
+    """
+    values = one.history.values[:, start:]
+    gravest = np.full(values.shape, -1, dtype=np.int8)
+    for monitor in monitors:
+        rows = np.flatnonzero([monitor.watches(row) for row in one.series])
+        if rows.size:
+            last = None if before is None else before[rows]
+            flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last)
+            grave = list(Severity).index(Severity(monitor.severity))
+            gravest[rows] = np.maximum(gravest[rows], np.where(flags, grave, -1))
+    return gravest >= 0, gravest
+
+
+def alerting_mask(
+    one: Matrix, start: int, teaching: TrainingLabels | None = None
+) -> NDArray[np.bool_]:
+    """Return a mask of points from a partition on that no ``ignore`` label excludes from alerting."""
+    may = np.ones((len(one.series), len(one.partitions) - start), dtype=bool)
+    ignored = None if teaching is None else teaching.ignored(one.series, one.partitions)
+    return may if ignored is None else may & ~ignored[:, start:]
+
+
+def window_mask(one: Matrix, start: int, window: Window) -> NDArray[np.bool_]:
+    """Return a mask of the partitions from an index on that lie in a window."""
+    return np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
+
+
+def finding(
+    detector: str,
+    one: Matrix,
+    scores: Scores,
+    place: tuple[int, int],
+    start: int,
+    severity: Severity,
+    earlier: Sequence[float],
+) -> Finding:
+    """Build the finding of one anomalous point.
+
+    Parameters
+    ----------
+    detector : str
+    one : Matrix
+    scores : Scores
+        From the partition ``start`` on.
+    place : tuple of int
+        Series index, and partition index counted from ``start``.
+    start : int
+    severity : Severity
+    earlier : sequence of float
+        All earlier values of the series.
+    """
+    i, k = place
+    series, partition = one.series[i], one.partitions[start + k]
+    value = float(one.history.values[i, start + k])
+    expected, lower, upper = (float(x[i, k]) for x in (scores.expected, scores.lower, scores.upper))
+    score = float(scores.score[i, k])
+    return Finding(
+        series=series,
+        partition=partition,
+        version=int(one.version[i, start + k]),
+        detector=detector,
+        severity=str(severity),
+        value=value,
+        score=score,
+        p_value=float(scores.p_value[i, k]),
+        expected=_finite(expected),
+        lower=_finite(lower),
+        upper=_finite(upper),
+        direction=direction(value, expected, lower, upper),
+        explanation=explain(
+            subject(series),
+            partition["partition"],
+            None if partition["time"] is None else partition["time"].weekday(),
+            value,
+            earlier,
+            expected,
+            lower,
+            upper,
+            Reason(int(scores.reason[i, k])),
+        ),
+    )
+
+
+def judge_partitions(
+    detector: PartitionDetector,
+    monitors: Sequence[Monitor],
+    one: Matrix,
+    ledger: PartitionLedger,
+    start: int,
+    window: Window,
+    teaching: TrainingLabels | None = None,
+) -> tuple[Matrix, Scores, list[Finding]]:
+    """Judge whole partitions from an index on; return their measures, scores and anomalies.
+
+    Parameters
+    ----------
+    one : Matrix
+        The series that the detector reads; its only row of ``series`` is that of the detector's
+        measure.
+    """
+    history = replace(one.history, ledger=ledger)
+    scores = detector.score(history, start)
+    values = detector.measure(history)[None, :]
+    version = np.maximum(ledger.version, 1)[None, :]
+    whole = replace(one, version=version, history=replace(history, values=values, weights=values))
+    may = alerting_mask(whole, start, teaching)
+    flags, grave = decided([replace(m, series={}) for m in monitors], whole, scores, start, may)
+    flags &= window_mask(whole, start, window)
+    findings = []
+    for k in np.flatnonzero(flags[0]).tolist():
+        severity = list(Severity)[grave[0, k]]
+        new = finding(repr(detector), whole, scores, (0, k), start, severity, [])
+        name = new.partition["partition"] or "the table"
+        text = f"{name} {detector.tell(history, k + start)}."
+        findings.append(replace(new, explanation=text, direction="high"))
+    return whole, scores, findings
+
+
+def _finite(number: float) -> float | None:
+    return number if np.isfinite(number) else None

@@ -1,0 +1,249 @@
+"""Judge single points on request, each by the earlier partitions alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.evidence import AnomalySettings, AnyAnalyzer, Judgement
+from tidegauge.analyzers.core.metric import Metric, Success
+from tidegauge.repository.detectors.base import (
+    DETECTORS,
+    Detector,
+    History,
+    PartitionDetector,
+    Scores,
+)
+from tidegauge.repository.detectors.matrices import times_of
+from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.rules import RULES
+from tidegauge.repository.detectors.training import TrainingLabels
+from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+UNSTORED_ID = -1
+"""The id of a partition that was measured but is not stored."""
+
+
+@dataclass(frozen=True)
+class JudgedSeries:
+    """A series to judge: an analyzer's number in a segment, over one partition segment's partitions."""
+
+    within: str
+    segment: str
+    analyzer: AnyAnalyzer
+
+
+@dataclass
+class PointJudge:
+    """Scorer of series by earlier partitions, with decisions on single points.
+
+    A detector walks the partitions in order of their own times, and judges each by those before it:
+    so one that is measured late is compared neither with later ones nor with itself. Of partitions
+    with equal times, neither precedes the other.
+
+    Attributes
+    ----------
+    partitions : sequence of mapping
+        All partitions, in order of time; one that is not stored comes last.
+    series : sequence of mapping
+        The stored series, by which labels are matched.
+    metrics : mapping
+        By segment and analyzer, then by the partition's id.
+    teaching : Teaching
+    analyzers : sequence of Analyzer
+        The analyzers that may be judged; they are scored together.
+    """
+
+    partitions: Sequence[PartitionRow]
+    series: Sequence[SeriesRow]
+    metrics: Mapping[tuple[str, AnyAnalyzer], Mapping[int, Metric[Any]]]
+    teaching: TrainingLabels
+    analyzers: Sequence[AnyAnalyzer]
+    _scored: dict[Any, _Scored] = field(default_factory=dict)
+    _monitors: dict[AnomalySettings, Monitor] = field(default_factory=dict)
+    _timelines: dict[str, _Timeline] = field(default_factory=dict)
+
+    def judged(
+        self, line: JudgedSeries, usual: AnomalySettings, partition: int
+    ) -> Judgement | None:
+        """Return a detector's judgement of a point; None if it has no score or its partition no time.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such detector or rule.
+        SuiteError
+            If the detector judges whole partitions, not single series.
+        """
+        if usual not in self._monitors:
+            self._monitors[usual] = monitor_of(usual, line.analyzer)
+        if line.within not in self._timelines:
+            self._timelines[line.within] = _Timeline.from_partitions(self.partitions, line.within)
+        monitor, time = self._monitors[usual], self._timelines[line.within]
+        if partition not in time.places:  # the partition has no time
+            return None
+        alone = time.is_alone(partition)
+        key = (line.segment, monitor.detector, line.within if alone else partition)
+        if key not in self._scored:
+            some = time.partitions if alone else time.until(partition)
+            self._scored[key] = self._score(line.segment, monitor.detector, some)
+        place = self.analyzers.index(line.analyzer)
+        return self._scored[key].judgement(usual, monitor, place, partition)
+
+    def _score(
+        self, segment: str, detector: Detector, partitions: Sequence[PartitionRow]
+    ) -> _Scored:
+        shape = (len(self.analyzers), len(partitions))
+        values, weights = np.full(shape, np.nan), np.full(shape, np.nan)
+        for i, analyzer in enumerate(self.analyzers):
+            of = self.metrics.get((segment, analyzer), {})
+            for t, partition in enumerate(partitions):
+                values[i, t], weights[i, t] = _number(of.get(partition["id"]))
+        rows = [self._row(segment, analyzer) for analyzer in self.analyzers]
+        known = self.teaching.of(rows, partitions, ~np.isnan(values))
+        scales = [analyzer.scale_of(analyzer.name) for analyzer in self.analyzers]
+        history = History(times_of(partitions), values, weights, scales, **known)
+        ignored = self.teaching.ignored(rows, partitions)
+        may = np.ones(shape, dtype=bool) if ignored is None else ~ignored
+        scores = detector.score(history)
+        places = {partition["id"]: t for t, partition in enumerate(partitions)}
+        return _Scored(values, scores, may, places)
+
+    def _row(self, segment: str, analyzer: AnyAnalyzer) -> SeriesRow:
+        """Return a series as in `Facts`, or a synthetic row if none is stored."""
+        made = _synthetic_series(analyzer, segment)
+        wanted = made["segment"], made["key"], made["name"]
+        found = (r for r in self.series if (r["segment"], r["key"], r["name"]) == wanted)
+        return next(found, made)
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """The partitions of one partition segment that have a time, in order of time.
+
+    Attributes
+    ----------
+    partitions : sequence of mapping
+    places : mapping of int to int
+        Index by the partition's id.
+    at : Counter
+        Number of partitions at each time.
+    """
+
+    partitions: Sequence[PartitionRow]
+    places: Mapping[int, int]
+    at: Counter[Any]
+
+    @classmethod
+    def from_partitions(cls, partitions: Sequence[PartitionRow], within: str) -> _Timeline:
+        """Select the partitions of a partition segment that have a time."""
+        some = [p for p in partitions if p["time"] is not None and p["within"] == within]
+        places = {p["id"]: place for place, p in enumerate(some)}
+        return cls(some, places, Counter(p["time"] for p in some))
+
+    def is_alone(self, partition: int) -> bool:
+        """Return whether a partition is stored and the only one at its time."""
+        time = self.partitions[self.places[partition]]["time"]
+        return partition != UNSTORED_ID and self.at[time] == 1
+
+    def until(self, partition: int) -> list[PartitionRow]:
+        """Return the partitions before a partition's time, and that partition."""
+        last = self.partitions[self.places[partition]]
+        times = ((p, p["time"]) for p in self.partitions)
+        return [*(p for p, time in times if time and last["time"] and time < last["time"]), last]
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Scores of a segment's series over some partitions."""
+
+    values: Floats
+    scores: Scores
+    may: NDArray[np.bool_]
+    places: Mapping[int, int]
+    flags: dict[Any, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def judgement(
+        self, usual: AnomalySettings, monitor: Monitor, line: int, partition: int
+    ) -> Judgement | None:
+        """Decide on one point, as if its series were monitored alone."""
+        some, at = slice(line, line + 1), self.places[partition]
+        scores = self.scores
+        expected, lower, upper, score = (
+            float(a[line, at]) for a in (scores.expected, scores.lower, scores.upper, scores.score)
+        )
+        if isnan(score) and isnan(lower) and isnan(upper):
+            return None
+        key = usual, line
+        if key not in self.flags:
+            flags = monitor.decide(self.values[some], scores.taken(some), self.may[some])
+            self.flags[key] = flags[0]
+        p_value = 0.0 if score >= CAP else 10.0**-score
+        return Judgement(bool(self.flags[key][at]), expected, lower, upper, p_value)
+
+
+def _synthetic_series(analyzer: AnyAnalyzer, segment: str) -> SeriesRow:
+    """Return a synthetic series for an analyzer's number, as `Facts` would have it."""
+    return {
+        "id": -1,
+        "segment": segment,
+        "entity": str(analyzer.entity),
+        "name": analyzer.name,
+        "instance": analyzer.instance,
+        "analyzer": repr(analyzer),
+        "scale": analyzer.scale_of(analyzer.name),
+        "kind": type(analyzer).__name__,
+        "filter": analyzer.where,
+        "key": key_of(analyzer.canonical()),
+    }
+
+
+def monitor_of(usual: AnomalySettings, analyzer: AnyAnalyzer) -> Monitor:
+    """Return the monitor that a `AnomalySettings` describes.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such detector or rule; names the nearest match.
+    SuiteError
+        If the detector does not read the analyzer's number.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import Size
+    >>> monitor_of(AnomalySettings("OnlineNormal(2, 2)"), Size()).rule
+    OutsideBand()
+    """
+    detector = DETECTORS.parse(usual.detector)
+    if isinstance(detector, PartitionDetector) or not detector.reads(
+        _synthetic_series(analyzer, "")
+    ):
+        msg = f"{detector!r} says nothing of {analyzer!r}; take one that does, such as Seasonal()"
+        raise SuiteError(msg)
+    rule = None if usual.rule is None else RULES.parse(usual.rule)
+    return Monitor(
+        detector=detector, rule=rule, direction=usual.direction, least_effect=usual.least_effect
+    )
+
+
+def _number(metric: Metric[Any] | None) -> tuple[float, float]:
+    """Return a metric's value and weight; NaN if missing or not a single number."""
+    if metric is None or not isinstance(metric.outcome, Success):
+        return nan, nan
+    value = metric.outcome.value
+    if not isinstance(value, int | float):
+        return nan, nan
+    return float(value), nan if metric.weight is None else float(metric.weight)

@@ -1,0 +1,1 @@
+"""Anomaly detectors, decision rules and monitors."""

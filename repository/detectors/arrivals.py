@@ -1,0 +1,225 @@
+"""Detectors of missing, overdue and late partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
+from tidegauge.repository.detectors.contents import UNSEEN
+from tidegauge.repository.detectors.seasonal import Seasonal
+from tidegauge.repository.numerics.grid import Grid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+CYCLES = 8
+"""Earlier seasons in which the same position of the season is looked up."""
+MIN_PARTITIONS = 7
+"""Number of partitions from which gaps are scored."""
+HOUR = 3600.0
+LEAST_DELAY = 0.1
+"""Minimum delay in hours; shorter delays count as this."""
+TWICE = 2.0
+"""Multiple of the usual delay above which a partition is late."""
+
+
+@detector
+class MissingPartition(PartitionDetector):
+    """Detector of missing partitions: gaps in the calendar, and overdue ones after the last.
+
+    A gap is reported at the partition after it, overdue partitions at the newest one. A missing
+    position scores the higher, the rarer such positions were missing before: the same weekday (or
+    hour) in the last eight seasons, and any position. So a table without weekends misses none. The
+    first gap counts as a hundred times rarer. A partition is overdue twice the longest of the last
+    seven delays after its end, if all seven are known and their median is at most seven steps (days
+    or hours).
+
+    Examples
+    --------
+    >>> days = np.delete(np.arange(40), [30, 31]).astype("M8[D]").astype("M8[s]")
+    >>> history = History(days, np.empty((0, 38)), np.empty((0, 38)), [])
+    >>> np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist()
+    [30]
+    >>> MissingPartition().tell(history, 30)
+    'follows a gap of 2 partitions'
+    """
+
+    needs_values: ClassVar[bool] = False
+
+    def measure(self, history: History) -> Floats:
+        """Return the number of partitions missing before each, and overdue after the last."""
+        return self._gaps(history)[0]
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each gap by the rarity of such gaps."""
+        missing, score = self._gaps(history)
+        scores = Scores.unscored((1, len(missing)))
+        scores.score[0] = np.where(np.arange(len(missing)) >= MIN_PARTITIONS, score, np.nan)
+        scores.upper[0] = np.where(np.isnan(scores.score[0]), np.nan, 0.0)
+        scores.reason[0] = np.where(scores.score[0] > 0, Reason.MISSING, Reason.NONE)
+        return scores.since(start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation with the number of missing partitions."""
+        count = int(self.measure(history)[t])
+        many = "1 partition" if count == 1 else f"{count:,} partitions"
+        overdue = t == len(history.times) - 1 and _overdue(history, _grid(history))
+        return f"is the last, {many} overdue" if overdue else f"follows a gap of {many}"
+
+    def _gaps(self, history: History) -> tuple[Floats, Floats]:
+        count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
+        told = 0
+        for gap in gaps(history):
+            count[gap.place] += len(gap.columns)
+            score[gap.place] = gap.rarest + (UNSEEN if not told else 0.0)
+            told += gap.place >= MIN_PARTITIONS
+        return count, score
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A gap: consecutive calendar positions that are missing though they usually are not.
+
+    Attributes
+    ----------
+    place : int
+        Index of the reported partition: the one after the gap, or the last if they are overdue.
+    columns : tuple of int
+        Missing columns of the grid.
+    times : tuple of datetime64
+        Times of the missing partitions.
+    rarest : float
+        -log10 of the frequency at which the rarest of these positions was missing before.
+    """
+
+    place: int
+    columns: tuple[int, ...]
+    times: tuple[np.datetime64, ...]
+    rarest: float
+
+
+def gaps(history: History) -> Iterator[Gap]:
+    """Yield the gaps in the calendar of a history in order, overdue partitions last."""
+    grid = _grid(history)
+    columns = grid.column
+    if grid.period == 1 or len(columns) < 2:
+        return
+    there = np.zeros(int(columns[-1]) + 1, dtype=bool)
+    there[columns] = True
+    due = _overdue(history, grid)
+    ends = [*columns[1:].tolist(), *([int(columns[-1]) + due + 1] if due else [])]
+    for t, (begin, end) in enumerate(zip(columns.tolist(), ends, strict=False)):
+        seen = min(end, begin + 1 + CYCLES * grid.period)
+        rates = {c: _rate(there, c, grid.period) for c in range(begin + 1, seen)}
+        rare = {c: -np.log10(rate) for c, rate in rates.items() if rate < OFTEN}
+        if rare:
+            missing = (*rare, *range(seen, end))
+            times = tuple(history.times[t] + (c - begin) * _step(grid) for c in missing)
+            yield Gap(min(t + 1, len(columns) - 1), missing, times, max(rare.values()))
+
+
+OFTEN = 0.5
+"""Frequency from which a position that is often missing is no gap."""
+RECENT_DELAYS = 7
+"""Recent delays examined for overdue partitions, and the maximum of their median in steps."""
+
+
+def _grid(history: History) -> Grid:
+    return history.grid or Grid.from_times(history.times)
+
+
+def _rate(there: NDArray[np.bool_], column: int, period: int) -> float:
+    """Return the smoothed frequency of earlier gaps at a column's position in the season."""
+    before = there[:column]
+    alike = ~before[column % period :: period][-CYCLES:]
+    overall = ((~before).sum() + 1) / (len(before) + 2)
+    return float((alike.sum() + overall) / (len(alike) + 1))
+
+
+def _overdue(history: History, grid: Grid) -> int:
+    """Return the number of partitions that are overdue after the last."""
+    ledger = history.ledger
+    if ledger is None or grid.period == 1 or np.isnat(ledger.now):
+        return 0
+    step = _step(grid)
+    delays = delays_of(history)[-RECENT_DELAYS:]
+    known = delays[~np.isnat(delays)]
+    if len(known) < RECENT_DELAYS or np.median(
+        known.astype("m8[s]").astype(float)
+    ) > RECENT_DELAYS * step / np.timedelta64(1, "s"):
+        return 0
+    slowest = max(known.max(), np.timedelta64(0, "s"))
+    late = ledger.now - (history.times[-1] + step) - 2 * slowest
+    return max(int(late / step), 0)
+
+
+def delays_of(history: History) -> NDArray[np.timedelta64]:
+    """Return each partition's arrival delay after the end of its period; not-a-time if unknown.
+
+    The period is an hour on an hourly grid, a day on all others.
+    """
+    if history.ledger is None:
+        return np.full(len(history.times), np.timedelta64("NaT", "s"))
+    ends = history.times + _step(_grid(history))
+    delays: NDArray[np.timedelta64] = (history.ledger.arrived - ends).astype("m8[s]")
+    return delays
+
+
+def _step(grid: Grid) -> np.timedelta64:
+    return np.timedelta64(1, "h" if grid.period == 24 else "D")
+
+
+@detector
+class Late(PartitionDetector):
+    """Detector of late partitions: arrivals much later than usual.
+
+    The delay is the time from the end of a partition's period until its data were written, in
+    hours, compared with earlier delays by `Seasonal`; only delays of more than twice the usual
+    count.
+
+    Examples
+    --------
+    >>> Late()
+    Late()
+    """
+
+    least: ClassVar[int] = Seasonal.least
+    scale: ClassVar[Scale] = Scale.POSITIVE
+    needs_values: ClassVar[bool] = False
+
+    def measure(self, history: History) -> Floats:
+        """Return each partition's delay in hours, at least `LEAST_DELAY`; NaN if unknown."""
+        delay = delays_of(history)
+        hours = delay.astype(np.float64) / HOUR
+        return np.where(np.isnat(delay), np.nan, np.maximum(hours, LEAST_DELAY))
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score the delays with `Seasonal`."""
+        delays = self.measure(history)[None, :]
+        weights = np.full_like(delays, np.nan)
+        muted = None if history.ledger is None else history.ledger.muted
+        late = History(
+            history.times,
+            delays,
+            weights,
+            [self.scale],
+            muted=None if muted is None else muted[None, :],
+            grid=history.grid,
+        )
+        scores = Seasonal().score(late)
+        with np.errstate(invalid="ignore"):
+            usual = delays <= TWICE * scores.expected
+        scores.score[usual] = 0.0
+        scores.reason[:] = np.where(scores.score > 1, Reason.LATE, Reason.NONE)
+        return scores.since(start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation with the delay."""
+        return f"arrived {self.measure(history)[t]:.3g} hours after its end"

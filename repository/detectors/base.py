@@ -1,0 +1,273 @@
+"""Base classes of anomaly detectors: pure functions that score many series at once.
+
+A detector scores; it never decides. A rule (`tidegauge.repository.detectors.rules`) decides which
+scores are anomalies, so that any rule works with any detector.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+
+from tidegauge.analyzers.core.description import Description
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.registry import Registry
+from tidegauge.repository.detectors.registry import DETECTOR_MODULES
+from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.grid import Grid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+
+class Reason(IntEnum):
+    """Reason for a point's score."""
+
+    NONE = 0
+    """As expected, or not scored."""
+    LEVEL = 1
+    """Far from the level expected from its past, weekday and row count."""
+    CONSTANT = 2
+    """Different from the value that the series nearly always has."""
+    BOUND = 3
+    """Outside a configured bound."""
+    CHANGE = 4
+    """Too large a change from earlier points."""
+    NOVELTY = 5
+    """Unlike everything seen before."""
+    SHIFT = 6
+    """The beginning of a new level."""
+    DRIFT = 7
+    """A slow change that is larger than any before."""
+    COPY = 8
+    """The same as in the partition before, where values usually differ."""
+    MISSING = 9
+    """A partition that was due is missing."""
+    LATE = 10
+    """Arrived later than usual."""
+    RESTATED = 11
+    """The data changed after they had been measured."""
+    SCHEMA = 12
+    """Columns were added, removed or changed their type."""
+    JOINT = 13
+    """Many metrics are slightly off at once; each alone could be chance."""
+
+
+@dataclass(frozen=True)
+class PartitionLedger:
+    """Ledger entries of partitions; all arrays are of shape (partitions,).
+
+    Attributes
+    ----------
+    arrived : array of datetime64[s]
+        Arrival time of the data, not-a-time if unknown.
+    version : array of int
+        Number of contents measured so far; 0 if none was.
+    columns : sequence of mapping of str to str
+        Schema: types by column name; empty if unknown.
+    now : datetime64[s]
+        Time of the evaluation.
+    muted : array of bool, optional
+        Partitions that labels exclude from training of this detector.
+    """
+
+    arrived: NDArray[np.datetime64]
+    version: NDArray[np.int64]
+    columns: Sequence[Mapping[str, str]]
+    now: np.datetime64 = field(default_factory=lambda: np.datetime64("NaT"))
+    muted: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """History of several series over the same ordered partitions.
+
+    Attributes
+    ----------
+    times : array of datetime64[s], shape (partitions,)
+        The partitions' times, not-a-time where they have none.
+    values : array of float, shape (series, partitions)
+        NaN where there is no value: not measured, failed, empty, or not a number. May be infinite.
+    weights : array of float, shape (series, partitions)
+        Rows behind each value; NaN where unknown.
+    scales : sequence of Scale, one for each series
+    muted : array of bool, shape (series, partitions), optional
+        Points that labels exclude from training. They are scored.
+    restarts : array of bool, shape (series, partitions), optional
+        Points labelled as the beginning of a new level. They are not scored.
+    holidays : sequence of str, optional
+        Name of the holiday on which each partition lies; empty if on none.
+    """
+
+    times: NDArray[np.datetime64]
+    values: Floats
+    weights: Floats
+    scales: Sequence[Scale]
+    muted: NDArray[np.bool_] | None = None
+    restarts: NDArray[np.bool_] | None = None
+    holidays: Sequence[str] | None = None
+    grid: Grid | None = None
+    """The partitions' time grid if these are the tail of a longer history; else inferred."""
+    ledger: PartitionLedger | None = None
+
+    def rows(self, some: slice) -> History:
+        """Return the history of a slice of the series."""
+        muted = None if self.muted is None else self.muted[some]
+        restarts = None if self.restarts is None else self.restarts[some]
+        rows = (self.values[some], self.weights[some], self.scales[some])
+        return History(self.times, *rows, muted, restarts, self.holidays, self.grid, self.ledger)
+
+    def part(self, some: slice) -> History:
+        """Return the history of a slice of consecutive partitions, keeping their time grid."""
+
+        def cut(points: NDArray[Any] | None) -> Any:
+            return None if points is None else points[:, some]
+
+        first, last, _ = some.indices(len(self.times))
+        told = (cut(self.muted), cut(self.restarts), self.holidays and self.holidays[some])
+        grid = (self.grid or Grid.from_times(self.times)).part(first, last)
+        rows = (cut(self.values), cut(self.weights), self.scales)
+        return History(self.times[some], *rows, *told, grid, self.ledger)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores and expected bands of a detector; all arrays are of shape (series, partitions).
+
+    Attributes
+    ----------
+    score : array of float
+        Anomaly score: -log10 of the p-value, at most 300; NaN where a point was not scored.
+    expected, lower, upper : array of float
+        Expected value and band, in the metric's unit; NaN where the detector expects nothing.
+    reason : array of int
+        A `Reason` for each point.
+    """
+
+    score: Floats
+    expected: Floats
+    lower: Floats
+    upper: Floats
+    reason: NDArray[np.uint8]
+
+    @property
+    def p_value(self) -> Floats:
+        """P-value of each point: 0 at the highest score, NaN where it was not scored."""
+        p: Floats = np.where(self.score >= CAP, 0.0, 10.0**-self.score)
+        return p
+
+    @classmethod
+    def unscored(cls, shape: tuple[int, ...]) -> Self:
+        """Return empty scores of a shape: no point is scored."""
+        score, expected, lower, upper = (np.full(shape, np.nan) for _ in range(4))
+        return cls(score, expected, lower, upper, np.zeros(shape, dtype=np.uint8))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self], empty: tuple[int, int]) -> Self:
+        """Concatenate scores along the series; without parts, return `unscored` of a shape."""
+        if not parts:
+            return cls.unscored(empty)
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    def taken(self, some: slice | NDArray[np.intp]) -> Self:
+        """Return the scores of a selection of the series."""
+        return type(self)(*(getattr(self, f.name)[some] for f in fields(self)))
+
+    def since(self, start: int) -> Self:
+        """Return the scores of the partitions from index `start` on."""
+        return type(self)(*(getattr(self, f.name)[:, start:] for f in fields(self)))
+
+
+@dataclass(frozen=True, repr=False)
+class Detector(Description):
+    """Base class of detectors: a frozen description, whose text identifies it in the repository.
+
+    Class attributes
+    ----------------
+    least : int
+        Minimum length of a series for any of its points to be scored.
+    rule : str
+        Default rule for a monitor without one.
+    """
+
+    least: ClassVar[int] = 1
+    rule: ClassVar[str] = "OutsideBand()"
+
+    def reach(self, grid: Grid) -> int | None:
+        """Return the number of earlier partitions that a score may depend on; None for all.
+
+        Parameters
+        ----------
+        grid : Grid
+            Time grid of the partitions.
+        """
+        return None
+
+    def reads(self, series: Mapping[str, Any]) -> bool:
+        """Return whether the detector applies to a series."""
+        return True
+
+    @abstractmethod
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each point from partition `start` on, using only earlier points.
+
+        Parameters
+        ----------
+        history : History
+        start : int
+            The first partition to score.
+        known : Scores, optional
+            This detector's scores of the partitions before `start`, of shape (series, start);
+            recomputed if needed and not given.
+
+        Returns
+        -------
+        Scores
+            Of shape (series, partitions - start).
+        """
+
+
+@dataclass(frozen=True, repr=False)
+class PartitionDetector(Detector):
+    """Base class of detectors of whole partitions, not of single series.
+
+    Its scores have one row. Its measurement becomes the value of its anomalies, whose metric has
+    the detector's name.
+
+    Class attributes
+    ----------------
+    scale : Scale
+        Scale of its measurement.
+    needs_values : bool
+        True if it reads metrics; otherwise it is given a history without series.
+    """
+
+    rule: ClassVar[str] = "Threshold(3.0)"
+    scale: ClassVar[Scale] = Scale.COUNT
+    needs_values: ClassVar[bool] = True
+
+    @abstractmethod
+    def measure(self, history: History) -> Floats:
+        """Return the detector's measurement of each partition; NaN where there is none."""
+
+    @abstractmethod
+    def tell(self, history: History, t: int) -> str:
+        """Return the explanation of a partition's anomaly, to follow the partition's name."""
+
+
+DETECTORS: Registry[Detector] = Registry("detector", DETECTOR_MODULES)
+
+D = TypeVar("D", bound="type[Detector]")
+
+
+def detector(cls: D) -> D:
+    """Class decorator: make a frozen dataclass and register it as a detector under its name."""
+    dataclass(frozen=True, repr=False)(cls)  # changes the class in place
+    return DETECTORS.add(cls)

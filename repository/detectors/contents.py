@@ -1,0 +1,273 @@
+"""Detectors of whole partitions: stale copies, schema changes, restatements, joint anomalies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
+from tidegauge.repository.detectors.seasonal import Seasonal
+from tidegauge.repository.numerics.arrays import CAP
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+    from tidegauge.repository.numerics.grid import Grid
+
+UNSEEN = 2.0
+"""Score added for the first event of its kind, as if it were a hundred times rarer."""
+MANY = 2
+"""Minimum of metrics with a p-value of at most 0.1 for a joint anomaly."""
+MAX_NAMED_COLUMNS = 6
+"""Maximum of changed columns named in an explanation."""
+
+
+@detector
+class StalePartition(PartitionDetector):
+    """Detector of stale partitions that repeat the one before: a load reread yesterday's data.
+
+    It measures the share of metrics exactly equal to those of the partition before, among metrics
+    that do not usually repeat. From ``share`` on, the score is the sum over the repeated ones of
+    -log10 of how often each repeated so far, at most 4 each (one in ten thousand).
+
+    Parameters
+    ----------
+    share : float
+        Share of repeated metrics from which a partition is suspected.
+    least_series : int
+        Minimum number of metrics that do not usually repeat.
+
+    Examples
+    --------
+    >>> values = np.random.default_rng(0).normal(size=(5, 30))
+    >>> values[:, 20] = values[:, 19]
+    >>> days = np.arange(30).astype("M8[D]").astype("M8[s]")
+    >>> history = History(days, values, np.ones_like(values), [Scale.SIGNED] * 5)
+    >>> np.flatnonzero(StalePartition().score(history).score[0] >= 3).tolist()
+    [20]
+    """
+
+    least: ClassVar[int] = 2
+    scale: ClassVar[Scale] = Scale.RATIO
+
+    share: float = 0.6
+    least_series: int = 3
+
+    def check_parameters(self) -> None:
+        """Validate that `share` is above 0 and at most 1, and `least_series` at least 1."""
+        if not 0 < self.share <= 1 or self.least_series < 1:
+            msg = f"{self!r}: share is above 0 and at most 1, least_series at least 1"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def reach(self, grid: Grid) -> int:
+        """Return the number of earlier partitions that a score may depend on."""
+        return REACH + 1
+
+    def measure(self, history: History) -> Floats:
+        """Return the share of metrics that repeat; NaN with fewer than `least_series`."""
+        repeats, rate = _repeats(history.values)
+        telling = ~np.isnan(repeats) & (rate < USUAL)
+        count = telling.sum(axis=0)
+        same = np.where(telling, repeats, 0).sum(axis=0)
+        return np.where(count >= self.least_series, same / np.maximum(count, 1), np.nan)
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each partition by how rarely its metrics repeated before."""
+        share = self.measure(history)
+        repeats, rate = _repeats(history.values)
+        telling = (repeats == 1) & (rate < USUAL)
+        weight = np.minimum(-np.log10(np.where(telling, rate, 1)), 4.0)
+        total = np.minimum(np.where(telling, weight, 0).sum(axis=0), CAP)
+        score = np.where(share >= self.share, total, 0.0)
+        return _row(score, ~np.isnan(share), Reason.COPY, upper=self.share, start=start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation with the share of repeated metrics."""
+        return f"repeats the previous partition in {self.measure(history)[t]:.0%} of its metrics"
+
+
+USUAL = 0.5
+"""Frequency of repeats from which a metric is ignored."""
+REACH = 91
+"""Earlier partitions from which the frequency of repeats is estimated."""
+
+
+def _repeats(values: Floats) -> tuple[Floats, Floats]:
+    """Return 1 or 0 for each point that repeats the one before or not, and its past frequency.
+
+    Unknown repeats are NaN.
+    """
+    repeats = np.full(values.shape, np.nan)
+    both = ~np.isnan(values[:, 1:]) & ~np.isnan(values[:, :-1])
+    repeats[:, 1:] = np.where(both, values[:, 1:] == values[:, :-1], np.nan)
+    before = _lately(~np.isnan(repeats))
+    same = _lately(np.nan_to_num(repeats))
+    return repeats, (same + 1) / (before + 2)
+
+
+def _lately(events: NDArray[Any]) -> Floats:
+    """Return the number of events in the `REACH` partitions before each."""
+    total = np.concatenate([np.zeros((len(events), 1)), np.cumsum(events, axis=1)], axis=1)
+    places = np.arange(events.shape[1])
+    lately: Floats = total[:, places] - total[:, np.maximum(places - REACH, 0)]
+    return lately
+
+
+@detector
+class SchemaChange(PartitionDetector):
+    """Detector of schema changes between a partition and the one before.
+
+    It counts columns that were added, removed or changed their type. The score is -log10 of the
+    frequency of changes so far; the first change counts as a hundred times rarer.
+
+    Examples
+    --------
+    >>> SchemaChange()
+    SchemaChange()
+    """
+
+    needs_values: ClassVar[bool] = False
+
+    def measure(self, history: History) -> Floats:
+        """Return the number of columns that differ."""
+        return np.array([len(change) for change in _changes(history)], dtype=np.float64)
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each change by the rarity of changes."""
+        events = self.measure(history) > 0
+        return _row(_rarity(events), np.ones(len(events), bool), Reason.SCHEMA, 0.0, start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation that names the changed columns."""
+        change = _changes(history)[t]
+        more = (
+            f" and {len(change) - MAX_NAMED_COLUMNS} more"
+            if len(change) > MAX_NAMED_COLUMNS
+            else ""
+        )
+        return f"has a changed schema: {', '.join(change[:MAX_NAMED_COLUMNS])}{more}"
+
+
+def _changes(history: History) -> list[list[str]]:
+    """Return descriptions of each partition's schema changes."""
+    found: list[list[str]] = []
+    last: Mapping[str, str] = {}
+    for columns in history.ledger.columns if history.ledger else [{}] * len(history.times):
+        change = []
+        if last and columns:
+            change += [f"{name} is gone" for name in last if name not in columns]
+            change += [f"{name} is new" for name in columns if name not in last]
+            change += [
+                f"{name} is {kind}, not {last[name]}"
+                for name, kind in columns.items()
+                if name in last and last[name] != kind
+            ]
+        found.append(change)
+        last = columns or last
+    return found
+
+
+@detector
+class Restatement(PartitionDetector):
+    """Detector of restatements: partitions whose data changed after they had been measured.
+
+    The score is -log10 of the frequency of restated partitions; the first counts as a hundred times
+    rarer.
+
+    Examples
+    --------
+    >>> Restatement()
+    Restatement()
+    """
+
+    needs_values: ClassVar[bool] = False
+
+    def measure(self, history: History) -> Floats:
+        """Return the number of restatements of each partition."""
+        if history.ledger is None:
+            return np.zeros(len(history.times))
+        return np.maximum(history.ledger.version - 1, 0).astype(np.float64)
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each restated partition by the rarity of restatements."""
+        events = self.measure(history) > 0
+        return _row(_rarity(events), np.ones(len(events), bool), Reason.RESTATED, 0.0, start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation with the number of restatements."""
+        times = int(self.measure(history)[t])
+        return f"was restated {'once' if times == 1 else f'{times} times'}"
+
+
+@detector
+class Multivariate(PartitionDetector):
+    """Detector of joint anomalies: many metrics off at once, though each alone could be chance.
+
+    Each metric's `Seasonal` score is capped at 3; the mean over the metrics is compared with that
+    of earlier partitions, by `Seasonal` again, upwards only. At least two metrics must score 1 or
+    more.
+
+    Examples
+    --------
+    >>> Multivariate()
+    Multivariate()
+    """
+
+    least: ClassVar[int] = Seasonal.least
+    scale: ClassVar[Scale] = Scale.DISTANCE
+
+    def measure(self, history: History) -> Floats:
+        """Return the mean capped score of the metrics; NaN if none was scored."""
+        scores = np.minimum(Seasonal().score(history).score, 3.0)
+        known = ~np.isnan(scores)
+        count = known.sum(axis=0)
+        total = np.where(known, scores, 0).sum(axis=0)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score the mean of the metrics' scores."""
+        mean = self.measure(history)[None, :]
+        muted = None if history.ledger is None else history.ledger.muted
+        joint = History(
+            history.times,
+            mean,
+            np.full_like(mean, np.nan),
+            [self.scale],
+            muted=None if muted is None else muted[None, :],
+            grid=history.grid,
+        )
+        scores = Seasonal().score(joint)
+        few = (Seasonal().score(history).score >= 1).sum(axis=0) < MANY
+        scores.score[0, few & ~np.isnan(scores.score[0])] = 0.0
+        scores.reason[0, few] = Reason.NONE
+        scores.reason[scores.reason != Reason.NONE] = Reason.JOINT
+        return scores.since(start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation with the number of metrics that are off."""
+        scores = Seasonal().score(history).score[:, t]
+        return f"is unusual in {int((scores >= 1).sum())} of {len(scores)} metrics at once"
+
+
+def _rarity(events: NDArray[np.bool_]) -> Floats:
+    """Return -log10 of the past frequency of events at each event; 0 where there is none."""
+    before: NDArray[np.int64] = np.cumsum(events) - events
+    seen = np.arange(len(events))
+    rare = np.log10((seen + 2) / (before + 1)) + np.where(before == 0, UNSEEN, 0)
+    return np.where(events, rare, 0.0)
+
+
+def _row(
+    score: Floats, known: NDArray[np.bool_], reason: Reason, upper: float, start: int
+) -> Scores:
+    """Build the one-row scores of a whole-partition detector."""
+    scores = Scores.unscored((1, len(score)))
+    scores.score[0] = np.where(known, score, np.nan)
+    scores.upper[0] = np.where(known, upper, np.nan)
+    scores.reason[0] = np.where(known & (score > 0), reason, Reason.NONE)
+    return scores.since(start)

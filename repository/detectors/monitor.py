@@ -1,0 +1,206 @@
+"""Monitors: the detector, decision rule and severity for a selection of series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
+from tidegauge.analyzers.core.registry import Registry
+from tidegauge.repository.detectors.base import DETECTORS, Detector, Scores
+from tidegauge.repository.detectors.rules import RULES, DecisionRule
+from tidegauge.repository.detectors.seasonal import Seasonal
+from tidegauge.repository.store.queries import canonical_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+SELECTORS = ("name", "instance", "segment", "where", "analyzer")
+
+
+_EFFECT = "least_effect is a share of the expected value, such as 0.1"
+
+
+class Severity(StrEnum):
+    """Severity of an anomaly."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Direction(StrEnum):
+    """Side of the expected value on which departures count."""
+
+    BOTH = "both"
+    HIGH = "high"
+    LOW = "low"
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """A detector, rule and severity applied to a selection of series.
+
+    Parameters
+    ----------
+    series : mapping of str to str
+        Selector by ``name``, ``instance``, ``segment``, ``where`` and ``analyzer``; all series if
+        empty.
+    detector : Detector or str
+        The detector, or its text, as in ``OnlineNormal(2, 2)``.
+    severity : str
+        ``info``, ``warning`` or ``error``.
+    rule : Rule or str, optional
+        Decision rule, as in ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
+        ``OutsideBand()``; the detector's default if not given.
+    direction : str
+        ``high`` counts only values above the expected one, ``low`` only those below, ``both``
+        either.
+    least_effect : float
+        Minimum departure that counts, as a share of the expected value: 0.1 for a tenth.
+
+    Examples
+    --------
+    >>> Monitor({"name": "Completeness"}, "OnlineNormal", "error").detector
+    OnlineNormal()
+    """
+
+    series: Mapping[str, str] = field(default_factory=dict)
+    detector: Detector = field(default_factory=Seasonal)
+    severity: str = Severity.WARNING
+    rule: DecisionRule | None = None
+    direction: str = Direction.BOTH
+    least_effect: float = 0.0
+
+    def __post_init__(self) -> None:
+        for selector, wanted in self.series.items():
+            if selector not in SELECTORS:
+                raise UnknownNameError("selector of series", selector, SELECTORS)
+            if not isinstance(wanted, str):
+                msg = f"series: {selector} is one text, not {wanted!r}"
+                raise SuiteError(msg)
+            if selector == "analyzer":
+                canonical_of(wanted)
+        self._complete()
+
+    def _complete(self) -> None:
+        """Parse parameters given as text, and validate the others."""
+        set_ = object.__setattr__
+        if isinstance(self.detector, str):
+            set_(self, "detector", DETECTORS.parse(self.detector))
+        if isinstance(self.rule, str):
+            set_(self, "rule", RULES.parse(self.rule))
+        elif self.rule is None:
+            set_(self, "rule", RULES.parse(self.detector.rule))
+        if self.severity not in list(Severity):
+            raise UnknownNameError("severity", self.severity, list(Severity))
+        if self.direction not in list(Direction):
+            raise UnknownNameError("direction", self.direction, list(Direction))
+        try:
+            set_(self, "least_effect", float(self.least_effect))
+        except (TypeError, ValueError) as error:
+            raise SuiteError(_EFFECT) from error
+        if not self.least_effect >= 0:
+            raise SuiteError(_EFFECT)
+
+    def watches(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a metric row belongs to a monitored series."""
+        if not self.detector.reads(row):
+            return False
+        for selector, wanted in self.series.items():
+            if selector == "name":
+                matches = wanted in {row["name"], row["kind"]}
+            elif selector == "analyzer":
+                matches = key_of(canonical_of(wanted)) == row["key"]
+            elif selector == "where":
+                matches = (wanted.strip() or None) == row["filter"]
+            else:
+                matches = row[selector] == wanted
+            if not matches:
+                return False
+        return True
+
+    def decide(
+        self,
+        values: Floats,
+        scores: Scores,
+        may: NDArray[np.bool_] | None = None,
+        before: Floats | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return a mask of the anomalies; all arrays are of shape (series, partitions).
+
+        Parameters
+        ----------
+        values : array of float
+        scores : Scores
+        may : array of bool, optional
+            Mask of the points that may be anomalies; all if not given.
+        before : array of float, shape (series,), optional
+            As for `Rule.decide`.
+        """
+        assert self.rule is not None
+        may = np.ones(values.shape, dtype=bool) if may is None else may.copy()
+        with np.errstate(invalid="ignore", over="ignore"):
+            if self.direction != Direction.BOTH:
+                high = values > np.where(np.isnan(scores.expected), scores.upper, scores.expected)
+                may &= high if self.direction == Direction.HIGH else ~high
+            if self.least_effect:
+                off = np.abs(values - scores.expected)
+                may &= ~(off < self.least_effect * np.abs(scores.expected))
+        score = np.where(may, scores.score, np.minimum(scores.score, 0.0))
+        return self.rule.decide(values, replace(scores, score=score), before) & may
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the monitor as a suite stores it; defaults are omitted."""
+        stored: dict[str, Any] = {
+            "series": dict(self.series),
+            "detector": repr(self.detector),
+            "severity": str(self.severity),
+        }
+        if repr(self.rule) != repr(RULES.parse(self.detector.rule)):
+            stored["rule"] = repr(self.rule)
+        if self.direction != Direction.BOTH:
+            stored["direction"] = str(self.direction)
+        if self.least_effect:
+            stored["least_effect"] = self.least_effect
+        return stored
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Monitor:
+        """Create a monitor from the output of `to_dict`, or from a suite file's entry."""
+        known = ("series", "detector", "severity", "rule", "direction", "least_effect")
+        for name in stored:
+            if name not in known:
+                raise UnknownNameError("option of a monitor", name, known)
+        series = stored.get("series", {})
+        if not isinstance(series, Mapping):
+            msg = f"series is a mapping such as {{name: Completeness}}, not {series!r}"
+            raise SuiteError(msg)
+        detector = _build(DETECTORS, stored.get("detector", "Seasonal"))
+        rule = _build(RULES, stored["rule"]) if stored.get("rule") else None
+        return cls(
+            dict(series),
+            detector,
+            stored.get("severity", Severity.WARNING),
+            rule,
+            stored.get("direction", Direction.BOTH),
+            stored.get("least_effect", 0.0),
+        )
+
+
+def _build(registry: Registry[Any], given: Any) -> Any:
+    """Build a detector or rule from its text, or from a mapping of one name to options."""
+    if not isinstance(given, Mapping):
+        return registry.parse(given) if isinstance(given, str) else given
+    if len(given) != 1:
+        msg = f"a {registry.kind} is one name with options, not {given!r}"
+        raise SuiteError(msg)
+    ((name, options),) = given.items()
+    return registry.build(name, options or {})

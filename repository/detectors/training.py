@@ -1,0 +1,134 @@
+"""Apply user labels: exclude points from training and from alerting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegauge.repository.store.label_effects import LabelEffect
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Row = Mapping[str, Any]
+
+MUTING = frozenset({"expected", "bad", "ignore"})
+"""Labels that exclude points from training."""
+
+
+@dataclass(frozen=True)
+class TrainingLabels:
+    """All labels of a dataset, and its holidays.
+
+    Attributes
+    ----------
+    said : sequence of Said
+    holidays : mapping of date text to str
+        Names of holidays by ISO date, such as ``2013-07-04``.
+    """
+
+    said: Sequence[LabelEffect] = ()
+    holidays: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def restarts(self) -> bool:
+        """True if any label resets the baseline."""
+        return any(one.label == "rebaseline" for one in self.said)
+
+    def of(
+        self,
+        series: Sequence[SeriesRow],
+        partitions: Sequence[PartitionRow],
+        known: NDArray[np.bool_],
+    ) -> dict[str, Any]:
+        """Return keyword arguments for `History`; ``known`` masks the points that have a value."""
+        muted = self.muted(series, partitions)
+        restarts = self._restarts(series, partitions, known)
+        holidays = [self.holiday(partition) for partition in partitions]
+        return {
+            "muted": muted,
+            "restarts": restarts,
+            "holidays": holidays if any(holidays) else None,
+        }
+
+    def muted(
+        self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
+    ) -> NDArray[np.bool_] | None:
+        """Return a mask of the points excluded from training; None if no label excludes any."""
+        return self._marked(MUTING, series, partitions)
+
+    def ignored(
+        self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
+    ) -> NDArray[np.bool_] | None:
+        """Return a mask of the points excluded from alerting; None if no label excludes any."""
+        return self._marked({"ignore"}, series, partitions)
+
+    def holiday(self, partition: PartitionRow) -> str:
+        """Return the name of a partition's holiday; empty if it is on none."""
+        time = partition["time"]
+        return "" if time is None else self.holidays.get(f"{time:%Y-%m-%d}", "")
+
+    def explains(self, time: datetime | None) -> str:
+        """Return the name of a holiday on or within a day of a time; empty if there is none."""
+        if time is None:
+            return ""
+        days = (f"{time + timedelta(days=n):%Y-%m-%d}" for n in (0, -1, 1))
+        return next((self.holidays[day] for day in days if day in self.holidays), "")
+
+    def _restarts(
+        self,
+        series: Sequence[SeriesRow],
+        partitions: Sequence[PartitionRow],
+        known: NDArray[np.bool_],
+    ) -> NDArray[np.bool_] | None:
+        """Return a mask of baseline resets, at the first point with a value of each label and series.
+
+        None if no label resets the baseline.
+        """
+        marks = [mark & known for mark in self._marks({"rebaseline"}, series, partitions)]
+        if not marks:
+            return None
+        first = [mark & (np.cumsum(mark, axis=1) == 1) for mark in marks]
+        begun: NDArray[np.bool_] = np.any(first, axis=0)
+        return begun
+
+    def _marked(
+        self,
+        labels: frozenset[str] | set[str],
+        series: Sequence[SeriesRow],
+        partitions: Sequence[PartitionRow],
+    ) -> NDArray[np.bool_] | None:
+        marks = self._marks(labels, series, partitions)
+        return np.any(marks, axis=0) if marks else None
+
+    def _marks(
+        self,
+        labels: frozenset[str] | set[str],
+        series: Sequence[SeriesRow],
+        partitions: Sequence[PartitionRow],
+    ) -> list[NDArray[np.bool_]]:
+        """Return a mask of the points covered, for each label of some kinds."""
+        return [mark(one, series, partitions) for one in self.said if one.label in labels]
+
+
+def mark(
+    one: LabelEffect, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
+) -> NDArray[np.bool_]:
+    """Return a mask of the points of some series and partitions that a label covers."""
+    if one.points is None:
+        rows = np.array([one.speaks_of(row) for row in series], dtype=bool)
+        columns = np.array([one.covers(row) for row in partitions], dtype=bool)
+        both: NDArray[np.bool_] = rows[:, None] & columns[None, :]
+        return both
+    marked = np.zeros((len(series), len(partitions)), dtype=bool)
+    line = {row["id"]: i for i, row in enumerate(series)}
+    column = {row["id"]: t for t, row in enumerate(partitions)}
+    for of, at in one.points:
+        if of in line and at in column:
+            marked[line[of], column[at]] = True
+    return marked

@@ -1,0 +1,1 @@
+"""Column distributions from stored sketches, distances between them, and drift."""

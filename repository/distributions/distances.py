@@ -1,0 +1,331 @@
+"""Distances between two distributions: PSI, Jensen-Shannon, Kolmogorov-Smirnov, Wasserstein. Pure.
+
+Numbers are compared by quantiles, categories by counts. The baseline comes first. Every distance is
+0 for equal distributions, and NaN if either side has no rows. Nulls and NaN are not values:
+completeness measures them.
+
+PSI is in nats and has no upper bound; Jensen-Shannon is the divergence in bits, between 0 and 1.
+For numbers both use bins of equal mass, so they are invariant if both sides are mapped by one
+increasing function; Kolmogorov-Smirnov is, too, and needs no bins. Wasserstein is in the column's
+unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isnan, log, nan, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from tidegauge.repository.distributions.binning import (
+    align_categories,
+    equal_mass,
+    joined,
+    pool_rare_categories,
+)
+from tidegauge.repository.distributions.shapes import Quantiles
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+SIGNIFICANT = 1.8
+"""Critical value c of c sqrt((n + m) / (n m)): Kolmogorov's bound at about 0.3 %, as in Deequ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """Distances between two distributions; NaN where one is undefined, or a side has no rows.
+
+    Attributes
+    ----------
+    psi : float
+        Population stability index, in nats.
+    psi_rest : float
+        Share of rows in the rare categories that `psi` pools, on the side where it is larger; if it
+        is most of them, `psi` says little, and `js` more. Categories only.
+    js : float
+        Jensen-Shannon divergence, in bits, 0 to 1.
+    ks : float
+        Kolmogorov-Smirnov distance: the greatest difference of two cumulative shares, 0 to 1.
+        Numbers only.
+    ks_significant : bool
+        True if `ks` exceeds sampling and sketch error. With millions of rows it nearly always does.
+    wasserstein : float
+        Mean distance by which values moved, in the column's unit. Numbers only.
+    wasserstein_iqr : float
+        Effect size: the same as a multiple of the baseline's interquartile range. If that is 0, the
+        effect size is 0 or infinite.
+    unseen, lost : float
+        Share of current rows whose category the baseline lacks, and of baseline rows whose category
+        is gone. Categories only.
+    l_infinity : float
+        Greatest difference of a category's shares. Categories only.
+    chi_square_p : float
+        P-value of Pearson's test; see `chi_square`. Categories only.
+    """
+
+    psi: float = nan
+    psi_rest: float = nan
+    js: float = nan
+    ks: float = nan
+    ks_significant: bool = False
+    wasserstein: float = nan
+    wasserstein_iqr: float = nan
+    unseen: float = nan
+    lost: float = nan
+    l_infinity: float = nan
+    chi_square_p: float = nan
+
+
+def numeric_distances(baseline: Quantiles, current: Quantiles) -> Distances:
+    """Return all distances between two numeric distributions.
+
+    Examples
+    --------
+    >>> found = numeric_distances(Quantiles.from_values(range(1000)), Quantiles.from_values(range(100, 1100)))
+    >>> round(found.ks, 3), found.wasserstein, found.wasserstein_iqr, found.ks_significant
+    (0.1, 100.0, 0.2, True)
+    """
+    counts = equal_mass(baseline, current)
+    distance, moved = ks(baseline, current), wasserstein(baseline, current)
+    error = baseline.error + current.error
+    return Distances(
+        psi=psi(*counts),
+        js=jensen_shannon(*counts),
+        ks=distance,
+        ks_significant=excess(distance, baseline.rows, current.rows, error=error) > 0,
+        wasserstein=moved,
+        wasserstein_iqr=effect_size(moved, baseline),
+    )
+
+
+def category_distances(baseline: Mapping[str, float], current: Mapping[str, float]) -> Distances:
+    """Return all distances between two categorical distributions, given as counts by value.
+
+    PSI pools rare and unseen categories; see `pool_rare_categories`. Nothing else is smoothed.
+
+    Examples
+    --------
+    >>> found = category_distances({"a": 50, "b": 50}, {"a": 50, "c": 50})
+    >>> found.unseen, found.lost, found.js, found.l_infinity
+    (0.5, 0.5, 0.5, 0.5)
+    """
+    expected, actual = align_categories(baseline, current)
+    n, m = expected.sum(), actual.sum()
+    both = n > 0 and m > 0
+    binned = pool_rare_categories(expected, actual)
+    return Distances(
+        psi=psi(*binned),
+        psi_rest=float(max(binned[0][-1] / n, binned[1][-1] / m)) if both else nan,
+        js=jensen_shannon(expected, actual),
+        unseen=float(actual[expected == 0].sum() / m) if both else nan,
+        lost=float(expected[actual == 0].sum() / n) if both else nan,
+        l_infinity=l_infinity(expected, actual),
+        chi_square_p=chi_square(baseline, current).p_value,
+    )
+
+
+# counts in the same bins
+
+
+def psi(expected: ArrayLike, actual: ArrayLike) -> float:
+    """Return the population stability index of counts in the same bins: sum of (a - e) ln(a / e).
+
+    a and e are shares. A bin that is empty on one side counts there as half a row, since the index
+    would be infinite; one that is empty on both sides is ignored. The index is symmetric and in
+    nats. Common thresholds are below 0.1 for stable and above 0.2 for changed; at production row
+    counts they miss many changes, and a series of distances is better compared with its own past.
+
+    Parameters
+    ----------
+    expected, actual : array of float
+        Rows in each bin.
+
+    Returns
+    -------
+    float
+        0 or more; NaN if a side has no rows.
+
+    Examples
+    --------
+    >>> psi([50, 50], [25, 75])
+    0.27465
+    """
+    e, a = _both(expected, actual)
+    if not e.sum() or not a.sum():
+        return nan
+    shares = [np.where(x > 0, x, 0.5) / x.sum() for x in (e, a)]
+    return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
+
+
+def jensen_shannon(expected: ArrayLike, actual: ArrayLike) -> float:
+    """Return the Jensen-Shannon divergence of counts in the same bins, in bits (Lin 1991).
+
+    Symmetric; 1 for distributions without a common bin. Its square root is a metric.
+
+    Parameters
+    ----------
+    expected, actual : array of float
+        Rows in each bin.
+
+    Examples
+    --------
+    >>> jensen_shannon([1, 0], [0, 7]), jensen_shannon([1, 1], [2, 2])
+    (1.0, 0.0)
+    """
+    e, a = _both(expected, actual)
+    if not e.sum() or not a.sum():
+        return nan
+    p, q = e / e.sum(), a / a.sum()
+    middle = (p + q) / 2
+    nats = np.sum(special.rel_entr(p, middle) + special.rel_entr(q, middle)) / 2
+    return float(np.clip(nats / log(2), 0, 1))
+
+
+def l_infinity(expected: ArrayLike, actual: ArrayLike) -> float:
+    """Return Deequ's LInfinity distance: the greatest difference of a bin's shares, 0 to 1.
+
+    Examples
+    --------
+    >>> l_infinity([1, 1], [3, 1])
+    0.25
+    """
+    e, a = _both(expected, actual)
+    if not e.sum() or not a.sum():
+        return nan
+    return float(np.max(np.abs(e / e.sum() - a / a.sum())))
+
+
+def excess(
+    distance: float, n: float, m: float, *, error: float = 0.0, c: float = SIGNIFICANT
+) -> float:
+    """Return the excess of a KS or L-infinity distance over sampling and sketch error.
+
+    That is distance - c sqrt((n + m) / (n m)) - error, at least 0; NaN stays NaN.
+
+    Parameters
+    ----------
+    distance : float
+    n, m : float
+        Rows of both sides.
+    error : float
+        The sum of both sketches' rank errors.
+    c : float
+        sqrt(-ln(alpha / 2) / 2) at significance level alpha; 1.8 is about 0.003 (Knuth, The Art of
+        Computer Programming, volume 2, section 3.3.1).
+    """
+    return nan if isnan(distance) else max(0.0, distance - c * sqrt((n + m) / (n * m)) - error)
+
+
+def _both(expected: ArrayLike, actual: ArrayLike) -> tuple[Floats, Floats]:
+    e, a = np.asarray(expected, dtype=float), np.asarray(actual, dtype=float)
+    used = (e > 0) | (a > 0)
+    return e[used], a[used]
+
+
+# numbers
+
+
+def ks(baseline: Quantiles, current: Quantiles) -> float:
+    """Return the Kolmogorov-Smirnov distance: the greatest difference of cumulative shares.
+
+    Symmetric, 0 to 1; for sketches the error is at most the sum of their rank errors.
+
+    Examples
+    --------
+    >>> ks(Quantiles.from_values([1, 2]), Quantiles.from_values([2, 3]))
+    0.5
+    """
+    if not baseline.rows or not current.rows:
+        return nan
+    return float(np.max(_gaps(baseline, current)[1]))
+
+
+def wasserstein(baseline: Quantiles, current: Quantiles) -> float:
+    """Return the first Wasserstein distance: the area between both cumulative shares.
+
+    In the unit of the values. Infinite if the share of an infinite value changed.
+
+    Examples
+    --------
+    >>> wasserstein(Quantiles.from_values([1, 2]), Quantiles.from_values([2, 5]))
+    2.0
+    """
+    if not baseline.rows or not current.rows:
+        return nan
+    values, gaps = _gaps(baseline, current)
+    with np.errstate(over="ignore"):
+        widths, heights = np.diff(values), gaps[:-1]
+        return float(np.sum(widths[heights > 0] * heights[heights > 0]))
+
+
+def effect_size(moved: float, baseline: Quantiles) -> float:
+    """Return a Wasserstein distance as a multiple of the baseline's interquartile range.
+
+    If that range is 0: 0 if nothing moved, else infinite. NaN stays NaN.
+
+    Examples
+    --------
+    >>> effect_size(3.0, Quantiles.from_values([1, 2, 3, 4])), effect_size(3.0, Quantiles.from_values([1]))
+    (1.5, inf)
+    """
+    first, third = baseline.at([0.25, 0.75]).tolist()
+    if isnan(moved) or first == third:
+        return inf if moved > 0 else moved
+    return float(moved / (third - first))
+
+
+def _gaps(a: Quantiles, b: Quantiles) -> tuple[Floats, Floats]:
+    """Return all values, and the absolute difference of cumulative shares from each to the next."""
+    both = Quantiles.from_values(np.concatenate([a.values, b.values]))
+    return both.values, np.abs(
+        a.count_at_most(both.values) / a.rows - b.count_at_most(both.values) / b.rows
+    )
+
+
+# categories
+
+
+class ChiSquare(NamedTuple):
+    """Result of Pearson's chi-square test.
+
+    Attributes
+    ----------
+    statistic, p_value : float
+        NaN if there were fewer than two categories to compare.
+    categories : int
+        Number of categories after small ones were joined.
+    """
+
+    statistic: float
+    p_value: float
+    categories: int
+
+
+def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> ChiSquare:
+    """Run Pearson's goodness-of-fit test of current counts against the baseline's shares.
+
+    As in Deequ, the baseline's shares count as known. Unseen categories are left out, and small
+    ones `joined`.
+
+    Examples
+    --------
+    >>> chi_square({"a": 20, "b": 20}, {"a": 30})
+    ChiSquare(statistic=30.0, p_value=4.32e-08, categories=2)
+    """
+    total = sum(baseline.values())
+    rows = sum(count for key, count in current.items() if baseline.get(key))
+    known = {key: count for key, count in baseline.items() if count}
+    if not rows:
+        return ChiSquare(nan, nan, 0)
+    groups = joined((n / total * rows, float(current.get(key, 0))) for key, n in known.items())
+    if len(groups) < 2:
+        return ChiSquare(nan, nan, len(groups))
+    expected, actual = np.array(groups).T
+    statistic = float(np.sum((actual - expected) ** 2 / expected))
+    return ChiSquare(statistic, float(stats.chi2.sf(statistic, len(groups) - 1)), len(groups))

@@ -1,0 +1,293 @@
+"""Distribution drift of a column between partitions or windows, from stored states. No Spark."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.metric import Entity, Scale
+from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.repository.distributions.distances import (
+    Distances,
+    category_distances,
+    numeric_distances,
+)
+from tidegauge.repository.distributions.shapes import Quantiles
+from tidegauge.repository.distributions.stored import (
+    CATEGORICAL,
+    NUMERIC,
+    Distribution,
+    StoredColumn,
+    kind_of,
+    merged,
+    rows_of,
+)
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.frames import columns, frame_of
+from tidegauge.repository.store.queries import Moment, StoredState, Window, partition_id
+from tidegauge.repository.store.recorded import Recorded
+from tidegauge.repository.store.user_metrics import Record, write_record
+from tidegauge.repository.store.windows import WindowScheme
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy.engine import Connection
+
+Side = str | tuple[Moment, Moment]
+RECORDED_OF = {
+    NUMERIC: ("psi", "js", "ks", "wasserstein"),
+    CATEGORICAL: ("psi", "js", "unseen", "lost"),
+}
+RANKS = tuple(rank / 100 for rank in range(101))
+MOST_CATEGORIES = 20
+_DIGITS = 9
+"""Significant digits recorded, so that another machine's rounding does not make a new version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drifted(Rendered, Distances):
+    """Difference of a column's distribution between two partitions or windows.
+
+    The distances are those of `Distances`; nulls and NaN are left out.
+
+    Attributes
+    ----------
+    dataset, column : str
+    baseline, current : str
+        Partition names, or windows as ``2013-02-01 to 2013-02-07``.
+    kind : str
+        ``numeric`` or ``categorical``.
+    baseline_rows, current_rows : int
+        Number of values on each side.
+    axis : tuple of float or of str
+        Plot axis: ranks from 0 to 1, or the 20 most frequent categories.
+    baseline_values, current_values : tuple of float
+        The quantile at each rank, NaN if there are no values; or each category's share of all values.
+    segment, where : str or None
+    """
+
+    renderer: ClassVar[str] = "tidegauge.display.history:render_drift"
+
+    dataset: str
+    column: str
+    baseline: str
+    current: str
+    kind: str
+    baseline_rows: int
+    current_rows: int
+    axis: tuple[float, ...] | tuple[str, ...]
+    baseline_values: tuple[float, ...]
+    current_values: tuple[float, ...]
+    segment: str | None = None
+    where: str | None = None
+
+    def frame(self) -> pd.DataFrame:
+        """Return both distributions as a tidy data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per side (``baseline``, ``current``) and point, with the columns side, rank and
+            value, or side, category and share.
+        """
+        from tidegauge.repository.store.result_frame import ResultFrame
+
+        point, value = ("rank", "value") if self.kind == NUMERIC else ("category", "share")
+        sides = np.repeat(["baseline", "current"], len(self.axis))
+        values = (*self.baseline_values, *self.current_values)
+        return ResultFrame({"side": sides, point: self.axis * 2, value: np.array(values, float)})
+
+
+def drift(column: StoredColumn, baseline: Side, current: Side, *, record: bool = False) -> Drifted:
+    """Compare two partitions or windows; see `Repository.drift`."""
+    with column.database.read() as connection:
+        sides = [
+            _Side.resolve(connection, column, name, side)
+            for name, side in (("baseline", baseline), ("current", current))
+        ]
+    found = [state for side in sides for state in side.stored]
+    parts = [part for _, part in column.distributions(found)]
+    first = len(sides[0].stored)
+    before, after = merged(parts[:first]), merged(parts[first:])
+    distances, (axis, *values) = compare(before, after), _plot_data(before, after)
+    kind = kind_of(after)
+    if record and column.as_of is None:
+        if not isinstance(current, str):
+            msg = "only the drift of a partition can be recorded, not of a window"
+            raise HistoryError(msg)
+        _record(column, kind, {sides[1].stored[0]: distances})
+    return Drifted(
+        **asdict(distances),
+        dataset=column.dataset,
+        column=column.name,
+        baseline=sides[0].name,
+        current=sides[1].name,
+        kind=kind,
+        baseline_rows=rows_of(before),
+        current_rows=rows_of(after),
+        axis=axis,
+        baseline_values=values[0],
+        current_values=values[1],
+        segment=column.segment,
+        where=column.where,
+    )
+
+
+DRIFTS_COLUMNS = columns(
+    "segment partition time:time psi:number js:number ks:number wasserstein:number"
+    " wasserstein_iqr:number unseen:number lost:number rows:integer baseline_rows"
+)
+
+
+def drifts(
+    column: StoredColumn,
+    baseline: str | int,
+    window: Window,
+    *,
+    at_least: int = 7,
+    record: bool = True,
+) -> pd.DataFrame:
+    """Compare each partition with the earlier ones in its baseline; see `Repository.drifts`."""
+    length = _length(baseline)
+    since = window.since
+    if since is not None:
+        since = since - length if isinstance(length, timedelta) else None
+    with column.database.read() as connection:
+        stored = column.stored(connection, Window(since, window.until))
+    by_segment: dict[str, list[StoredState]] = {}
+    for state in stored:
+        if state.time is not None:
+            by_segment.setdefault(state.segment, []).append(state)
+    rows: list[dict[str, Any]] = []
+    for states in by_segment.values():
+        found = {}
+        for state, before, after in _trailing(column.distributions(states), length):
+            assert state.time is not None
+            if len(before) >= at_least and window.holds(state.time):
+                past = merged(before)
+                found[state] = compare(past, after)
+                about = {"rows": rows_of(after), "baseline_rows": rows_of(past)}
+                rows.append({**asdict(found[state]), **vars(state), **about})
+        if record and column.as_of is None and found:
+            _record(column, kind_of(after), found)
+    return frame_of(rows, DRIFTS_COLUMNS)
+
+
+def _trailing(
+    parts: Iterator[tuple[StoredState, Distribution]], length: int | timedelta
+) -> Iterator[tuple[StoredState, Sequence[Distribution], Distribution]]:
+    """Yield each partition with its trailing baseline of partitions with values; read each once."""
+    queue: deque[tuple[datetime, Distribution]] = deque()
+    for state, part in parts:
+        assert state.time is not None
+        while queue and (
+            state.time - queue[0][0] > length
+            if isinstance(length, timedelta)
+            else len(queue) > length
+        ):
+            queue.popleft()
+        yield state, [before for _, before in queue], part
+        if rows_of(part):
+            queue.append((state.time, part))
+
+
+def compare(baseline: Distribution, current: Distribution) -> Distances:
+    """Return the distances between two distributions of one kind."""
+    if isinstance(baseline, Quantiles) and isinstance(current, Quantiles):
+        return numeric_distances(baseline, current)
+    assert isinstance(baseline, Counter)
+    assert isinstance(current, Counter)
+    return category_distances(baseline, current)
+
+
+def _plot_data(baseline: Distribution, current: Distribution) -> tuple[Any, ...]:
+    """Return the plot axis, and both sides' values along it."""
+    if isinstance(baseline, Quantiles) and isinstance(current, Quantiles):
+        return RANKS, *(tuple(side.at(RANKS).tolist()) for side in (baseline, current))
+    assert isinstance(baseline, Counter)
+    assert isinstance(current, Counter)
+    shares = [
+        {key: count / side.total() for key, count in side.items()} for side in (baseline, current)
+    ]
+    most = {
+        key: max(side.get(key, 0.0) for side in shares) for key in sorted({**baseline, **current})
+    }
+    axis = tuple(sorted(most, key=lambda key: -most[key])[:MOST_CATEGORIES])
+    return axis, *(tuple(side.get(key, 0.0) for key in axis) for side in shares)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a comparison: its name and its stored states, none of them missing."""
+
+    name: str
+    stored: list[StoredState]
+
+    @classmethod
+    def resolve(cls, connection: Connection, column: StoredColumn, which: str, side: Any) -> _Side:
+        if isinstance(side, str):
+            p, of = s.partition.c, partition_id(connection, column.dataset, side)
+            time = connection.execute(sa.select(p.time).where(p.id == of)).scalar_one()
+            stored = column.stored(connection, Window(time, time))
+            name, stored = side, [found for found in stored if found.partition == side]
+        else:
+            if not isinstance(side, Sequence) or len(side) != 2:
+                msg = f"{which}={side!r} is neither a partition's name nor a pair (since, until)"
+                raise HistoryError(msg)
+            name = " to ".join("..." if end is None else str(end) for end in side)
+            stored = column.stored(connection, Window.between(*side))
+        missing = [found.partition for found in stored if found.payload is None]
+        if not stored:
+            within = "" if column.segment is None else f" with segment {column.segment!r}"
+            msg = f"{which}: {column.dataset!r} has no partition in {name}{within}"
+            raise HistoryError(msg)
+        if missing:
+            msg = (
+                f"{which}: the distribution of {column.name!r} is not stored for {len(missing)} of"
+                f" {len(stored)} partitions, first {missing[0]!r}: the analyzer failed there, was not"
+                " measured, or the state was cleaned away"
+            )
+            raise HistoryError(msg)
+        return cls(name, stored)
+
+
+def _record(column: StoredColumn, kind: str, found: Mapping[StoredState, Distances]) -> int:
+    """Record distances as metrics of one segment's partitions; return the number of new ones."""
+    segment = next(iter(found)).segment
+    written = 0
+    for name in RECORDED_OF[kind]:
+        scale = Scale.RATIO if name in {"unseen", "lost"} else Scale.DISTANCE
+        what = Recorded(
+            f"Drift.{name}",
+            instance=column.name,
+            entity=Entity.COLUMN.value,
+            scale=scale.value,
+            where=column.where,
+        )
+        numbers = {
+            state.partition: float(f"{getattr(distances, name):.{_DIGITS}g}")
+            for state, distances in found.items()
+        }
+        times = {state.partition: state.time for state in found}
+        record = Record(column.dataset, what, segment, numbers, times)
+        written += write_record(column.database, record)
+    return written
+
+
+def _length(baseline: str | int) -> int | timedelta:
+    """Parse the baseline's length: a number of partitions, or a duration."""
+    if isinstance(baseline, str):
+        window = WindowScheme.from_name(baseline)
+        if window.rolling:
+            return window.count * timedelta(**{f"{window.unit}s": 1})
+    elif baseline > 0:
+        return int(baseline)
+    msg = f"baseline={baseline!r} is neither a number of partitions nor a time such as 28d or 24h"
+    raise HistoryError(msg)

@@ -1,0 +1,212 @@
+"""Stored distributions of a column, from the states of any suitable analyzer. No Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.errors import HistoryError, StateError, UnknownNameError, nearest
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.distributions.shapes import (
+    Quantiles,
+    categories_of,
+    is_numeric,
+    quantiles_of,
+)
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.queries import (
+    AnyAnalyzer,
+    AsOf,
+    StoredState,
+    Window,
+    dataset_id,
+    stored_states,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Distribution = Quantiles | Counter[str]
+NUMERIC, CATEGORICAL = "numeric", "categorical"
+_READ_BY = {NUMERIC: ("kll", "req", "frequencies"), CATEGORICAL: ("frequencies", "frequent-items")}
+"""State tags that hold a distribution of each kind, in order of preference."""
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column of a dataset whose stored states are read as distributions.
+
+    Attributes
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset, name : str
+    segment : str or None
+        All segments made by partition keys if None.
+    where : str or None
+        Exactly this filter; unfiltered if None.
+    as_of : datetime, int or None
+    kind : str or None
+        ``numeric`` or ``categorical``; inferred from the states if None.
+    """
+
+    database: Database
+    artifacts: Artifacts
+    dataset: str
+    name: str
+    segment: str | None = None
+    where: str | None = None
+    as_of: AsOf = None
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", (self.where or "").strip() or None)
+        if self.kind not in {None, *_READ_BY}:
+            raise UnknownNameError("kind of distribution", str(self.kind), _READ_BY)
+
+    def stored(self, connection: Connection, window: Window) -> list[StoredState]:
+        """Return each partition's reference to the preferred state that is stored for the column.
+
+        Raises
+        ------
+        HistoryError
+            If no analyzer stored a distribution of the column.
+        """
+        found: list[StoredState] = []
+        for analyzer in self._analyzers(connection):
+            states = stored_states(
+                connection, self.dataset, analyzer, window, self.segment, self.as_of
+            )
+            pairs = zip(found or states, states, strict=True)
+            found = [a if a.payload is not None else b for a, b in pairs]
+            if all(state.payload is not None for state in found):
+                break
+        return found
+
+    def distributions(
+        self, stored: Sequence[StoredState]
+    ) -> Iterator[tuple[StoredState, Distribution]]:
+        """Read states lazily, all as numbers or all as categories; skip partitions without one."""
+        there = [found for found in stored if found.payload is not None]
+        read = quantiles_of if self._kind(there) == NUMERIC else categories_of
+        yield from ((found, self._read(found, read)) for found in there)
+
+    def _kind(self, stored: Sequence[StoredState]) -> str:
+        tags = {found.payload.tag.partition("/")[0] for found in stored if found.payload}
+        if self.kind is not None or tags & {"kll", "req"}:
+            return self.kind or NUMERIC
+        return next(
+            filter(None, (self._read(found, _kind_of_state) for found in stored)), CATEGORICAL
+        )
+
+    def _read(self, found: StoredState, function: Any) -> Any:
+        assert found.payload is not None
+        try:
+            return function(self.artifacts.unpack(found.payload))
+        except StateError as error:
+            raise type(error)(f"{self.dataset!r}, {found.partition!r}: {error}") from error
+
+    def _analyzers(self, connection: Connection) -> list[AnyAnalyzer]:
+        """Return one analyzer per statistic that holds the distribution, in order of preference."""
+        a, canonical = s.analyzer.c, s.statistic.c.canonical
+        of = dataset_id(connection, self.dataset)
+        query = (
+            sa.select(canonical, sa.func.min(a.text))
+            .join_from(s.analyzer, s.statistic)
+            .where(a.dataset_id == of, a.filter.is_not_distinct_from(self.where))
+            .where(canonical.contains('"state":'))
+            .group_by(canonical)
+        )
+        stored = [(_statistic(row[0]), row[1]) for row in connection.execute(query)]
+        own = [(told, text) for told, text in stored if told.get("column") == self.name]
+        for kind in [self.kind] if self.kind else _READ_BY:
+            found = [
+                (_READ_BY[kind].index(told["state"]), -told["size"], text)
+                for told, text in own
+                if told["state"] in _READ_BY[kind]
+            ]
+            if found:
+                return [ANALYZERS.parse(text) for *_, text in sorted(found)]
+        raise HistoryError(self._nothing(connection))
+
+    def _nothing(self, connection: Connection) -> str:
+        filtered = f", where={self.where!r}" if self.where else ""
+        numbers = f"ApproxQuantile({self.name!r}, 0.5{filtered}) or "
+        said = (
+            f"nothing that is stored for {self.dataset!r} tells the distribution of {self.name!r}"
+            f"{filtered}"
+        )
+        told = columns_with_distribution(connection, self.dataset)
+        close = None if self._is_measured(connection) else nearest(self.name, told)
+        if close is not None and close != self.name:
+            return f"{said}, but of {close!r}; did you mean {close!r}?"
+        return (
+            f"{said}; add {'' if self.kind == CATEGORICAL else numbers}"
+            f"Histogram({self.name!r}{filtered}) to the suite"
+        )
+
+    def _is_measured(self, connection: Connection) -> bool:
+        """Return whether the column has any metric, so that its name is not misspelt."""
+        of = dataset_id(connection, self.dataset)
+        query = (
+            sa.select(s.series.c.id)
+            .join_from(s.series, s.analyzer)
+            .where(s.analyzer.c.dataset_id == of, s.series.c.instance == self.name)
+        )
+        return connection.execute(query.limit(1)).first() is not None
+
+
+def columns_with_distribution(connection: Connection, dataset: str) -> list[str]:
+    """Return the columns with a stored distribution, under any filter."""
+    t, of = s.statistic.c, dataset_id(connection, dataset)
+    query = sa.select(t.canonical).where(t.dataset_id == of, t.canonical.contains('"state":'))
+    told = [_statistic(canonical) for canonical in connection.execute(query.distinct()).scalars()]
+    kinds = {kind for each in _READ_BY.values() for kind in each}
+    return sorted({one["column"] for one in told if one["column"] and one["state"] in kinds})
+
+
+def _statistic(canonical: str) -> dict[str, Any]:
+    """Parse a statistic's state tag, column and sketch size; None for what it lacks."""
+    told = json.loads(canonical)
+    if "columns" in told and len(told["columns"]) == 1 and "edges" not in told:
+        told["column"] = told["columns"][0]
+    size = told.get("k") or told.get("lg_slots") or 0
+    return {"state": told.get("state"), "column": told.get("column"), "size": size}
+
+
+def _kind_of_state(state: State) -> str | None:
+    """Return ``numeric`` or ``categorical`` for a state; None if it is empty."""
+    if isinstance(state, FrequenciesAndNumRows) and not state.num_groups:
+        return None
+    return NUMERIC if is_numeric(state) else CATEGORICAL
+
+
+def merged(parts: Sequence[Distribution]) -> Distribution:
+    """Merge distributions of one kind, at least one."""
+    numbers = [part for part in parts if isinstance(part, Quantiles)]
+    if numbers:
+        return Quantiles.merge(numbers)
+    total: Counter[str] = Counter()
+    for part in parts:
+        assert isinstance(part, Counter)
+        total.update(part)
+    return total
+
+
+def rows_of(part: Distribution) -> int:
+    """Return the number of values."""
+    return round(part.rows) if isinstance(part, Quantiles) else part.total()
+
+
+def kind_of(part: Distribution) -> str:
+    """Return ``numeric`` or ``categorical``."""
+    return NUMERIC if isinstance(part, Quantiles) else CATEGORICAL

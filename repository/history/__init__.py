@@ -1,0 +1,1 @@
+"""Metric history: comparisons, versions, calendars, charts, heat maps and plots."""

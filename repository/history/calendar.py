@@ -1,0 +1,163 @@
+"""Calendar of a dataset's partitions: status, arrival, and missing or overdue partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from tidegauge.repository.detectors.arrivals import MIN_PARTITIONS, Late, delays_of, gaps
+from tidegauge.repository.detectors.base import History, PartitionLedger
+from tidegauge.repository.detectors.matrices import group_by_segment, times_of, to_datetime64
+from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.detectors.rules import RULES
+from tidegauge.repository.incidents.listing import anomaly_rows
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from sqlalchemy.engine import Connection
+
+Row = Mapping[str, Any]
+
+CALENDAR_COLUMNS = columns(
+    "segment partition time:time status late:flag restated:flag version:integer"
+    " rows:integer first_seen_at:time arrived_at:time measured_at:time gone_at:time"
+    " delay:number anomalies:integer worst"
+)
+
+
+def calendar_rows(
+    connection: Connection, dataset: str, window: Window, as_of: AsOf = None
+) -> list[Row]:
+    """Return known and missing partitions in order of time; see `Repository.calendar`."""
+    commit = commit_as_of(connection, as_of)
+    now = _moment(connection, as_of, commit)
+    known = _known(connection, dataset_id(connection, dataset), commit, now)
+    rows: list[dict[str, Any]] = []
+    for within, places in group_by_segment(known).items():
+        rows += _of_segment(within, [known[place] for place in places], now)
+    rows = [row for row in rows if window.holds(row["time"])]
+    counts, worst = _found(connection, dataset, window, as_of)
+    for row in rows:
+        row["anomalies"] = counts[row["id"]]
+        row["worst"] = worst.get(row["id"])
+    return sorted(rows, key=_order)
+
+
+def _order(row: Row) -> tuple[bool, float, str, str]:
+    time = row["time"]
+    return time is None, time.timestamp() if time else 0.0, row["segment"], row["partition"] or ""
+
+
+def _moment(connection: Connection, as_of: AsOf, commit: int | None) -> datetime:
+    """Return the time of a view: now without ``as_of``, the earliest before the first commit."""
+    if commit is None:
+        return datetime.now(UTC)
+    if isinstance(as_of, datetime):
+        return as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+    query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
+    return connection.execute(query).scalar() or datetime.min.replace(tzinfo=UTC)
+
+
+def _known(
+    connection: Connection, dataset: int, commit: int | None, now: datetime
+) -> list[dict[str, Any]]:
+    """Return all partitions in order of time, with their current version if measured."""
+    p, v, b = s.partition.c, s.partition_version.c, s.absence.c
+    versions = (v.partition_id == p.id) & s.holds(s.partition_version, commit)
+    query = (
+        sa.select(
+            p.id,
+            p.segment.label("within"),
+            p.name.label("partition"),
+            p.time,
+            p.first_seen_at,
+            v.version,
+            v.rows,
+            v.arrived_at,
+            v.measured_at,
+            s.commit.c.committed_at.label("gone_at"),
+        )
+        .select_from(s.partition)
+        .outerjoin(s.partition_version, versions)
+        .outerjoin(s.absence, (b.partition_id == p.id) & s.holds(s.absence, commit))
+        .outerjoin(s.commit, s.commit.c.id == b.commit_id)
+        .where(p.dataset_id == dataset)
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    if commit is not None:
+        query = query.where(p.first_seen_at <= now)
+    return [row._asdict() for row in connection.execute(query)]
+
+
+def _of_segment(within: str, some: Sequence[Row], now: datetime) -> list[dict[str, Any]]:
+    """Return the calendar rows of one segment of partitions, the missing ones last."""
+    times = times_of(some)
+    ledger = PartitionLedger(
+        np.array([to_datetime64(row["arrived_at"]) for row in some], dtype="M8[s]"),
+        np.array([row["version"] or 0 for row in some], dtype=np.int64),
+        [{}] * len(some),
+        now=to_datetime64(now),
+    )
+    nothing = np.empty((0, len(some)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    delays = delays_of(history)
+    seconds = np.where(np.isnat(delays), np.nan, delays.astype("m8[s]").astype(np.float64))
+    rows = [
+        _row(within, partition, float(delay), late=bool(late))
+        for partition, late, delay in zip(some, _late(history), seconds, strict=True)
+    ]
+    missed = [time for gap in gaps(history) if gap.place >= MIN_PARTITIONS for time in gap.times]
+    return rows + [_missing(within, time) for time in missed]
+
+
+def _late(history: History) -> NDArray[np.bool_]:
+    """Return a mask of late partitions, by `Late` with its default rule."""
+    detector = Late()
+    rule = RULES.parse(detector.rule)
+    found: NDArray[np.bool_] = rule.decide(
+        detector.measure(history)[None, :], detector.score(history)
+    )[0]
+    return found
+
+
+def _row(within: str, partition: Row, delay: float, *, late: bool) -> dict[str, Any]:
+    version = partition["version"]
+    restated = version is not None and version > 1
+    tests = {
+        "gone": partition["gone_at"] is not None,
+        "unmeasured": version is None,
+        "restated": restated,
+        "late": late,
+    }
+    status = next((name for name, holds in tests.items() if holds), "measured")
+    told = {"segment": within, "status": status, "late": late, "restated": restated}
+    return {**partition, **told, "delay": delay}
+
+
+def _missing(within: str, time: np.datetime64) -> dict[str, Any]:
+    moment = time.astype("M8[s]").item().replace(tzinfo=UTC)
+    row = dict.fromkeys(("id", *CALENDAR_COLUMNS))
+    told = {"segment": within, "time": moment, "status": "missing", "delay": np.nan}
+    return {**row, **told, "late": False, "restated": False}
+
+
+def _found(
+    connection: Connection, dataset: str, window: Window, as_of: AsOf
+) -> tuple[Counter[int], dict[int, str]]:
+    """Return the number of anomalies in each partition, and their highest severity."""
+    order = list(Severity)
+    counts: Counter[int] = Counter()
+    worst: dict[int, str] = {}
+    for row in anomaly_rows(connection, dataset, None, MetricQuery(window=window), as_of):
+        of = row["partition_id"]
+        counts[of] += 1
+        worst[of] = max(worst.get(of, row["severity"]), row["severity"], key=order.index)
+    return counts, worst

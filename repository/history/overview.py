@@ -1,0 +1,142 @@
+"""Repository overview: one row per dataset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.repository.incidents.listing import incident_rows
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.labels import status_of, statuses
+from tidegauge.repository.store.queries import Window, dataset_id
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+OVERVIEW_COLUMNS = columns(
+    "dataset partitions newest time:time series rows:integer errors warnings infos missing"
+    " late run_id:integer status started_at:time failed"
+)
+SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
+_ARRIVALS = {"missing": "MissingPartition", "late": "Late"}
+
+Row = Mapping[str, Any]
+
+
+def overview_rows(
+    connection: Connection, dataset: str | None = None, window: Window | None = None
+) -> list[Row]:
+    """Return each dataset's overview row, by name; the window limits incidents and arrivals."""
+    window = window or Window()
+    d = s.dataset.c
+    query = sa.select(d.id, d.name).order_by(d.name)
+    if dataset is not None:
+        query = query.where(d.id == dataset_id(connection, dataset))
+    datasets = connection.execute(query).all()
+    partitions, series = _partitions(connection), _series(connection)
+    runs, failed = _runs(connection), _failed(connection)
+    incidents = Counter(
+        (row["dataset"], row["severity"])
+        for row in incident_rows(connection, dataset, "open", window)
+    )
+    arrivals = _arrivals(connection, window)
+    return [
+        {
+            "dataset": name,
+            **partitions.get(of, {"partitions": 0, "newest": None, "time": None, "rows": None}),
+            "series": series.get(of, 0),
+            **{column: incidents[name, severity] for column, severity in SEVERITY_COLUMNS.items()},
+            **{column: arrivals[of, column] for column in _ARRIVALS},
+            **runs.get(of, {"run_id": None, "status": None, "started_at": None}),
+            "failed": failed.get(of, 0),
+        }
+        for of, name in datasets
+    ]
+
+
+def _partitions(connection: Connection) -> dict[int, Row]:
+    """Return each dataset's partition count and newest partition, without deleted partitions."""
+    p, v, g = s.partition.c, s.partition_version.c, s.absence.c
+    newest = (
+        sa.func.row_number()
+        .over(partition_by=p.dataset_id, order_by=(p.time.is_(None), p.time.desc(), p.name.desc()))
+        .label("place")
+    )
+    there = sa.select(g.partition_id).where(s.holds(s.absence))
+    count = sa.func.count().over(partition_by=p.dataset_id).label("partitions")
+    inner = (
+        sa.select(p.dataset_id, p.id, p.name.label("newest"), p.time, newest, count)
+        .where(p.id.not_in(there))
+        .subquery()
+    )
+    n = inner.c
+    query = (
+        sa.select(n.dataset_id, n.partitions, n.newest, n.time, v.rows)
+        .select_from(inner)
+        .outerjoin(s.partition_version, (v.partition_id == n.id) & s.holds(s.partition_version))
+        .where(n.place == 1)
+    )
+    return {
+        of: {"partitions": count, "newest": name, "time": time, "rows": rows}
+        for of, count, name, time, rows in connection.execute(query)
+    }
+
+
+def _series(connection: Connection) -> dict[int, int]:
+    """Return the number of series with a newest value, by dataset id."""
+    a = s.analyzer.c
+    query = (
+        sa.select(a.dataset_id, sa.func.count())
+        .select_from(s.newest_metric)
+        .join(s.series, s.series.c.id == s.newest_metric.c.series_id)
+        .join(s.analyzer)
+        .group_by(a.dataset_id)
+    )
+    return {of: count for of, count in connection.execute(query)}  # noqa: C416 - a row is no pair to mypy
+
+
+def _runs(connection: Connection) -> dict[int, Row]:
+    r = s.run.c
+    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
+    query = sa.select(r.dataset_id, r.id, r.status, r.started_at).where(r.id.in_(last))
+    return {
+        of: {"run_id": run, "status": status, "started_at": started}
+        for of, run, status, started in connection.execute(query)
+    }
+
+
+def _failed(connection: Connection) -> dict[int, int]:
+    """Return the number of analyzers that failed in their latest partition, by dataset id."""
+    a, n = s.analyzer.c, s.newest_metric.c
+    query = (
+        sa.select(a.dataset_id, sa.func.count(a.id.distinct()))
+        .select_from(s.newest_metric)
+        .join(s.series, s.series.c.id == n.series_id)
+        .join(s.analyzer)
+        .where(n.status == "failed")
+        .group_by(a.dataset_id)
+    )
+    return {of: count for of, count in connection.execute(query)}  # noqa: C416
+
+
+def _arrivals(connection: Connection, window: Window) -> Counter[tuple[int, str]]:
+    """Count partitions with open missing (gap or overdue) or late anomalies."""
+    f, p = s.finding.c, s.partition.c
+    n = s.anomaly.c
+    said = statuses(connection)
+    found: Counter[tuple[int, str]] = Counter()
+    for column, detector in _ARRIVALS.items():
+        query = (
+            sa.select(p.dataset_id, n.id, f.incident_id)
+            .select_from(s.anomaly)
+            .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+            .join(s.partition, p.id == n.partition_id)
+            .where(n.detector.startswith(f"{detector}(", autoescape=True), window.condition())
+        )
+        for of, anomaly, incident in connection.execute(query):
+            found[of, column] += status_of(said, anomaly, incident) == "open"
+    return found

@@ -1,0 +1,183 @@
+"""Partition selection for checks, in the current or a past view of a dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import PartitionSelectionError
+from tidegauge.analyzers.core.partitions import (
+    Partition,
+    parse_selection,
+    recognise_time,
+    select_named,
+)
+from tidegauge.analyzers.core.segments import joined
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.facts import Row
+from tidegauge.repository.store.listing import partition_rows
+from tidegauge.repository.store.queries import AsOf, dataset_id
+from tidegauge.repository.store.rows import PartitionRow
+
+if TYPE_CHECKING:
+    from tidegauge.repository.store.artifacts import Artifacts
+    from tidegauge.repository.store.database import Database
+
+
+@dataclass(frozen=True)
+class CheckTarget:
+    """A partition, or a segment of one, to be checked.
+
+    Attributes
+    ----------
+    id : int
+    partition : str
+    time : datetime or None
+    within : str
+        Segment made by the partition's own keys.
+    segment : str
+    """
+
+    id: int
+    partition: str
+    time: datetime | None
+    within: str = ""
+    segment: str = ""
+
+    def row(self) -> PartitionRow:
+        """Return the target as a partition row of `Facts`."""
+        return {
+            "id": self.id,
+            "partition": self.partition,
+            "time": self.time,
+            "within": self.within,
+        }
+
+
+@dataclass(frozen=True)
+class View:
+    """View of a dataset, current or as of a past commit.
+
+    Attributes
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset : str
+    as_of : datetime, int or None
+    """
+
+    database: Database
+    artifacts: Artifacts
+    dataset: str
+    as_of: AsOf = None
+
+    def targets(
+        self, partitions: str | Sequence[str] | None = None, segment: str = ""
+    ) -> list[CheckTarget]:
+        """Select partitions, in order of time.
+
+        Parameters
+        ----------
+        partitions : str or sequence of str, optional
+            ``all``, conditions on partition keys, or names; those of the newest time if not given.
+            Deleted partitions are selected only by name.
+        segment : str
+            Segment of each partition that has it; the whole of each if empty.
+
+        Raises
+        ------
+        PartitionSelectionError
+            If the text does not parse, a name does not exist, or nothing is selected; an empty list
+            of names selects nothing without an error.
+        """
+        with self.database.read() as connection:
+            ledger = partition_rows(connection, self.dataset, self.as_of, every=False)
+        measured = {row["partition"] for row in ledger}
+        there = {row["partition"] for row in ledger if row["gone_at"] is None}
+        rows = [row for row in self._partitions() if row["partition"] in measured]
+        if partitions is None:
+            chosen = _newest([row for row in rows if row["partition"] in there])
+        elif isinstance(partitions, str):
+            chosen = there if partitions == "all" else there & _selected(rows, partitions)
+        else:
+            chosen = select_named(partitions, measured)
+        found = [
+            CheckTarget(row["id"], row["partition"], row["time"], row["within"], of)
+            for row in rows
+            if row["partition"] in chosen and (of := _segment(row["within"], segment)) is not None
+        ]
+        if not found and (partitions is None or len(partitions)):
+            which = f"partitions={partitions!r}, segment={segment!r}"
+            msg = f"{self.dataset!r} has no measured partition that is meant by {which}"
+            raise PartitionSelectionError(msg)
+        return found
+
+    def placed(self, fresh: CheckTarget) -> CheckTarget:
+        """Return a new target completed with time and segment, from the ledger or its name."""
+        stored = {row["partition"]: row for row in self._partitions()}
+        if fresh.partition in stored and fresh.partition:
+            row = stored[fresh.partition]
+            time, within = fresh.time or row["time"], row["within"]
+        else:
+            named = Partition.from_path(fresh.partition)
+            form = recognise_time(named.keys)
+            time = fresh.time or (form and form.time_of(named))
+            within = form.segment_of(named) if form else ""
+        segment = _segment(within, fresh.segment)
+        return replace(fresh, time=time, within=within, segment=segment or within)
+
+    def _partitions(self) -> list[Row]:
+        p = s.partition.c
+        columns = (p.id, p.name.label("partition"), p.time, p.segment.label("within"), p.key_values)
+        with self.database.read() as connection:
+            of = p.dataset_id == dataset_id(connection, self.dataset)
+            query = sa.select(*columns).where(of).order_by(p.time.is_(None), p.time, p.name)
+            return [row._asdict() for row in connection.execute(query)]
+
+
+def _newest(rows: Sequence[Row]) -> set[str]:
+    """Return the partitions of the newest time; the last by name where none has a time."""
+    timed = [row for row in rows if row["time"] is not None] or rows[-1:]
+    return {row["partition"] for row in timed if row["time"] == timed[-1]["time"]}
+
+
+def _selected(rows: Sequence[Row], text: str) -> set[str]:
+    found = {row["partition"]: _named(row["partition"], row["key_values"]) for row in rows}
+    keys = next(iter(found.values())).keys if found else ()
+    test = parse_selection(text, keys)
+    return {name for name, partition in found.items() if test(partition)}
+
+
+def _named(name: str, values: str) -> Partition:
+    """Parse a partition's name given its values, which may contain the separators of keys.
+
+    Examples
+    --------
+    >>> _named("ds=2013-02-08/place=a/b=c", '["2013-02-08","a/b=c"]').keys
+    ('ds', 'place')
+    """
+    keys, rest, of = [], name, tuple(json.loads(values))
+    for value in of:
+        keys.append(rest.partition("=")[0])
+        rest = rest[len(keys[-1]) + len(value) + 2 :]
+    return Partition(tuple(keys), of)
+
+
+def _segment(within: str, segment: str) -> str | None:
+    """Return the full segment within a partition; None if their keys conflict.
+
+    Examples
+    --------
+    >>> _segment("country=US", ""), _segment("country=US", "origin=EWR"), _segment("", "origin=EWR")
+    ('country=US', 'country=US/origin=EWR', 'origin=EWR')
+    >>> _segment("country=US", "country=NO")
+    """
+    if not segment or not within or segment == within or segment.startswith(f"{within}/"):
+        return segment or within
+    same_key = segment.partition("=")[0] == within.partition("=")[0]
+    return None if same_key else joined(within, segment)

@@ -1,0 +1,165 @@
+"""Restatements: metric changes between versions of a partition measured or recorded again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.facts import number_of
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+RESTATEMENT_COLUMNS = columns(
+    "dataset segment partition time:time name instance analyzer old:number new:number"
+    " change:number old_status new_status old_version new_version old_run:integer"
+    " new_run:integer restated_at:time"
+)
+
+VERSION_COLUMNS = columns("segment name instance analyzer")
+
+_CLOSE = 1e-9
+
+
+def restatement_rows(
+    connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return metric changes by restatements, latest first; differences by rounding are left out.
+
+    A series that only one of two versions has, of an analyzer measured on both, has the status
+    ``absent`` in the other: for example a value that a histogram no longer has.
+    """
+    of = dataset_id(connection, dataset)
+    commit = commit_as_of(connection, as_of)
+    a, e, p, m = s.analyzer.c, s.series.c, s.partition.c, s.metric.c
+    again = (
+        sa.select(m.partition_id)
+        .join_from(s.metric, s.partition, p.id == m.partition_id)
+        .where(p.dataset_id == of, query.window.condition(), m.version > 1)
+        .distinct()
+    )
+    wanted = (
+        sa.select(e.id, e.analyzer_id)
+        .join_from(s.series, s.analyzer)
+        .where(a.dataset_id == of, query.series_condition())
+        .subquery()
+    )
+    before = sa.select(s.commit.c.id, s.commit.c.run_id, s.commit.c.committed_at).subquery()
+    select = (
+        sa.select(
+            a.id.label("analyzer_id"),
+            a.segment,
+            p.name.label("partition"),
+            p.time,
+            e.name,
+            e.instance,
+            a.text.label("analyzer"),
+            m.series_id,
+            m.partition_id,
+            m.version,
+            m.value,
+            m.status,
+            m.superseded_commit_id,
+            before.c.run_id,
+            before.c.committed_at,
+        )
+        .join_from(s.metric, s.partition, p.id == m.partition_id)
+        .join(s.series, e.id == m.series_id)
+        .join(s.analyzer)
+        .join(before, before.c.id == m.commit_id)
+        .where(m.partition_id.in_(again), e.analyzer_id.in_(sa.select(wanted.c.analyzer_id)))
+        .order_by(m.partition_id, m.version)
+    )
+    if commit is not None:
+        select = select.where(m.commit_id <= commit)
+    rows = connection.execute(select).all()
+    # Compare all series of an analyzer, to find those that one version lacks; then apply the query.
+    asked = set(connection.execute(sa.select(wanted.c.id)).scalars())
+    found: list[Mapping[str, Any]] = [
+        {"dataset": dataset, **row} for series, row in _pairs(rows) if series in asked
+    ]
+    found.sort(key=lambda r: (r["partition"], r["name"], r["instance"], r["segment"]))
+    found.sort(key=lambda r: r["restated_at"], reverse=True)
+    return found
+
+
+def _pairs(rows: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Compare consecutive versions by partition and analyzer; return series ids and changes."""
+    versions: dict[tuple[int, int], dict[int, dict[int, Any]]] = {}
+    for row in rows:
+        of = versions.setdefault((row.partition_id, row.analyzer_id), {})
+        of.setdefault(row.version, {})[row.series_id] = row
+    found = []
+    for of in versions.values():
+        order = sorted(of)
+        for old, new in pairwise(order):
+            some_new = next(iter(of[new].values()))
+            some_old = next(iter(of[old].values()))
+            for series in of[old].keys() | of[new].keys():
+                a, b = of[old].get(series), of[new].get(series)
+                change = _change(a, b)
+                if change is not None:
+                    told = {
+                        **{c: getattr(a or b, c) for c in tuple(RESTATEMENT_COLUMNS)[1:7]},
+                        **change,
+                        "old_version": old,
+                        "new_version": new,
+                        "old_run": some_old.run_id,
+                        "new_run": some_new.run_id,
+                        "restated_at": some_new.committed_at,
+                    }
+                    found.append((series, told))
+    return found
+
+
+def _change(a: Any, b: Any) -> dict[str, Any] | None:
+    old, new = _value(a), _value(b)
+    before, after = _status(a), _status(b)
+    same = before == after and (
+        before != "finite" or abs(old - new) <= _CLOSE * max(abs(old), abs(new))
+    )
+    if same:
+        return None
+    return {
+        "old": old,
+        "new": new,
+        "change": new - old,
+        "old_status": before,
+        "new_status": after,
+    }
+
+
+def _value(row: Any) -> float:
+    return float("nan") if row is None else number_of(row.value, row.status)
+
+
+def _status(row: Any) -> str:
+    return "absent" if row is None else str(row.status)
+
+
+def version_rows(
+    connection: Connection, dataset: str, partition: int, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return the metrics of all versions of a partition, ordered by series and version."""
+    commit = commit_as_of(connection, as_of)
+    a, e, m = s.analyzer.c, s.series.c, s.metric.c
+    of = dataset_id(connection, dataset)
+    select = (
+        sa.select(
+            a.segment, e.name, e.instance, a.text.label("analyzer"), m.version, m.value, m.status
+        )
+        .join_from(s.metric, s.series, e.id == m.series_id)
+        .join(s.analyzer)
+        .where(m.partition_id == partition, a.dataset_id == of, query.series_condition())
+        .order_by(a.segment, e.name, e.instance, e.id, m.version)
+    )
+    if commit is not None:
+        select = select.where(m.commit_id <= commit)
+    rows = [row._asdict() for row in connection.execute(select)]
+    return [{**row, "value": number_of(row["value"], row["status"])} for row in rows]

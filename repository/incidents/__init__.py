@@ -1,0 +1,1 @@
+"""Incidents: group anomalies, explain them, find their causes, apply user labels."""

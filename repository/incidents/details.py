@@ -1,0 +1,165 @@
+"""Details of an incident: anomalies, labels and causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.formatting import plain
+from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.repository.incidents.causes import Causes, causes
+from tidegauge.repository.incidents.listing import (
+    ANOMALY_COLUMNS,
+    anomaly_rows,
+    dataset_of,
+    incident_rows,
+)
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.frames import frame_of
+from tidegauge.repository.store.labels import LABEL_COLUMNS, label_rows, last_label_id
+from tidegauge.repository.store.queries import MetricQuery, Window
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy.engine import Connection
+
+Row = Mapping[str, Any]
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class IncidentDetails(Rendered):
+    """All that is known of one incident.
+
+    Attributes
+    ----------
+    row : mapping
+        The incident, as `Repository.incidents` lists it.
+    anomalies : pandas.DataFrame
+        As `Repository.anomalies` returns them; empty if all were withdrawn.
+    labels : pandas.DataFrame
+        Labels of the incident or its anomalies, in order.
+    causes : Causes
+        Parts of the table that contributed, and series that moved along.
+    revision : int
+        The id of the newest label; 0 if there is none. `Repository.label` takes it as ``seen``.
+    """
+
+    renderer: ClassVar[str] = "tidegauge.display.history:render_incident"
+
+    row: Row
+    anomalies: pd.DataFrame
+    labels: pd.DataFrame
+    causes: Causes
+    revision: int
+
+    @property
+    def id(self) -> int:
+        """The incident's id."""
+        return int(self.row["id"])
+
+    @property
+    def dataset(self) -> str:
+        """The incident's dataset."""
+        return str(self.row["dataset"])
+
+    @property
+    def started(self) -> str:
+        """The first partition."""
+        return str(self.row["first"])
+
+    @property
+    def firsts(self) -> pd.DataFrame:
+        """The first anomaly of each series, in order of time, within a partition the worst first."""
+        ordered = self.anomalies.sort_values(["time", "partition"], kind="stable")
+        return ordered.drop_duplicates(
+            ["segment", "name", "instance", "analyzer"], ignore_index=True
+        )
+
+    def explain(self) -> str:
+        """Return the details as text of several lines."""
+        row = self.row
+        ends = dict.fromkeys([row["first"], row["last"]])
+        lines = [
+            f"Incident {self.id} of {plain(self.dataset)}: {plain(row['headline'])}",
+            (
+                f"Status {row['status']}, severity {row['severity']}, {row['series']} series,"
+                f" {' to '.join(plain(end or 'the table') for end in ends)}."
+            ),
+        ]
+        groups = (
+            ("First anomalies", [plain(text) for text in self.firsts["explanation"]]),
+            ("Contributions", [str(move) for move in self.causes.moves]),
+            ("Also moved", [str(one) for one in self.causes.companions]),
+            ("Labels", [label_text(label) for label in self.labels.to_dict("records")]),
+        )
+        for title, texts in groups:
+            if texts:
+                more = [f"and {len(texts) - _LISTED} more"] if len(texts) > _LISTED + 1 else []
+                shown = texts[:_LISTED] if more else texts
+                lines += ["", f"{title}:", *(f"  {text}" for text in (*shown, *more))]
+        return "\n".join(lines)
+
+
+def label_text(label: Mapping[Any, Any]) -> str:
+    """Return a label as one line: when, what, by whom, and the note."""
+    by = f" by {plain(label['by'])}" if isinstance(label["by"], str) else ""
+    note = f": {plain(label['note'])}" if isinstance(label["note"], str) else ""
+    return f"{label['created_at']:%Y-%m-%d %H:%M} {label['label']}{by}{note}"
+
+
+def incident_details(connection: Connection, incident: int) -> IncidentDetails:
+    """Return the details of an incident, or of the incident of an anomaly.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such incident or anomaly, or all of the incident's anomalies were withdrawn.
+    """
+    f = s.finding.c
+    query = sa.select(f.incident_id).where(f.anomaly_id == incident, s.holds(s.finding))
+    dataset, number = dataset_of(connection, connection.execute(query).scalar() or incident)
+    listed = incident_rows(connection, dataset, None, Window())
+    row = next((row for row in listed if row["id"] == number), None)
+    if row is None:
+        msg = f"all anomalies of incident {number} were withdrawn; as_of= of repo.incidents() shows it"
+        raise HistoryError(msg)
+    anomalies = anomaly_rows(connection, dataset, None, MetricQuery(), None, number)
+    own = {one["id"] for one in anomalies}
+    labels = [
+        label
+        for label in label_rows(connection, dataset)
+        if label["incident_id"] == number or label["anomaly_id"] in own
+    ]
+    return IncidentDetails(
+        row,
+        frame_of(anomalies, ANOMALY_COLUMNS),
+        frame_of(labels, LABEL_COLUMNS),
+        causes(connection, dataset, anomalies),
+        last_label_id(connection, number),
+    )
+
+
+def causes_of(connection: Connection, of: int) -> Causes:
+    """Return the causes of an anomaly or incident, by id.
+
+    Raises
+    ------
+    HistoryError
+        If there is neither.
+    """
+    rows = anomaly_rows(connection, None, None, MetricQuery(), None, None, of)
+    if rows:
+        return causes(connection, rows[0]["dataset"], rows)
+    try:
+        dataset, number = dataset_of(connection, of)
+    except HistoryError as error:
+        msg = f"there is no anomaly and no incident {of!r}; repo.anomalies() lists their ids"
+        raise HistoryError(msg) from error
+    return causes(
+        connection, dataset, anomaly_rows(connection, dataset, None, MetricQuery(), None, number)
+    )

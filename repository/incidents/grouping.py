@@ -1,0 +1,324 @@
+"""Group anomalies into incidents, and keep these up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.detectors.training import TrainingLabels
+from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.headline import headline
+from tidegauge.repository.incidents.periods import step_of
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks, insert_rows
+from tidegauge.repository.store.consistency_series import PREFIX, group_bys_of
+from tidegauge.repository.store.database import NextCommit, next_findings
+from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR, last_status_labels
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from sqlalchemy.engine import Connection
+
+GAP = 1
+"""Maximum number of quiet partitions between two anomalous ones of an incident."""
+NO_HOLIDAY = frozenset({"Completeness", "StalePartition", "SchemaChange", "Restatement"})
+"""Metrics that a holiday does not explain: it changes numbers, but the data is there."""
+ALIKE = 1 / 5
+"""Minimum share of anomalous metrics in common with the incident before, to continue it."""
+
+
+def group_anomalies(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
+    """Group anomalies into incidents, in the order of their first.
+
+    Anomalies of one partition belong together. A partition continues the previous incident, if
+    adjacent or with one quiet partition between, if enough of its metrics (of any filter and
+    segment) were anomalies there.
+    """
+    by_partition: dict[tuple[str, int], list[Anomaly]] = {}
+    for one in sorted(anomalies, key=lambda a: (a.within, a.place, a.id)):
+        by_partition.setdefault((one.within, one.place), []).append(one)
+    groups: list[list[Anomaly]] = []
+    for (within, place), some in by_partition.items():
+        topics = {(one.name, one.instance) for one in some}
+        last = groups[-1] if groups else []
+        near = bool(last) and last[-1].within == within and place - last[-1].place <= GAP + 1
+        before = {(one.name, one.instance) for one in last} if near else set()
+        if len(topics & before) >= ALIKE * len(topics):
+            groups[-1] += some
+        else:
+            groups.append(some)
+    return groups
+
+
+@dataclass(frozen=True)
+class _Course:
+    headline: str
+    severity: str
+    first_partition_id: int
+    last_partition_id: int
+    series: int
+    is_over: int
+
+
+_COURSE = ("headline", "severity", "first_partition_id", "last_partition_id", "series", "is_over")
+
+
+def write_incidents(
+    connection: Connection, dataset: int, teaching: TrainingLabels, commit: NextCommit
+) -> None:
+    """Bring the incidents of a dataset up to date with its anomalies.
+
+    An incident keeps its id as long as one of its anomalies was in it before, or its first one is
+    the same. It is resolved once its series have later values without an anomaly, and reopened when
+    another anomaly joins it.
+    """
+    places, newest, ends, steps = _places(connection, dataset)
+    found = _anomalies(connection, dataset, places)
+    unequal = any(one.name.startswith(PREFIX) for one in found)
+    group_bys = group_bys_of(connection, dataset) if unequal else set()
+    known = _courses(connection, dataset)
+    labels = last_status_labels(connection, dataset)
+    i = s.incident.c
+    firsts: dict[int, int] = {
+        row[0]: row[1]
+        for row in connection.execute(sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset))
+    }
+    groups = group_anomalies(found)
+    # A group claims the incident of its own first anomaly before others can, so that no id is used
+    # twice.
+    named = [min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups]
+    taken = {i for i in named if i is not None}
+    fresh: list[tuple[list[Anomaly], _Course]] = []
+    kept: list[tuple[int, list[Anomaly], _Course]] = []
+    for group, own in zip(groups, named, strict=True):
+        told = headline(group, steps[group[0].within], group_bys)
+        course = _course(group, told, newest, ends)
+        others = {a.incident for a in group if a.incident is not None} - taken
+        of = own if own is not None else min(others, default=None)
+        if of is None:
+            fresh.append((group, course))
+        else:
+            taken.add(of)
+            kept.append((of, group, course))
+    changed = [(i, g, c) for i, g, c in kept if known.get(i) != c]
+    gone = sorted(known.keys() - {i for i, _, _ in kept})
+    moved = [(i, a.id) for i, g, _ in kept for a in g if a.incident != i]
+    if fresh or changed or gone or moved:
+        ids = next_findings(connection, len(fresh)) if fresh else ()
+        new = list(zip(ids, *zip(*fresh, strict=True), strict=True)) if fresh else []
+        rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
+        insert_rows(connection, s.incident, ("id", "dataset_id", "anomaly_id", "opened_at"), rows)
+        moved += [(i, a.id) for i, g, _ in new for a in g]
+        _assign(connection, moved, commit.id)
+        _end(connection, [*gone, *(i for i, _, _ in changed if i in known)], commit.id)
+        courses = [
+            (i, commit.id, *(getattr(c, name) for name in _COURSE)) for i, _, c in (*changed, *new)
+        ]
+        insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
+        kept += new
+    _label_automatically(connection, dataset, kept, known, labels, teaching, commit)
+
+
+def _course(
+    group: Sequence[Anomaly], told: str, newest: Mapping[int, int], ends: Mapping[str, int]
+) -> _Course:
+    last = group[-1]
+    severities = list(Severity)
+    gravest = max(severities.index(Severity(a.severity)) for a in group)
+    # Series of partition-level detectors have no metrics; their newest partition stands in.
+    over = any(newest.get(a.series, ends.get(a.within, -1)) > last.place for a in group)
+    return _Course(
+        headline=told,
+        severity=str(severities[gravest]),
+        first_partition_id=group[0].partition,
+        last_partition_id=last.partition,
+        series=len({a.series for a in group}),
+        is_over=int(over),
+    )
+
+
+def _label_automatically(
+    connection: Connection,
+    dataset: int,
+    kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
+    known: Mapping[int, _Course],
+    labels: Mapping[int, tuple[str, str | None]],
+    teaching: TrainingLabels,
+    commit: NextCommit,
+) -> None:
+    """Label incidents automatically: as resolved, reopened, or expected on a holiday.
+
+    A user's label since an incident was over is left as it is.
+    """
+    rows = []
+    for incident, group, course in kept:
+        said, by = labels.get(incident, (None, None))
+        before = known.get(incident)
+        told: tuple[str, str] | None = None
+        holiday = explaining_holiday(group, teaching)
+        was_over = before is not None and before.is_over
+        longer = before is not None and before.last_partition_id != course.last_partition_id
+        if holiday and said is None:
+            told = ("expected", holiday)
+        elif said == "expected" and by == AUTOMATIC_AUTHOR and not holiday:
+            left = "resolved" if course.is_over else "reopened"
+            told = (left, "no longer explained by a holiday")
+        elif said == "resolved" and longer and not course.is_over:
+            told = ("reopened", "another anomaly joined it")
+        elif course.is_over and not was_over and said in {None, "acknowledged", "reopened"}:
+            told = ("resolved", "the series are back to normal")
+        if told:
+            rows.append((dataset, incident, *told, AUTOMATIC_AUTHOR, commit.now, commit.id))
+    columns = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
+    insert_rows(connection, s.label, columns, rows)
+
+
+def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> str:
+    """Return the holiday on or next to an incident's top-scoring partition; empty if there is none."""
+    if any(one.name in NO_HOLIDAY for one in group):
+        return ""
+    total: dict[int, float] = {}
+    for one in group:
+        total[one.partition] = total.get(one.partition, 0.0) + one.score
+    clearest = max(total, key=lambda partition: total[partition])
+    return teaching.explains(next(one.time for one in group if one.partition == clearest))
+
+
+def _places(
+    connection: Connection, dataset: int
+) -> tuple[dict[int, int], dict[int, int], dict[str, int], dict[str, timedelta | None]]:
+    """Return the position of each partition, and by partition segment its newest position and step.
+
+    Positions count a partition segment's partitions in order of time. The second mapping has the
+    newest position of each series, the last the step of each partition segment, as `step_of`
+    returns it.
+    """
+    p, n = s.partition.c, s.newest_metric.c
+    query = (
+        sa.select(p.id, p.segment, p.name, p.time)
+        .where(p.dataset_id == dataset)
+        .order_by(p.segment, p.time.is_(None), p.time, p.name)
+    )
+    places: dict[int, int] = {}
+    kinds: dict[str, list[tuple[str, datetime | None]]] = {}
+    for partition, within, *named in connection.execute(query):
+        kind = kinds.setdefault(within, [])
+        places[partition] = len(kind)
+        kind.append((named[0], named[1]))
+    steps = {
+        within: step_of([time for _, time in kind if time is not None], kind[0][0])
+        for within, kind in kinds.items()
+    }
+    last = (
+        sa.select(n.series_id, n.partition_id, p.segment)
+        .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
+        .where(p.dataset_id == dataset)
+    )
+    newest: dict[int, int] = {}
+    ends: dict[str, int] = {}
+    for series, partition, within in connection.execute(last):
+        newest[series] = places[partition]
+        ends[within] = max(ends.get(within, -1), places[partition])
+    return places, newest, ends, steps
+
+
+def _anomalies(connection: Connection, dataset: int, places: Mapping[int, int]) -> list[Anomaly]:
+    n, f, e, a, p = s.anomaly.c, s.finding.c, s.series.c, s.analyzer.c, s.partition.c
+    query = (
+        sa.select(
+            n.id,
+            n.series_id,
+            n.partition_id,
+            p.name.label("partition_name"),
+            p.segment.label("within"),
+            p.time,
+            e.name,
+            e.instance,
+            a.filter,
+            a.segment,
+            e.scale,
+            f.severity,
+            f.direction,
+            f.value,
+            f.expected,
+            f.score,
+            f.explanation,
+            f.incident_id,
+        )
+        .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+        .join(s.series, e.id == n.series_id)
+        .join(s.analyzer, a.id == e.analyzer_id)
+        .join(s.partition, p.id == n.partition_id)
+        .where(p.dataset_id == dataset)
+        .order_by(n.id)
+    )
+    return [
+        Anomaly(
+            row.id,
+            row.series_id,
+            places[row.partition_id],
+            row.partition_id,
+            row.partition_name,
+            row.within,
+            row.time,
+            row.name,
+            row.instance,
+            row.filter or "",
+            row.segment,
+            row.scale,
+            row.severity,
+            row.direction,
+            row.value,
+            row.expected,
+            row.score,
+            row.explanation,
+            row.incident_id,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:
+    c, i = s.course.c, s.incident.c
+    query = (
+        sa.select(i.id, *(c[name] for name in _COURSE))
+        .join_from(s.incident, s.course, (c.incident_id == i.id) & s.holds(s.course))
+        .where(i.dataset_id == dataset)
+    )
+    return {row[0]: _Course(*row[1:]) for row in connection.execute(query)}
+
+
+def _assign(connection: Connection, members: Sequence[tuple[int, int]], commit: int) -> None:
+    """Assign anomalies to incidents; findings of earlier commits are superseded to preserve history."""
+    f = s.finding
+    of = {anomaly: incident for incident, anomaly in members}
+    columns = [column.name for column in f.columns]
+    copies = []
+    for some in chunks(sorted(of)):
+        query = sa.select(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+        for row in connection.execute(query).all():
+            if row.commit_id != commit:
+                new = {"commit_id": commit, "incident_id": of[row.anomaly_id]}
+                copies.append(tuple({**row._asdict(), **new}[name] for name in columns))
+        ended = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f), f.c.commit_id != commit)
+        connection.execute(ended.values(superseded_commit_id=commit))
+    groups: dict[int, list[int]] = {}
+    for anomaly, incident in of.items():
+        groups.setdefault(incident, []).append(anomaly)
+    for incident, anomalies in groups.items():  # findings of this commit are updated in place
+        for some in chunks(anomalies):
+            now = (f.c.anomaly_id.in_(some), s.holds(f), f.c.commit_id == commit)
+            connection.execute(sa.update(f).where(*now).values(incident_id=incident))
+    insert_rows(connection, f, columns, copies)
+
+
+def _end(connection: Connection, incidents: Sequence[int], commit: int) -> None:
+    c = s.course
+    for some in chunks(incidents):
+        change = sa.update(c).where(c.c.incident_id.in_(some), s.holds(c))
+        connection.execute(change.values(superseded_commit_id=commit))

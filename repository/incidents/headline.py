@@ -1,0 +1,129 @@
+"""Summarise an incident in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.formatting import number, one_line, percent
+from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
+from tidegauge.repository.incidents.periods import DAY, span
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from tidegauge.repository.incidents.anomaly import Anomaly
+
+MOST = 3
+"""Maximum number of metrics that a headline names."""
+CLEAR = 20.0
+"""Scores are capped here for ranking."""
+LONGEST = 100
+"""Maximum number of characters for an anomaly of a whole partition."""
+_PLAIN = frozenset({"Completeness", "Size"})
+_ROWS = {"Size": "volume"}
+_VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
+
+
+def headline(
+    anomalies: Sequence[Anomaly],
+    step: timedelta | None = DAY,
+    group_bys: Collection[str] = (),
+) -> str:
+    """Return an incident's time span and its most significant metrics.
+
+    A metric is listed once, at its highest score, with the filters and segments that share the
+    anomaly. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics
+    that follow from them.
+
+    Parameters
+    ----------
+    anomalies : sequence of Anomaly
+        In order of time; at least one.
+    step : timedelta, optional
+        Length of partitions, as `step_of` returns it.
+    group_bys : collection of str
+        Names of the group-bys of consistency metrics.
+    """
+    topics: dict[ConsistencyTopic | tuple[str, str], list[Anomaly]] = {}
+    for one in anomalies:
+        topic = ConsistencyTopic.from_anomaly(one, group_bys) or (one.name, one.instance)
+        topics.setdefault(topic, []).append(one)
+    wrong = {of.group_by for of in topics if isinstance(of, ConsistencyTopic) and of.wrong}
+    clear = [of for of in topics if isinstance(of, tuple) or of.wrong or of.group_by not in wrong]
+    ranked = sorted(clear, key=lambda of: -_weight(of, topics[of]))[:MOST]
+    told = [_told(of, topics[of]) for of in ranked]
+    named = {(one.name, one.instance) for of in ranked for one in topics[of]}
+    more = len({(one.name, one.instance) for one in anomalies} - named)
+    if more:
+        told.append(f"and {more} more metric{'s' if more > 1 else ''}")
+    utc = any(isinstance(of, ConsistencyTopic) for of in topics)  # consistency buckets are in UTC
+    return one_line(f"{_when(anomalies, step, utc=utc)}: {'; '.join(told)}")
+
+
+def _weight(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> float:
+    """Return a metric's rank: missing values and row counts come first, totals before parts."""
+    whole = any(not one.filter and not one.segment for one in some)
+    parts = min(len({_among(one) for one in some}), MOST + 1)
+    if isinstance(of, ConsistencyTopic):
+        plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
+    else:
+        plain = float(some[0].name in _PLAIN)
+    return min(max(one.score for one in some), CLEAR) + 3.0 * whole + CLEAR * plain + parts
+
+
+def _told(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> str:
+    whole = [one for one in some if not one.filter and not one.segment]
+    parts = sorted({_among(one) for one in some if one.filter or one.segment})
+    if isinstance(of, ConsistencyTopic):
+        said = of.said(whole or some)
+    else:
+        said = _said(max(whole or some, key=lambda one: one.score))
+    if whole and parts:
+        said += f" ({_listed(parts)}{' alike' if len(parts) > 1 else ''})"
+    elif parts:
+        said += f" for {_listed(parts)}"
+    return said
+
+
+def _said(one: Anomaly) -> str:
+    whole = f"{one.partition_name or 'the table'} "
+    if one.explanation.startswith(whole):  # of a partition-level detector
+        text = one.explanation.removeprefix(whole).removesuffix(".")
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+    value, expected = one.value, one.expected
+    if value is None:
+        return f"{one.name} of {one.instance} is no number"
+    if one.name == "Completeness" and expected is not None:
+        return (
+            f"{percent(1 - value)} of rows have no {one.instance} (usually {percent(1 - expected)})"
+        )
+    subject = _ROWS.get(one.name) or (
+        one.name if one.instance == "*" else f"{one.name} of {one.instance}"
+    )
+    if expected is None:
+        return f"{subject} is {number(value)}"
+    if one.scale == "count" and expected > 0:
+        return f"{subject} {(value / expected - 1) * 100:+.0f} %"
+    return f"{subject} is {number(value)} instead of {number(expected)}"
+
+
+def _among(one: Anomaly) -> str:
+    simple = _VALUE.fullmatch(one.filter)
+    return " ".join(text for text in (simple[1] if simple else one.filter, one.segment) if text)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    shown = list(parts[:MOST])
+    if len(parts) > MOST:
+        shown.append(f"{len(parts) - MOST} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _when(anomalies: Sequence[Anomaly], step: timedelta | None, *, utc: bool) -> str:
+    first, last = anomalies[0], anomalies[-1]
+    if first.time is None or last.time is None:
+        names = dict.fromkeys([first.partition_name, last.partition_name])
+        return " to ".join(name or "the table" for name in names)
+    return span(first.time, last.time, step) + (" UTC" if utc and step != DAY else "")

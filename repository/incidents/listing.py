@@ -1,0 +1,238 @@
+"""Queries for anomalies, scores and incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.facts import read_facts
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.labels import status_of, statuses
+from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
+from tidegauge.repository.store.recorded import Watched
+from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from sqlalchemy.engine import Connection
+
+ANOMALY_COLUMNS = columns(
+    "id:integer dataset segment partition time:time name instance analyzer value:number"
+    " expected:number lower:number upper:number direction score:number p_value:number"
+    " detector severity status incident_id:integer version:integer explanation"
+    " detected_at:time"
+)
+
+
+def anomaly_rows(
+    connection: Connection,
+    dataset: str | None,
+    status: str | None,
+    query: MetricQuery,
+    as_of: AsOf = None,
+    incident: int | None = None,
+    anomaly: int | None = None,
+) -> list[dict[str, Any]]:
+    """Return anomalies of current versions, the highest score first.
+
+    An anomaly has its incident's status, or its own last label's if that is newer. Beside
+    `ANOMALY_COLUMNS` each row has ``kind``, ``filter``, ``series_id`` and ``partition_id``.
+    """
+    commit = commit_as_of(connection, as_of)
+    n, f, a, p = s.anomaly.c, s.finding.c, s.analyzer.c, s.partition.c
+    named = {
+        "dataset": s.dataset.c.name,
+        "segment": a.segment,
+        "partition": p.name,
+        "time": p.time,
+        "name": s.series.c.name,
+        "instance": s.series.c.instance,
+        "analyzer": a.text,
+        "status": sa.literal("open"),
+    }
+    columns = [
+        named.get(c, f.get(c, n.get(c))).label(c)  # type: ignore[union-attr]  # one of them has it
+        for c in ANOMALY_COLUMNS
+    ]
+    select = (
+        sa.select(*columns, a.kind, a.filter, n.series_id, n.partition_id)
+        .select_from(s.anomaly)
+        .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
+        .join(s.series)
+        .join(s.analyzer)
+        .join(s.dataset)
+        .join(s.partition, p.id == n.partition_id)
+        .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
+        .where(_stands(), query.window.condition(), query.series_condition())
+        .order_by(f.score.desc(), p.time, n.id)
+    )
+    if dataset is not None:
+        select = select.where(a.dataset_id == dataset_id(connection, dataset))
+    if incident is not None:
+        select = select.where(f.incident_id == dataset_of(connection, incident)[1])
+    if anomaly is not None:
+        select = select.where(n.id == index(anomaly))
+    rows = [row._asdict() for row in connection.execute(select)]
+    said = statuses(connection, commit)
+    for row in rows:
+        row["status"] = status_of(said, row["id"], row["incident_id"])
+    return [row for row in rows if status is None or row["status"] == status]
+
+
+def anomalous_points(connection: Connection, commit: int | None = None) -> NDArray[np.int64]:
+    """Return the points of current versions with anomalies.
+
+    Returns
+    -------
+    array of int, shape (points, 2)
+        Ids of series and partition, each pair once.
+    """
+    n = s.anomaly.c
+    select = (
+        sa.select(n.series_id, n.partition_id)
+        .join_from(s.anomaly, s.finding, s.finding.c.anomaly_id == n.id)
+        .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
+        .join(s.series, s.series.c.id == n.series_id)
+        .join(s.analyzer)
+        .where(s.holds(s.finding, commit), _stands())
+        .distinct()
+    )
+    rows = [tuple(row) for row in connection.execute(select)]
+    return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def _stands() -> sa.ColumnElement[bool]:
+    """Return a condition that an anomaly's point, outer-joined to its metric, is current."""
+    return s.metric.c.series_id.is_not(None) | (s.analyzer.c.kind == Watched.__name__)
+
+
+def dataset_of(connection: Connection, incident: int) -> tuple[str, int]:
+    """Return an incident's dataset, and its id as an int.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such incident.
+    """
+    i, d = s.incident.c, s.dataset.c
+    number = index(incident)
+    query = sa.select(d.name).join_from(s.incident, s.dataset, d.id == i.dataset_id)
+    found = connection.execute(query.where(i.id == number)).scalar_one_or_none()
+    if found is None:
+        msg = f"there is no incident {incident!r}; repo.incidents() lists their ids"
+        raise HistoryError(msg)
+    return str(found), number
+
+
+def _same_point(of: Any) -> sa.ColumnElement[bool]:
+    """Return the join condition of a metric on the point of an anomaly."""
+    m = s.metric.c
+    return sa.and_(
+        m.partition_id == of.partition_id,
+        m.series_id == of.series_id,
+        m.version == of.version,
+    )
+
+
+SCORE_COLUMNS = columns(
+    "dataset segment partition time:time name instance analyzer detector score:number"
+    " p_value:number expected:number lower:number upper:number version:integer"
+)
+
+
+def score_rows(
+    connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return each current point's latest score by each detector, in order of time."""
+    commit = commit_as_of(connection, as_of)
+    of = dataset_id(connection, dataset)
+    facts = read_facts(connection, dataset, query, as_of)
+    places: dict[tuple[int, int, int], int] = {}
+    series = [row["id"] for row in facts.series]
+    partitions = [row["id"] for row in facts.partitions]
+    at = zip(
+        facts.of_partition.tolist(), facts.of_series.tolist(), facts.version.tolist(), strict=True
+    )
+    places = {(partitions[p], series[i], v): n for n, (p, i, v) in enumerate(at)}
+    wanted = sorted({partitions[p] for p in facts.of_partition.tolist()})
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    asked = [series[place] for place in np.unique(facts.of_series).tolist()]
+    for detector in detectors(connection, of):
+        points = read(connection, of, detector, wanted, commit, asked)
+        points = points.taken(np.flatnonzero(np.isin(points.series, asked)))
+        p_values = points.p_value
+        ids = zip(
+            points.partition.tolist(), points.series.tolist(), points.version.tolist(), strict=True
+        )
+        for k, key in enumerate(ids):
+            place = places.get(key)
+            if place is not None:
+                about = facts.series[facts.of_series[place]]
+                partition = facts.partitions[facts.of_partition[place]]
+                row = {
+                    "dataset": dataset,
+                    **{name: about[name] for name in ("segment", "name", "instance", "analyzer")},
+                    **{name: partition[name] for name in ("partition", "time")},
+                    "detector": detector,
+                    "p_value": p_values[k],
+                    **{name: float(getattr(points, name)[k]) for name in NUMBERS},
+                    "version": key[2],
+                }
+                found.append((place, detector, row))
+    return [row for *_, row in sorted(found, key=lambda x: x[:2])]
+
+
+INCIDENT_COLUMNS = columns(
+    "id:integer dataset headline severity first last series status updated_at:time"
+)
+
+
+def incident_rows(
+    connection: Connection,
+    dataset: str | None,
+    status: str | None,
+    window: Window,
+    as_of: AsOf = None,
+) -> list[Mapping[str, Any]]:
+    """Return incidents whose partitions overlap a time window, the newest first."""
+    commit = commit_as_of(connection, as_of)
+    i, c = s.incident.c, s.course.c
+    first, last = s.partition.alias("first"), s.partition.alias("last")
+    begins, ends = first.c.time, last.c.time
+    query = (
+        sa.select(
+            i.id,
+            s.dataset.c.name.label("dataset"),
+            c.headline,
+            c.severity,
+            first.c.name.label("first"),
+            last.c.name.label("last"),
+            c.series,
+            sa.literal("open").label("status"),
+            s.commit.c.committed_at.label("updated_at"),
+        )
+        .select_from(s.incident)
+        .join(s.course, (c.incident_id == i.id) & s.holds(s.course, commit))
+        .join(s.dataset, s.dataset.c.id == i.dataset_id)
+        .join(first, first.c.id == c.first_partition_id)
+        .join(last, last.c.id == c.last_partition_id)
+        .join(s.commit, s.commit.c.id == c.commit_id)
+        .order_by(begins.is_(None), begins.desc(), i.id.desc())
+    )
+    if dataset is not None:
+        query = query.where(i.dataset_id == dataset_id(connection, dataset))
+    if window.since is not None:
+        query = query.where(ends >= window.since)
+    if window.until is not None:
+        query = query.where(begins <= window.until)
+    said = statuses(connection, commit)
+    rows = [row._asdict() for row in connection.execute(query)]
+    for row in rows:
+        row["status"] = status_of(said, None, row["id"])
+    return [row for row in rows if status is None or row["status"] == status]

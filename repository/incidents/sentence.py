@@ -1,0 +1,102 @@
+"""Explain an anomaly in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from tidegauge.analyzers.core.formatting import number, one_line
+from tidegauge.repository.detectors.base import Reason
+
+Row = Mapping[str, Any]
+
+_WORDS = {
+    Reason.DRIFT: "{side} its level of weeks ago, after the largest slow drift so far",
+    Reason.CONSTANT: "{side} the {expected} that it nearly always is",
+    Reason.NOVELTY: "unlike all earlier values",
+}
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def explain(
+    what: str,
+    partition: str,
+    weekday: int | None,
+    value: float,
+    earlier: Sequence[float],
+    expected: float,
+    lower: float,
+    upper: float,
+    reason: Reason = Reason.LEVEL,
+) -> str:
+    """Explain an anomaly: the value, the usual range, and whether it is a record.
+
+    Parameters
+    ----------
+    what : str
+        The metric, such as ``Completeness of dep_time``.
+    partition : str
+    weekday : int or None
+        0 is Monday.
+    value : float
+    earlier : sequence of float
+        The values of earlier partitions.
+    expected, lower, upper : float
+        The detector's expected value and band; NaN where it gives none.
+    reason : Reason
+        The kind of deviation.
+
+    Examples
+    --------
+    >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97, 0.98], 0.975, 0.95, 0.99)
+    'Completeness of email in ds=2013-02-08 (a Friday) is 0.5, below the usual 0.95 to 0.99 (expected 0.975): the lowest of 3 partitions.'
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050)
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000).'
+    """
+    day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
+    side = "below" if direction(value, expected, lower, upper) == "low" else "above"
+    if reason in _WORDS:
+        usual = _WORDS[reason].format(side=side, expected=number(expected))
+    elif isnan(lower) and isnan(upper):
+        usual = f"far {side} the expected {number(expected)}"
+    elif isnan(lower) or isnan(upper):
+        bound, limit = ("least", lower) if isnan(upper) else ("most", upper)
+        usual = f"{side} the {bound} allowed, {number(limit)}"
+    else:
+        band = f"{number(lower)} to {number(upper)}"
+        centre = "" if isnan(expected) else f" (expected {number(expected)})"
+        # A joint anomaly of many series can have values inside their own bands.
+        inside = {"below": "low within", "above": "high within"}[side]
+        usual = f"{inside if lower <= value <= upper else side} the usual {band}{centre}"
+    past = [v for v in earlier if not isnan(v)]
+    record = ""
+    if past and side == "below" and value < min(past):
+        record = f": the lowest of {len(past) + 1} partitions"
+    elif past and side == "above" and value > max(past):
+        record = f": the highest of {len(past) + 1} partitions"
+    text = f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
+    return one_line(text)
+
+
+def direction(value: float, expected: float, lower: float, upper: float) -> str:
+    """Return ``low`` or ``high``."""
+    reference = expected
+    if isnan(reference):
+        reference = lower if not isnan(lower) and value < lower else upper
+    return "low" if value < reference else "high"
+
+
+def subject(series: Row) -> str:
+    """Describe a series in text: metric, instance, filter and segment.
+
+    Examples
+    --------
+    >>> row = {"name": "Completeness", "instance": "dep_time", "filter": "origin = 'EWR'", "segment": ""}
+    >>> subject(row)
+    "Completeness of dep_time where origin = 'EWR'"
+    """
+    of = "" if series["instance"] == "*" else f" of {series['instance']}"
+    where = f" where {series['filter']}" if series["filter"] else ""
+    among = f" in {series['segment']}" if series["segment"] else ""
+    return f"{series['name']}{of}{where}{among}"

@@ -1,0 +1,1 @@
+"""Maintenance of a repository: retention, integrity checks, backups."""

@@ -1,0 +1,191 @@
+"""Backup and restore of a repository.
+
+A backup of a SQLite file is a SQLite file; of PostgreSQL it is an archive of ``pg_dump``,
+PostgreSQL's own tool. The files of large states are copied along, by hard links where the file
+system can: they never change.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import DatabaseAccessError, NotOurDatabaseError
+from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.database import (
+    SECRETS,
+    VERSION_TABLE,
+    Database,
+    all_revisions,
+    backup_beside,
+    stamp,
+)
+from tidegauge.repository.store.schema import metadata
+
+
+def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -> Path:
+    """Back up a repository and return the path of the backup.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    to : Path, optional
+        The target, never overwritten; if not given, a timestamped name beside the SQLite file, or
+        in the working directory for PostgreSQL.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If the target exists or is not writable, the database is in memory, or ``pg_dump`` is
+        missing or fails.
+    """
+    target = to or _named(database)
+    if target.exists():
+        msg = f"{target} is there already; name another file"
+        raise DatabaseAccessError(msg)
+    if database.file is not None:
+        database.copy(target)
+    elif database.is_sqlite:
+        msg = "a database in memory has no file to copy; its history ends with its process"
+        raise DatabaseAccessError(msg)
+    else:
+        options = ("--format=custom", f"--file={target}", f"--dbname={_conninfo(database)}")
+        _run_postgres("pg_dump", database, *options)
+    _link_files(artifacts.root, _files_of(target))
+    return target
+
+
+def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | None:
+    """Replace a database's content with a backup, and return the path of a copy made before.
+
+    None is returned if the database was empty.
+
+    Raises
+    ------
+    NotOurDatabaseError
+        If the file is not a backup of a repository, or is damaged; nothing is changed then.
+    DatabaseAccessError
+        If the backup is unreadable or the database is not writable.
+    """
+    if not source.is_file():
+        msg = f"there is no backup {source}"
+        raise DatabaseAccessError(msg)
+    if database.is_sqlite:
+        _require_sound(source)
+    before = back_up(database, artifacts) if database.revision() else None
+    if database.file is not None:
+        with (
+            closing(sqlite3.connect(source)) as copy,
+            closing(sqlite3.connect(database.file)) as current,
+        ):
+            copy.backup(
+                current
+            )  # in one transaction: concurrent readers see the old content or the new
+    else:
+        _restore_postgres(database, source)
+    _link_files(_files_of(source), artifacts.root)
+    return before
+
+
+def _named(database: Database) -> Path:
+    if database.file is not None:
+        return backup_beside(database.file)
+    return Path(f"{_name(database)}.{stamp()}.dump")
+
+
+def _name(database: Database) -> str:
+    return str(database.url.database)
+
+
+def _files_of(backup: Path) -> Path:
+    return backup.with_name(backup.name + ".artifacts")
+
+
+def _link_files(source: Path | None, target: Path | None) -> None:
+    if source is None or target is None or not source.is_dir():
+        return
+    for name in sorted(Artifacts(source).files()):
+        copy = target / name
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # another file system, or one without links
+                os.link(source / name, copy)
+            if not copy.exists():
+                shutil.copy2(source / name, copy)
+
+
+def _require_sound(file: Path) -> None:
+    uri = f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1"
+    query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as copy:
+            (revision,) = copy.execute(query).fetchone()
+            problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
+    except (sqlite3.Error, TypeError) as error:
+        msg = f"{file} is no backup of a tidegauge repository: {error}"
+        raise NotOurDatabaseError(msg) from error
+    _require_known(file, revision)
+    if problem != "ok":
+        msg = f"{file} is damaged: {problem}"
+        raise NotOurDatabaseError(msg)
+
+
+def _require_known(file: Path, revision: str | None) -> None:
+    if revision not in all_revisions():
+        msg = f"{file} is at revision {revision}, which this tidegauge does not know"
+        raise NotOurDatabaseError(msg)
+
+
+def _restore_postgres(database: Database, source: Path) -> None:
+    """Replace all tidegauge tables and views with a dump, in one transaction."""
+    script = _run_postgres("pg_restore", database, "--no-owner", "--file=-", str(source))
+    told = re.search(rf"COPY public\.{VERSION_TABLE} .*?;\n(\w+)\n", script)
+    if told is None:
+        msg = f"{source} is no backup of a tidegauge repository"
+        raise NotOurDatabaseError(msg)
+    _require_known(source, told[1])
+    with database.read() as connection:
+        inspector = sa.inspect(connection)
+        views = [name for name in inspector.get_view_names() if name.startswith("v_")]
+        tables = set(inspector.get_table_names()) & {*metadata.tables, VERSION_TABLE}
+    drops = [f'DROP VIEW "{name}";' for name in views]
+    drops += [f'DROP TABLE "{name}" CASCADE;' for name in sorted(tables)]
+    # DROP waits for active readers, and everybody else would queue behind it.
+    whole = "\n".join([f"SET lock_timeout = '{_LOCK_SECONDS}s';", *drops, script])
+    options = ("--single-transaction", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
+    _run_postgres("psql", database, *options, f"--dbname={_conninfo(database)}", text=whole)
+
+
+_LOCK_SECONDS = 30
+
+
+def _conninfo(database: Database) -> str:
+    """Return the URL without secrets, as PostgreSQL's tools accept it."""
+    url = database.url.set(drivername="postgresql", password=None)
+    return url.difference_update_query(SECRETS).render_as_string(hide_password=False)
+
+
+def _run_postgres(tool: str, database: Database, *options: str, text: str | None = None) -> str:
+    """Run a PostgreSQL tool; the password is passed by environment, not in the process list."""
+    found = shutil.which(tool)
+    if found is None:
+        msg = f"{tool} is not installed; it comes with PostgreSQL's client programs"
+        raise DatabaseAccessError(msg)
+    secret = database.url.password or database.url.query.get("password")
+    environment = {**os.environ, **({"PGPASSWORD": str(secret)} if secret else {})}
+    done = subprocess.run(  # noqa: S603 - a program found by name, with fixed options
+        [found, *options], env=environment, input=text, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        msg = f"{tool} failed on {database.name}: {done.stderr.strip()}"
+        raise DatabaseAccessError(msg)
+    return done.stdout

@@ -1,0 +1,247 @@
+"""Integrity checks of a repository: damage by crashes, disk faults or manual edits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import StateError
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.runs.ledger import ledger_key
+from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.database import Database, head_revision
+from tidegauge.repository.store.verdicts import hash_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+
+def check(database: Database, artifacts: Artifacts) -> list[str]:
+    """Return the problems found, one sentence each; an empty list for a sound repository.
+
+    Every state is read once. Files that no state refers to are not reported: a killed run leaves
+    them, and they only take up space.
+    """
+    with database.read() as connection:
+        return [
+            *_revision(database),
+            *_integrity(connection),
+            *_indexes(connection),
+            *_whole_batches(connection),
+            *_newest(connection),
+            *_lifetimes(connection),
+            *_orphans(connection),
+            *_verdicts(connection),
+            *_states(connection, artifacts),
+        ]
+
+
+def orphan_files(database: Database, artifacts: Artifacts) -> set[str]:
+    """Return the artifact files that no state refers to; `Repository.clean` removes them."""
+    there = artifacts.files()
+    with database.read() as connection:
+        for table in (s.state, s.named_state, s.folded_state):
+            c = table.c.artifact
+            there -= set(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+    return there
+
+
+def _revision(database: Database) -> Iterator[str]:
+    found, head = database.revision(), head_revision()
+    if found != head:
+        yield f"the database is at revision {found}, not {head}"
+
+
+def _integrity(connection: Connection) -> Iterator[str]:
+    if connection.dialect.name != "sqlite":
+        return
+    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+        if line != "ok":
+            yield f"SQLite integrity check: {line}"
+    for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+        yield f"row {row} of {table} refers to a missing row of {parent}"
+
+
+def _indexes(connection: Connection) -> Iterator[str]:
+    inspector = sa.inspect(connection)
+    for table in s.metadata.sorted_tables:
+        there = {index["name"] for index in inspector.get_indexes(table.name)}
+        for index in sorted(str(index.name) for index in table.indexes):
+            if index not in there:
+                yield f"the index {index} of {table.name} is missing; queries will be slow"
+
+
+def _whole_batches(connection: Connection) -> Iterator[str]:
+    """Check that every analyzer in the ledger has metrics, and the clock against the commits."""
+    v, m = s.partition_version.c, s.metric.c
+    expected = _expected_analyzers(connection)
+    measured = (
+        sa.select(
+            m.partition_id,
+            m.version,
+            sa.func.count(sa.distinct(s.series.c.analyzer_id)).label("analyzers"),
+        )
+        .join_from(s.metric, s.series, s.series.c.id == m.series_id)
+        .join(s.analyzer)
+        .where(s.analyzer.c.statistic_id.is_not(None))
+        .group_by(m.partition_id, m.version)
+        .subquery()
+    )
+    p = s.partition.c
+    query = (
+        sa.select(p.dataset_id, p.name, v.version, v.analyzer_set_id, measured.c.analyzers)
+        .select_from(s.partition_version)
+        .join(s.partition)
+        .outerjoin(
+            measured,
+            (measured.c.partition_id == v.partition_id) & (measured.c.version == v.version),
+        )
+    )
+    for dataset, name, version, set_id, found in connection.execute(query):
+        wanted = expected(dataset, set_id)
+        if (found or 0) != wanted:
+            yield (
+                f"partition {name!r} version {version} has metrics of {found or 0} analyzers,"
+                f" the ledger says {wanted}"
+            )
+    last = connection.execute(sa.select(sa.func.max(s.commit.c.id))).scalar() or 0
+    clock = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+    if last > clock:
+        yield f"the last commit is {last}, but the clock is at {clock}"
+
+
+def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
+    """Return a function that counts the analyzers of a ledger entry, one for each segment."""
+    sets = dict(
+        connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all()
+    )
+    segments: dict[int, list[SegmentSet]] = {}
+    t = s.segment_set.c
+    for dataset, columns, generation, kept in connection.execute(
+        sa.select(t.dataset_id, t["columns"], t.generation, t.kept)
+    ):
+        values = tuple(map(tuple, json.loads(kept)))
+        chosen = SegmentSet(tuple(json.loads(columns)), values, generation)
+        segments.setdefault(dataset, []).append(chosen)
+    made: dict[int, dict[str, set[tuple[str, str]]]] = {}
+    a = s.analyzer.c
+    measured = sa.select(a.dataset_id, a.canonical).where(a.statistic_id.is_not(None)).distinct()
+    for dataset, canonical in connection.execute(measured):
+        for one in (None, *segments.get(dataset, ())):
+            names = one.names() if one else [""]
+            of = made.setdefault(dataset, {})
+            of[ledger_key(canonical, one)] = {(canonical, name) for name in names}
+
+    @cache
+    def expected(dataset: int, set_id: int) -> int:
+        known = made.get(dataset, {})
+        # Two generations may share segments, which count once; so does an unknown key.
+        found = [known.get(key, {(key, "")}) for key in json.loads(sets[set_id])]
+        return len(set().union(*found))
+
+    return expected
+
+
+def _newest(connection: Connection) -> Iterator[str]:
+    """Check that the copy of newest metrics holds exactly the newest fact of each series."""
+    m, n, p = s.metric.c, s.newest_metric.c, s.partition.c
+    order = (p.time.is_(None).desc(), p.time.desc(), p.name.desc())
+    names = ("series_id", "partition_id", "version", "value", "status")
+    place = sa.func.row_number().over(partition_by=m.series_id, order_by=order)
+    ranked = (
+        sa.select(*(m[c] for c in names), place.label("place"))
+        .join_from(s.metric, s.partition, p.id == m.partition_id)
+        .where(s.holds(s.metric))
+        .subquery()
+    )
+    facts = sa.select(*(ranked.c[c] for c in names)).where(ranked.c.place == 1)
+    copies = sa.select(*(n[c] for c in names))
+    for query, problem in (
+        (sa.except_(facts, copies), "is missing from the newest metrics"),
+        (sa.except_(copies, facts), "is in the newest metrics but has no matching fact"),
+    ):
+        for row in connection.execute(query):
+            yield f"series {row[0]} of partition {row[1]} version {row[2]} {problem}"
+
+
+def _lifetimes(connection: Connection) -> Iterator[str]:
+    """Check that measured facts have the lifetime of their partition version.
+
+    Recorded values are current until recorded anew, and are not checked.
+    """
+    m, v, a = s.metric.c, s.partition_version.c, s.analyzer.c
+    query = (
+        sa.select(m.series_id, m.partition_id, m.version)
+        .join_from(s.metric, s.series, s.series.c.id == m.series_id)
+        .join(s.analyzer)
+        .outerjoin(
+            s.partition_version, (v.partition_id == m.partition_id) & (v.version == m.version)
+        )
+        .where(
+            a.statistic_id.is_not(None),
+            v.superseded_commit_id.is_distinct_from(m.superseded_commit_id),
+        )
+    )
+    for row in connection.execute(query):
+        yield f"series {row[0]} of partition {row[1]} version {row[2]} has another lifetime than that version"
+
+
+def _orphans(connection: Connection) -> Iterator[str]:
+    """Check references from facts to dimensions, which have no foreign keys."""
+    for table in (s.metric, s.newest_metric, s.score, s.rollup):
+        for dimension in (s.series, s.partition, s.commit):
+            column = table.c.get(f"{dimension.name}_id")
+            if column is not None:
+                query = (
+                    sa.select(column)
+                    .select_from(table)
+                    .outerjoin(dimension, dimension.c.id == column)
+                    .where(dimension.c.id.is_(None))
+                    .distinct()
+                )
+                for (of,) in connection.execute(query):
+                    yield f"{table.name} refers to {dimension.name} {of}, which does not exist"
+
+
+def _verdicts(connection: Connection) -> Iterator[str]:
+    """Check that the keys of verdicts are the hashes of their cases."""
+    v = s.verdict.c
+    columns = (v.name, v.specification, v.fingerprint, v.partition)
+    query = sa.select(v.id, v.key, v.partition_key, *columns)
+    for number, key, partition_key, *about in connection.execute(query):
+        case = Case(*about)
+        if (hash_of(case), key_of(case.partition)) != (key, partition_key):
+            yield f"verdict {number} is not found by what it is about"
+
+
+def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
+    f = s.folded_state.c
+    folded = sa.select(f.statistic_id, f.fold, f.tag, f.payload, f.artifact, f.checksum)
+    for statistic, fold, *payload in connection.execute(folded):
+        try:
+            artifacts.unpack(Payload(*payload))
+        except StateError as error:
+            yield f"the {fold} of statistic {statistic}: {error}"
+    t = s.named_state.c
+    named = sa.select(t.name, t.canonical, t.tag, t.payload, t.artifact, t.checksum)
+    for name, canonical, *payload in connection.execute(named):
+        try:
+            artifacts.unpack(Payload(*payload))
+        except StateError as error:
+            yield f"the state named {name!r} of {canonical}: {error}"
+    c = s.state.c
+    query = sa.select(
+        c.statistic_id, c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum
+    )
+    for statistic, partition, version, *payload in connection.execute(query):
+        try:
+            artifacts.unpack(Payload(*payload))
+        except StateError as error:
+            yield f"statistic {statistic} of partition {partition} version {version}: {error}"

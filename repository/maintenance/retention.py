@@ -1,0 +1,350 @@
+"""Retention: removal of superseded versions, old states, old runs and orphaned files.
+
+Versions superseded before a cutoff can be removed, because no as-of view since then shows them; the
+last commit before the cutoff becomes the horizon, before which there are no views any more. States
+of old partitions can be removed too: they are added up first, so that the total continues. Data
+that windows and unsettled anomalies still need is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import HistoryError, StateError
+from tidegauge.analyzers.core.state import State
+from tidegauge.repository.rollups.compute import REMOVED, TOTAL, keep_folds
+from tidegauge.repository.rollups.folding import merged
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.batch import recorded_series
+from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.inputs import decode_inputs, encode_inputs
+from tidegauge.repository.store.labels import status_of, statuses
+from tidegauge.repository.store.leases import oldest_running_start
+from tidegauge.repository.store.verdicts import superseded
+from tidegauge.repository.store.windows import WindowScheme
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Age = str | timedelta | datetime | None
+"""Retention age: ``90d``, ``12w``, ``6mo`` (30 days each), ``2y`` (365 days each), or a cutoff."""
+
+_ORPHAN_AGE = timedelta(days=1)
+UNSETTLED = frozenset({"open", "acknowledged"})
+"""Statuses of anomalies that still need attention."""
+
+_UNITS = {"d": 1, "w": 7, "mo": 30, "y": 365}
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Counts of what a cleanup removed, or would remove.
+
+    Attributes
+    ----------
+    versions, metrics, scores, states, rollups, verdicts, runs, files : int
+        The number of each.
+    kept_for_anomalies, kept_for_windows : int
+        Versions, and partitions with their states, that were old enough but were kept.
+    dry_run : bool
+        True if nothing was actually removed.
+    """
+
+    versions: int = 0
+    metrics: int = 0
+    scores: int = 0
+    states: int = 0
+    rollups: int = 0
+    verdicts: int = 0
+    runs: int = 0
+    files: int = 0
+    kept_for_anomalies: int = 0
+    kept_for_windows: int = 0
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        """Return a one-line summary for logs."""
+        words = [
+            f"{getattr(self, f.name)} {f.name.replace('_', ' ')}"
+            for f in fields(self)
+            if f.name != "dry_run"
+        ]
+        return ("would remove " if self.dry_run else "removed ") + ", ".join(words)
+
+
+def since(age: Age) -> datetime | None:
+    """Return the cutoff time of an age; None without an age.
+
+    Raises
+    ------
+    HistoryError
+        If the text is not an age.
+    """
+    if age is None:
+        return None
+    if isinstance(age, datetime):
+        return age.replace(tzinfo=UTC) if age.tzinfo is None else age
+    if isinstance(age, str):
+        match = re.fullmatch(r"(\d{1,5})\s*(d|w|mo|y)", age.strip())
+        if match is None:
+            msg = f"{age!r} is no age; write 90d, 12w, 6mo or 2y"
+            raise HistoryError(msg)
+        age = timedelta(days=int(match[1]) * _UNITS[match[2]])
+    return datetime.now(UTC) - age
+
+
+class _DryRunError(Exception):
+    """Raised to roll back a dry run."""
+
+
+def clean(
+    database: Database,
+    artifacts: Artifacts,
+    *,
+    versions: Age = None,
+    states: Age = None,
+    runs: Age = None,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Remove old data; without any age, only files that nothing refers to.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    versions : age, optional
+        Remove partition versions superseded before then, with their metrics, scores and states, and
+        verdicts and roll-ups superseded before then.
+    states : age, optional
+        Remove states of partitions before then.
+    runs : age, optional
+        Remove runs that ended before then and that nothing refers to.
+    dry_run : bool
+        Only count.
+    """
+    counts: dict[str, Any] = {}
+
+    def work(connection: Connection) -> None:
+        counts.clear()
+        lock_clock(connection)  # no batch may be decided against rows that are being removed
+        cleaner = _Cleaner(connection, artifacts, counts)
+        cleaner.versions(since(versions))
+        cleaner.states(since(states))
+        cleaner.runs(since(runs))
+        counts["files"] = len(cleaner.orphans())
+        if dry_run:
+            raise _DryRunError
+
+    try:
+        database.write(work)
+    except _DryRunError:
+        return replace(Cleaned(dry_run=True), **counts)
+    database.write(lambda connection: _remove_files(connection, artifacts))
+    return replace(Cleaned(), **counts)
+
+
+def _remove_files(connection: Connection, artifacts: Artifacts) -> None:
+    # The clock's lock keeps out batches whose commit could refer to one of them.
+    lock_clock(connection)
+    for name in _Cleaner(connection, artifacts, {}).orphans():
+        artifacts.remove(name)
+
+
+class _Cleaner:
+    """Removes old rows inside one transaction and counts them."""
+
+    def __init__(
+        self, connection: Connection, artifacts: Artifacts, counts: dict[str, int]
+    ) -> None:
+        self.connection, self.artifacts, self.counts = connection, artifacts, counts
+
+    def versions(self, cutoff: datetime | None) -> None:
+        if cutoff is None:
+            return
+        c = s.commit.c
+        query = sa.select(sa.func.max(c.id)).where(c.committed_at < cutoff)
+        horizon = self.connection.execute(query).scalar() or 0
+        v = s.partition_version.c
+        ended = sa.select(v.partition_id, v.version).where(v.superseded_commit_id <= horizon)
+        old = {(row[0], row[1]) for row in self.connection.execute(ended)}
+        unsettled = set(self._unsettled())
+        kept = old & {(partition, version) for partition, version, _ in unsettled}
+        self.counts["versions"] = len(old) - len(kept)
+        self.counts["kept_for_anomalies"] = len(kept)
+        for partition, version in sorted(old - kept):
+            self._remove_version(partition, version)
+        self._remove_records(horizon, unsettled)
+        self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
+        self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)
+        self._delete(s.score, s.score.c.superseded_commit_id <= horizon, "scores")
+        self._delete(s.verdict, superseded(horizon), "verdicts")
+        used = sa.union(
+            sa.select(s.rollup.c.input_set_id), sa.select(s.folded_state.c.input_set_id)
+        )
+        self._delete(s.input_set, s.input_set.c.id.not_in(used), None)
+        later = sa.case((s.clock.c.horizon > horizon, s.clock.c.horizon), else_=horizon)
+        self.connection.execute(sa.update(s.clock).values(horizon=later))
+
+    def _unsettled(self) -> Iterator[tuple[int, int, int]]:
+        """Yield partition, version and series of unsettled anomalies."""
+        n, f = s.anomaly.c, s.finding.c
+        query = sa.select(n.id, n.partition_id, n.version, n.series_id, f.incident_id).join_from(
+            s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding)
+        )
+        said = statuses(self.connection)
+        for row in self.connection.execute(query):
+            if status_of(said, row.id, row.incident_id) in UNSETTLED:
+                yield row.partition_id, row.version, row.series_id
+
+    def _remove_version(self, partition: int, version: int) -> None:
+        for table, counted in (
+            (s.metric, "metrics"),
+            (s.state, "states"),
+            (s.partition_version, None),
+        ):
+            of = (table.c.partition_id == partition) & (table.c.version == version)
+            if table is s.metric:  # recorded values have versions of their own
+                of &= table.c.series_id.not_in(recorded_series())
+            self._delete(table, of, counted)
+
+    def _remove_records(self, horizon: int, unsettled: set[tuple[int, int, int]]) -> None:
+        """Remove recorded values superseded by the horizon, except of unsettled anomalies."""
+        m = s.metric.c
+        query = sa.select(m.partition_id, m.series_id, m.version).where(
+            m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon
+        )
+        for partition, series, version in self.connection.execute(query).all():
+            if (partition, version, series) not in unsettled:
+                of = (
+                    (m.partition_id == partition) & (m.series_id == series) & (m.version == version)
+                )
+                self._delete(s.metric, of, "metrics")
+
+    def states(self, cutoff: datetime | None) -> None:
+        if cutoff is None:
+            return
+        for dataset in self.connection.execute(sa.select(s.dataset.c.id)).scalars().all():
+            start = min([cutoff, *self._windows_around(dataset, cutoff)])
+            old = self._partitions(dataset, cutoff)
+            going = [(i, version) for i, version, moment in old if moment < start]
+            self.counts["kept_for_windows"] = (
+                self.counts.get("kept_for_windows", 0) + len(old) - len(going)
+            )
+            if going:
+                self._fold(dataset, going)
+
+    def _windows_around(self, dataset: int, cutoff: datetime) -> Iterator[datetime]:
+        """Yield the start of each window that contains the cutoff."""
+        r = s.rolled.c
+        names = self.connection.execute(sa.select(r.window_name).where(r.dataset_id == dataset))
+        for name in names.scalars():
+            if name != TOTAL:
+                (span,) = WindowScheme.from_name(name).spans([cutoff])
+                if span.start is not None:
+                    yield span.start
+
+    def _partitions(self, dataset: int, cutoff: datetime) -> list[tuple[int, int, datetime]]:
+        """Return the partitions before a cutoff, by their time, else by time of measurement."""
+        p, v = s.partition.c, s.partition_version.c
+        moment = sa.func.coalesce(p.time, v.measured_at, type_=s.UtcDateTime())
+        query = (
+            sa.select(p.id, v.version, moment)
+            .join_from(s.partition, s.partition_version)
+            .where(p.dataset_id == dataset, s.holds(s.partition_version), moment < cutoff)
+        )
+        return [(row[0], row[1], row[2]) for row in self.connection.execute(query)]
+
+    def _fold(self, dataset: int, going: Sequence[tuple[int, int]]) -> None:
+        """Add the states of some partitions to the fold of removed ones, and remove them."""
+        versions = dict(going)
+        t = s.statistic.c
+        statistics = sa.select(t.id).where(t.dataset_id == dataset).order_by(t.id)
+        folds = []
+        for statistic in self.connection.execute(statistics).scalars().all():
+            found = dict(self._states(statistic, versions))
+            if not found:
+                continue
+            before, inputs = self._removed(statistic)
+            # States restated after they were folded stay: a fold does not support subtraction.
+            new = {p: state for p, state in found.items() if p not in inputs}
+            gone = new.keys() | {p for p in found if inputs.get(p) == versions[p]}
+            if new:
+                inputs.update({partition: versions[partition] for partition in new})
+                total = merged([*before, *new.values()])
+                assert total is not None
+                folds.append((statistic, total, encode_inputs(inputs)))
+            for some in chunks(sorted(gone)):
+                c = s.state.c
+                of = (c.statistic_id == statistic) & c.partition_id.in_(some)
+                self._delete(s.state, of, "states")
+        if folds:
+            commit, _ = next_commit(self.connection, None)
+            keep_folds(self.connection, self.artifacts, REMOVED, folds, commit)
+
+    def _states(self, statistic: int, versions: dict[int, int]) -> Iterator[tuple[int, State]]:
+        c = s.state.c
+        for some in chunks(sorted(versions)):
+            query = sa.select(
+                c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum
+            ).where(c.statistic_id == statistic, c.partition_id.in_(some))
+            for partition, version, *payload in self.connection.execute(query):
+                if versions[partition] == version:
+                    try:
+                        yield partition, self.artifacts.unpack(Payload(*payload))
+                    except StateError:
+                        continue  # it stays, so that `db check` reports it
+
+    def _removed(self, statistic: int) -> tuple[list[State], dict[int, int]]:
+        f = s.folded_state.c
+        query = (
+            sa.select(f.tag, f.payload, f.artifact, f.checksum, s.input_set.c.inputs)
+            .join_from(s.folded_state, s.input_set)
+            .where(f.statistic_id == statistic, f.fold == REMOVED)
+        )
+        row = self.connection.execute(query).one_or_none()
+        if row is None:
+            return [], {}
+        return [self.artifacts.unpack(Payload(*row[:4]))], decode_inputs(row[4])
+
+    def runs(self, cutoff: datetime | None) -> None:
+        if cutoff is None:
+            return
+        r = s.run.c
+        used = sa.union(
+            sa.select(s.commit.c.run_id).where(s.commit.c.run_id.is_not(None)),
+            sa.select(s.partition_version.c.run_id),
+            sa.select(s.segment_set.c.run_id),
+            sa.select(s.verdict.c.run_id).where(s.verdict.c.run_id.is_not(None)),
+        )
+        going = (r.finished_at < cutoff) & r.id.not_in(used)
+        gone = sa.select(r.id).where(going)
+        self._delete(s.run_tag, s.run_tag.c.run_id.in_(gone), None)
+        self._delete(s.run, going, "runs")
+
+    def orphans(self) -> list[str]:
+        """Return files that nothing refers to, older than a day and than every run still open."""
+        there = self.artifacts.files()
+        if not there:
+            return []
+        for table in (s.state, s.named_state, s.folded_state):
+            c = table.c.artifact
+            there -= set(self.connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+        before = datetime.now(UTC) - _ORPHAN_AGE
+        live = oldest_running_start(self.connection)
+        before = before if live is None else min(before, live)
+        return sorted(name for name in there if self.artifacts.modified(name) < before)
+
+    def _delete(
+        self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None
+    ) -> None:
+        found = self.connection.execute(sa.delete(table).where(condition)).rowcount
+        if counted is not None:
+            self.counts[counted] = self.counts.get(counted, 0) + max(found, 0)

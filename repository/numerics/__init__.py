@@ -1,0 +1,1 @@
+"""Numerical routines for detectors, on arrays. No SQL."""

@@ -1,0 +1,141 @@
+"""Robust one-step forecasts of many series from their past: season, level and spread.
+
+All values are on the transformed scale (`scales`). The past is an array of shape (series, memory),
+the newest point last; gaps and points excluded from training are NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+SEASON_CYCLES = 6
+"""Cycles from which seasonal effects are estimated."""
+LEVELS = (3, 7)
+"""Window lengths of the level's median; the one with the smaller recent errors is used."""
+RECENT = 35
+ENOUGH = 7
+"""Errors required to judge a level window."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Forecast of one point of each series.
+
+    Attributes
+    ----------
+    points : array of int, shape (series,)
+        Number of known points in the past.
+    centre, spread : array of float, shape (series,)
+        The expected value, and the standard deviation of earlier forecast errors.
+    freedom : array of float, shape (series,)
+        Degrees of freedom of the error's Student's t distribution.
+    errors : array of float, shape (series, memory)
+        Absolute errors that the forecast would have made at training points.
+    surprises : array of float, shape (series, memory)
+        The same, including points that alarmed.
+    flat : array of float, shape (series, memory)
+        The past without its season.
+    level : array of float, shape (series, memory)
+        The same, forward-filled.
+    effect : array of float, shape (series,)
+        Seasonal effect on the point.
+    """
+
+    points: NDArray[np.intp]
+    centre: Floats
+    spread: Floats
+    freedom: Floats
+    errors: Floats
+    surprises: Floats
+    flat: Floats
+    level: Floats
+    effect: Floats
+
+
+def forecast(usable: Floats, moved: Floats, swing: Floats, period: int) -> Forecast:
+    """Forecast the next point.
+
+    Parameters
+    ----------
+    usable : array of float, shape (series, memory)
+        The training points of the past.
+    moved : array of float, shape (series, memory)
+        The whole past.
+    swing : array of float, shape (series, cycles * period)
+        Deviations of points from the median of a season around them, up to half a season ago.
+    period : int
+        Points per season; 1 if there is none.
+    """
+    points = (~np.isnan(usable)).sum(axis=1)
+    season, effect = _season(swing, points, period, usable.shape[1])
+    flat = usable - season
+    level = forward_fill(flat)
+    before = np.stack([running(level, length)[:, :-1] for length in LEVELS])
+    now = np.stack([running(level[:, -length:], length)[:, -1] for length in LEVELS])
+    errors = np.abs(flat[:, 1:] - before)
+    choice = _best(errors[:, :, -RECENT:], points)
+    rows = np.arange(len(usable))
+    chosen = errors[choice, rows]
+    middle, high = quantiles(chosen, (0.5, 0.9))
+    length = np.array(LEVELS)[choice]
+    inflation = np.sqrt(1 + 1 / length + 3 / np.maximum(points, 1))
+    return Forecast(
+        points=points,
+        centre=now[choice, rows] + effect,
+        spread=np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
+        freedom=np.clip(points / 2.5, 2.5, 12),
+        errors=chosen,
+        surprises=np.abs(moved[:, 1:] - season[:, 1:] - before[choice, rows]),
+        flat=flat,
+        level=level,
+        effect=effect,
+    )
+
+
+def _best(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the index of the best level window, by mean root error, robust to outliers."""
+    known = ~np.isnan(errors)
+    count = known.sum(axis=2)
+    miss = np.where(known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
+    enough = count >= np.minimum(points / 3, ENOUGH)
+    best: NDArray[np.intp] = np.argmin(np.where(enough, miss, np.inf), axis=0)
+    return best
+
+
+def _season(
+    swing: Floats, points: NDArray[np.intp], period: int, memory: int
+) -> tuple[Floats, Floats]:
+    """Return the seasonal effect on each past point and on the next; 0 where it explains nothing.
+
+    An effect is the median deviation at one position of the season. Each is shrunk as far as chance
+    could explain it, and all of them as far as they fail to reduce the deviations.
+    """
+    if period == 1:
+        return np.zeros((len(points), memory)), np.zeros(len(points))
+    cycles = swing.reshape(len(swing), -1, period)
+    known = ~np.isnan(cycles)
+    effects = np.nan_to_num(median(cycles.transpose(0, 2, 1)))
+    left = np.abs(cycles - effects[:, None, :])
+    noise = 1.4826 * median(left.reshape(len(cycles), -1))
+    count = known.sum(axis=1)
+    chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
+    effects = np.nan_to_num(effects * count / (count + chance))
+    before = np.where(known, np.abs(cycles), 0).sum(axis=(1, 2))
+    after = np.where(known, np.abs(cycles - effects[:, None, :]), 0).sum(axis=(1, 2))
+    explained = np.where(before > 0, 1 - after / before, 0)
+    gate = np.clip(explained * points / period - 1, 0, 1) * (points >= 2 * period)
+    effects *= gate[:, None]
+    # `swing` starts half a season plus all of its cycles before the point.
+    ahead = swing.shape[1] + period // 2
+    places = (np.arange(-memory, 1) + ahead) % period
+    return effects[:, places[:-1]], effects[:, places[-1]]

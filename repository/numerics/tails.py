@@ -1,0 +1,181 @@
+"""Tail scores of points given their forecasts. Scores are -log10 of p-values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+    from tidegauge.repository.numerics.forecast import Forecast
+
+LOOK = 2.0
+"""Score above which a point is compared with the largest earlier errors."""
+OFTEN = 5
+"""Alarms within memory from which the tail counts as heavy."""
+CLOSE = 1.1
+ATOM = 0.6
+"""Share of a single value from which a series is nearly constant and scored by its departures."""
+UNSEEN = 2.0
+"""Score added for the size of the first departure from a constant."""
+SHIFT_REPORTED_ALARMS = 2
+"""Alarms to one side that have already reported a new level."""
+LARGE = 0.1
+"""Relative size above which a first departure scores more; never if the constant is 0."""
+NOISE = 0.6
+"""Share of the error spread that remains in the medians which `drift` compares."""
+FAR = 3.0
+"""Spreads below which a change is no drift, whatever was usual."""
+LAG, BASELINE = 14, 21
+"""A drift is the change from the median of BASELINE points, LAG ago, to that of the last seven."""
+
+
+def student_score(z: Floats, freedom: Floats) -> Floats:
+    """Return the score of a z-value: the two-sided tail of Student's t distribution."""
+    p = 2 * special.stdtr(freedom, -np.abs(z))
+    score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-CAP)), 0, CAP)
+    return score
+
+
+def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:
+    """Cap scores at log10(points + 1) where errors about as large occurred before.
+
+    Two such errors suffice, or `OFTEN` if points that alarmed are counted: if alarms are frequent,
+    the tail is heavy and another is no news.
+    """
+    some = np.flatnonzero(score > LOOK)
+    if not some.size:
+        return score
+    large = np.maximum(_from_top(now.errors[some], 2), _from_top(now.surprises[some], OFTEN))
+    seen = (large > 0) & (off[some] < CLOSE * large)
+    score[some] = np.where(
+        seen, np.minimum(score[some], np.log10(now.points[some] + 1)), score[some]
+    )
+    return score
+
+
+def score_constants(
+    score: Floats, past: Floats, value: Floats, alarms: NDArray[np.bool_], least: Floats
+) -> NDArray[np.bool_]:
+    """Score nearly constant series in place, and return a mask of them.
+
+    The probability of another value is the frequency of departures, times the tail probability of
+    its distance among those of earlier departures.
+
+    Parameters
+    ----------
+    score : array of float, shape (series,)
+    past : array of float, shape (series, memory)
+    value : array of float, shape (series,)
+    alarms : array of bool, shape (series, memory)
+        Points that alarmed; excluded from earlier departures if fewer than `OFTEN`.
+    least : array of float, shape (series,)
+        Lower bound of the spread.
+    """
+    atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
+    some = np.flatnonzero((past[:, 1:] == past[:, :-1]).any(axis=1))  # others have no constant
+    past, alarms = past[some], alarms[some]
+    known = ~np.isnan(past)
+    usual = median(past)  # where one value fills over half, the median is that value
+    close = 1e-12 * np.fmax(1.0, np.abs(usual))
+    same = np.abs(past - usual[:, None]) <= close[:, None]
+    mostly = same.sum(axis=1) >= ATOM * np.maximum(known.sum(axis=1), 1)
+    some = some[mostly]
+    if not some.size:
+        return atom
+    atom[some] = True
+    past, alarms, known, same = past[mostly], alarms[mostly], known[mostly], same[mostly]
+    usual, close, points = usual[mostly], close[mostly], known.sum(axis=1)
+    away = np.where(~same & known, np.abs(past - usual[:, None]), np.nan)
+    count = (~np.isnan(away)).sum(axis=1)
+    few = alarms.sum(axis=1) < OFTEN
+    away[alarms & few[:, None]] = np.nan
+    examples = (~np.isnan(away)).sum(axis=1)
+    n = np.maximum(examples, 1)
+    mean = np.nansum(away, axis=1) / n
+    spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
+    spread = np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
+    off = np.abs(value[some] - usual)
+    beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
+    part = LARGE * np.abs(usual)
+    large = np.log10(np.maximum(off / np.where(part > 0, part, np.inf), 1))
+    size = np.where(
+        examples > 0, student_score(beyond, np.clip(n, 1, 12).astype(float)), UNSEEN + large
+    )
+    rare = np.log10((points + 2) / (count + 1)) + size
+    rare = np.where(off < 2 * least[some], np.minimum(rare, 1.0), rare)
+    score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
+    return atom
+
+
+def drift(
+    now: Forecast, value: Floats, alarms: Floats, least: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Score slow drifts; return the score, the starting level and the usual spread of changes.
+
+    Only a drift larger than all of the last `LAG` points scores, so that each is reported once;
+    none scores after alarms to one side, which have already reported a new level.
+
+    Parameters
+    ----------
+    now : Forecast
+    value : array of float, shape (series,)
+    alarms : array of float, shape (series, memory)
+        1 or -1 where a point alarmed, else 0.
+    least : array of float, shape (series,)
+        Lower bound of the spread.
+    """
+    count = len(value)
+    score, start, spread = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
+    newest = (value - now.effect)[:, None]
+    some = np.flatnonzero(_moved(now, newest[:, 0]))
+    if not some.size:
+        return score, start, spread
+    path = forward_fill(np.concatenate([now.flat[some], newest[some]], axis=1))
+    week = running(path, 7)
+    before = running(path, BASELINE)
+    before = np.where(np.isnan(before), week, before)
+    ways = week[:, LAG:] - before[:, :-LAG]
+    sizes = np.abs(ways)
+    usual = sizes[:, :-BASELINE]
+    middle, high = quantiles(usual, (0.5, 0.9))
+    known = (~np.isnan(usual)).sum(axis=1)
+    wander = np.hypot(
+        np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)), NOISE * now.spread[some]
+    )
+    wander = np.hypot(NOISE * np.sqrt(1 + 30 / (known + 10)) * wander, least[some])
+    z = ways[:, -1] / np.where(wander > 0, wander, np.inf)
+    found = np.nan_to_num(student_score(z, np.clip(6 + known / 10, 6, 12)))
+    farther = sizes[:, -1] > np.nan_to_num(sizes[:, -1 - LAG : -1]).max(axis=1)
+    lately = alarms[some, -(LAG + BASELINE) :]
+    told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
+    score[some] = np.where(farther & ~told & (found >= LOOK), found, 0.0)
+    start[some] = before[:, -1 - LAG] + now.effect[some]
+    spread[some] = wander
+    return score, start, spread
+
+
+def _moved(now: Forecast, newest: Floats) -> NDArray[np.bool_]:
+    """Return a mask of series that may have drifted, by a bound that is cheap to compute."""
+    path = np.concatenate([now.level[:, -LAG - BASELINE :], newest[:, None]], axis=1)
+    week = running(path[:, -7:], 7)[:, -1]
+    before = path[:, :-LAG]
+    long, short = running(before, BASELINE)[:, -1], running(before[:, -7:], 7)[:, -1]
+    way = np.abs(week - np.where(np.isnan(long), short, long))
+    return way > FAR * NOISE * NOISE * now.spread
+
+
+def _from_top(values: Floats, rank: int) -> Floats:
+    """Return each row's ``rank``-th largest number; -1 if it has fewer."""
+    if values.shape[1] < rank:
+        return np.full(len(values), -1.0)
+    known = np.nan_to_num(values, nan=-1.0)
+    found: Floats = np.partition(known, values.shape[1] - rank, axis=1)[:, -rank]
+    return found

@@ -1,0 +1,1 @@
+"""Roll-ups: metrics of windows and totals, merged from stored states."""

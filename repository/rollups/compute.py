@@ -1,0 +1,571 @@
+"""Roll-ups: metrics of windows and of the total, updated incrementally from stored states.
+
+Only windows that contain a partition whose states changed since the last roll-up are recomputed.
+The total continues from its own stored state, so it reads only what is new, unless a partition was
+restated. Results are compared with the stored ones and only differences are written, so a roll-up
+can be interrupted anywhere and restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, StateError
+from tidegauge.analyzers.core.metric import Metric, flatten
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.runs.ledger import AnyAnalyzer
+from tidegauge.repository.rollups.folding import fold, merged
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
+from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
+from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.dimensions import Dimensions
+from tidegauge.repository.store.inputs import decode_inputs, encode_inputs
+from tidegauge.repository.store.queries import dataset_id
+from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+TOTAL = "total"
+REMOVED = "removed"
+"""Names of the folded states: of all partitions, and of those whose states were cleaned away."""
+
+_AT_ONCE = 200
+"""Number of statistics whose states are held in memory, and written in one transaction."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A partition at its current version."""
+
+    id: int
+    version: int
+    time: datetime | None
+    segment: str
+
+
+@dataclass(frozen=True)
+class _RollupResult:
+    """The metric of one analyzer over one window, with its inputs."""
+
+    analyzer_id: int
+    analyzer: AnyAnalyzer
+    metric: Metric[Any]
+    window: str
+    span: WindowSpan
+    newest: datetime | None
+    inputs: str
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The windows of one name: their partitions, all spans, and the spans to recompute.
+
+    ``known`` is the last analyzer id rolled up so far; later analyzers need every span.
+    """
+
+    windows: WindowScheme
+    parts: list[_Part]
+    every: list[WindowSpan]
+    changed: list[WindowSpan]
+    known: int
+
+    def spans_for(self, analyzers: Sequence[tuple[int, AnyAnalyzer]]) -> list[WindowSpan]:
+        """Return the spans to compute for some analyzers of one statistic."""
+        new = any(number > self.known for number, _ in analyzers)
+        return self.every if new else self.changed
+
+
+class _OvertakenError(Exception):
+    """Another writer changed the dataset after its states were read."""
+
+
+def roll_up(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    names: Sequence[str],
+    run: int | None = None,
+) -> int:
+    """Update the total and some windows of a dataset; return the number of metrics written.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset : str
+    names : sequence of str
+        Windows, such as ``7d`` or ``month``; the total is always included.
+    run : int, optional
+        The run that the commits belong to.
+    """
+    wanted = {
+        window.name: window
+        for window in map(WindowScheme.from_name, dict.fromkeys((TOTAL, *names)))
+    }
+    while (written := _attempt(database, artifacts, dataset, wanted, run)) is None:
+        pass
+    return written
+
+
+def _attempt(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    wanted: Mapping[str, WindowScheme],
+    run: int | None,
+) -> int | None:
+    """Compute and write roll-ups; return None if another writer changed the dataset meanwhile."""
+    with database.read() as connection:
+        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        of = dataset_id(connection, dataset)
+        work = _work(connection, of, wanted)
+        statistics = _statistics(connection, of)
+        last = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
+    written = 0
+    try:
+        for start in range(0, len(statistics), _AT_ONCE):
+            some = statistics[start : start + _AT_ONCE]
+            with database.read() as connection:
+                maker = _RollupComputation(connection, artifacts, work, some)
+                results = list(maker.results())
+            written += database.write(
+                _RollupWriter(of, seen, run, work, some, results, maker).write
+            )
+    except _OvertakenError:
+        return None
+    database.write(lambda connection: _mark(connection, of, list(wanted), seen, last))
+    return written
+
+
+def _work(
+    connection: Connection, dataset: int, wanted: Mapping[str, WindowScheme]
+) -> dict[str, _Window]:
+    p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
+    query = (
+        sa.select(p.id, v.version, p.time, p.segment)
+        .join_from(s.partition, s.partition_version)
+        .where(p.dataset_id == dataset, s.holds(s.partition_version))
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    parts = [_Part(*row) for row in connection.execute(query)]
+    marks = sa.select(r.window_name, r.commit_id, r.analyzer_id).where(r.dataset_id == dataset)
+    marked = {row[0]: (row[1], row[2]) for row in connection.execute(marks)}
+    found = {}
+    for name, windows in wanted.items():
+        since, known = marked.get(name, (0, 0))
+        changed = _changed(connection, dataset, since)
+        some = parts if name == TOTAL else [part for part in parts if part.time is not None]
+        times = [part.time or END_OF_TIME for part in some]
+        every = windows.spans([END_OF_TIME] * len(some) if name == TOTAL else times)
+        touched = [part.id in changed for part in some]
+        anew = [span for span in every if any(touched[span.first : span.last])]
+        found[name] = _Window(windows, some, every, anew, known)
+    return found
+
+
+def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
+    """Return the partitions with new states, or new or superseded versions, since a commit."""
+    p, v, t = s.partition.c, s.partition_version.c, s.state.c
+    states = (
+        sa.select(t.partition_id)
+        .join_from(s.state, s.partition, p.id == t.partition_id)
+        .where(p.dataset_id == dataset, t.commit_id > since)
+        .distinct()
+    )
+    versions = (
+        sa.select(v.partition_id)
+        .join_from(s.partition_version, s.partition)
+        .where(p.dataset_id == dataset)
+        .where((v.commit_id > since) | (v.superseded_commit_id > since))
+    )
+    return {*connection.execute(states).scalars(), *connection.execute(versions).scalars()}
+
+
+def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
+    t = s.statistic.c
+    query = sa.select(t.id, t.segment).where(t.dataset_id == dataset).order_by(t.id)
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def within(segment: str, of: str) -> bool:
+    """Return whether a segment equals one that partition keys make, or is nested in it.
+
+    Examples
+    --------
+    >>> within("country=US/origin=EWR", "country=US"), within("country=USA", "country=US")
+    (True, False)
+    """
+    return of in {"", segment} or segment.startswith(f"{of}/")
+
+
+class _RollupComputation:
+    """Computes the window metrics of some statistics.
+
+    Attributes
+    ----------
+    folds : list
+        The new totals: statistic, state and inputs.
+    ends : dict
+        The ends of all computed windows, by statistic and window name.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        artifacts: Artifacts,
+        work: Mapping[str, _Window],
+        statistics: Sequence[tuple[int, str]],
+    ) -> None:
+        self.connection, self.artifacts, self.work = connection, artifacts, work
+        self.statistics = statistics
+        self.folds: list[tuple[int, State, str]] = []
+        self.ends: dict[tuple[int, str], set[datetime]] = {}
+        self._within: dict[tuple[str, str], list[_Part]] = {}
+
+    def results(self) -> Iterator[_RollupResult]:
+        for statistic, segment in self.statistics:
+            analyzers = self.analyzers.get(statistic, ())
+            for name, window in self.work.items():
+                spans = self._spans(statistic, window)
+                self.ends[statistic, name] = {span.end for span in spans}
+                if not spans:
+                    continue
+                of = self._parts(segment, name)
+                if name == TOTAL:
+                    yield from self._total(statistic, analyzers, of, spans[0])
+                else:
+                    own = _respanned(window.parts, of, spans)
+                    yield from self._windows(statistic, analyzers, window.windows, of, own)
+
+    def _parts(self, segment: str, name: str) -> list[_Part]:
+        """Return the partitions of a window name whose segment contains the given one."""
+        if (segment, name) not in self._within:
+            some = [part for part in self.work[name].parts if within(segment, part.segment)]
+            self._within[segment, name] = some
+        return self._within[segment, name]
+
+    def _spans(self, statistic: int, window: _Window) -> list[WindowSpan]:
+        """Return the spans to compute for a statistic.
+
+        An unchanged window is left as it is if states in it were cleaned away.
+        """
+        spans = window.spans_for(self.analyzers.get(statistic, ()))
+        row = self._folds.get((statistic, REMOVED))
+        if row is None or spans is window.changed or window.windows.name == TOTAL:
+            return spans
+        removed, changed = decode_inputs(row[5]), set(window.changed)
+        return [
+            span
+            for span in spans
+            if span in changed
+            or not any(part.id in removed for part in window.parts[span.first : span.last])
+        ]
+
+    def _windows(
+        self,
+        statistic: int,
+        analyzers: Sequence[tuple[int, AnyAnalyzer]],
+        windows: WindowScheme,
+        parts: Sequence[_Part],
+        spans: Sequence[WindowSpan],
+    ) -> Iterator[_RollupResult]:
+        bounds = (min(x.first for x in spans), max(x.last for x in spans)) if spans else (0, 0)
+        needed = {part.id: part.version for part in parts[slice(*bounds)]}
+        states, errors = self._states(statistic, needed)
+        if not states and not errors:
+            return
+        sums = fold([states.get(part.id) for part in parts], spans, rolling=windows.rolling)
+        for span, total in zip(spans, sums, strict=True):
+            members = parts[span.first : span.last]
+            have = [part for part in members if part.id in states]
+            damaged = [errors[part.id] for part in members if part.id in errors]
+            if have or damaged:
+                problem = (
+                    damaged[0] if damaged else _missing(len(members) - len(have), len(members))
+                )
+                newest = max((p.time for p in members if p.time is not None), default=None)
+                inputs = encode_inputs({part.id: part.version for part in have})
+                yield from _results(analyzers, total, problem, (windows.name, span, newest, inputs))
+
+    def _total(
+        self,
+        statistic: int,
+        analyzers: Sequence[tuple[int, AnyAnalyzer]],
+        parts: Sequence[_Part],
+        span: WindowSpan,
+    ) -> Iterator[_RollupResult]:
+        versions = {part.id: part.version for part in parts}
+        problem: MetricError | None = None
+        base = None
+        try:
+            base = self._folded(statistic, TOTAL)
+        except StateError:
+            base = None  # to be recomputed from the stored states
+        if base is not None and not _inputs_are_current(base[1], versions):
+            base = None  # a partition in it was restated
+        try:
+            base = base or self._folded(statistic, REMOVED)
+        except StateError as error:
+            problem = MetricError.of(error)
+        known = base[1] if base else {}
+        wanted = sorted(versions.keys() - known.keys())
+        states, errors = self._states(statistic, {i: versions[i] for i in wanted})
+        have = known | {partition: versions[partition] for partition in states}
+        if not have and not errors:
+            return
+        if not _inputs_are_current(known, versions):
+            text = "a partition was restated after the states around it had been cleaned away"
+            problem = MetricRuntimeError(text)
+        problem = problem or next(iter(errors.values()), None)
+        total = merged([*([base[0]] if base else []), *states.values()])
+        inputs = encode_inputs(have)
+        if total is not None and problem is None:
+            self.folds.append((statistic, total, inputs))
+        problem = problem or _missing(len(versions.keys() - have.keys()), len(versions))
+        newest = max((part.time for part in parts if part.time is not None), default=None)
+        yield from _results(analyzers, total, problem, (TOTAL, span, newest, inputs))
+
+    def _states(
+        self, statistic: int, wanted: Mapping[int, int]
+    ) -> tuple[dict[int, State], dict[int, MetricError]]:
+        """Return a statistic's states by partition, in id order, and errors of damaged ones."""
+        t = s.state.c
+        states: dict[int, State] = {}
+        errors: dict[int, MetricError] = {}
+        for some in chunks(sorted(wanted)):
+            query = (
+                sa.select(t.partition_id, t.version, t.tag, t.payload, t.artifact, t.checksum)
+                .where(t.statistic_id == statistic, t.partition_id.in_(some))
+                .order_by(t.partition_id)
+            )
+            for partition, version, *payload in self.connection.execute(query):
+                if wanted[partition] == version:
+                    try:
+                        states[partition] = self.artifacts.unpack(Payload(*payload))
+                    except StateError as error:
+                        errors[partition] = MetricError.of(error)
+        return states, errors
+
+    def _folded(self, statistic: int, name: str) -> tuple[State, dict[int, int]] | None:
+        row = self._folds.get((statistic, name))
+        if row is None:
+            return None
+        state = self.artifacts.unpack(Payload(*row[1:5]))
+        return state, decode_inputs(row[5])
+
+    @cached_property
+    def _folds(self) -> dict[tuple[int, str], Any]:
+        f, found = s.folded_state.c, {}
+        payload = (f.tag, f.payload, f.artifact, f.checksum)
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            query = (
+                sa.select(f.statistic_id, f.fold, *payload, s.input_set.c.inputs)
+                .join_from(s.folded_state, s.input_set)
+                .where(f.statistic_id.in_(some))
+            )
+            for row in self.connection.execute(query):
+                found[row[0], row[1]] = tuple(row[1:])
+        return found
+
+    @cached_property
+    def analyzers(self) -> dict[int, list[tuple[int, AnyAnalyzer]]]:
+        """The analyzers that read each statistic."""
+        a = s.analyzer.c
+        found: dict[int, list[tuple[int, AnyAnalyzer]]] = {}
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            query = sa.select(a.statistic_id, a.id, a.text).where(a.statistic_id.in_(some))
+            for statistic, number, text in self.connection.execute(query):
+                found.setdefault(statistic, []).append((number, ANALYZERS.parse(text)))
+        return found
+
+
+def _respanned(
+    parts: Sequence[_Part], of: Sequence[_Part], spans: Sequence[WindowSpan]
+) -> list[WindowSpan]:
+    """Re-index spans from all partitions to some of them, dropping spans that become empty."""
+    if len(parts) == len(of):
+        return list(spans)
+    ours = {part.id for part in of}
+    before = [0]  # number of selected partitions before each position
+    for part in parts:
+        before.append(before[-1] + (part.id in ours))
+    placed = (WindowSpan(x.start, x.end, before[x.first], before[x.last]) for x in spans)
+    return [span for span in placed if span.first < span.last]
+
+
+def _inputs_are_current(inputs: Mapping[int, int], versions: Mapping[int, int]) -> bool:
+    """Return whether all inputs of a fold are still at their current versions."""
+    return all(versions.get(partition) == version for partition, version in inputs.items())
+
+
+def _missing(missing: int, of: int) -> MetricError | None:
+    if not missing:
+        return None
+    return MetricRuntimeError(f"no state for {missing} of {of} partitions")
+
+
+def _results(
+    analyzers: Sequence[tuple[int, AnyAnalyzer]],
+    total: State | None,
+    problem: MetricError | None,
+    where: tuple[str, WindowSpan, datetime | None, str],
+) -> Iterator[_RollupResult]:
+    for number, analyzer in analyzers:
+        if problem is None:
+            metric = analyzer.compute_metric_from(total)
+        else:
+            metric = analyzer.to_failure_metric(problem)
+        yield _RollupResult(number, analyzer, metric, *where)
+
+
+_ROLLUP = (
+    "series_id",
+    "window_name",
+    "window_end",
+    "commit_id",
+    "window_start",
+    "newest_at",
+    *OUTCOME,
+    "input_set_id",
+)
+
+
+class _RollupWriter:
+    """Writes the differences from the stored roll-ups in one transaction."""
+
+    def __init__(
+        self,
+        dataset: int,
+        seen: int,
+        run: int | None,
+        work: Mapping[str, _Window],
+        statistics: Sequence[tuple[int, str]],
+        results: Sequence[_RollupResult],
+        maker: _RollupComputation,
+    ) -> None:
+        self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
+        self.statistics, self.results, self.maker = statistics, results, maker
+
+    def write(self, connection: Connection) -> int:
+        lock_clock(connection)
+        _require_unchanged(connection, self.dataset, self.seen)
+        made = self._rows(connection)
+        stored = self._stored(connection)
+        changed = [key for key, row in made.items() if stored.get(key) != row]
+        ended = [key for key in stored if key not in made or key in set(changed)]
+        if not changed and not ended and not self.maker.folds:
+            return 0
+        commit, _ = next_commit(connection, self.run)
+        self._end(connection, ended, commit)
+        rows = [(*key, commit, *made[key]) for key in sorted(changed)]
+        insert_rows(connection, s.rollup, _ROLLUP, rows)
+        self._keep_folds(connection, commit)
+        return len(rows)
+
+    def _rows(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
+        flat = [(r, metric) for r in self.results for metric in flatten(r.metric)]
+        series = Dimensions(connection, self.dataset).series(
+            {(r.analyzer_id, m.name, m.instance): (r.analyzer, m) for r, m in flat}
+        )
+        sets = _input_sets(connection, {r.inputs for r in self.results})
+        return {
+            (series[r.analyzer_id, m.name, m.instance], r.window, r.span.end): (
+                r.span.start,
+                r.newest,
+                *outcome(m),
+                sets[r.inputs],
+            )
+            for r, m in flat
+        }
+
+    def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
+        """Return the current rows of these statistics in the recomputed windows."""
+        u, a, e = s.rollup, s.analyzer.c, s.series.c
+        found = {}
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            query = (
+                sa.select(a.statistic_id, *(u.c[c] for c in _ROLLUP))
+                .join_from(u, s.series, e.id == u.c.series_id)
+                .join(s.analyzer)
+                .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
+            )
+            for statistic, series, name, end, _, *row in connection.execute(query):
+                if end in self.maker.ends[statistic, name]:
+                    found[series, name, end] = tuple(row)
+        return found
+
+    def _end(
+        self, connection: Connection, keys: Sequence[tuple[int, str, datetime]], commit: int
+    ) -> None:
+        if keys:
+            u = s.rollup
+            change = (
+                sa.update(u)
+                .where(
+                    u.c.series_id == sa.bindparam("of_series"),
+                    u.c.window_name == sa.bindparam("of_window"),
+                    u.c.window_end == sa.bindparam("of_end"),
+                    s.holds(u),
+                )
+                .values(superseded_commit_id=commit)
+            )
+            named = [dict(zip(("of_series", "of_window", "of_end"), k, strict=True)) for k in keys]
+            connection.execute(change, named)
+
+    def _keep_folds(self, connection: Connection, commit: int) -> None:
+        keep_folds(connection, self.maker.artifacts, TOTAL, self.maker.folds, commit)
+
+
+def keep_folds(
+    connection: Connection,
+    artifacts: Artifacts,
+    name: str,
+    folds: Sequence[tuple[int, State, str]],
+    commit: int,
+) -> None:
+    """Store folded states (statistic, state, inputs), replacing earlier ones of the same name."""
+    sets = _input_sets(connection, {inputs for _, _, inputs in folds})
+    rows = []
+    for statistic, state, inputs in sorted(folds, key=lambda of: of[0]):
+        p = artifacts.pack(state)
+        content = (p.tag, p.payload, p.artifact, p.checksum)
+        rows.append((statistic, name, *content, sets[inputs], commit))
+    columns = (
+        "statistic_id",
+        "fold",
+        "tag",
+        "payload",
+        "artifact",
+        "checksum",
+        "input_set_id",
+        "commit_id",
+    )
+    upsert(connection, s.folded_state, columns, rows)
+
+
+def _input_sets(connection: Connection, inputs: set[str]) -> dict[str, int]:
+    ids = hashed_ids(connection, s.input_set, "inputs", {key_of(text): text for text in inputs})
+    return {text: ids[key_of(text)] for text in inputs}
+
+
+def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
+    """Raise `_OvertakenError` if the dataset changed after its states were read."""
+    if _changed(connection, dataset, seen):
+        raise _OvertakenError
+
+
+def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int, last: int) -> None:
+    rows = [(dataset, name, seen, last) for name in sorted(names)]
+    columns = ("dataset_id", "window_name", "commit_id", "analyzer_id")
+    upsert(connection, s.rolled, columns, rows)

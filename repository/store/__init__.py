@@ -1,0 +1,1 @@
+"""The SQL store: tables, transactions, writing runs, reading facts, retention."""

@@ -1,0 +1,467 @@
+"""Writing of one batch of measured partitions, inside one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache, cached_property
+from math import isinf, isnan
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.runs.ledger import (
+    AnyAnalyzer,
+    Change,
+    Decision,
+    LedgerEntry,
+    MeasuredPartition,
+    Measurement,
+    decide,
+    merge_fingerprints,
+)
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_rows
+from tidegauge.repository.store.dimensions import Dimensions, visible
+from tidegauge.repository.store.inputs import decode_inputs
+from tidegauge.repository.store.newest import keep_newest
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Packed = Mapping[tuple[str, str], Payload]
+"""The packed states of a partition by segment and canonical statistic."""
+
+OUTCOME = ("value", "status", "weight", "error")
+METRIC = ("partition_id", "series_id", "version", *OUTCOME, "commit_id")
+_STATE = ("statistic_id", "partition_id", "version", "tag", "payload", "artifact", "checksum")
+
+
+@dataclass(frozen=True)
+class StoredPartition:
+    """A partition in the database: its id and its current ledger entry."""
+
+    id: int
+    known: LedgerEntry | None
+
+
+@dataclass
+class SeriesSubject:
+    """One analyzer on one segment, with its keys; a batch repeats it in every partition.
+
+    Attributes
+    ----------
+    analyzer : Analyzer
+    segment : str
+    key : str
+        Its key in the ledger.
+    of : tuple of str
+        The segment and the analyzer's own key.
+    state : tuple of str
+        The segment and the canonical statistic.
+    """
+
+    analyzer: AnyAnalyzer
+    segment: str
+    key: str
+    of: tuple[str, str]
+    state: tuple[str, str]
+
+
+class SubjectCache:
+    """Cache of the subjects of measurements: an analyzer's texts are expensive to build."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, str], SeriesSubject] = {}
+        self._alive: list[object] = []  # references, so that no other object gets the same id()
+
+    def of(self, m: Measurement) -> SeriesSubject:
+        """Return the subject of a measurement."""
+        identity = (id(m.analyzer), id(m.segments), m.segment)
+        found = self._known.get(identity)
+        if found is None:
+            if len(self._known) >= _SUBJECTS:
+                self._known.clear()
+                self._alive.clear()
+            key = key_of(m.analyzer.canonical())
+            state = (m.segment, m.analyzer.statistic())
+            found = SeriesSubject(m.analyzer, m.segment, m.key, (m.segment, key), state)
+            self._known[identity] = found
+            self._alive += (m.analyzer, m.segments)
+        return found
+
+
+_SUBJECTS = 200_000
+
+
+@dataclass
+class _Point:
+    """A series of the batch, with its versions and metrics so far by partition."""
+
+    subject: SeriesSubject
+    metric: Metric[float]
+    found: dict[int, tuple[int, Metric[float]]] = field(default_factory=dict)
+
+
+def packed_states(found: MeasuredPartition, artifacts: Artifacts, subjects: SubjectCache) -> Packed:
+    """Pack the states of a partition; large ones are written to files."""
+    packed: dict[tuple[str, str], Payload] = {}
+    for m in found.measurements:
+        if isinstance(m.outcome, Success):
+            key = subjects.of(m).state
+            if key not in packed:
+                packed[key] = artifacts.pack(m.outcome.value)
+    return packed
+
+
+class Batch:
+    """Writes measured partitions, as far as `decide` keeps them.
+
+    Parameters
+    ----------
+    connection : Connection
+        In a transaction that holds the clock's lock.
+    artifacts : Artifacts
+    dataset, run, commit : int
+    now : datetime
+    subjects : Subjects
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        artifacts: Artifacts,
+        dataset: int,
+        run: int,
+        commit: int,
+        now: datetime,
+        subjects: SubjectCache,
+    ) -> None:
+        self.connection, self.artifacts, self.dataset = connection, artifacts, dataset
+        self.run, self.commit, self.now, self.subjects = run, commit, now, subjects
+        self.dimensions = Dimensions(connection, dataset)
+
+    def store(self, found: Sequence[MeasuredPartition], packed: Sequence[Packed]) -> list[Decision]:
+        """Write the batch and return the decision on each partition."""
+        add_partitions(self.connection, self.dataset, found, self.now)
+        stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in found])
+        decisions = [self._decide(m, stored[m.partition.name]) for m in found]
+        restated = [
+            stored[m.partition.name].id
+            for m, decision in zip(found, decisions, strict=True)
+            if decision.change is Change.RESTATED
+        ]
+        supersede(self.connection, self.dataset, restated, self.commit)
+        self._write_ledger(found, decisions, stored)
+        kept = [
+            (stored[m.partition.name].id, decision, states)
+            for m, decision, states in zip(found, decisions, packed, strict=True)
+            if decision.measurements
+        ]
+        self._write_states(kept)
+        self._write_metrics(kept, restated)
+        return decisions
+
+    def _decide(self, found: MeasuredPartition, stored: StoredPartition) -> Decision:
+        @cache
+        def payloads() -> dict[tuple[str, str], Payload]:
+            assert stored.known is not None
+            return self._stored_states(stored.id, stored.known.version)
+
+        def state(m: Measurement) -> State | None:
+            segment, statistic = self.subjects.of(m).state
+            key = (visible(segment), key_of(statistic))
+            payload = payloads().get(key)
+            if payload is not None:
+                return self.artifacts.unpack(payload)
+            # A state that was cleaned away is taken to agree: equal files have equal content.
+            kept = isinstance(m.outcome, Success) and stored.id in self._removed.get(key, ())
+            return m.outcome.value if kept and isinstance(m.outcome, Success) else None
+
+        return decide(stored.known, found, state)
+
+    @cached_property
+    def _removed(self) -> dict[tuple[str, str], set[int]]:
+        """The partitions whose states were cleaned away, by segment and the statistic's key."""
+        of, f = s.statistic.c, s.folded_state.c
+        query = (
+            sa.select(of.segment, of.key, s.input_set.c.inputs)
+            .join_from(s.folded_state, s.statistic)
+            .join(s.input_set, s.input_set.c.id == f.input_set_id)
+            .where(of.dataset_id == self.dataset, f.fold == "removed")
+        )
+        return {
+            (row[0], row[1]): set(decode_inputs(row[2])) for row in self.connection.execute(query)
+        }
+
+    def _stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
+        """Return all states of a partition version by segment and the statistic's key."""
+        t, of = s.state.c, s.statistic.c
+        query = (
+            sa.select(of.segment, of.key, t.tag, t.payload, t.artifact, t.checksum)
+            .join_from(s.state, s.statistic)
+            .where(t.partition_id == partition, t.version == version)
+        )
+        return {(row[0], row[1]): Payload(*row[2:]) for row in self.connection.execute(query)}
+
+    def _write_ledger(
+        self,
+        found: Sequence[MeasuredPartition],
+        decisions: Sequence[Decision],
+        stored: Mapping[str, StoredPartition],
+    ) -> None:
+        schemas = self._schema_ids({m.schema for m in found})
+        sets: dict[str, str] = {}
+        rows, changed = [], []
+        for measured, decision in zip(found, decisions, strict=True):
+            if decision.change is Change.UNCHANGED:
+                continue
+            entry = stored[measured.partition.name]
+            keys = {self.subjects.of(m).key for m in decision.measurements}
+            if decision.change is Change.ADDED and entry.known is not None:
+                keys |= entry.known.analyzers
+            names = canonical_json(sorted(keys))
+            key = key_of(names)
+            sets[key] = names
+            if decision.change is Change.ADDED:
+                before = entry.known.fingerprint if entry.known else None
+                seen = merge_fingerprints(before, measured.fingerprint)
+                changed.append((entry.id, decision.version, key, seen))
+            else:
+                rows.append((measured, entry.id, decision.version, key))
+        set_ids = hashed_ids(self.connection, s.analyzer_set, "analyzers", sets)
+        v = s.partition_version
+        columns = (
+            "partition_id",
+            "version",
+            "fingerprint",
+            "rows",
+            "table_schema_id",
+            "analyzer_set_id",
+            "arrived_at",
+            "measured_at",
+            "run_id",
+            "commit_id",
+        )
+        new = [
+            (
+                *(partition, version, m.fingerprint, m.rows, schemas[m.schema], set_ids[key]),
+                *(m.arrived_at, self.now, self.run, self.commit),
+            )
+            for m, partition, version, key in rows
+        ]
+        insert_rows(self.connection, v, columns, new)
+        for partition, version, key, fingerprint in changed:
+            where = (v.c.partition_id == partition) & (v.c.version == version)
+            values = {"analyzer_set_id": set_ids[key], "fingerprint": fingerprint}
+            self.connection.execute(sa.update(v).where(where).values(values))
+
+    def _schema_ids(self, schemas: set[str]) -> dict[str, int]:
+        ids = hashed_ids(
+            self.connection, s.table_schema, "columns", {key_of(x): x for x in schemas}
+        )
+        return {columns: ids[key_of(columns)] for columns in schemas}
+
+    def _write_states(self, kept: Sequence[_Kept]) -> None:
+        found: dict[bool, list[tuple[tuple[str, str], int, int, Payload]]] = {False: [], True: []}
+        self.statistics: Mapping[tuple[str, str], int] = {}
+        wanted = set()
+        for partition, decision, packed in kept:
+            rows = found[decision.change is Change.ADDED]
+            for m in decision.measurements:
+                of = self.subjects.of(m).state
+                wanted.add(of)
+                if isinstance(m.outcome, Success):
+                    rows.append((of, partition, decision.version, packed[of]))
+        self.statistics = self.dimensions.statistics(wanted)
+        # An added analyzer can share a state that an older analyzer has stored already.
+        for added, write in ((False, insert_rows), (True, insert_missing)):
+            rows_by_key: dict[tuple[int, int], Row] = {}
+            for of, partition, version, p in found[added]:
+                key = (self.statistics[of], partition)
+                content = (p.tag, p.payload, p.artifact, p.checksum)
+                rows_by_key[key] = (*key, version, *content, self.commit)
+            columns = (*_STATE, "commit_id")
+            write(self.connection, s.state, columns, [rows_by_key[k] for k in sorted(rows_by_key)])
+
+    def _write_metrics(self, kept: Sequence[_Kept], restated: Sequence[int]) -> None:
+        points: dict[tuple[tuple[str, str], str, str], _Point] = {}
+        joining = set()
+        for partition, decision, _ in kept:
+            if decision.change is Change.ADDED:
+                joining.add(partition)
+            version = decision.version
+            for m in decision.measurements:
+                subject = self.subjects.of(m)
+                for metric in flatten(m.metric):
+                    key = (subject.of, metric.name, metric.instance)
+                    point = points.get(key)
+                    if point is None:
+                        point = points[key] = _Point(subject, metric)
+                    point.found[partition] = (version, metric)
+        rows: dict[bool, list[Row]] = {False: [], True: []}
+        for series, point in zip(self._series_ids(points), points.values(), strict=True):
+            for partition, (version, metric) in point.found.items():
+                row = (partition, series, version, *outcome(metric), self.commit)
+                rows[partition in joining].append(row)
+        for some in rows.values():
+            some.sort(key=_row_key)
+        insert_rows(self.connection, s.metric, METRIC, rows[False])
+        # A segment that was chosen again is the same series as before, and may have facts already.
+        insert_missing(self.connection, s.metric, METRIC, rows[True])
+        new = [*rows[False], *self._inserted(rows[True])]
+        keep_newest(self.connection, self.dataset, new, restated)
+
+    def _inserted(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows that this commit has written."""
+        m = s.metric.c
+        written: set[tuple[int, int]] = set()
+        for some in chunks(sorted({row[0] for row in rows})):
+            query = sa.select(m.partition_id, m.series_id).where(
+                m.partition_id.in_(some), m.commit_id == self.commit
+            )
+            written.update((row[0], row[1]) for row in self.connection.execute(query))
+        return [row for row in rows if row[:2] in written]
+
+    def _series_ids(
+        self, points: Mapping[tuple[tuple[str, str], str, str], _Point]
+    ) -> Iterator[int]:
+        """Yield the id of each point's series."""
+        subjects = {of: point.subject for (of, _, _), point in points.items()}
+        statistics = {of: self.statistics[subject.state] for of, subject in subjects.items()}
+        analyzers = {of: subject.analyzer for of, subject in subjects.items()}
+        ids = self.dimensions.analyzers(analyzers, statistics)
+        keys = [(ids[of], name, instance) for of, name, instance in points]
+        about = ((point.subject.analyzer, point.metric) for point in points.values())
+        series = self.dimensions.series(dict(zip(keys, about, strict=True)))
+        return (series[key] for key in keys)
+
+
+_Kept = tuple[int, Decision, Packed]
+"""A partition's id, the decision on it, and its states."""
+
+
+def _row_key(row: Row) -> tuple[int, int]:
+    return row[0], row[1]
+
+
+def outcome(metric: Metric[float]) -> tuple[float | None, str, float | None, str | None]:
+    """Return value, status, weight and error as the tables store them.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.core.metric import Entity
+    >>> outcome(Metric(Entity.COLUMN, "x", "Maximum", Success(float("inf")), weight=2))
+    (None, '+inf', 2.0, None)
+    """
+    weight = None if metric.weight is None else float(metric.weight)
+    found = metric.outcome
+    if isinstance(found, Failure):
+        status = "empty" if metric.empty else "failed"
+        return None, status, weight, visible(f"{type(found.error).__name__}: {found.error}")
+    value, status = stored_value(found.value)
+    return value, status, weight, None
+
+
+def stored_value(number: float) -> tuple[float | None, str]:
+    """Return a number as stored value and status: only a finite one is a number in SQL."""
+    if isnan(number):
+        return None, "NaN"
+    if isinf(number):
+        return None, "+inf" if number > 0 else "-inf"
+    return number, "finite"
+
+
+def hashed_ids(
+    connection: Connection, table: sa.Table, column: str, texts: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the ids of texts by their hashes, adding missing ones."""
+    insert_missing(connection, table, ("key", column), sorted(texts.items()))
+    ids: dict[str, int] = {}
+    for some in chunks(sorted(texts)):
+        query = sa.select(table.c.key, table.c.id).where(table.c.key.in_(some))
+        ids.update((row[0], row[1]) for row in connection.execute(query))
+    return ids
+
+
+def add_partitions(
+    connection: Connection, dataset: int, found: Iterable[MeasuredPartition], now: datetime
+) -> None:
+    """Insert the partitions that do not exist yet."""
+    columns = ("dataset_id", "key", "name", "key_values", "time", "segment", "first_seen_at")
+    rows = sorted(
+        (
+            (
+                *(dataset, key_of(m.partition.name), visible(m.partition.name)),
+                *(visible(canonical_json(list(m.partition.values))), m.time),
+                *(visible(m.segment), now),
+            )
+            for m in found
+        ),
+        key=lambda row: row[1],
+    )
+    insert_missing(connection, s.partition, columns, rows)
+
+
+def supersede(connection: Connection, dataset: int, partitions: Sequence[int], commit: int) -> None:
+    """Supersede the current versions of partitions; user-recorded values stay current."""
+    for some in chunks(sorted(partitions)):
+        for table in (s.partition_version, s.metric):
+            change = sa.update(table).values(superseded_commit_id=commit)
+            where = table.c.partition_id.in_(some) & s.holds(table)
+            if table is s.metric:
+                where &= table.c.series_id.not_in(recorded_series(dataset))
+            connection.execute(change.where(where))
+
+
+def recorded_series(dataset: int | None = None) -> sa.Select[tuple[int]]:
+    """Select the series that users recorded; they do not belong to partition versions."""
+    a = s.analyzer.c
+    query = sa.select(s.series.c.id).join_from(s.series, s.analyzer).where(a.statistic_id.is_(None))
+    return query if dataset is None else query.where(a.dataset_id == dataset)
+
+
+def ledger_of(
+    connection: Connection, dataset: int, names: Sequence[str] | None = None
+) -> dict[str, StoredPartition]:
+    """Return the stored partitions of a dataset, or the named ones, by name."""
+    p, v = s.partition.c, s.partition_version.c
+    joined = s.partition.outerjoin(
+        s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version)
+    ).outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence))
+    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id)
+    query = (
+        sa.select(*columns, s.absence.c.commit_id)
+        .select_from(joined)
+        .where(p.dataset_id == dataset)
+    )
+    queries = [query]
+    by_key: dict[str, str] = {}
+    if names is not None:
+        by_key = {key_of(name): name for name in names}
+        queries = [query.where(p.key.in_(some)) for some in chunks(sorted(by_key))]
+    rows = [row for q in queries for row in connection.execute(q)]
+    sets = _analyzer_sets(connection, {row.analyzer_set_id for row in rows} - {None})
+    found = {}
+    for row in rows:
+        known = None
+        if row.version is not None:
+            gone = row.commit_id is not None
+            known = LedgerEntry(row.version, row.fingerprint, sets[row.analyzer_set_id], gone)
+        found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
+    return found
+
+
+def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, frozenset[str]]:
+    c = s.analyzer_set.c
+    found: dict[int, frozenset[str]] = {}
+    for some in chunks(sorted(ids)):
+        for of, text in connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(some))):
+            found[of] = frozenset(json.loads(text))
+    return found

@@ -1,0 +1,134 @@
+"""Bulk inserts, upserts and fetches by the fastest method of each database."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from tidegauge.repository.store.schema import UtcDateTime
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_VARIABLES = 500
+"""Bound parameters for each statement; older SQLite versions allow 999."""
+
+Row = tuple[Any, ...]
+
+
+def chunks(values: Sequence[Any], most: int = _VARIABLES) -> Iterator[Sequence[Any]]:
+    """Split values into chunks of at most ``most``, and no more than one statement may bind."""
+    size = min(most, _VARIABLES)
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def insert_rows(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert rows that do not exist yet: COPY on PostgreSQL, one prepared statement on SQLite.
+
+    Parameters
+    ----------
+    connection : Connection
+        In a transaction.
+    table : Table
+    columns : sequence of str
+        The columns of a row's values; all others are null or take their default.
+    rows : sequence of tuple
+    """
+    if not rows:
+        return
+    quoted = connection.dialect.identifier_preparer.quote
+    names = ", ".join(map(quoted, columns))
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {quoted(table.name)} ({names}) VALUES ({marks})"  # noqa: S608 - our names
+        connection.exec_driver_sql(statement, list(_bound(connection, table, columns, rows)))
+        return
+    raw: Any = connection.connection.driver_connection
+    copy_in = f"COPY {quoted(table.name)} ({names}) FROM STDIN"
+    driver: Any = connection.dialect.dbapi
+    try:
+        with raw.cursor() as cursor, cursor.copy(copy_in) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except driver.Error as error:  # so that it is retried and reported like any other
+        lost = bool(raw.closed)
+        raise sa.exc.DBAPIError.instance(
+            copy_in,
+            None,
+            error,
+            driver.Error,
+            connection_invalidated=lost,
+            dialect=connection.dialect,
+        ) from error
+
+
+def _bound(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> Iterable[Row]:
+    """Convert the times of rows for SQLite, which has no type for them."""
+    special = [i for i, name in enumerate(columns) if isinstance(table.c[name].type, UtcDateTime)]
+    if not special:
+        return rows
+    dialect = connection.dialect
+    process: Any = UtcDateTime().dialect_impl(dialect).bind_processor(dialect)
+
+    def bound(row: Row) -> Row:
+        values = list(row)
+        for i in special:
+            values[i] = process(values[i])
+        return tuple(values)
+
+    return map(bound, rows)
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection, which doubles the time; millions of new tuples have no cycles."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
+
+
+def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[Row]:
+    """Fetch a result of numbers and text only by columns, from the driver's raw rows."""
+    with gc_paused():
+        result: Any = connection.execute(select)
+        rows = result.cursor.fetchall()
+        result.close()
+        return list(zip(*rows, strict=True)) or [()] * len(select.selected_columns)
+
+
+def insert_missing(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert rows, skipping those that exist by any unique key."""
+    if rows:
+        insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        connection.execute(insert(table).on_conflict_do_nothing(), named)
+
+
+def upsert(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert rows, updating those with the same primary key."""
+    if not rows:
+        return
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    statement: Any = insert(table)
+    keys = [column.name for column in table.primary_key]
+    change = {name: statement.excluded[name] for name in columns if name not in keys}
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=change), named)

@@ -1,0 +1,107 @@
+"""Repository settings: from argument, environment or configuration file, in this order."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tidegauge.analyzers.core.errors import DatabaseAccessError, UnknownNameError
+from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.database import Database
+
+DEFAULT_URL = "sqlite:///tidegauge.db"
+FILE = "tidegauge.toml"
+_KEYS = ("db", "artifacts", "notify")
+
+
+def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | Path | None]:
+    """Return the database URL and the artifacts folder.
+
+    Values not given come from ``TIDEGAUGE_DB`` and ``TIDEGAUGE_ARTIFACTS``, else from ``db`` and
+    ``artifacts`` in the configuration file: the one that ``TIDEGAUGE_CONFIG`` names, else
+    ``tidegauge.toml`` in the working directory, else ``tidegauge/tidegauge.toml`` in the user's
+    configuration directory. The file's ``artifacts`` applies to the file's ``db`` only, and a
+    SQLite URL given as an argument keeps the folder beside its file.
+
+    Raises
+    ------
+    DatabaseAccessError, UnknownNameError
+        If the configuration file is unreadable, or has an invalid value or an unknown setting.
+    """
+    given = os.environ.get("TIDEGAUGE_ARTIFACTS")
+    if url is not None:
+        return url, artifacts or (None if url.startswith("sqlite") else given)
+    if url := os.environ.get("TIDEGAUGE_DB"):
+        return url, artifacts or given
+    stored = _stored()
+    return stored.get("db", DEFAULT_URL), artifacts or given or stored.get("artifacts")
+
+
+def notify_settings() -> list[str]:
+    """Return the notification sinks for incidents in all datasets.
+
+    They come from ``TIDEGAUGE_NOTIFY``, separated by whitespace, else from the list ``notify`` in
+    the configuration file.
+
+    Raises
+    ------
+    DatabaseAccessError, UnknownNameError
+        If the configuration file is unreadable, or has an invalid value or an unknown setting.
+    """
+    given = os.environ.get("TIDEGAUGE_NOTIFY")
+    return list(_stored().get("notify", [])) if given is None else given.split()
+
+
+def _stored() -> dict[str, Any]:
+    file = _file()
+    if file is None:
+        return {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"cannot read the configuration {file}: {error}"
+        raise DatabaseAccessError(msg) from error
+    for key, value in found.items():
+        if key not in _KEYS:
+            kind = f"setting in {file}"
+            raise UnknownNameError(kind, key, _KEYS)
+        if key == "notify":  # may hold secrets, so it is not shown
+            if not isinstance(value, list) or not all(isinstance(sink, str) for sink in value):
+                msg = f"{file}: notify is a list of texts"
+                raise DatabaseAccessError(msg)
+        elif not isinstance(value, str):
+            msg = f"{file}: {key} is text, not {value!r}"
+            raise DatabaseAccessError(msg)
+    return found
+
+
+def _file() -> Path | None:
+    named = os.environ.get("TIDEGAUGE_CONFIG")
+    if named:
+        return Path(named)
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = (Path(FILE), home / "tidegauge" / FILE)
+    return next((place for place in places if place.is_file()), None)
+
+
+def artifacts_of(database: Database, folder: str | Path | None) -> Artifacts:
+    """Return the folder of a database's large states: beside a SQLite file if nobody says where.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If nobody says where, and it is PostgreSQL.
+    """
+    if folder is not None:
+        return Artifacts(Path(folder))
+    if database.file is not None:
+        return Artifacts(database.file.with_name(database.file.name + ".artifacts"))
+    if database.is_sqlite:
+        return Artifacts(None)
+    msg = (
+        f"{database.name} needs a folder for large states that all who use it can reach:"
+        " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
+    )
+    raise DatabaseAccessError(msg)

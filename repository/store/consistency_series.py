@@ -1,0 +1,75 @@
+"""Names of online/offline consistency series: metrics, features and group-bys.
+
+A series is named ``Consistency.<metric>``, and its instance is ``<group_by>.<feature>``, or ``<group_by>``
+alone for metrics of whole rows. A distribution has one series for each of `QUANTILES`: ``delta-p50``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.repository.store import schema as s
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+PREFIX = "Consistency."
+QUANTILES = ("min", "p5", "p25", "p50", "p75", "p95", "max")
+WRONG = "wrong"
+"""First ranking key of features: the sum of `CELLS`."""
+CELLS = ("mismatch", "missing", "extra")
+"""Rates of matched rows in which a feature is not the same on both sides."""
+OF_ROWS = ("row_missing", "row_extra")
+"""Metrics of a group-by, whatever its features."""
+
+
+@dataclass(frozen=True)
+class FeatureSubject:
+    """Subject of consistency metrics: a feature of a group-by, or the rows of a group-by.
+
+    Attributes
+    ----------
+    group_by : str
+        Empty where an instance names none.
+    feature : str or None
+    instance : str
+        Of its series.
+    """
+
+    group_by: str
+    feature: str | None
+    instance: str
+
+
+def parse_instance(instance: str, groups: set[str]) -> FeatureSubject:
+    """Return what an instance is, given the group-bys that are known: names may have dots.
+
+    Examples
+    --------
+    >>> parse_instance("team.clicks.count_7d", {"team.clicks"})
+    FeatureSubject(group_by='team.clicks', feature='count_7d', instance='team.clicks.count_7d')
+    >>> parse_instance("clicks.count_7d", set()).group_by
+    'clicks'
+    """
+    if instance in groups:
+        return FeatureSubject(instance, None, instance)
+    longest = max((g for g in groups if instance.startswith(f"{g}.")), key=len, default=None)
+    if longest is None:
+        group, dot, feature = instance.partition(".")
+        return FeatureSubject(group if dot else "", feature if dot else instance, instance)
+    return FeatureSubject(longest, instance[len(longest) + 1 :], instance)
+
+
+def group_bys_of(connection: Connection, dataset: int) -> set[str]:
+    """Return the group-bys of a dataset, given by id, that have row metrics."""
+    e, a = s.series.c, s.analyzer.c
+    query = (
+        sa.select(e.instance)
+        .distinct()
+        .join_from(s.series, s.analyzer)
+        .where(a.dataset_id == dataset, e.name.in_([PREFIX + metric for metric in OF_ROWS]))
+    )
+    return set(connection.execute(query).scalars())

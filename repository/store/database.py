@@ -1,0 +1,535 @@
+"""Database access: creation, checks, upgrades and transactions.
+
+There is one writer at a time: on SQLite every writing transaction begins with ``BEGIN IMMEDIATE``;
+on both databases it locks the one row of ``clock`` when it takes its commit number. Transactions
+that fail because of other writers, or because the server went away, are retried.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.pool import StaticPool
+
+from tidegauge import migrations
+from tidegauge.analyzers.core.errors import (
+    DatabaseAccessError,
+    DatabaseVersionError,
+    NotOurDatabaseError,
+    ReadOnlyError,
+    RepositoryError,
+    describe,
+)
+from tidegauge.repository.store import schema as s
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy.engine import URL, Connection, Engine
+
+T = TypeVar("T")
+
+VERSION_TABLE = "tidegauge_revision"
+_BUSY_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
+_ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
+"""PostgreSQL: serialization failure, deadlock, lock not available."""
+SECRETS = ("password", "sslpassword", "passfile")
+_EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
+
+
+class Database:
+    """A repository's database, at the newest revision.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///file.db``, ``sqlite://`` (in memory) or ``postgresql+psycopg://...``.
+    upgrade : bool
+        Back up and upgrade an older SQLite database; if False, and always for PostgreSQL, an older
+        one is refused.
+    read_only : bool
+        Refuse writes; the database itself enforces it.
+
+    Raises
+    ------
+    NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
+    """
+
+    def __init__(self, url: str, *, upgrade: bool = True, read_only: bool = False) -> None:
+        self._connect(url, read_only=read_only)
+        try:
+            with self._translated():
+                self._bring_up(upgrade=upgrade)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def unchecked(cls, url: str) -> Database:
+        """Open a database at any revision, to inspect or upgrade it."""
+        database = cls.__new__(cls)
+        database._connect(url)  # noqa: SLF001 - of this class
+        return database
+
+    def _connect(self, url: str, *, read_only: bool = False) -> None:
+        self._newer: str | None = None
+        self._alone = RLock()  # a database in memory has one connection for all threads
+        self.read_only = read_only
+        self.url = _parsed(url)
+        self.file = _sqlite_file(self.url)
+        if self.file is not None:
+            _inspect_file(self.file, must_exist=read_only)
+        self.engine = _engine(self.url, self.file, read_only=read_only)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (OperationalError, sqlite3.OperationalError) as error:
+            msg = f"cannot open or write the database {self.name}: {_reason(error)}"
+            raise DatabaseAccessError(msg) from error
+
+    @property
+    def name(self) -> str:
+        """The URL without its secrets."""
+        hidden = {key: "***" for key in self.url.query if key in SECRETS}
+        return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """True for SQLite."""
+        return self.url.get_backend_name() == "sqlite"
+
+    @property
+    def is_shared(self) -> bool:
+        """True if others can use it at the same time; False for a database in memory."""
+        return not self.is_sqlite or self.file is not None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that reads one consistent snapshot."""
+        engine = self.engine
+        if not self.is_sqlite:
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with self._memory_lock(), self._translated(), engine.connect() as connection:
+            yield connection
+
+    def _memory_lock(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.is_shared else self._alone
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Open an atomic write transaction. It is not retried."""
+        self.require_writable()
+        with self._memory_lock(), self._translated(), self._writer().begin() as connection:
+            yield connection
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Run a function in an atomic write transaction, retrying transient failures.
+
+        Lock conflicts with other writers and broken connections are retried for a minute. If the
+        connection broke during the commit, the commit is looked up first, and not repeated if it
+        took effect; only transactions that took a commit number can be looked up.
+
+        Parameters
+        ----------
+        work : callable
+            Takes the connection. It may be called more than once and must be repeatable.
+
+        Raises
+        ------
+        DatabaseAccessError, DatabaseVersionError, ReadOnlyError
+        """
+        self.require_writable()
+        with self._memory_lock(), self._translated():
+            deadline, pause = time.monotonic() + _RETRY_SECONDS, 0.01
+            unknown: _Attempt | None = None  # one whose connection broke during the commit
+            while True:
+                attempt = _Attempt()
+                try:
+                    if unknown is not None:
+                        assert unknown.commit is not None
+                        if self._has_committed(unknown.commit):
+                            return cast("T", unknown.result)
+                        unknown = None
+                    return attempt.run(self._writer(), work)
+                except DBAPIError as error:
+                    if not _is_transient(error) or time.monotonic() > deadline:
+                        raise
+                    if attempt.commit is not None:
+                        unknown = attempt
+                # Jitter: writers that failed at the same moment retry at different ones.
+                time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+                pause = min(2 * pause, 2.0)
+
+    def _writer(self) -> Engine:
+        return self.engine.execution_options(tidegauge_write=True)
+
+    def require_writable(self) -> None:
+        """Raise an error if the database is not writable, before work is done in vain."""
+        if self.read_only:
+            msg = f"{self.name} was opened read-only; open it without read_only=True to write to it"
+            raise ReadOnlyError(msg)
+        if self._newer is not None:
+            raise DatabaseVersionError(self._newer)
+
+    def _has_committed(self, commit: tuple[int, datetime]) -> bool:
+        """Return whether a commit with a lost acknowledgement took effect, by number and time."""
+        c = s.commit.c
+        with self.engine.connect() as connection:
+            query = sa.select(c.committed_at).where(c.id == commit[0])
+            return bool(connection.execute(query).scalar() == commit[1])
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    # revisions
+
+    def revision(self) -> str | None:
+        """Return the revision of the database; None if it is empty."""
+        with self._translated(), self.read() as connection:
+            return _revision(connection)
+
+    def upgrade(self) -> Path | None:
+        """Back up and upgrade the database; return the path of the backup, if there is one."""
+        backup = self.backup() if self.revision() else None
+        with self._translated():
+            self.migrate()
+        return backup
+
+    def _bring_up(self, *, upgrade: bool) -> None:
+        current, head = self.revision(), head_revision()
+        if current == head:
+            return
+        if current is None and self.read_only:
+            msg = f"{self.name} is empty: there is nothing to read"
+            raise DatabaseAccessError(msg)
+        if current is None:
+            self._require_empty()
+        elif current < min(all_revisions()):
+            msg = (
+                f"{self.name} is at revision {current!r} of a development version; bring it to"
+                f" {min(all_revisions())!r} with tidegauge db upgrade, of the version that wrote it or a later one"
+            )
+            raise DatabaseVersionError(msg)
+        elif current not in all_revisions():
+            self._newer = (
+                f"{self.name} is at revision {current!r}, which this tidegauge does not know: it was"
+                " written by a newer one and can only be read; upgrade tidegauge to write to it"
+            )
+            return
+        elif not (upgrade and self.is_sqlite) or self.read_only:
+            msg = (
+                f"{self.name} is at revision {current!r}, older than {head!r};"
+                " back it up and run: tidegauge db upgrade"
+            )
+            raise DatabaseVersionError(msg)
+        self.upgrade()
+
+    def _require_empty(self) -> None:
+        with self.read() as connection:
+            tables = sa.inspect(connection).get_table_names()
+        if tables and VERSION_TABLE not in tables:  # else another process has just created it
+            some = ", ".join(sorted(tables)[:3])
+            msg = (
+                f"{self.name} is not a tidegauge repository: it holds other tables ({some}, ...);"
+                " give an empty database"
+            )
+            raise NotOurDatabaseError(msg)
+
+    def backup(self) -> Path | None:
+        """Copy a SQLite file beside itself and return the path; None if there is no file."""
+        if self.file is None:
+            return None
+        target = backup_beside(self.file)
+        self.copy(target)
+        return target
+
+    def copy(self, target: Path) -> None:
+        """Copy a consistent snapshot of a SQLite file, while others may write."""
+        with self._translated(), closing(sqlite3.connect(str(self.file))) as connection:
+            connection.execute("VACUUM INTO ?", (str(target),))
+
+    def migrate(self, target: str = "head") -> None:
+        """Migrate the database up or down to a revision, atomically, while others wait."""
+        from alembic import command
+
+        goal = head_revision() if target == "head" else target
+        with self.engine.connect().execution_options(tidegauge_write=True) as connection:
+            if self.is_sqlite:
+                # Rebuilding a table would delete rows that refer to it. The pragma works only
+                # outside a transaction.
+                _pragma(connection, "foreign_keys=OFF")
+            try:
+                with connection.begin():
+                    if not self.is_sqlite:
+                        connection.execute(sa.text("SELECT pg_advisory_xact_lock(827163)"))
+                    current = _revision(connection)
+                    down = goal == "base" or (current is not None and goal < current)
+                    if current != goal:
+                        move = command.downgrade if down else command.upgrade
+                        move(alembic_config(connection), goal)
+                    if (
+                        self.is_sqlite
+                        and connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+                    ):
+                        way = "taking down" if down else "upgrading"
+                        msg = f"{way} {self.name} would break references; nothing was changed"
+                        raise RepositoryError(msg)
+            finally:
+                if self.is_sqlite:
+                    _pragma(connection, "foreign_keys=ON")
+
+
+class _Attempt:
+    """One attempt at a transaction, with its result and commit number."""
+
+    def __init__(self) -> None:
+        self.commit: tuple[int, datetime] | None = None
+        self.result: Any = None
+
+    def run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        with engine.connect() as connection, connection.begin() as transaction:
+            connection.info.pop(_COMMIT, None)
+            self.result = work(connection)
+            self.commit = connection.info.pop(
+                _COMMIT, None
+            )  # from here on it may have taken effect
+            transaction.commit()
+            return cast("T", self.result)
+
+
+_COMMIT = "tidegauge_commit"
+MIGRATIONS = Path(migrations.__file__).parent
+"""The folder of the Alembic environment and its revisions."""
+
+
+def _is_transient(error: DBAPIError) -> bool:
+    """Return whether an error is transient, so that a retry may succeed."""
+    cause = error.orig
+    if isinstance(cause, sqlite3.OperationalError):
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    state = getattr(cause, "sqlstate", None)
+    if state is None:  # the server could not be reached, or went away
+        return error.connection_invalidated or isinstance(error, OperationalError)
+    gone = state.startswith(("08", "57P"))
+    return gone or state in _ROLLED_BACK
+
+
+def stamp() -> str:
+    """Return the current time as a timestamp for file names."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+
+
+def backup_beside(file: Path) -> Path:
+    """Return the default path of a SQLite file's backup: beside it, with a timestamp."""
+    return file.with_name(f"{file.stem}.{stamp()}.backup{file.suffix}")
+
+
+def alembic_config(connection: Connection) -> Config:
+    """Return the Alembic configuration for a connection."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def all_revisions() -> list[str]:
+    """Return all revisions known to this version of tidegauge, newest first."""
+    names = [file.stem for file in (MIGRATIONS / "versions").glob("*.py")]
+    return sorted((name.partition("_")[0] for name in names if name[0] != "_"), reverse=True)
+
+
+def head_revision() -> str:
+    """Return the newest revision."""
+    return all_revisions()[0]
+
+
+def _revision(connection: Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    version = sa.column("version_num", sa.Text)
+    query = sa.select(version).select_from(sa.table(VERSION_TABLE))
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+        parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError) as error:
+        shown = re.sub(r"(://[^/@]*?):[^@]*@", r"\1:***@", str(url))
+        msg = f"{shown!r} is not the URL of a database; write {_EXAMPLES}"
+        raise DatabaseAccessError(msg) from error
+    if backend not in {"sqlite", "postgresql"}:
+        msg = f"{backend} databases are not supported; use {_EXAMPLES}"
+        raise DatabaseAccessError(msg)
+    return parsed
+
+
+def _sqlite_file(url: URL) -> Path | None:
+    if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"}:
+        return None
+    return Path(str(url.database))
+
+
+def _inspect_file(file: Path, *, must_exist: bool) -> None:
+    """Check that a file is a repository or empty, before anything could change it."""
+    if must_exist and not file.exists():
+        msg = f"there is no database {file} to read"
+        raise DatabaseAccessError(msg)
+    if not file.parent.is_dir():
+        msg = f"cannot make the database {file}: there is no folder {file.parent}"
+        raise DatabaseAccessError(msg)
+    if not file.exists() or not file.stat().st_size:
+        return
+    uri = f"file:{quote(str(file.absolute()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = sorted(name for (name,) in rows)
+    except sqlite3.OperationalError as error:
+        msg = f"cannot open the database {file}: {error}"
+        raise DatabaseAccessError(msg) from error
+    except sqlite3.DatabaseError as error:
+        msg = f"{file} is not a SQLite database; give another file for the repository"
+        raise NotOurDatabaseError(msg) from error
+    if tables and VERSION_TABLE not in tables:
+        some = ", ".join(tables[:3])
+        msg = f"{file} is not a tidegauge repository: it holds other tables ({some}); give another file"
+        raise NotOurDatabaseError(msg)
+
+
+def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        # JIT compilation takes longer than any query here runs.
+        settings = "-c jit=off" + (" -c default_transaction_read_only=on" if read_only else "")
+        given = url.query.get("options")
+        if isinstance(given, str):
+            settings = f"{given} {settings}"
+        try:
+            return sa.create_engine(
+                url, pool_pre_ping=True, pool_size=3, connect_args={"options": settings}
+            )
+        except ModuleNotFoundError as error:
+            msg = f"{url.drivername} needs a driver: pip install 'tidegauge[postgres]'"
+            raise DatabaseAccessError(msg) from error
+    options: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
+    if file is None:
+        options = {"connect_args": {"check_same_thread": False}, "poolclass": StaticPool}
+    elif read_only:
+        uri = _read_only_uri(file)
+        # The pool hands connections from one thread to the next, also those that it creates itself.
+        wanted: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
+        options = {"creator": lambda: sqlite3.connect(uri, uri=True, **wanted)}
+    engine = sa.create_engine(url, **options)
+    sa.event.listen(engine, "connect", _on_connect_reading if read_only else _on_connect)
+    sa.event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _read_only_uri(file: Path) -> str:
+    # The write-ahead log needs files beside the database; in a read-only folder there are none.
+    wal = file.with_name(file.name + "-wal")
+    frozen = not os.access(file.parent, os.W_OK) and not wal.exists()
+    return f"file:{quote(str(file.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
+
+
+def _on_connect_reading(raw: Any, _record: object) -> None:
+    raw.isolation_level = None  # transactions begin where SQLAlchemy says, with `_on_begin`
+    raw.execute("PRAGMA cache_size=-65536").close()
+
+
+def _on_connect(raw: Any, record: object) -> None:
+    _on_connect_reading(raw, record)
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        raw.execute(f"PRAGMA {pragma}").close()
+
+
+def _on_begin(connection: Connection) -> None:
+    # Under WAL, a reader that turns writer fails at once, so writers lock at the start.
+    writes = connection.get_execution_options().get("tidegauge_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _pragma(connection: Connection, pragma: str) -> None:
+    raw = connection.connection.dbapi_connection
+    assert raw is not None
+    cursor = raw.cursor()
+    cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _reason(error: BaseException) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    return describe(cause).partition(": ")[2] or str(cause)
+
+
+def lock_clock(connection: Connection) -> None:
+    """Lock the clock: wait for other writers and keep them out until the transaction ends."""
+    connection.execute(sa.select(s.clock).with_for_update())
+
+
+def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]:
+    """Take the next commit number and time; the clock is locked until the transaction ends."""
+    row = connection.execute(
+        sa.update(s.clock).values(commits=s.clock.c.commits + 1).returning(s.clock.c.commits)
+    ).one()
+    last = connection.execute(sa.select(sa.func.max(s.commit.c.committed_at))).scalar()
+    now = datetime.now(UTC)
+    moment = max(now, last) if last is not None else now
+    values = {"id": row.commits, "run_id": run, "committed_at": moment}
+    connection.execute(sa.insert(s.commit), values)
+    connection.info[_COMMIT] = (row.commits, moment)
+    return row.commits, moment
+
+
+class NextCommit:
+    """A lazily taken commit number and time: a transaction that changes nothing takes none."""
+
+    def __init__(self, connection: Connection, run: int | None = None) -> None:
+        self._taken: tuple[int, datetime] | None = None
+        self.connection, self.run = connection, run
+
+    @property
+    def id(self) -> int:
+        """The commit number."""
+        return self._take()[0]
+
+    @property
+    def now(self) -> datetime:
+        """The commit time."""
+        return self._take()[1]
+
+    def _take(self) -> tuple[int, datetime]:
+        if self._taken is None:
+            self._taken = next_commit(self.connection, self.run)
+        return self._taken
+
+
+def next_findings(connection: Connection, count: int) -> range:
+    """Allocate ids for anomalies and incidents."""
+    row = connection.execute(
+        sa.update(s.clock).values(findings=s.clock.c.findings + count).returning(s.clock.c.findings)
+    ).one()
+    return range(row.findings - count + 1, row.findings + 1)

@@ -1,0 +1,202 @@
+"""Dimension tables: lookup and creation of the integer ids by which facts are keyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import DatasetMismatchError, SuiteError
+from tidegauge.analyzers.runs.ledger import RunSpec, mismatch_text
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import insert_missing
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from tidegauge.analyzers.core.metric import Metric, Scale
+
+LONGEST_NAME = 1000
+"""Longest dataset name, in characters; partitions, segments and metrics may have longer ones."""
+UNBOUND = canonical_json(None)
+"""The keys of a dataset before its first measurement; the first run sets them."""
+
+SeriesKey = tuple[int, str, str]
+"""The analyzer's id, the metric's name and instance."""
+
+
+def visible(text: str) -> str:
+    r"""Return text that every database can store: PostgreSQL has no zero character.
+
+    Examples
+    --------
+    >>> print(visible("a" + chr(0)))
+    a\x00
+    """
+    return text.replace("\0", "\\x00")
+
+
+class FactMeasure(Protocol):
+    """The source of a series: an analyzer, or a stand-in such as `Recorded`."""
+
+    @property
+    def where(self) -> str | None:
+        """The row filter; None if there is none."""
+
+    def canonical(self) -> str:
+        """Return canonical JSON with all options."""
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the scale of one flattened metric."""
+
+
+class Dimensions:
+    """The dimensions of one dataset, read lazily and extended within a transaction."""
+
+    def __init__(self, connection: Connection, dataset: int) -> None:
+        self.connection, self.dataset = connection, dataset
+
+    def statistics(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+        """Return the id for each segment and canonical statistic, adding missing ones."""
+        keyed = {(visible(seg), key_of(text)): (seg, text) for seg, text in wanted}
+        rows = [
+            (self.dataset, segment, key_of(segment), key, keyed[segment, key][1])
+            for segment, key in sorted(keyed.keys() - self._statistics.keys())
+        ]
+        columns = ("dataset_id", "segment", "segment_key", "key", "canonical")
+        self._add(s.statistic, columns, rows, "_statistics")
+        return {pair: self._statistics[key] for key, pair in keyed.items()}
+
+    def analyzers(
+        self,
+        wanted: Mapping[tuple[str, str], FactMeasure],
+        statistics: Mapping[tuple[str, str], int | None],
+    ) -> Mapping[tuple[str, str], int]:
+        """Return the id for each segment and analyzer key, adding missing ones.
+
+        ``statistics`` has the same keys.
+        """
+        keyed = {(visible(segment), key): (segment, key) for segment, key in wanted}
+        rows = []
+        for segment, key in sorted(keyed.keys() - self._analyzers.keys()):
+            analyzer = wanted[keyed[segment, key]]
+            about = (type(analyzer).__name__, repr(analyzer), analyzer.where)
+            of = statistics[keyed[segment, key]]
+            rows.append(
+                (self.dataset, segment, key_of(segment), key, analyzer.canonical(), *about, of)
+            )
+        columns = (
+            "dataset_id",
+            "segment",
+            "segment_key",
+            "key",
+            "canonical",
+            "kind",
+            "text",
+            "filter",
+            "statistic_id",
+        )
+        self._add(s.analyzer, columns, rows, "_analyzers")
+        return {pair: self._analyzers[key] for key, pair in keyed.items()}
+
+    def series(
+        self, wanted: Mapping[SeriesKey, tuple[FactMeasure, Metric[float]]]
+    ) -> Mapping[SeriesKey, int]:
+        """Return the id for each analyzer id, metric name and instance, adding missing ones."""
+        keyed = {(a, visible(n), visible(i)): (a, n, i) for a, n, i in wanted}
+        rows = []
+        for key in sorted(keyed.keys() - self._series.keys()):
+            analyzer, metric = wanted[keyed[key]]
+            of, name, instance = key
+            unique = key_of(canonical_json([name, instance]))
+            scale = analyzer.scale_of(metric.name).value
+            rows.append((of, unique, metric.entity.value, instance, name, scale))
+        columns = ("analyzer_id", "key", "entity", "instance", "name", "scale")
+        self._add(s.series, columns, rows, "_series")
+        return {pair: self._series[key] for key, pair in keyed.items()}
+
+    def _add(self, table: sa.Table, columns: tuple[str, ...], rows: list[Any], known: str) -> None:
+        if rows:
+            insert_missing(self.connection, table, columns, rows)
+            self.__dict__.pop(known)  # invalidates the cached property
+
+    @cached_property
+    def _statistics(self) -> dict[tuple[str, str], int]:
+        c = s.statistic.c
+        query = sa.select(c.segment, c.key, c.id).where(c.dataset_id == self.dataset)
+        return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
+
+    @cached_property
+    def _analyzers(self) -> dict[tuple[str, str], int]:
+        c = s.analyzer.c
+        query = sa.select(c.segment, c.key, c.id).where(c.dataset_id == self.dataset)
+        return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
+
+    @cached_property
+    def _series(self) -> dict[SeriesKey, int]:
+        c = s.series.c
+        query = (
+            sa.select(c.analyzer_id, c.name, c.instance, c.id)
+            .join_from(s.series, s.analyzer)
+            .where(s.analyzer.c.dataset_id == self.dataset)
+        )
+        return {(row[0], row[1], row[2]): row[3] for row in self.connection.execute(query)}
+
+
+def dataset_for(connection: Connection, spec: RunSpec) -> int:
+    """Return the id of a run's dataset; create it if new, else check its table and keys."""
+    _check_name(spec.dataset)
+    d = s.dataset.c
+    row = connection.execute(
+        sa.select(d.id, d.source, d["keys"]).where(d.name == spec.dataset)
+    ).one_or_none()
+    keys = canonical_json(list(spec.keys))
+    if row is None:
+        return _add_dataset(connection, spec.dataset, spec.source, keys)
+    if row.source and spec.source and row.source != spec.source and not spec.rename:
+        raise DatasetMismatchError(mismatch_text(spec, row.source))
+    if row[2] not in {keys, UNBOUND}:
+        msg = (
+            f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
+            " not be comparable; choose another name"
+        )
+        raise DatasetMismatchError(msg)
+    source = spec.source or row.source
+    if (source, keys) != (row.source, row[2]):
+        change = sa.update(s.dataset).where(d.id == row.id).values(source=source, keys=keys)
+        connection.execute(change)
+    return int(row.id)
+
+
+def dataset_named(connection: Connection, name: str) -> int:
+    """Return the id of a dataset; create it if new, bound to no table and no partitioning yet."""
+    _check_name(name)
+    d = s.dataset.c
+    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    return _add_dataset(connection, name, None, UNBOUND) if found is None else int(found)
+
+
+def _check_name(name: str) -> None:
+    if "\0" in name:
+        msg = f"a dataset's name has no zero character: {name!r}"
+        raise SuiteError(msg)
+    if len(name) > LONGEST_NAME:
+        msg = f"a dataset's name has at most {LONGEST_NAME} characters, not {len(name)}"
+        raise SuiteError(msg)
+
+
+def _add_dataset(connection: Connection, name: str, source: str | None, keys: str) -> int:
+    now = datetime.now(UTC)
+    values = {"name": name, "source": source, "keys": keys, "created_at": now}
+    insert = sa.insert(s.dataset).values(values).returning(s.dataset.c.id)
+    return int(connection.execute(insert).scalar_one())
+
+
+def dataset_of(connection: Connection, run: int) -> int:
+    """Return the id of a run's dataset."""
+    query = sa.select(s.run.c.dataset_id).where(s.run.c.id == run)
+    return int(connection.execute(query).scalar_one())

@@ -1,0 +1,337 @@
+"""Columnar reads of metrics: facts as arrays of numbers, with dimensions looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import sqlalchemy as sa
+
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks, fetch_columns
+from tidegauge.repository.store.queries import (
+    METRIC_COLUMNS,
+    AsOf,
+    MetricQuery,
+    commit_as_of,
+    dataset_id,
+)
+from tidegauge.repository.store.rows import CommitRow, PartitionRow, SeriesRow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+    from sqlalchemy.engine import Connection
+
+Row = Mapping[str, Any]
+FactDimensions = tuple[list[SeriesRow], list[PartitionRow]]
+"""The series and partitions that facts refer to."""
+METRIC_STATUSES = s.STATUSES
+"""All statuses of a metric, in the order of their codes."""
+_STATUS_VALUES = {"NaN": np.nan, "+inf": np.inf, "-inf": -np.inf}
+_SERIES = ("segment", "entity", "name", "instance", "analyzer", "scale", "key", "kind", "filter")
+_FACT = ("partition_id", "series_id", "version", "value", "status", "weight", "error", "commit_id")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Metrics of one dataset as arrays, in order of time, partition, name and instance.
+
+    Attributes
+    ----------
+    dataset : str
+    series, partitions, commits : list of mapping
+        The dimensions of the facts; their ids are under ``id``.
+    of_series, of_partition, of_commit : array of int
+        The index of each fact's dimension in these lists.
+    value : array of float
+        NaN where the status is failed, empty or NaN.
+    weight : array of float
+        NaN where there is none.
+    status, error : array of object
+    version : array of int
+    """
+
+    dataset: str
+    series: Sequence[SeriesRow]
+    partitions: Sequence[PartitionRow]
+    commits: Sequence[CommitRow]
+    of_series: npt.NDArray[np.intp]
+    of_partition: npt.NDArray[np.intp]
+    of_commit: npt.NDArray[np.intp]
+    value: npt.NDArray[np.float64]
+    weight: npt.NDArray[np.float64]
+    status: npt.NDArray[np.object_]
+    error: npt.NDArray[np.object_]
+    version: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one of `METRIC_COLUMNS`, with an entry for each fact."""
+        if name in {"value", "weight", "status", "error", "version"}:
+            return np.asarray(getattr(self, name))
+        if name == "dataset":
+            return np.full(len(self), self.dataset, dtype=object)
+        if name in {"partition", "time"}:
+            return _taken(self.partitions, name, self.of_partition)
+        if name in {"run_id", "analyzed_at"}:
+            return _taken(self.commits, name, self.of_commit)
+        return _taken(self.series, name, self.of_series)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a tidy frame with `METRIC_COLUMNS`."""
+        from tidegauge.repository.store.result_frame import ResultFrame
+
+        columns: dict[str, Any] = {name: self.column(name) for name in METRIC_COLUMNS}
+        columns["time"] = _moments(self.partitions, "time", self.of_partition)
+        columns["analyzed_at"] = _moments(self.commits, "analyzed_at", self.of_commit)
+        columns["run_id"] = _integers(columns["run_id"])
+        return ResultFrame(columns, copy=False)
+
+    def newest(self) -> Facts:
+        """Return only the last fact of each series."""
+        last = np.full(len(self.series), -1, dtype=np.intp)
+        last[self.of_series] = np.arange(len(self))  # of equal indices, the last assignment stays
+        return self.taken(np.sort(last[last >= 0]))
+
+    def taken(self, some: npt.NDArray[np.intp]) -> Facts:
+        """Return the facts at some indices."""
+        arrays = {f.name: getattr(self, f.name)[some] for f in fields(self) if f.name in _ARRAYS}
+        return replace(self, **arrays)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield each fact as a dict with its dimensions; values that are not finite are None."""
+        for i, (series, partition) in enumerate(
+            zip(self.of_series.tolist(), self.of_partition.tolist(), strict=True)
+        ):
+            of, at = self.series[series], self.partitions[partition]
+            finite = self.status[i] == "finite"
+            weight = float(self.weight[i])
+            yield {
+                **of,
+                **at,
+                "series_id": of["id"],
+                "partition_id": at["id"],
+                "value": float(self.value[i]) if finite else None,
+                "weight": None if np.isnan(weight) else weight,
+                "status": self.status[i],
+                "version": int(self.version[i]),
+            }
+
+
+_ARRAYS = frozenset(
+    {"of_series", "of_partition", "of_commit", "value", "weight", "status", "error", "version"}
+)
+
+
+def number_of(value: float | None, status: str) -> float:
+    """Return a stored value as a number; NaN where there is none.
+
+    Examples
+    --------
+    >>> number_of(None, "+inf"), number_of(None, "failed")
+    (inf, nan)
+    """
+    return float(_STATUS_VALUES.get(status, np.nan)) if value is None else value
+
+
+def _taken(owners: Sequence[Row], name: str, of: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
+    values = np.empty(len(owners), dtype=object)
+    values[:] = [owner[name] for owner in owners]
+    return values[of]
+
+
+def _moments(owners: Sequence[Row], name: str, of: npt.NDArray[np.intp]) -> Any:
+    """Return times in UTC, in microseconds.
+
+    Nanoseconds end in 2262, and many tables have a day 9999-12-31.
+    """
+    import pandas as pd
+
+    naive = [None if o[name] is None else o[name].replace(tzinfo=None) for o in owners]
+    moments = np.array(naive, dtype="datetime64[us]")
+    return pd.DatetimeIndex(moments[of]).tz_localize("UTC")
+
+
+def _integers(values: npt.NDArray[np.object_]) -> Any:
+    import pandas as pd
+
+    if any(value is None for value in set(values.tolist())):
+        return pd.array(values.tolist(), dtype="Int64")
+    return values.astype(np.int64)
+
+
+def read_facts(
+    connection: Connection,
+    dataset: str,
+    query: MetricQuery,
+    as_of: AsOf = None,
+    partitions: Sequence[int] | None = None,
+    known: FactDimensions | None = None,
+) -> Facts:
+    """Return the metrics of a dataset that match a query, current or as of a time or run.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : str
+    query : MetricQuery
+    as_of : datetime or int, optional
+    partitions : sequence of int, optional
+        Only of these partitions, by id.
+    known : tuple, optional
+        The result of `dimensions_of`, to be reused by repeated reads.
+    """
+    commit = commit_as_of(connection, as_of)
+    of = dataset_id(connection, dataset)
+    m, p = s.metric.c, s.partition.c
+    tests = [p.dataset_id == of, query.window.condition(), s.holds(s.metric, commit)]
+    if partitions is not None:
+        tests.append(p.id.in_(partitions))
+    select = (
+        sa.select(*(m[name] for name in _FACT))
+        .join_from(s.partition, s.metric, m.partition_id == p.id)
+        .where(*tests, *_of_series(m, of, query), *_of_runs(m, query))
+    )
+    columns = fetch_columns(connection, select)
+    return _facts_from_columns(
+        connection, dataset, columns, known or dimensions_of(connection, of, query)
+    )
+
+
+def dimensions_of(connection: Connection, dataset: int, query: MetricQuery) -> FactDimensions:
+    """Return the series and partitions that match a query, in order."""
+    return _series(connection, dataset, query), _partitions(connection, dataset, query)
+
+
+def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Facts:
+    """Return the metric of each series in its newest partition."""
+    of = dataset_id(connection, dataset)
+    n, p = s.newest_metric.c, s.partition.c
+    select = (
+        sa.select(*(n[name] for name in _FACT))
+        .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
+        .where(p.dataset_id == of, query.window.condition())
+        .where(*_of_series(n, of, query), *_of_runs(n, query))
+    )
+    columns = fetch_columns(connection, select)
+    return _facts_from_columns(connection, dataset, columns, dimensions_of(connection, of, query))
+
+
+def _of_series(fact: Any, dataset: int, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
+    """Return the condition on a fact's series, unless the query selects all of the dataset."""
+    if not query.selects_series:
+        return []
+    wanted = (
+        sa.select(s.series.c.id)
+        .join_from(s.series, s.analyzer)
+        .where(s.analyzer.c.dataset_id == dataset, query.series_condition())
+    )
+    return [fact.series_id.in_(wanted)]
+
+
+def _of_runs(fact: Any, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on the tags of a fact's run."""
+    tests = []
+    for key, value in sorted((query.tags or {}).items()):
+        t = s.run_tag.alias()
+        commits = (
+            sa.select(s.commit.c.id)
+            .join_from(s.commit, t, t.c.run_id == s.commit.c.run_id)
+            .where(t.c.key == key, t.c.value == str(value))
+        )
+        tests.append(fact.commit_id.in_(commits))
+    return tests
+
+
+def _facts_from_columns(
+    connection: Connection,
+    dataset: str,
+    columns: Sequence[Any],
+    known: FactDimensions,
+) -> Facts:
+    series, partitions = known
+    raw = dict(zip(_FACT, columns, strict=True))
+    commits = _commits(connection, sorted(set(raw["commit_id"])))
+    of_partition = _places(partitions, raw["partition_id"])
+    of_series = _places(series, raw["series_id"])
+    order = np.lexsort((of_series, of_partition))
+    value = np.array(raw["value"], dtype=np.float64)  # None becomes NaN
+    status = np.array(raw["status"], dtype=object)
+    for text, number in _STATUS_VALUES.items():
+        value[status == text] = number
+    return Facts(
+        dataset=dataset,
+        series=series,
+        partitions=partitions,
+        commits=commits,
+        of_series=of_series[order],
+        of_partition=of_partition[order],
+        of_commit=_places(commits, raw["commit_id"])[order],
+        value=value[order],
+        weight=np.array(raw["weight"], dtype=np.float64)[order],
+        status=status[order],
+        error=np.array(raw["error"], dtype=object)[order],
+        version=np.array(raw["version"], dtype=np.int64)[order],
+    )
+
+
+def _places(owners: Sequence[Row], ids: Sequence[int]) -> npt.NDArray[np.intp]:
+    """Return the index in a list of the row of each id."""
+    known = np.array([owner["id"] for owner in owners], dtype=np.int64)
+    by_id = np.argsort(known, kind="stable")
+    wanted = np.fromiter(ids, dtype=np.int64, count=len(ids))
+    return by_id[np.searchsorted(known[by_id], wanted)]
+
+
+def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[SeriesRow]:
+    a, e = s.analyzer.c, s.series.c
+    select = (
+        sa.select(
+            e.id,
+            a.segment,
+            e.entity,
+            e.name,
+            e.instance,
+            a.text.label("analyzer"),
+            e.scale,
+            a.key,
+            a.kind,
+            a.filter,
+        )
+        .join_from(s.series, s.analyzer)
+        .where(a.dataset_id == dataset, query.series_condition())
+    )
+    rows = cast("list[SeriesRow]", _rows(connection, select))
+    return sorted(rows, key=itemgetter("name", "instance", "id"))
+
+
+def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> list[PartitionRow]:
+    p = s.partition.c
+    select = (
+        sa.select(p.id, p.name.label("partition"), p.time, p.segment.label("within"))
+        .where(p.dataset_id == dataset, query.window.condition())
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    return cast("list[PartitionRow]", _rows(connection, select))
+
+
+def _rows(connection: Connection, select: sa.Select[Any]) -> list[Row]:
+    names = [column.name for column in select.selected_columns]
+    return [dict(zip(names, row, strict=True)) for row in connection.execute(select).all()]
+
+
+def _commits(connection: Connection, ids: Sequence[int]) -> list[CommitRow]:
+    c = s.commit.c
+    found: list[CommitRow] = []
+    for some in chunks(ids):
+        select = sa.select(c.id, c.run_id, c.committed_at.label("analyzed_at")).where(
+            c.id.in_(some)
+        )
+        found += cast("list[CommitRow]", _rows(connection, select))
+    return found

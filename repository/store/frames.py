@@ -1,0 +1,77 @@
+"""Query results as tidy data frames with declared column types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Kind(StrEnum):
+    """Type of a column in a result frame."""
+
+    ANY = "any"
+    """As pandas infers it: text, mostly."""
+    NUMBER = "number"
+    """float64; NaN where unknown."""
+    INTEGER = "integer"
+    """int64, or nullable Int64 where some are unknown."""
+    FLAG = "flag"
+    """bool."""
+    TIME = "time"
+    """datetime64 in UTC. Microseconds: nanoseconds end in 2262, and 9999-12-31 is a day of many tables."""
+
+
+Columns = Mapping[Any, Kind]
+"""The columns of a frame by name, in order."""
+
+
+def columns(declaration: str) -> dict[str, Kind]:
+    """Declare the columns of a result frame as ``name`` or ``name:kind``.
+
+    Examples
+    --------
+    >>> columns("dataset time:time value:number")["value"]
+    <Kind.NUMBER: 'number'>
+    """
+    pairs = (word.partition(":") for word in declaration.split())
+    return {name: Kind(kind or Kind.ANY) for name, _, kind in pairs}
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a frame's rows, with None for missing values."""
+    known = frame.astype(object).where(frame.notna(), cast("Any", None))
+    return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
+
+
+def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns) -> pd.DataFrame:
+    """Return rows as a frame with the declared columns; it has their types when it is empty, too.
+
+    Examples
+    --------
+    >>> frame_of([{"id": 1, "value": None}], {"id": Kind.INTEGER, "value": Kind.NUMBER}).dtypes.tolist()
+    [dtype('int64'), dtype('float64')]
+    """
+    import pandas as pd
+
+    from tidegauge.repository.store.result_frame import ResultFrame
+
+    frame = ResultFrame([[row[c] for c in columns] for row in rows], columns=list(columns))
+    for column, kind in columns.items():
+        match kind:
+            case Kind.TIME:
+                moments = [row[column] for row in rows]
+                frame[column] = pd.Series(moments, dtype="datetime64[us, UTC]", index=frame.index)
+            case Kind.NUMBER:
+                frame[column] = frame[column].astype("float64")
+            case Kind.FLAG:
+                frame[column] = frame[column].astype("bool")
+            case Kind.INTEGER:
+                whole = not any(row[column] is None for row in rows)
+                frame[column] = frame[column].astype("int64" if whole else "Int64")
+            case Kind.ANY:
+                pass
+    return frame

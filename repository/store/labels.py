@@ -1,0 +1,301 @@
+"""User labels on anomalies, incidents and time ranges: append-only; the last one counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import ConflictError, HistoryError, UnknownNameError
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.database import Database, next_commit
+from tidegauge.repository.store.dimensions import visible
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.label_effects import LabelEffect
+from tidegauge.repository.store.queries import AsOf, Window, commit_as_of, dataset_id
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+STATUS_OF: Mapping[str, str | None] = {
+    "acknowledged": "acknowledged",
+    "expected": "expected",
+    "bad": None,
+    "ignore": None,
+    "resolved": "resolved",
+    "reopened": "open",
+    "rebaseline": None,
+}
+"""The allowed labels and the status that each sets; None leaves the status unchanged."""
+
+LABEL_COLUMNS = columns(
+    "dataset anomaly_id:integer incident_id:integer partition name instance since until"
+    " label note by created_at:time"
+)
+AUTOMATIC_AUTHOR = "tidegauge"
+"""Author of automatic labels: an incident is over, is back, or lies on a holiday."""
+TRAINING_LABELS = ("expected", "bad", "ignore", "rebaseline")
+"""Labels that control what detectors may learn from; ``reopened`` revokes them."""
+
+
+def add_label(
+    database: Database,
+    of: int,
+    label: str,
+    note: str | None,
+    by: str | None,
+    seen: int | None = None,
+) -> None:
+    """Add a label to an anomaly or incident.
+
+    With ``seen``, the id of the last label that the caller saw, it is added only if there is no
+    newer label on the anomaly or incident, on the incident that it is in, or on another anomaly
+    there. The check runs under the clock's lock, so of two callers that saw the same label only one
+    succeeds.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such label.
+    HistoryError
+        If there is no such anomaly or incident.
+    ConflictError
+        If there is a newer label.
+    """
+    if label not in STATUS_OF:
+        raise UnknownNameError("label", label, STATUS_OF)
+    of = index(of)
+    last = None if seen is None else index(seen)
+    told = {"note": note and visible(note), "by": by and visible(by)}
+
+    def work(connection: Connection) -> None:
+        commit, now = next_commit(connection, None)
+        about = _anomaly(connection, of) or _incident(connection, of)
+        if about is None:
+            msg = f"there is no anomaly and no incident {of}; repo.anomalies() lists their ids"
+            raise HistoryError(msg)
+        if last is not None:
+            newer = labels_since(connection, of, last)
+            if newer:
+                raise ConflictError(newer[-1]["id"], newer)
+        values = {**about, "label": label, **told}
+        connection.execute(sa.insert(s.label).values(**values, created_at=now, commit_id=commit))
+
+    database.write(work)
+
+
+def last_label_id(connection: Connection, incident: int) -> int:
+    """Return the id of the newest label of an incident or its anomalies; 0 if there is none."""
+    newest = sa.select(sa.func.max(s.label.c.id)).where(_labels_of_incident(incident))
+    return connection.execute(newest).scalar() or 0
+
+
+def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str, Any]]:
+    """Return the labels newer than ``seen`` on an incident, or an anomaly's incident, in order."""
+    b, f = s.label.c, s.finding.c
+    around = sa.select(f.incident_id).where(f.anomaly_id == of, s.holds(s.finding))
+    incident = connection.execute(around).scalar() or of
+    about = _labels_of_incident(incident) | (b.anomaly_id == of)
+    columns = (b.id, b.anomaly_id, b.incident_id, b.label, b.note, b.by, b.created_at)
+    query = sa.select(*columns).where(b.id > seen, about).order_by(b.id)
+    return [row._asdict() for row in connection.execute(query)]
+
+
+def _labels_of_incident(incident: int) -> sa.ColumnElement[bool]:
+    b, f = s.label.c, s.finding.c
+    members = sa.select(f.anomaly_id).where(f.incident_id == incident, s.holds(s.finding))
+    return (b.incident_id == incident) | b.anomaly_id.in_(members)
+
+
+def _anomaly(connection: Connection, of: int) -> dict[str, int] | None:
+    n = s.anomaly.c
+    query = (
+        sa.select(s.partition.c.dataset_id, n.series_id, n.partition_id)
+        .join_from(s.anomaly, s.partition)
+        .where(n.id == of)
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else {**row._asdict(), "anomaly_id": of}
+
+
+def _incident(connection: Connection, of: int) -> dict[str, int] | None:
+    query = sa.select(s.incident.c.dataset_id).where(s.incident.c.id == of)
+    dataset = connection.execute(query).scalar_one_or_none()
+    return None if dataset is None else {"dataset_id": dataset, "incident_id": of}
+
+
+def add_range(
+    database: Database,
+    dataset: str,
+    label: str,
+    window: Window,
+    series: Mapping[str, str | None],
+    note: str | None,
+    by: str | None,
+) -> None:
+    """Add a label to all points of some series in a time range, past or future.
+
+    Raises
+    ------
+    UnknownNameError
+        If the label does not apply to ranges.
+    HistoryError
+        If the range has neither a beginning nor an end.
+    """
+    if label not in TRAINING_LABELS:
+        raise UnknownNameError("label of a range", label, TRAINING_LABELS)
+    if window.since is None and window.until is None:
+        msg = "a range has a beginning or an end: since=, until=, or both"
+        raise HistoryError(msg)
+    told = {"note": note and visible(note), "by": by and visible(by), **series}
+
+    def work(connection: Connection) -> None:
+        of = dataset_id(connection, dataset)
+        commit, now = next_commit(connection, None)
+        about = {"dataset_id": of, "since": window.since, "until": window.until, "label": label}
+        values = {**about, **told, "created_at": now, "commit_id": commit}
+        connection.execute(sa.insert(s.label).values(values))
+
+    database.write(work)
+
+
+def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:
+    """Return label id and status for each anomaly and incident whose status is set by labels."""
+    b = s.label.c
+    telling = [label for label, status in STATUS_OF.items() if status is not None]
+    query = sa.select(b.id, b.anomaly_id, b.incident_id, b.label).where(b.label.in_(telling))
+    if commit is not None:
+        query = query.where(b.commit_id <= commit)
+    found: dict[int, tuple[int, str]] = {}
+    for number, anomaly, incident, label in connection.execute(query.order_by(b.id)):
+        of = incident if anomaly is None else anomaly
+        if of is not None:
+            found[of] = (number, str(STATUS_OF[label]))
+    return found
+
+
+def status_of(
+    said: Mapping[int, tuple[int, str]], anomaly: int | None, incident: int | None
+) -> str:
+    """Return an anomaly's status by the newer of its own and its incident's label, or ``open``."""
+    return max(said.get(of, (0, "open")) for of in (anomaly, incident) if of is not None)[1]
+
+
+def last_status_labels(connection: Connection, dataset: int) -> dict[int, tuple[str, str | None]]:
+    """Return the last status-setting label of each incident, and its author."""
+    b = s.label.c
+    telling = [label for label, status in STATUS_OF.items() if status is not None]
+    query = sa.select(b.incident_id, b.label, b.by).where(
+        b.dataset_id == dataset, b.incident_id.is_not(None), b.label.in_(telling)
+    )
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query.order_by(b.id))}
+
+
+def training_labels(
+    connection: Connection, dataset: int, labels: Sequence[str] = TRAINING_LABELS
+) -> list[LabelEffect]:
+    """Return the user labels of a dataset that control training, newest last.
+
+    Only the last label of each anomaly, incident and range counts.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+    labels : sequence of str
+        The labels to return; ``reopened`` is always included and revokes them.
+    """
+    b = s.label.c
+    query = (
+        sa.select(
+            b.id,
+            b.commit_id,
+            b.label,
+            b.anomaly_id,
+            b.incident_id,
+            b.series_id,
+            b.partition_id,
+            b.name,
+            b.instance,
+            b.segment,
+            b.since,
+            b.until,
+        )
+        .where(
+            b.dataset_id == dataset,
+            b.label.in_((*labels, "reopened")),
+            b.by.is_distinct_from(AUTOMATIC_AUTHOR),
+        )
+        .order_by(b.id)
+    )
+    last: dict[tuple[str, int], Any] = {}
+    for row in connection.execute(query):
+        of = (("anomaly", row.anomaly_id), ("incident", row.incident_id), ("range", row.id))
+        about = next(pair for pair in of if pair[1] is not None)
+        last.pop(about, None)
+        last[about] = row
+    members = _members(connection, [number for kind, number in last if kind == "incident"])
+    said = []
+    for (kind, number), row in last.items():
+        points: frozenset[tuple[int, int]] | None = None
+        if kind == "anomaly":
+            points = frozenset({(row.series_id, row.partition_id)})
+        elif kind == "incident":  # its anomalies when the label was added
+            then = row.commit_id
+            known = members.get(number, ())
+            points = frozenset((i, p) for i, p, begun, end in known if begun <= then < end)
+        selectors = (row.name, row.instance, row.segment, row.since, row.until)
+        told = {"commit": row.commit_id, "about": (kind, number)}
+        said.append(LabelEffect(row.label, points, *selectors, **told))
+    return said
+
+
+def _members(
+    connection: Connection, incidents: Sequence[int]
+) -> dict[int, list[tuple[int, int, int, float]]]:
+    """Return series, partition, first and end commit of every finding in some incidents."""
+    f, n = s.finding.c, s.anomaly.c
+    found: dict[int, list[tuple[int, int, int, float]]] = {}
+    for some in chunks(incidents):
+        query = (
+            sa.select(
+                f.incident_id, n.series_id, n.partition_id, f.commit_id, f.superseded_commit_id
+            )
+            .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
+            .where(f.incident_id.in_(some))
+        )
+        for incident, series, partition, begun, end in connection.execute(query):
+            until = math.inf if end is None else end
+            found.setdefault(incident, []).append((series, partition, begun, until))
+    return found
+
+
+def label_rows(
+    connection: Connection, dataset: str | None, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return all labels in the order in which they were given."""
+    b = s.label.c
+    named = {
+        "dataset": s.dataset.c.name,
+        "partition": s.partition.c.name,
+        "name": sa.func.coalesce(s.series.c.name, b.name),
+        "instance": sa.func.coalesce(s.series.c.instance, b.instance),
+    }
+    query = (
+        sa.select(*(named.get(c, b.get(c)).label(c) for c in LABEL_COLUMNS))  # type: ignore[union-attr]
+        .select_from(s.label)
+        .join(s.dataset, s.dataset.c.id == b.dataset_id)
+        .outerjoin(s.series, s.series.c.id == b.series_id)
+        .outerjoin(s.partition, s.partition.c.id == b.partition_id)
+        .order_by(b.commit_id, b.id)
+    )
+    if dataset is not None:
+        query = query.where(b.dataset_id == dataset_id(connection, dataset))
+    commit = commit_as_of(connection, as_of)
+    if commit is not None:
+        query = query.where(b.commit_id <= commit)
+    return [row._asdict() for row in connection.execute(query)]

@@ -1,0 +1,110 @@
+"""The newest metric of each series: a small copy of facts, updated with every write.
+
+The newest partition is the last by time, then by name where times are equal or missing. Partitions
+without a time sort last, as in every listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import Row, chunks, insert_rows
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+Place = tuple[bool, datetime | None, str]
+
+_COLUMNS = (
+    "series_id",
+    "partition_id",
+    "version",
+    "value",
+    "status",
+    "weight",
+    "error",
+    "commit_id",
+)
+
+
+def keep_newest(
+    connection: Connection, dataset: int, facts: Iterable[Row], restated: Sequence[int] = ()
+) -> None:
+    """Update the copy after facts were written.
+
+    Parameters
+    ----------
+    connection : Connection
+        In a transaction that holds the clock's lock.
+    dataset : int
+    facts : iterable of tuple
+        The new rows of ``metric``: partition, series, version, ...
+    restated : sequence of int
+        Partitions whose earlier facts were superseded.
+    """
+    places = _places(connection, dataset)
+    n = s.newest_metric.c
+    query = (
+        sa.select(n.series_id, n.partition_id)
+        .join_from(s.newest_metric, s.series, s.series.c.id == n.series_id)
+        .join(s.analyzer)
+        .where(s.analyzer.c.dataset_id == dataset)
+    )
+    stored = {row[0]: row[1] for row in connection.execute(query)}
+    last: dict[int, Row] = {}
+    for row in facts:
+        before = last.get(row[1])
+        if before is None or places[before[0]] <= places[row[0]]:
+            last[row[1]] = row
+    changed = [
+        (row[1], row[0], *row[2:])
+        for series, row in last.items()
+        if series not in stored or places[stored[series]] <= places[row[0]]
+    ]
+    written = {row[0] for row in changed}
+    ended = set(restated)
+    left = [series for series, at in stored.items() if at in ended and series not in written]
+    delete_newest(connection, [series for series in written if series in stored])
+    insert_rows(connection, s.newest_metric, _COLUMNS, sorted(changed))
+    find_newest(connection, left)
+
+
+def find_newest(connection: Connection, series: Sequence[int]) -> None:
+    """Recompute the newest metric of some series from all facts."""
+    m, p = s.metric.c, s.partition.c
+    order = (p.time.is_(None).desc(), p.time.desc(), p.name.desc())
+    for some in chunks(sorted(series)):
+        ranked = (
+            sa.select(
+                *(m[name] for name in _COLUMNS),
+                sa.func.row_number().over(partition_by=m.series_id, order_by=order).label("place"),
+            )
+            .join_from(s.metric, s.partition, p.id == m.partition_id)
+            .where(m.series_id.in_(some), s.holds(s.metric))
+            .subquery()
+        )
+        found = sa.select(*(ranked.c[name] for name in _COLUMNS)).where(ranked.c.place == 1)
+        rows = [tuple(row) for row in connection.execute(found)]
+        delete_newest(connection, some)
+        insert_rows(connection, s.newest_metric, _COLUMNS, rows)
+
+
+def delete_newest(connection: Connection, series: Sequence[int]) -> None:
+    """Delete series from the copy."""
+    for some in chunks(sorted(series)):
+        connection.execute(sa.delete(s.newest_metric).where(s.newest_metric.c.series_id.in_(some)))
+
+
+def _places(connection: Connection, dataset: int) -> dict[int, tuple[Any, ...]]:
+    """Return the sort key of each partition of a dataset, by partition id."""
+    p = s.partition.c
+    query = sa.select(p.id, p.time, p.name).where(p.dataset_id == dataset)
+    return {
+        row[0]: (row[1] is None, row[1].timestamp() if row[1] else 0.0, row[2])
+        for row in connection.execute(query)
+    }

@@ -1,0 +1,416 @@
+"""Queries for metrics and states, current or as of a time or run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import wraps
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar, cast
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, nearest
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Payload
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.recorded import RECORDED, Recorded
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+AnyAnalyzer = Analyzer[Any, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+Moment = str | date | datetime | None
+AsOf = datetime | int | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time range of partitions, both ends inclusive; None is unbounded.
+
+    A window with any bound excludes partitions without a time.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def between(cls, since: Moment, until: Moment) -> Window:
+        """Return the window between two moments as users write them; a date as ``until`` covers its day.
+
+        Examples
+        --------
+        >>> print(Window.between(None, "2013-02-08").until)
+        2013-02-08 23:59:59.999999+00:00
+        """
+        return cls(_moment(since, "since", end=False), _moment(until, "until", end=True))
+
+    def holds(self, time: datetime | None) -> bool:
+        """Return whether a time lies in the window."""
+        if time is None:
+            return self == Window()
+        after = self.since is None or time >= self.since
+        return after and (self.until is None or time <= self.until)
+
+    def condition(self) -> sa.ColumnElement[bool]:
+        """Return the condition on ``partition.time``."""
+        tests: list[sa.ColumnElement[bool]] = [sa.true()]
+        if self.since is not None:
+            tests.append(s.partition.c.time >= self.since)
+        if self.until is not None:
+            tests.append(s.partition.c.time <= self.until)
+        return sa.and_(*tests)
+
+
+def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
+    if value is None:
+        return None
+    whole_day = isinstance(value, date) and not isinstance(value, datetime)
+    if isinstance(value, str):
+        whole_day = len(value.strip()) <= len("2013-02-08")
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError as error:
+            msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
+            raise HistoryError(msg) from error
+    elif not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    value = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    return value + timedelta(days=1, microseconds=-1) if end and whole_day else value
+
+
+def dataset_id(connection: Connection, name: str) -> int:
+    """Return a dataset's id.
+
+    Raises
+    ------
+    UnknownDatasetError
+    """
+    d = s.dataset.c
+    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    if found is None:
+        raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
+    return int(found)
+
+
+def partition_id(connection: Connection, dataset: str, name: str) -> int:
+    """Return a partition's id.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such partition; the message suggests the nearest name.
+    """
+    p = s.partition.c
+    of = p.dataset_id == dataset_id(connection, dataset)
+    query = sa.select(p.id).where(of, p.key == key_of(name))
+    found = connection.execute(query).scalar_one_or_none()
+    if found is None:
+        there = connection.execute(sa.select(p.name).where(of)).scalars()
+        close = nearest(name, there)
+        hint = f"; did you mean {close!r}?" if close else ""
+        msg = f"{dataset!r} has no partition {name!r}{hint}"
+        raise HistoryError(msg)
+    return int(found)
+
+
+def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
+    """Return the last commit that belongs to an as-of view; None for the current view.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such run, ``as_of`` is neither a time nor a run, or the view lies before the
+        horizon, whose history was cleaned away.
+    """
+    if as_of is None:
+        return None
+    if isinstance(as_of, datetime):
+        moment = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+        found = _last_commit(connection, s.commit.c.committed_at <= moment)
+    elif isinstance(as_of, bool) or not isinstance(as_of, SupportsIndex):
+        msg = f"as_of={as_of!r} is neither a datetime nor the id of a run"
+        raise HistoryError(msg)
+    else:
+        found = _last_of_run(connection, index(as_of))
+    horizon = connection.execute(sa.select(s.clock.c.horizon)).scalar() or 0
+    if found < horizon:
+        query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == horizon)
+        since = connection.execute(query).scalar()
+        msg = (
+            f"as_of={as_of!s} lies before the horizon {since:%Y-%m-%dT%H:%M:%S.%fZ}: what was known"
+            " then was cleaned away; ask for that time or later"
+        )
+        raise HistoryError(msg)
+    return found
+
+
+def _last_commit(connection: Connection, condition: sa.ColumnElement[bool]) -> int:
+    query = sa.select(sa.func.max(s.commit.c.id)).where(condition)
+    return connection.execute(query).scalar() or 0
+
+
+def _last_of_run(connection: Connection, run: int) -> int:
+    r = s.run.c
+    started = connection.execute(sa.select(r.started_at).where(r.id == run)).scalar()
+    if started is None:
+        msg = f"as_of={run}: there is no such run"
+        raise HistoryError(msg)
+    # The view of a run that committed nothing is the view at its start.
+    own = _last_commit(connection, s.commit.c.run_id == run)
+    return own or _last_commit(connection, s.commit.c.committed_at <= started)
+
+
+class SeriesFilter(TypedDict, total=False):
+    """Filters by series; None is any.
+
+    Attributes
+    ----------
+    name : str or sequence of str, optional
+        Metric names, or an analyzer's name for all metrics that it measures.
+    instance : str, optional
+        The column, columns or rule.
+    analyzer : Analyzer or str, optional
+        Exactly this analyzer, with all its options.
+    where : str, optional
+        Exactly this row filter; the empty text for metrics without one.
+    segment : str, optional
+        As in ``origin=EWR``.
+    """
+
+    name: str | Sequence[str] | None
+    instance: str | None
+    analyzer: AnyAnalyzer | str | None
+    where: str | None
+    segment: str | None
+
+
+class HistoryFilter(SeriesFilter, total=False):
+    """Filters by series and time.
+
+    Attributes
+    ----------
+    since, until : str, date or datetime, optional
+        Bounds on the partition's time, both inclusive; a date as ``until`` covers its whole day.
+    as_of : datetime or int, optional
+        The history as it was known at a UTC moment, or after a run.
+    """
+
+    since: Moment
+    until: Moment
+    as_of: AsOf
+
+
+def series_filter(filters: type[Any]) -> Callable[[F], F]:
+    """Show the filters of a method that takes them as ``**series`` in its signature.
+
+    `inspect.signature`, and so help and completion in notebooks, list each filter as a keyword; another
+    keyword is a TypeError that names the nearest.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        known = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        names = [*HistoryFilter.__annotations__, *SeriesFilter.__annotations__]
+        keywords = [name for name in dict.fromkeys(names) if name in filters.__annotations__]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+            for name in keywords
+            if name not in signature.parameters
+        ]
+        allowed = {p.name for p in (*known, *added)}
+
+        @wraps(function)
+        def checked(*args: Any, **options: Any) -> Any:
+            for name in options:
+                if name not in allowed:
+                    close = nearest(name, allowed)
+                    hint = f"; did you mean {close!r}?" if close else ""
+                    msg = f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}"
+                    raise TypeError(msg)
+            return function(*args, **options)
+
+        checked.__signature__ = signature.replace(parameters=[*known, *added])  # type: ignore[attr-defined]
+        return cast("F", checked)
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class MetricQuery:
+    """Filters on the metrics of a dataset; None matches any.
+
+    Attributes
+    ----------
+    name : str or sequence of str, optional
+        The metric's name, or its analyzer's for all metrics that it flattens to.
+    instance, segment, where : str, optional
+        An empty ``where`` matches metrics without a filter.
+    analyzer : Analyzer or str, optional
+    window : Window
+    tags : mapping, optional
+        Tags that the measuring run must have; it may have more.
+    series : sequence of int, optional
+        Ids of series.
+    """
+
+    name: str | Sequence[str] | None = None
+    instance: str | None = None
+    segment: str | None = None
+    where: str | None = None
+    analyzer: AnyAnalyzer | str | None = None
+    window: Window = Window()
+    tags: Mapping[str, str] | None = None
+    series: Sequence[int] | None = None
+
+    @classmethod
+    def from_filter(
+        cls,
+        given: HistoryFilter | SeriesFilter,
+        tags: Mapping[str, str] | None = None,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+    ) -> tuple[MetricQuery, AsOf]:
+        """Return the query of a method's filters, and the moment that it is as of."""
+        options: dict[str, Any] = {"since": since, "until": until, **given}
+        window = Window.between(options.pop("since"), options.pop("until"))
+        as_of: AsOf = options.pop("as_of", None)
+        return cls(**options, window=window, tags=tags), as_of
+
+    @property
+    def selects_series(self) -> bool:
+        """True if the query filters series."""
+        asked = (self.name, self.instance, self.segment, self.where, self.analyzer, self.series)
+        return any(value is not None for value in asked)
+
+    def series_condition(self) -> sa.ColumnElement[bool]:
+        """Return the condition on series and analyzer."""
+        a, e = s.analyzer.c, s.series.c
+        tests: list[sa.ColumnElement[bool]] = [sa.true()]
+        if self.name is not None:
+            names = [self.name] if isinstance(self.name, str) else list(self.name)
+            tests.append(e.name.in_(names) | a.kind.in_(names))
+        if self.instance is not None:
+            tests.append(e.instance == self.instance)
+        if self.segment is not None:
+            tests.append(a.segment == self.segment)
+        if self.where is not None:
+            tests.append(
+                a.filter == self.where.strip() if self.where.strip() else a.filter.is_(None)
+            )
+        if self.analyzer is not None:
+            tests.append(a.key == key_of(canonical_of(self.analyzer)))
+        if self.series is not None:
+            tests.append(e.id.in_(self.series))
+        return sa.and_(*tests)
+
+
+def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
+    """Return an analyzer, parsed from its text if needed."""
+    return ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
+
+
+def canonical_of(analyzer: AnyAnalyzer | Recorded | str) -> str:
+    """Return the canonical text of an analyzer or a `Recorded` metric, parsed if needed."""
+    if isinstance(analyzer, str):
+        recorded = analyzer.strip().startswith(f"{Recorded.__name__}(")
+        analyzer = RECORDED.parse(analyzer) if recorded else ANALYZERS.parse(analyzer)
+    return analyzer.canonical()
+
+
+METRIC_COLUMNS = columns(
+    "dataset segment partition time:time entity name instance value:number weight:number"
+    " status error version:integer run_id:integer analyzed_at:time analyzer"
+)
+
+
+def current_versions(commit: int | None) -> sa.Subquery:
+    """Return a subquery of each partition's version, current or as of a commit."""
+    v = s.partition_version
+    query = sa.select(v.c.partition_id, v.c.version).where(s.holds(v, commit))
+    return query.subquery()
+
+
+def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool]:
+    t = s.statistic.c
+    return (t.dataset_id == dataset) & (t.key == key_of(analyzer.statistic()))
+
+
+def has_measurements(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> bool:
+    """Return whether the analyzer, or one that shares its state, was measured on a dataset."""
+    own = _statistics_of(dataset_id(connection, dataset), analyzer)
+    return connection.execute(sa.select(s.statistic.c.id).where(own)).first() is not None
+
+
+def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> None:
+    """Raise a `HistoryError` if the analyzer was never measured, listing those that were."""
+    if not has_measurements(connection, dataset, analyzer):
+        of = dataset_id(connection, dataset)
+        texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
+        there = ", ".join(sorted(connection.execute(texts).scalars()))
+        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {there}"
+        raise HistoryError(msg)
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """A reference to one partition's state in a segment; ``payload`` is None if it has none."""
+
+    partition: str
+    time: datetime | None
+    payload: Payload | None
+    segment: str = ""
+
+
+def stored_states(
+    connection: Connection,
+    dataset: str,
+    analyzer: AnyAnalyzer,
+    window: Window,
+    segment: str | None = None,
+    as_of: AsOf = None,
+) -> list[StoredState]:
+    """Return a reference to the analyzer's state for each partition of a window, in order of time.
+
+    Parameters
+    ----------
+    segment : str, optional
+        Only this segment; if not given, all segments that partition keys make, which together are
+        the whole.
+    """
+    of = dataset_id(connection, dataset)
+    commit = commit_as_of(connection, as_of)
+    t, p = s.state.c, s.partition.c
+    own = _statistics_of(of, analyzer)
+    current = current_versions(commit)
+    of_state = (t.partition_id == p.id) & (t.version == current.c.version)
+    if commit is not None:
+        of_state &= t.commit_id <= commit
+    wanted = p.segment if segment is None else sa.literal(segment)
+    of_segment = of_state & (s.statistic.c.segment == wanted)
+    query = (
+        sa.select(p.name, p.time, wanted, t.tag, t.payload, t.artifact, t.checksum)
+        .select_from(s.partition)
+        .join(current, current.c.partition_id == p.id)
+        .outerjoin(
+            s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_segment
+        )
+        .where(p.dataset_id == of, window.condition())
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    if segment is not None:
+        # Segments by column values are nested in the segments that partition keys make.
+        start = sa.func.substr(sa.literal(segment), 1, sa.func.length(p.segment) + 1)
+        inside = start == p.segment + "/"
+        query = query.where((p.segment == "") | (p.segment == segment) | inside)
+    rows = connection.execute(query).all()
+    return [
+        StoredState(name, time, None if stored[0] is None else Payload(*stored), own)
+        for name, time, own, *stored in rows
+    ]

@@ -1,0 +1,212 @@
+"""SQL run store: runs, the partition ledger and batches of measurements.
+
+Implements `tidegauge.analyzers.runs.ledger.RunStore`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.runs.ledger import (
+    Decision,
+    LedgerEntry,
+    MeasuredPartition,
+    RunSpec,
+    RunStatus,
+)
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.batch import Batch, SubjectCache, ledger_of, packed_states
+from tidegauge.repository.store.bulk import chunks, gc_paused, insert_missing
+from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.dimensions import dataset_for, dataset_of, visible
+from tidegauge.repository.store.leases import hold_lease, is_process_alive, require_fence
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+
+class SqlRunStore:
+    """Run store on a SQL database; `RunStore` documents the contract.
+
+    A batch is one transaction: its states, metrics and ledger rows become visible together. Writing
+    the same batch again writes none of them. All rows are sorted before they are written, so that
+    two writers take their locks in the same order.
+    """
+
+    def __init__(self, database: Database, artifacts: Artifacts) -> None:
+        self.database = database
+        self.artifacts = artifacts
+        self._subjects = SubjectCache()
+
+    # runs
+
+    def hold(self, dataset: str, wait: float) -> AbstractContextManager[int]:
+        """Hold the dataset's lease, so that no other run measures it; the context is its fence."""
+        return hold_lease(self.database, dataset, wait)
+
+    def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
+        """Open a run; runs of dead processes of this host are marked as interrupted."""
+
+        def work(connection: Connection) -> int:
+            # Concurrent first runs of one dataset must not both create it.
+            lock_clock(connection)
+            dataset = dataset_for(connection, spec)
+            _mark_interrupted(connection, dataset)
+            values = {
+                "dataset_id": dataset,
+                "source": spec.source,
+                "suite": spec.suite,
+                "selection": spec.selection,
+                "status": RunStatus.RUNNING.value,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "fence": fence,
+                "started_at": datetime.now(UTC),
+            }
+            insert = sa.insert(s.run).values(values).returning(s.run.c.id)
+            run = int(connection.execute(insert).scalar_one())
+            tags = [
+                {"run_id": run, "key": visible(k), "value": visible(v)}
+                for k, v in sorted(spec.tags.items())
+            ]
+            if tags:
+                connection.execute(sa.insert(s.run_tag), tags)
+            return run
+
+        return self.database.write(work)
+
+    def close_run(
+        self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
+    ) -> None:
+        """Close a run with its status and counts."""
+        values = {
+            **counts,
+            "status": status.value,
+            "error": error,
+            "finished_at": datetime.now(UTC),
+        }
+        change = sa.update(s.run).where(s.run.c.id == run).values(values)
+        self.database.write(lambda connection: connection.execute(change))
+
+    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+        """Record which partitions are gone from the source, and which are back."""
+
+        def work(connection: Connection) -> None:
+            commit = self._commit(connection, run)[0]
+            of, a = dataset_of(connection, run), s.absence
+            for some in chunks(sorted(map(key_of, back))):
+                ids = _partition_ids(of, some)
+                ended = sa.update(a).where(a.c.partition_id.in_(ids), s.holds(a))
+                connection.execute(ended.values(superseded_commit_id=commit))
+            for some in chunks(sorted(map(key_of, gone))):
+                missing = _partition_ids(of, some)
+                absent = sa.select(a.c.partition_id).where(s.holds(a))
+                found = connection.execute(missing.where(s.partition.c.id.not_in(absent)))
+                rows = [(partition, commit) for partition in sorted(found.scalars())]
+                insert_missing(connection, a, ("partition_id", "commit_id"), rows)
+
+        self.database.write(work)
+
+    def _commit(self, connection: Connection, run: int) -> tuple[int, datetime]:
+        """Take a commit number for a run; raise a `LeaseError` if its lease was taken over."""
+        taken = next_commit(connection, run)
+        r = s.run.c
+        query = sa.select(r.fence, s.dataset.c.name).join_from(s.run, s.dataset).where(r.id == run)
+        fence, name = connection.execute(query).one()
+        if fence is not None:
+            require_fence(connection, name, fence)
+        return taken
+
+    # the ledger
+
+    def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
+        """Return the current ledger entry of each partition of a dataset, by name."""
+        with self.database.read() as connection:
+            query = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
+            found = connection.execute(query).scalar_one_or_none()
+            if found is None:
+                return {}
+            return {n: p.known for n, p in ledger_of(connection, found).items() if p.known}
+
+    # segments
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the newest segment set for each tuple of columns."""
+        t = s.segment_set.c
+        query = (
+            sa.select(t["columns"], t.kept, t.generation)
+            .join_from(s.segment_set, s.dataset)
+            .where(s.dataset.c.name == dataset)
+            .order_by(t.generation)
+        )
+        with self.database.read() as connection:
+            rows = connection.execute(query).all()
+        found = (
+            SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(kept))), generation)
+            for columns, kept, generation in rows
+        )
+        return {segments.columns: segments for segments in found}
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Store segment sets; one of the same generation that another writer stored stays."""
+
+        def work(connection: Connection) -> None:
+            _, now = self._commit(connection, run)
+            dataset = dataset_of(connection, run)
+            rows = [
+                (
+                    *(dataset, canonical_json(list(x.columns)), x.generation),
+                    *(canonical_json([list(values) for values in x.kept]), run, now),
+                )
+                for x in sorted(chosen, key=lambda segments: segments.columns)
+            ]
+            columns = ("dataset_id", "columns", "generation", "kept", "run_id", "chosen_at")
+            insert_missing(connection, s.segment_set, columns, rows)
+
+        self.database.write(work)
+
+    # batches
+
+    def commit_batch(self, run: int, found: Sequence[MeasuredPartition]) -> list[Decision]:
+        """Store a batch atomically and return the decision on each partition."""
+        self.database.require_writable()
+        # Before the lock is taken: it may be slow.
+        packed = [packed_states(measured, self.artifacts, self._subjects) for measured in found]
+
+        def work(connection: Connection) -> list[Decision]:
+            commit, now = self._commit(connection, run)
+            dataset = dataset_of(connection, run)
+            batch = Batch(connection, self.artifacts, dataset, run, commit, now, self._subjects)
+            return batch.store(found, packed)
+
+        with gc_paused():
+            return self.database.write(work)
+
+
+def _partition_ids(dataset: int, keys: Sequence[str]) -> sa.Select[tuple[int]]:
+    p = s.partition.c
+    return sa.select(p.id).where(p.dataset_id == dataset, p.key.in_(keys))
+
+
+def _mark_interrupted(connection: Connection, dataset: int) -> None:
+    r = s.run.c
+    ours = (r.dataset_id == dataset) & (r.host == socket.gethostname())
+    query = sa.select(r.id, r.pid).where(ours, r.status == RunStatus.RUNNING.value)
+    dead = [row.id for row in connection.execute(query) if not is_process_alive(row.pid)]
+    if dead:
+        values = {
+            "status": RunStatus.INTERRUPTED.value,
+            "error": "the process ended without closing the run",
+        }
+        connection.execute(sa.update(s.run).where(r.id.in_(dead)).values(values))

@@ -1,0 +1,220 @@
+"""Packed storage of detector scores in the database.
+
+A row of the table holds one detector's scores of one partition for a block of up to 256 series with
+consecutive ids, at one version: a bitmap of the scored series, and their numbers as packed arrays.
+So a chart of all series reads some thousand rows, not millions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import sqlalchemy as sa
+
+from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks, insert_rows
+from tidegauge.repository.store.database import NextCommit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from sqlalchemy.engine import Connection
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+BLOCK = 256
+_FEW = 64
+"""The most blocks that a query lists; beyond that, all blocks are read."""
+NUMBERS = ("score", "expected", "lower", "upper")
+_BLOBS = ("members", *NUMBERS, "reason")
+_DOUBLE = np.dtype("<f8")
+
+_Key = tuple[int, str, int, int]
+"""Partition, detector, block, version."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Scored points; all arrays have one entry for each point.
+
+    Attributes
+    ----------
+    partition, series, version : array of int
+        The point's partition id, series id and version.
+    score, expected, lower, upper : array of float
+        As in `Scores`.
+    reason : array of int
+        A `Reason`.
+    """
+
+    partition: NDArray[np.int64]
+    series: NDArray[np.int64]
+    version: NDArray[np.int64]
+    score: Floats
+    expected: Floats
+    lower: Floats
+    upper: Floats
+    reason: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @property
+    def p_value(self) -> Floats:
+        """Probability of a value at least as extreme under the model; 0 for the highest score."""
+        return np.where(self.score >= CAP, 0.0, 10.0**-self.score)
+
+    def taken(self, places: NDArray[Any]) -> Self:
+        """Return the points at some indices."""
+        return replace(self, **{f.name: getattr(self, f.name)[places] for f in fields(self)})
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Points]) -> Points:
+        """Concatenate points."""
+        if not parts:
+            whole, numbers = np.empty(0, dtype=np.int64), np.empty(0)
+            nothing = np.empty(0, dtype=np.uint8)
+            return cls(whole, whole, whole, numbers, numbers, numbers, numbers, nothing)
+        arrays = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls))
+        return cls(*arrays)
+
+
+def pack(points: Points, detector: str) -> Iterator[tuple[_Key, tuple[bytes, ...]]]:
+    """Yield points as rows of the table: key and blobs."""
+    block = points.series // BLOCK
+    order = np.lexsort((points.series, points.version, block, points.partition))
+    points, block = points.taken(order), block[order]
+    keys = np.stack([points.partition, block, points.version])
+    ends = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
+    numbers = [getattr(points, name).astype(_DOUBLE) for name in NUMBERS]
+    place = points.series % BLOCK
+    bounds = [0, *ends.tolist(), len(points)] if len(points) else []
+    for first, last in pairwise(bounds):
+        members = np.zeros(BLOCK, dtype=bool)
+        members[place[first:last]] = True
+        partition, number, version = (int(n) for n in keys[:, first])
+        blobs = (
+            np.packbits(members, bitorder="little").tobytes(),
+            *(column[first:last].tobytes() for column in numbers),
+            points.reason[first:last].tobytes(),
+        )
+        yield (partition, detector, number, version), blobs
+
+
+def unpack(rows: Sequence[Any]) -> Points:
+    """Decode rows of the table (key without detector, then blobs) into points."""
+    parts = []
+    for partition, block, version, members, score, expected, lower, upper, reason in rows:
+        places = np.flatnonzero(
+            np.unpackbits(np.frombuffer(members, dtype=np.uint8), bitorder="little")
+        )
+        numbers = [np.frombuffer(blob, dtype=_DOUBLE) for blob in (score, expected, lower, upper)]
+        parts.append(
+            Points(
+                np.full(len(places), partition, dtype=np.int64),
+                block * BLOCK + places,
+                np.full(len(places), version, dtype=np.int64),
+                *(numbers[0], numbers[1], numbers[2], numbers[3]),
+                np.frombuffer(reason, dtype=np.uint8),
+            )
+        )
+    return Points.concatenate(parts)
+
+
+def in_blocks(series: Iterable[int]) -> sa.ColumnElement[bool]:
+    """Return a condition on rows that may hold any of some series, by id; true beyond 64 blocks."""
+    blocks = sorted({number // BLOCK for number in series})
+    return s.score.c.block.in_(blocks) if len(blocks) <= _FEW else sa.true()
+
+
+def read(
+    connection: Connection,
+    dataset: int,
+    detector: str,
+    partitions: Sequence[int] | None = None,
+    commit: int | None = None,
+    series: Sequence[int] | None = None,
+) -> Points:
+    """Return a detector's scores, now or as of a commit.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+    detector : str
+    partitions : sequence of int, optional
+        Ids of the partitions to read; all if not given.
+    commit : int, optional
+    series : sequence of int, optional
+        Ids of series: reads only the rows that hold any of them, with all series of those rows.
+    """
+    c = s.score.c
+    query = sa.select(c.partition_id, c.block, c.version, *(c[name] for name in _BLOBS)).where(
+        c.detector == detector, s.holds(s.score, commit)
+    )
+    if series is not None:
+        query = query.where(in_blocks(series))
+    if partitions is None:
+        of = query.join_from(s.score, s.partition, s.partition.c.id == c.partition_id)
+        return unpack(connection.execute(of.where(s.partition.c.dataset_id == dataset)).all())
+    found: list[Any] = []
+    for some in chunks(partitions):
+        found += connection.execute(query.where(c.partition_id.in_(some))).all()
+    return unpack(found)
+
+
+def detectors(connection: Connection, dataset: int) -> list[str]:
+    """Return the detectors that have scored a dataset, in order of name."""
+    m = s.scored.c
+    query = sa.select(m.detector).where(m.dataset_id == dataset).order_by(m.detector)
+    return list(connection.execute(query).scalars())
+
+
+def write(
+    connection: Connection,
+    detector: str,
+    points: Points,
+    partitions: Sequence[int],
+    commit: NextCommit,
+) -> None:
+    """Store a detector's current scores of some partitions.
+
+    Unchanged rows are not written again; rows that changed or are no longer produced are superseded.
+
+    Parameters
+    ----------
+    connection : Connection
+    detector : str
+    points : Points
+        Of these partitions only.
+    partitions : sequence of int
+        Ids of all partitions that were scored.
+    commit : NextCommit
+    """
+    c = s.score.c
+    stored: dict[_Key, tuple[bytes, ...]] = {}
+    columns = (c.partition_id, c.block, c.version, *(c[name] for name in _BLOBS))
+    for some in chunks(partitions):
+        query = sa.select(*columns).where(
+            c.partition_id.in_(some), c.detector == detector, s.holds(s.score)
+        )
+        for row in connection.execute(query):
+            stored[row[0], detector, row[1], row[2]] = tuple(map(bytes, row[3:]))
+    said = dict(pack(points, detector))
+    ended = [key for key in stored if said.get(key) != stored[key]]
+    for partition, name, block, version in ended:
+        change = sa.update(s.score).where(
+            c.partition_id == partition,
+            c.detector == name,
+            c.block == block,
+            c.version == version,
+            s.holds(s.score),
+        )
+        connection.execute(change.values(superseded_commit_id=commit.id))
+    new = [(*key, commit.id, *blobs) for key, blobs in said.items() if stored.get(key) != blobs]
+    key_columns = ("partition_id", "detector", "block", "version", "commit_id")
+    insert_rows(connection, s.score, (*key_columns, *_BLOBS), new)

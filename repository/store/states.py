@@ -1,0 +1,160 @@
+"""State loaders and persisters on the repository: named states, and partition states by window."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning, StateError
+from tidegauge.analyzers.core.metric import flatten
+from tidegauge.analyzers.core.state import State
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.batch import outcome
+from tidegauge.repository.store.bulk import upsert
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.facts import number_of
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.queries import (
+    AsOf,
+    StoredState,
+    Window,
+    has_measurements,
+    stored_states,
+)
+from tidegauge.repository.store.windows import WindowScheme
+
+if TYPE_CHECKING:
+    from tidegauge.analyzers.core.analyzer import Analyzer
+
+
+@dataclass(frozen=True)
+class NamedStates:
+    """States stored under a user's name, outside any run; a `StateLoader` and a `StatePersister`.
+
+    Created by `Repository.states`.
+    """
+
+    database: Database
+    artifacts: Artifacts
+    name: str
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's state, or None if none is stored yet."""
+        t = s.named_state.c
+        query = sa.select(t.tag, t.payload, t.artifact, t.checksum).where(
+            t.name == self.name, t.key == key_of(analyzer.statistic())
+        )
+        with self.database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else self.artifacts.unpack(Payload(*row))
+
+    def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
+        """Store the analyzer's state, replacing an earlier one."""
+        self.database.require_writable()
+        packed = self.artifacts.pack(state)
+        key = {"name": self.name, "key": key_of(analyzer.statistic())}
+        content = {
+            "canonical": analyzer.statistic(),
+            "tag": packed.tag,
+            "payload": packed.payload,
+            "artifact": packed.artifact,
+            "checksum": packed.checksum,
+            "stored_at": datetime.now(UTC),
+        }
+        row = {**key, **content}
+        self.database.write(
+            lambda connection: upsert(connection, s.named_state, tuple(row), [tuple(row.values())])
+        )
+
+
+@dataclass(frozen=True)
+class HistoricStates:
+    """The states of a dataset's partitions, merged over a window; a `StateLoader`.
+
+    Created by `Repository.window_states`.
+    """
+
+    database: Database
+    artifacts: Artifacts
+    dataset: str
+    window: Window
+    segment: str | None = None
+    as_of: AsOf = None
+    allow_missing: bool = False
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's states merged into one, or None if it was never measured.
+
+        Raises
+        ------
+        HistoryError
+            If some partitions of the window have no state, and ``allow_missing`` is not set.
+        CorruptStateError, UnknownStateTagError
+            If a state is damaged or unreadable; with ``allow_missing`` it is skipped with a warning.
+        """
+        stored = self.stored(analyzer)
+        return None if stored is None else self.total(analyzer, stored)
+
+    def stored(self, analyzer: Analyzer[Any, Any]) -> list[StoredState] | None:
+        """Return references to the states in order of time, or None if it was never measured."""
+        with self.database.read() as connection:
+            if not has_measurements(connection, self.dataset, analyzer):
+                return None
+            return stored_states(
+                connection, self.dataset, analyzer, self.window, self.segment, self.as_of
+            )
+
+    def total(self, analyzer: Analyzer[Any, Any], stored: Sequence[StoredState]) -> State:
+        """Merge some of the states, reading them one at a time."""
+        missing = [found.partition for found in stored if found.payload is None]
+        if missing and not self.allow_missing:
+            msg = (
+                f"{analyzer!r} has no state for {len(missing)} of {len(stored)} partitions,"
+                f" first {missing[0]!r}: it failed there, was not measured, or the state was cleaned"
+                " away; narrow the window, or pass allow_missing=True"
+            )
+            raise HistoryError(msg)
+        return analyzer.state_type.merge(self._read(stored))
+
+    def _read(self, stored: Sequence[StoredState]) -> Iterator[State]:
+        for found in stored:
+            if found.payload is None:
+                continue
+            try:
+                yield self.artifacts.unpack(found.payload)
+            except StateError as error:
+                text = f"{self.dataset!r}, {found.partition!r}: {error}"
+                if not self.allow_missing:
+                    raise type(error)(text) from error
+                warnings.warn(f"{text}; it was left out", RepositoryWarning, stacklevel=2)
+
+
+WINDOW_COLUMNS = columns(
+    "start:time end:time partitions entity name instance value:number weight:number status error"
+)
+
+
+def window_rows(
+    states: HistoricStates, analyzer: Analyzer[Any, Any], windows: WindowScheme
+) -> list[dict[str, Any]]:
+    """Return an analyzer's metric, flattened, for each window that contains a partition."""
+    timed = [found for found in states.stored(analyzer) or () if found.time is not None]
+    rows = []
+    for span in windows.spans([found.time for found in timed if found.time is not None]):
+        members = timed[span.first : span.last]
+        metric = analyzer.compute_metric_from(states.total(analyzer, members))
+        about = {"start": span.start, "end": span.end, "partitions": len(members)}
+        for flat in flatten(metric):
+            value, status, weight, error = outcome(flat)
+            told = {"entity": flat.entity.value, "name": flat.name, "instance": flat.instance}
+            number = number_of(value, status)
+            rest = {"value": number, "weight": weight, "status": status, "error": error}
+            rows.append({**about, **told, **rest})
+    return rows

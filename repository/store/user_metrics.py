@@ -1,0 +1,194 @@
+"""User-recorded metrics: any number with a name and a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.metric import Entity, Metric, Success
+from tidegauge.analyzers.core.partitions import Partition, recognise_time
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.batch import METRIC, add_partitions, stored_value
+from tidegauge.repository.store.bulk import Row, chunks, insert_rows
+from tidegauge.repository.store.database import Database, next_commit
+from tidegauge.repository.store.dimensions import Dimensions, SeriesKey, dataset_for
+from tidegauge.repository.store.newest import keep_newest
+from tidegauge.repository.store.recorded import Recorded
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_LISTED = 450
+"""Most series that a query filters by id; with more, all are read."""
+
+
+Values = float | Mapping[str, float] | Mapping[Partition, float]
+"""A value, or values by partition or partition name."""
+
+
+def values_by_partition_name(
+    value: Values, partition: str | None
+) -> tuple[dict[str, float], dict[str, Partition]]:
+    """Return values by partition name, and the keys given as `Partition` objects by name."""
+    if not isinstance(value, Mapping):
+        return {partition or "": value}, {}
+    known = {p.name: p for p in value if isinstance(p, Partition)}
+    return {p.name if isinstance(p, Partition) else p: v for p, v in value.items()}, known
+
+
+@dataclass(frozen=True)
+class Record:
+    """Values of one series to record.
+
+    Attributes
+    ----------
+    dataset : str
+    what : Recorded
+    segment : str
+    numbers : mapping of str to float
+        Values by partition name.
+    times : mapping of str to datetime
+        Times of partitions whose names do not give them, including partitions without a value.
+    weight : float or None
+    known : mapping of str to Partition
+        Partitions that were given as `Partition` objects, by name.
+    """
+
+    dataset: str
+    what: Recorded
+    segment: str
+    numbers: Mapping[str, float]
+    times: Mapping[str, datetime | None]
+    weight: float | None = None
+    known: Mapping[str, Partition] = field(default_factory=dict)
+
+    def partitions(self) -> list[MeasuredPartition]:
+        """Return the partitions, which may be new to the repository, without measurements.
+
+        Raises
+        ------
+        HistoryError
+            If a name is not written as ``key=value/...``, or the partitions' keys differ.
+        """
+        found = [self.known.get(name) or Partition.from_path(name) for name in self.numbers]
+        keys = {partition.keys for partition in found}
+        if len(keys) > 1 or any(p.name != n for p, n in zip(found, self.numbers, strict=True)):
+            msg = (
+                "partitions are written ds=2013-02-08 or ds=2013-02-08/hr=07, all with the same"
+                f" keys; not {', '.join(map(repr, self.numbers))}"
+            )
+            raise HistoryError(msg)
+        time = recognise_time(found[0].keys) if found else None
+        return [
+            MeasuredPartition(
+                partition=partition,
+                time=self.times.get(partition.name) or (time.time_of(partition) if time else None),
+                fingerprint=None,
+                arrived_at=None,
+                schema="[]",
+                rows=0,
+                measurements=(),
+                segment=time.segment_of(partition) if time else "",
+            )
+            for partition in found
+        ]
+
+
+def write_record(database: Database, record: Record) -> int:
+    """Store values, each as a new version unless unchanged; return the number of new ones."""
+    return write_records(database, [record])
+
+
+def write_records(database: Database, records: Sequence[Record]) -> int:
+    """Store values of several series of a dataset in one commit; return the number of new ones."""
+    for what in {id(record.what): record.what for record in records}.values():
+        what.check_parameters()
+    times = {name: time for record in records for name, time in record.times.items()}
+    names = dict.fromkeys(name for record in records for name in (*record.numbers, *record.times))
+    if not names:
+        return 0
+    numbers = dict.fromkeys(names, 0.0)
+    measured = replace(records[0], numbers=numbers, times=times).partitions()
+    spec = RunSpec(records[0].dataset, None, measured[0].partition.keys)
+
+    def work(connection: Connection) -> int:
+        commit, now = next_commit(connection, None)
+        dataset = dataset_for(connection, spec)
+        add_partitions(connection, dataset, measured, now)
+        ids = _partition_ids(connection, dataset, list(names))
+        series = _series(connection, dataset, records)
+        stored = _stored(connection, set(series), sorted(ids.values()))
+        rows: list[Row] = []
+        ended: dict[int, list[int]] = {}
+        for record, of in zip(records, series, strict=True):
+            for name, number in record.numbers.items():
+                value, status = stored_value(float(number))
+                version, *known = stored.get((ids[name], of), (0, None, None, None))
+                if known == [value, status, record.weight]:
+                    continue
+                if version:
+                    ended.setdefault(of, []).append(ids[name])
+                outcome = (value, status, record.weight, None)
+                rows.append((ids[name], of, version + 1, *outcome, commit))
+        m = s.metric
+        for of, partitions in ended.items():
+            for some in chunks(sorted(partitions)):
+                these = m.c.partition_id.in_(some) & (m.c.series_id == of) & s.holds(m)
+                connection.execute(sa.update(m).where(these).values(superseded_commit_id=commit))
+        insert_rows(connection, s.metric, METRIC, sorted(rows))
+        keep_newest(connection, dataset, rows)
+        return len(rows)
+
+    return database.write(work)
+
+
+def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> dict[str, int]:
+    p, ids = s.partition.c, {}
+    keys = {key_of(name): name for name in names}
+    for some in chunks(sorted(keys)):
+        query = sa.select(p.key, p.id).where(p.dataset_id == dataset, p.key.in_(some))
+        ids.update({keys[row[0]]: row[1] for row in connection.execute(query)})
+    return ids
+
+
+def _series(connection: Connection, dataset: int, records: Sequence[Record]) -> list[int]:
+    """Return the id of each record's series."""
+    dimensions = Dimensions(connection, dataset)
+    keys = [(record.segment, key_of(record.what.canonical())) for record in records]
+    measures = {key: record.what for key, record in zip(keys, records, strict=True)}
+    analyzers = dimensions.analyzers(measures, dict.fromkeys(measures))
+    wanted: dict[SeriesKey, tuple[Recorded, Metric[float]]] = {}
+    found = []
+    for key, record in zip(keys, records, strict=True):
+        what = record.what
+        of = (analyzers[key], what.metric, what.instance)
+        wanted[of] = (
+            what,
+            Metric(Entity(what.entity), what.instance, what.metric, Success(0.0)),
+        )
+        found.append(of)
+    ids = dimensions.series(wanted)
+    return [ids[of] for of in found]
+
+
+def _stored(
+    connection: Connection, series: set[int], partitions: list[int]
+) -> dict[tuple[int, int], tuple[int, float | None, str, float | None]]:
+    """Return the current version, value, status and weight by partition and series."""
+    m, found = s.metric.c, {}
+    columns = (m.partition_id, m.series_id, m.version, m.value, m.status, m.weight)
+    query = sa.select(*columns).where(s.holds(s.metric))
+    if len(series) <= _LISTED:
+        query = query.where(m.series_id.in_(sorted(series)))
+    for some in chunks(partitions):
+        for row in connection.execute(query.where(m.partition_id.in_(some))):
+            if row[1] in series:
+                found[row[0], row[1]] = tuple(row[2:])
+    return found

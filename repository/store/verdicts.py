@@ -1,0 +1,208 @@
+"""Verdicts of rules on data: writing, lookup, listing, and the condition for superseded ones.
+
+Verdicts are append-only. A verdict's key is the hash of all that it depends on; the newest of a key
+counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from operator import index
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError
+from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.dimensions import dataset_named, visible
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.queries import AsOf, commit_as_of, dataset_id
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+VERDICT_COLUMNS = columns(
+    "id:integer dataset name partition time:time fingerprint specification passed:flag"
+    " checked_at:time run_id:integer result"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a check on a case.
+
+    Attributes
+    ----------
+    passed : bool
+    result : str
+        JSON text of the full result, stored unchanged.
+    """
+
+    passed: bool
+    result: str
+
+    def check(self) -> None:
+        """Raise a `HistoryError` unless ``passed`` is a bool and ``result`` strict JSON text."""
+        if not isinstance(self.passed, bool):
+            msg = f"passed is True or False, not {self.passed!r}"
+            raise HistoryError(msg)
+        _check_text("result", self.result)
+        try:
+            json.loads(self.result, parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            msg = f"the result of a verdict is JSON text: {error}"
+            raise HistoryError(msg) from error
+
+
+def checked(case: Case) -> Case:
+    """Return a case as every database takes it.
+
+    Raises
+    ------
+    HistoryError
+        If a field is not text, or is empty and must not be.
+    """
+    for field in fields(case):
+        text = getattr(case, field.name)
+        _check_text(field.name, text)
+        if not text.strip() and field.name != "partition":
+            msg = f"a verdict has a {field.name}, which is not empty: {text!r}"
+            raise HistoryError(msg)
+    return Case(**{field.name: visible(getattr(case, field.name)) for field in fields(case)})
+
+
+def hash_of(case: Case) -> str:
+    """Return the hash by which verdicts on the same case are found."""
+    parts = [case.name, case.partition, case.fingerprint, case.specification]
+    return key_of(canonical_json(parts))
+
+
+def _check_text(what: str, text: object) -> None:
+    if not isinstance(text, str):
+        msg = f"the {what} of a verdict is text, not {type(text).__name__}"
+        raise HistoryError(msg)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        msg = f"the {what} of a verdict is not Unicode text that can be stored: {text!r}"
+        raise HistoryError(msg) from error
+
+
+def _no_number(constant: str) -> NoReturn:
+    msg = f"{constant} is no JSON; write null"
+    raise ValueError(msg)
+
+
+def add_verdict(
+    database: Database, dataset: str, case: Case, verdict: Verdict, run: int | None = None
+) -> int:
+    """Store a verdict and return its id, or the id of the case's newest verdict if identical.
+
+    Raises
+    ------
+    HistoryError
+        If the verdict is invalid, or the dataset has no such run.
+    """
+    case = checked(case)
+    verdict.check()
+    of_run = None if run is None else index(run)
+    told = {"passed": int(verdict.passed), "result": verdict.result}
+
+    def work(connection: Connection) -> int:
+        lock_clock(connection)  # of two identical verdicts, the second writer finds the first
+        of = dataset_named(connection, dataset)
+        if of_run is not None:
+            _check_run(connection, dataset, of, of_run)
+        known = connection.execute(_newest(of, case)).one_or_none()
+        if known is not None and told == {"passed": known.passed, "result": known.result}:
+            return int(known.id)
+        commit, now = next_commit(connection, None)
+        about = {field.name: getattr(case, field.name) for field in fields(case)}
+        keys = {"key": hash_of(case), "partition_key": key_of(case.partition)}
+        values = {"dataset_id": of, **about, **keys, **told, "run_id": of_run}
+        insert = sa.insert(s.verdict).values(**values, checked_at=now, commit_id=commit)
+        return int(connection.execute(insert.returning(s.verdict.c.id)).scalar_one())
+
+    return database.write(work)
+
+
+def _check_run(connection: Connection, dataset: str, of: int, run: int) -> None:
+    r = s.run.c
+    found = connection.execute(sa.select(r.dataset_id).where(r.id == run)).scalar_one_or_none()
+    if found != of:
+        what = "there is no such run" if found is None else f"that run is not of {dataset!r}"
+        msg = f"run={run}: {what}; repo.runs({dataset!r}) lists their ids"
+        raise HistoryError(msg)
+
+
+def find_verdict(
+    connection: Connection, dataset: str, case: Case, as_of: AsOf = None
+) -> str | None:
+    """Return the result of a case's newest verdict; None if there is none or no such dataset."""
+    case = checked(case)
+    commit = commit_as_of(connection, as_of)
+    try:
+        of = dataset_id(connection, dataset)
+    except UnknownDatasetError:
+        return None
+    found = connection.execute(_newest(of, case, commit)).one_or_none()
+    return None if found is None else found.result
+
+
+def _newest(dataset: int, case: Case, commit: int | None = None) -> sa.Select[Any]:
+    v = s.verdict.c
+    query = sa.select(v.id, v.passed, v.result).where(
+        v.dataset_id == dataset, v.key == hash_of(case)
+    )
+    if commit is not None:
+        query = query.where(v.commit_id <= commit)
+    return query.order_by(v.commit_id.desc()).limit(1)
+
+
+def verdict_rows(
+    connection: Connection,
+    dataset: str,
+    name: str | None = None,
+    partition: str | None = None,
+    passed: bool | None = None,  # noqa: FBT001 - one of the filters
+    as_of: AsOf = None,
+) -> list[Mapping[str, Any]]:
+    """Return the newest verdict of each case, newest first."""
+    v, p = s.verdict.c, s.partition.c
+    named = {"dataset": s.dataset.c.name, "time": p.time}
+    query = (
+        sa.select(*(named.get(c, v.get(c)).label(c) for c in VERDICT_COLUMNS))  # type: ignore[union-attr]
+        .select_from(s.verdict)
+        .join(s.dataset, s.dataset.c.id == v.dataset_id)
+        .outerjoin(s.partition, (p.dataset_id == v.dataset_id) & (p.key == v.partition_key))
+        .where(v.dataset_id == dataset_id(connection, dataset))
+        .order_by(v.commit_id.desc())
+    )
+    commit = commit_as_of(connection, as_of)
+    if commit is not None:
+        query = query.where(v.commit_id <= commit)
+    # Superseded verdicts never count, whatever the filters.
+    query = query.where(~superseded(commit))
+    for column, wanted in ((v.name, name), (v.partition, partition)):
+        if wanted is not None:
+            query = query.where(column == visible(wanted))
+    if passed is not None:
+        query = query.where(v.passed == int(passed))
+    rows = (row._asdict() for row in connection.execute(query))
+    return [{**row, "passed": bool(row["passed"])} for row in rows]
+
+
+def superseded(commit: int | None = None) -> sa.ColumnElement[bool]:
+    """Return the condition that a newer verdict on the same case exists, now or as of a commit."""
+    v, n = s.verdict.c, s.verdict.alias("newer")
+    newer = sa.exists().where(
+        n.c.dataset_id == v.dataset_id, n.c.key == v.key, n.c.commit_id > v.commit_id
+    )
+    if commit is not None:
+        newer = newer.where(n.c.commit_id <= commit)
+    return newer.correlate(s.verdict)

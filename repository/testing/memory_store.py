@@ -1,0 +1,391 @@
+"""In-memory run store: datasets, versions, facts and commits in dictionaries and lists."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegauge.analyzers.core.errors import (
+    DatasetMismatchError,
+    HistoryError,
+    LeaseError,
+    UnknownDatasetError,
+)
+from tidegauge.analyzers.core.metric import Entity, Metric, Success, flatten
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.runs.ledger import (
+    AnyAnalyzer,
+    Change,
+    Decision,
+    LedgerEntry,
+    MeasuredPartition,
+    Measurement,
+    RunSpec,
+    RunStatus,
+    decide,
+    merge_fingerprints,
+    mismatch_text,
+)
+from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.repository.store.batch import outcome, stored_value
+from tidegauge.repository.store.labels import STATUS_OF
+from tidegauge.repository.store.queries import AsOf
+from tidegauge.repository.store.recorded import Recorded
+from tidegauge.repository.store.user_metrics import Record
+from tidegauge.repository.store.verdicts import Verdict
+from tidegauge.repository.store.windows import WindowScheme
+
+
+@dataclass
+class Lifetime:
+    """A record that is valid from one commit until another."""
+
+    commit: int
+    superseded: int | None = field(default=None, kw_only=True)
+
+    def holds(self, commit: int | None) -> bool:
+        """Return whether the record is valid now, or was valid after a commit."""
+        if commit is None:
+            return self.superseded is None
+        return self.commit <= commit and (self.superseded is None or self.superseded > commit)
+
+
+@dataclass
+class Fact(Lifetime):
+    """A metric of one version of a partition."""
+
+    measure: Any
+    segment: str
+    partition: str
+    version: int
+    metric: Metric[float]
+    outcome: tuple[float | None, str, float | None, str | None]
+
+    @property
+    def series(self) -> tuple[str, str, str, str]:
+        """The series' key: segment, measure, name and instance."""
+        return self.segment, self.measure.canonical(), self.metric.name, self.metric.instance
+
+
+@dataclass
+class Version(Lifetime):
+    """One version of a partition, with its states by segment and statistic."""
+
+    measured: MeasuredPartition
+    version: int
+    fingerprint: str | None
+    keys: frozenset[str]
+    states: dict[tuple[str, str], State] = field(default_factory=dict)
+    removed: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass
+class Incident:
+    """A group of anomalies: its last partition so far, whether it is over, and its labels."""
+
+    last: str = ""
+    over: bool = False
+    said: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
+class MemoryAnomaly:
+    """An anomaly and its labels, as pairs of a growing number and the label."""
+
+    id: int
+    found: bool = True
+    said: list[tuple[int, str]] = field(default_factory=list)
+    incident: Incident | None = None
+
+    @property
+    def status(self) -> str:
+        """The status set by the last label of the anomaly or its incident; ``open`` if none."""
+        said = [*self.said, *(self.incident.said if self.incident else ())]
+        telling = [(n, STATUS_OF[label]) for n, label in said if STATUS_OF[label] is not None]
+        return str(max(telling)[1]) if telling else "open"
+
+
+@dataclass
+class StoredVerdict(Lifetime):
+    """A stored verdict, valid until there is a newer one on the same case."""
+
+    id: int
+    case: Case
+    verdict: Verdict
+    run: int | None
+
+
+@dataclass
+class MemoryDataset:
+    """All data of a dataset; its keys are None until the first measurement."""
+
+    keys: tuple[str, ...] | None
+    source: str | None
+    partitions: dict[str, list[Version]] = field(default_factory=dict)
+    times: dict[str, datetime | None] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+    absent: dict[str, list[Lifetime]] = field(default_factory=dict)
+    segments: dict[tuple[str, ...], SegmentSet] = field(default_factory=dict)
+    anomalies: dict[Any, MemoryAnomaly] = field(default_factory=dict)
+    windows: set[WindowScheme] = field(default_factory=set)
+    folded: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    measures: dict[tuple[str, str], AnyAnalyzer] = field(default_factory=dict)
+    verdicts: list[StoredVerdict] = field(default_factory=list)
+
+
+class MemoryRunStore:
+    """In-memory run store. Implements `tidegauge.analyzers.runs.ledger.RunStore`.
+
+    Only `hold` locks. Other calls are not synchronized, and a batch that fails is not rolled back.
+
+    Attributes
+    ----------
+    datasets : dict
+    runs : list of RunSpec
+    statuses : dict of int to RunStatus
+    commits : list of tuple
+        The run, if any, and the time of each commit, in order.
+    """
+
+    def __init__(self) -> None:
+        self.datasets: dict[str, MemoryDataset] = {}
+        self.runs: list[RunSpec] = []
+        self.begun: list[int] = []
+        self.statuses: dict[int, RunStatus] = {}
+        self.commits: list[tuple[int | None, datetime]] = []
+        self.horizon = 0
+        self._leases: dict[str, threading.Lock] = {}
+        self._fences = 0
+        self._verdicts = 0
+
+    def dataset(self, name: str) -> MemoryDataset:
+        """Return an existing dataset; raise an `UnknownDatasetError` if there is none."""
+        if name not in self.datasets:
+            raise UnknownDatasetError(name, self.datasets)
+        return self.datasets[name]
+
+    def as_of(self, asked: AsOf) -> int | None:
+        """Return the last commit that belongs to an as-of view; None for the current view."""
+        if asked is None:
+            return None
+        if isinstance(asked, datetime):
+            found = sum(at <= asked for _, at in self.commits)
+        else:
+            if not 1 <= asked <= len(self.runs):
+                msg = f"as_of={asked}: there is no such run"
+                raise HistoryError(msg)
+            own = [n for n, (run, _) in enumerate(self.commits, 1) if run == asked]
+            found = own[-1] if own else self.begun[asked - 1]
+        if found < self.horizon:
+            msg = f"as_of={asked!s} lies before the horizon: what was known then was cleaned away"
+            raise HistoryError(msg)
+        return found
+
+    @contextmanager
+    def hold(self, dataset: str, wait: float) -> Iterator[int]:
+        """Hold the dataset's lock, so that no other run measures it; yield a fence."""
+        lock = self._leases.setdefault(dataset, threading.Lock())
+        if not lock.acquire(timeout=max(wait, 0)):
+            msg = f"{dataset!r} is being measured by another thread"
+            raise LeaseError(msg)
+        try:
+            self._fences += 1
+            yield self._fences
+        finally:
+            lock.release()
+
+    def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
+        """Open a run and return its id."""
+        del fence  # a lock held by a thread is never taken over
+        data = self.datasets.setdefault(spec.dataset, MemoryDataset(spec.keys, spec.source))
+        if data.source and spec.source and data.source != spec.source and not spec.rename:
+            raise DatasetMismatchError(mismatch_text(spec, data.source))
+        self._bind(spec.dataset, data, spec.keys)
+        data.source = spec.source or data.source
+        self.runs.append(spec)
+        self.begun.append(len(self.commits))
+        self.statuses[len(self.runs)] = RunStatus.RUNNING
+        return len(self.runs)
+
+    def close_run(
+        self,
+        run: int,
+        status: RunStatus,
+        counts: Mapping[str, int],
+        error: str | None = None,
+    ) -> None:
+        """Close a run with its status."""
+        del counts, error  # never read here
+        self.statuses[run] = status
+
+    def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
+        """Return the current ledger entry of each partition, by name."""
+        data = self.datasets.get(dataset)
+        found = {}
+        for name, versions in data.partitions.items() if data else ():
+            current = self._current(versions)
+            if data is not None and current is not None:
+                gone = any(a.holds(None) for a in data.absent.get(name, ()))
+                found[name] = LedgerEntry(current.version, current.fingerprint, current.keys, gone)
+        return found
+
+    def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
+        """Return the newest segment set for each tuple of columns."""
+        data = self.datasets.get(dataset)
+        return dict(data.segments) if data else {}
+
+    def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
+        """Store segment sets of a higher generation than those stored."""
+        self._commit(run)
+        known = self._of(run).segments
+        for segments in chosen:
+            before = known.get(segments.columns)
+            if before is None or before.generation < segments.generation:
+                known[segments.columns] = segments
+
+    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+        """Mark partitions as gone, or as back."""
+        commit, data = self._commit(run), self._of(run)
+        for name in back:
+            for absence in data.absent.get(name, ()):
+                absence.superseded = absence.superseded or commit
+        for name in gone:
+            absences = data.absent.setdefault(name, [])
+            if not any(a.holds(None) for a in absences):
+                absences.append(Lifetime(commit))
+
+    def commit_batch(self, run: int, found: Sequence[MeasuredPartition]) -> list[Decision]:
+        """Store a batch and return the decision on each partition."""
+        commit = self._commit(run)
+        return [self._store(self._of(run), measured, commit) for measured in found]
+
+    def _of(self, run: int) -> MemoryDataset:
+        return self.datasets[self.runs[run - 1].dataset]
+
+    def _commit(self, run: int | None) -> int:
+        last = self.commits[-1][1] if self.commits else datetime.min.replace(tzinfo=UTC)
+        self.commits.append((run, max(last, datetime.now(UTC))))
+        return len(self.commits)
+
+    @staticmethod
+    def _bind(name: str, data: MemoryDataset, keys: tuple[str, ...]) -> None:
+        if data.keys not in {None, keys}:
+            msg = f"dataset {name!r} was measured by {data.keys}, not by {keys}"
+            raise DatasetMismatchError(msg)
+        data.keys = keys
+
+    @staticmethod
+    def _current(versions: Sequence[Version]) -> Version | None:
+        return next((v for v in versions if v.holds(None)), None)
+
+    def _store(self, data: MemoryDataset, found: MeasuredPartition, commit: int) -> Decision:
+        name = found.partition.name
+        data.times.setdefault(name, found.time)
+        versions = data.partitions.setdefault(name, [])
+        current = self._current(versions)
+        known = None
+        if current is not None:
+            known = LedgerEntry(current.version, current.fingerprint, current.keys)
+        decision = decide(known, found, _stored(current))
+        if decision.change is Change.UNCHANGED:
+            return decision
+        keys = frozenset(m.key for m in decision.measurements)
+        if decision.change is Change.ADDED and current is not None:
+            current.keys |= keys
+            current.fingerprint = merge_fingerprints(current.fingerprint, found.fingerprint)
+            version = current
+        else:
+            self._supersede(data, name, current, commit)
+            measured = replace(found, time=data.times[name])
+            version = Version(commit, measured, decision.version, found.fingerprint, keys)
+            versions.append(version)
+        self._add(data, version, decision.measurements, commit)
+        return decision
+
+    @staticmethod
+    def _supersede(data: MemoryDataset, name: str, current: Version | None, commit: int) -> None:
+        if current is not None:
+            current.superseded = commit
+        for fact in data.facts:
+            own = fact.partition == name and not isinstance(fact.measure, Recorded)
+            if own and fact.holds(None):
+                fact.superseded = commit
+
+    @staticmethod
+    def _add(
+        data: MemoryDataset, version: Version, measurements: Sequence[Measurement], commit: int
+    ) -> None:
+        name = version.measured.partition.name
+        there = {(f.series, f.version) for f in data.facts if f.partition == name}
+        for m in measurements:
+            data.measures[m.segment, m.analyzer.canonical()] = m.analyzer
+            if isinstance(m.outcome, Success):
+                key = (m.segment, m.analyzer.statistic())
+                version.states.setdefault(key, m.outcome.value)
+                version.removed.discard(key)  # an added analyzer brings it back
+            for flat in flatten(m.metric):
+                told = outcome(flat)
+                fact = Fact(commit, m.analyzer, m.segment, name, version.version, flat, told)
+                if (fact.series, fact.version) not in there:
+                    data.facts.append(fact)
+
+    def write_record(self, record: Record) -> int:
+        """Store values, each as a new version unless unchanged; return the number of new ones."""
+        measured, what = record.partitions(), record.what
+        if not measured:
+            return 0
+        keys = measured[0].partition.keys
+        data = self.datasets.setdefault(record.dataset, MemoryDataset(keys, None))
+        self._bind(record.dataset, data, keys)
+        commit, new = self._commit(None), 0
+        for found in measured:
+            name = found.partition.name
+            data.times.setdefault(name, found.time)
+            value, status = stored_value(float(record.numbers[name]))
+            told = (value, status, record.weight, None)
+            metric = Metric(Entity(what.entity), what.instance, what.metric, Success(0.0))
+            fact = Fact(commit, what, record.segment, name, 1, metric, told)
+            same = [f for f in data.facts if f.partition == name and f.series == fact.series]
+            last = next((f for f in same if f.holds(None)), None)
+            if last is not None:
+                if last.outcome == told:
+                    continue
+                last.superseded, fact.version = commit, last.version + 1
+            data.facts.append(fact)
+            new += 1
+        return new
+
+    def write_verdict(self, dataset: str, case: Case, verdict: Verdict, run: int | None) -> int:
+        """Store a verdict and return its id, or the id of the case's newest one if identical."""
+        verdict.check()
+        known = run is None or (0 < run <= len(self.runs) and self.runs[run - 1].dataset == dataset)
+        if not known:
+            msg = f"run={run}: there is no such run, or it is not of {dataset!r}"
+            raise HistoryError(msg)
+        data = self.datasets.setdefault(dataset, MemoryDataset(None, None))
+        last = next((k for k in data.verdicts if k.case == case and k.holds(None)), None)
+        if last is not None and last.verdict == verdict:
+            return last.id
+        commit = self._commit(None)
+        if last is not None:
+            last.superseded = commit
+        self._verdicts += 1
+        data.verdicts.append(StoredVerdict(commit, self._verdicts, case, verdict, run))
+        return self._verdicts
+
+
+def _stored(current: Version | None) -> Callable[[Measurement], State | None]:
+    def state(m: Measurement) -> State | None:
+        assert current is not None
+        key = (m.segment, m.analyzer.statistic())
+        known = current.states.get(key)
+        if key in current.removed and isinstance(m.outcome, Success):
+            return m.outcome.value  # cleaned away: equal files are taken to have equal content
+        return known
+
+    return state

@@ -1,0 +1,136 @@
+"""Partition names, their times, and how users select them."""
+
+import contextlib
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.partitions import (
+    NULL,
+    Partition,
+    TimeFormat,
+    parse_selection,
+    recognise_time,
+    select_named,
+)
+
+import tidegauge as tg
+
+
+def test_hive_names_are_decoded_and_values_stay_text():
+    partition = Partition.from_path("ds=2013-02-08/hr=07/country=a%2Fb%3Dc%25")
+    assert partition.values == ("2013-02-08", "07", "a/b=c%")
+    assert partition.name == "ds=2013-02-08/hr=07/country=a/b=c%"
+    assert Partition.from_path("").name == ""
+    assert Partition.from_path("country=New York").only(["country"]).name == "country=New York"
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "time"),
+    [
+        (("ds",), ("2013-02-08",), datetime(2013, 2, 8, tzinfo=UTC)),
+        (("dt",), ("20130208",), datetime(2013, 2, 8, tzinfo=UTC)),
+        (("date",), ("2013-02-08-07",), datetime(2013, 2, 8, 7, tzinfo=UTC)),
+        (("ds", "hr"), ("2013-02-08", "07"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
+        (("hour", "ds"), ("7", "2013-02-08"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
+        (("year", "month", "day"), ("2013", "2", "8"), datetime(2013, 2, 8, tzinfo=UTC)),
+        (
+            ("Year", "Month", "Day", "Hour"),
+            ("2013", "02", "08", "23"),
+            datetime(2013, 2, 8, 23, tzinfo=UTC),
+        ),
+        (("year", "month"), ("2013", "02"), datetime(2013, 2, 1, tzinfo=UTC)),
+        (("ds",), ("201311",), datetime(2013, 11, 1, tzinfo=UTC)),
+        (("ds",), ("2013110",), None),
+        (("ds", "hr"), ("20130208", "7"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
+        (("ds", "hr_minute"), ("2013-02-08", "07-30"), datetime(2013, 2, 8, 7, 30, tzinfo=UTC)),
+        (("ds", "hr_minute"), ("2013-02-08", "07"), None),
+        (("ds",), (NULL,), None),
+        (("ds",), ("yesterday",), None),
+    ],
+)
+def test_times_are_recognised_by_the_usual_keys(keys, values, time):
+    assert recognise_time(keys).time_of(Partition(keys, values)) == time
+
+
+@pytest.mark.parametrize("keys", [(), ("country",), ("day",), ("hr",), ("month", "day")])
+def test_keys_that_tell_no_time(keys):
+    assert recognise_time(keys) is None
+
+
+def test_other_keys_are_a_segment():
+    keys = ("ds", "country", "site")
+    partition = Partition(keys, ("2013-02-08", "New York", NULL))
+    assert recognise_time(keys).segment_of(partition) == f"country=New York/site={NULL}"
+    zoned = TimeFormat(("ts",), ("%Y-%m-%dT%H:%M%z",))
+    assert zoned.time_of(Partition(("ts",), ("2013-02-08T07:00+0200",))).hour == 5
+
+
+KEYS = ("ds", "hr", "country")
+FEB = Partition(KEYS, ("2013-02-08", "07", "New York"))
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("ds=2013-02-08", True),
+        ("ds = '2013-02-08' and hr=07", True),
+        ("hr=7", False),  # text, as Hive names it
+        ("ds>=2013-02-01 AND ds<2013-03-01", True),
+        ("ds!=2013-02-08", False),
+        ("DS <= 2013-02-07", False),
+        ("ds > 2013-02-07", True),
+        ("hr in (06, 07)", True),
+        ("hr IN ('08')", False),
+        ("ds between 2013-02-08 and 2013-02-08 and country = 'New York'", True),
+        ('country = "New York"', True),
+        ("country = 'it''s'", False),
+    ],
+)
+def test_selections(text, chosen):
+    assert parse_selection(text, KEYS)(FEB) is chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "expected bare"),
+        ("day=1", "no partition key 'day' (there are: 'ds', 'hr', 'country')"),
+        ("ds", "expected a comparison after 'ds'"),
+        ("ds ~ 1", "expected a comparison"),
+        ("ds=1 or hr=2", "expected and, found 'or'"),
+        ("ds in 1", "expected (, found '1'"),
+        ("ds in (1", "found 'the end'"),
+        ("ds between 1", "expected and"),
+        ("ds='1", "cannot read"),
+        ("ds=1; drop table x", "expected and, found 'drop'"),
+    ],
+)
+def test_selections_that_do_not_parse(text, problem):
+    with pytest.raises(tg.PartitionSelectionError) as error:
+        parse_selection(text, KEYS)
+    assert problem in str(error.value)
+    assert "ds >= 2013-02-01" in str(error.value)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_selection_or_an_error_of_ours(text):
+    with contextlib.suppress(tg.PartitionSelectionError):
+        parse_selection(text, KEYS)(FEB)
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_any_value_can_be_quoted(value):
+    quoted = value.replace("'", "''")
+    chosen = parse_selection(f"country = '{quoted}'", KEYS)
+    assert chosen(Partition(KEYS, ("d", "h", value)))
+    assert not chosen(Partition(KEYS, ("d", "h", value + "x")))
+
+
+def test_named_partitions_must_be_there():
+    assert select_named(["ds=1"], ["ds=1", "ds=2"]) == {"ds=1"}
+    with pytest.raises(
+        tg.PartitionSelectionError, match="no partition 'ds=2013-2-8'; did you mean 'ds=2013-02-08'"
+    ):
+        select_named(["ds=2013-2-8"], ["ds=2013-02-08"])

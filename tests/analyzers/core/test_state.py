@@ -1,0 +1,225 @@
+"""The laws of states, over every state that is registered."""
+
+import json
+import math
+from dataclasses import fields
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.errors import (
+    CorruptStateError,
+    StateMismatchError,
+    UnknownStateTagError,
+)
+from tidegauge.analyzers.core.state import READERS, State, read_state, register_state
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.custom import CustomSqlState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import (
+    CorrelationState,
+    HigherMomentsState,
+    StandardDeviationState,
+)
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.top_values import FrequentItemsState
+from tidegauge.analyzers.measures.tuples import TupleState
+from tidegauge.griffin.measures.parts import Parts
+from tidegauge.rules.state import RecordCounts
+
+from tests.analyzers.core.state_strategies import STATES, hll, kll
+from tests.paths import DATA
+
+every_state = pytest.mark.parametrize("cls", STATES, ids=lambda c: c.__name__)
+KEPT = json.loads((DATA / "states.json").read_text())
+
+
+def test_every_registered_state_is_tested():
+    now = {cls.tag for cls in STATES}
+    earlier = set(READERS) - now
+    assert earlier == {"min/1", "max/1", "sum-and-count/1"}
+
+
+def agree(a, b, *parts):
+    """Equal, sketches within their bounds, sums within rounding of what was added."""
+    if isinstance(a, StandardDeviationState | HigherMomentsState | CorrelationState):
+        # What cancels in a moment is its uncancelled scale: the powers of the means.
+        x = max(
+            (abs(getattr(p, "mean", 0)) + abs(getattr(p, "x_mean", 0)) for p in parts), default=0
+        )
+        x += max((abs(getattr(p, "y_mean", 0)) for p in parts), default=0)
+        x += math.sqrt(
+            sum(getattr(p, "m2", 0) + getattr(p, "xx", 0) + getattr(p, "yy", 0) for p in parts)
+        )
+        n = sum(p.count for p in parts) + 1
+        powers = {"count": 0, "mean": 1, "x_mean": 1, "y_mean": 1, "m3": 3, "m4": 4}
+        return all(
+            abs(getattr(a, f.name) - getattr(b, f.name)) <= 1e-9 * n * x ** powers.get(f.name, 2)
+            for f in fields(a)
+        )
+    if isinstance(a, TwoSums):
+        return all(
+            agree(getattr(a, f.name), getattr(b, f.name), *(getattr(p, f.name) for p in parts))
+            for f in fields(a)
+        )
+    if isinstance(a, SumAndCount | CustomSqlState):
+        value = "total" if isinstance(a, SumAndCount) else "number"
+        ours, theirs = getattr(a, value), getattr(b, value)
+        if not isinstance(ours, float) or not isinstance(theirs, float):
+            return a == b
+        scale = sum(abs(float(getattr(p, value) or 0)) for p in parts)
+        return a.count == b.count and abs(ours - theirs) <= 1e-9 * scale + 1e-300
+    return a.agrees_with(b) and b.agrees_with(a)
+
+
+@every_state
+@given(data=st.data())
+def test_addition_is_commutative(cls, data):
+    a, b = data.draw(STATES[cls]), data.draw(STATES[cls])
+    assert agree(a + b, b + a, a, b)
+
+
+@every_state
+@given(data=st.data())
+def test_addition_is_associative(cls, data):
+    a, b, c = (data.draw(STATES[cls]) for _ in range(3))
+    assert agree((a + b) + c, a + (b + c), a, b, c)
+
+
+@every_state
+@given(data=st.data())
+def test_the_default_state_is_the_identity(cls, data):
+    a = data.draw(STATES[cls])
+    assert agree(cls() + a, a, a)
+    assert agree(a + cls(), a, a)
+
+
+@every_state
+@given(data=st.data())
+def test_merge_adds_up(cls, data):
+    states = data.draw(st.lists(STATES[cls], max_size=4))
+    total = cls()
+    for state in states:
+        total = total + state
+    assert agree(cls.merge(states), total, *states)
+
+
+@every_state
+@given(data=st.data())
+def test_merging_leaves_its_arguments_as_they_were(cls, data):
+    a, b = data.draw(STATES[cls]), data.draw(STATES[cls])
+    before = a.pack(), b.pack()
+    cls.merge([a, b])
+    assert (a.pack(), b.pack()) == before
+
+
+@every_state
+@given(data=st.data())
+def test_packing_round_trips(cls, data):
+    a = data.draw(STATES[cls])
+    again = read_state(cls.tag, a.pack())
+    assert type(again) is cls
+    assert agree(again, a, a)
+    assert again.pack() == a.pack()
+
+
+@every_state
+def test_the_identity_is_hashable_and_packs(cls):
+    assert hash(cls()) == hash(cls())
+    assert agree(read_state(cls.tag, cls().pack()), cls())
+
+
+def vars_of(state):
+    return {f.name: getattr(state, f.name) for f in fields(state)}
+
+
+def plain(value):
+    return str(value) if isinstance(value, Decimal) else value
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda k: k["tag"])
+def test_states_written_by_earlier_releases_can_be_read(kept):
+    """tests/data/states.json holds bytes as release 0.1 wrote them, and what they say."""
+    state = read_state(kept["tag"], bytes.fromhex(kept["payload"]))
+    if isinstance(state, FrequenciesAndNumRows):
+        said = {"groups": sorted([list(k), n] for k, n in state.groups()), "nulls": state.num_nulls}
+    elif hasattr(state, "estimate"):
+        said = {"count": state.count, "estimate": round(state.estimate())}
+    elif isinstance(state, KllState):
+        said = {"count": state.count, "median": state.quantiles([0.5])[0]}
+    elif isinstance(state, ReqState):
+        said = {"count": state.count, "median": state.quantile(0.5)}
+    elif isinstance(state, TupleState):
+        said = {"count": state.count, "sample": list(state.sample())}
+    elif isinstance(state, FrequentItemsState):
+        said = {"count": state.count, "top": {v: t.estimate for v, t in state.top().items()}}
+    elif isinstance(state, RecordCounts):
+        masks = state.masks and {f"{mask:x}": n for mask, n in state.masks.items()}
+        said = {"counts": list(state.counts), "masks": masks}
+    elif isinstance(state, TwoSums):
+        said = {n: [str(s.total), s.count] for n, s in vars_of(state).items()}
+    elif isinstance(state, Parts):
+        said = {"parts": [[part.tag, part.pack().hex()] for part in state.parts]}
+    else:
+        said = {name: plain(getattr(state, name)) for name in kept["says"]}
+    assert said == kept["says"]
+
+
+def test_every_tag_has_a_kept_state():
+    assert {kept["tag"] for kept in KEPT} == set(READERS)
+
+
+def test_states_of_different_kinds_do_not_add():
+    with pytest.raises(StateMismatchError, match="cannot add a NumMatchesAndCount to a NumMatches"):
+        NumMatches(1) + NumMatchesAndCount(1, 1)
+    assert NumMatches(1).sum(NumMatches(2)) == NumMatches(3)
+
+
+def test_sketches_of_different_parameters_do_not_add():
+    from datasketches import hll_sketch, kll_doubles_sketch
+    from tidegauge.analyzers.measures.cardinality import HllState
+
+    coarse = kll_doubles_sketch(8)
+    coarse.update(1.0)
+    with pytest.raises(StateMismatchError, match="k 200 and 8"):
+        kll([1.0]) + KllState(coarse.serialize())
+    small = hll_sketch(8)
+    small.update(1)
+    with pytest.raises(StateMismatchError, match="lg_k 12 and 8"):
+        hll([1]) + HllState(small.serialize_compact(), 1)
+    with pytest.raises(StateMismatchError, match="grouping columns"):
+        FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([(("a", "b"), 1)])
+    with pytest.raises(StateMismatchError, match="column types"):
+        FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([((1,), 1)])
+
+
+def test_an_unknown_tag_and_damaged_bytes_are_told_apart():
+    with pytest.raises(UnknownStateTagError, match="no reader for states tagged 'mean/9'"):
+        read_state("mean/9", b"")
+    for tag in READERS:
+        with pytest.raises(CorruptStateError, match=tag):
+            read_state(tag, b"\x07" * 13)
+
+
+def test_a_tag_is_registered_once():
+    with pytest.raises(ValueError, match="already registered"):
+        register_state("num-matches/1")(NumMatches)
+
+
+def test_the_seed_states_say_their_values():
+    assert NumMatches(7).metric_value() == 7.0
+    assert math.isnan(NumMatchesAndCount().metric_value())
+    assert NumMatchesAndCount(1, 4).metric_value() == 0.25
+    assert issubclass(NumMatches, State)
+
+
+def test_a_nan_minimum_only_where_there_is_nothing_else():
+    from tidegauge.analyzers.measures.extremes import MaxState, MinState
+
+    only_nan = MinState(math.nan, 2)
+    assert math.isnan((only_nan + MinState()).minimum)
+    assert (only_nan + MinState(3.0, 1)).minimum == 3.0
+    assert math.isnan((MaxState(math.nan, 1) + MaxState(3.0, 1)).maximum)

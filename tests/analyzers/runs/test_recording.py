@@ -1,0 +1,82 @@
+"""The lifecycle of runs: what is recorded of one that ends well, fails, or is interrupted. No Spark."""
+
+from types import SimpleNamespace
+
+import pytest
+from tidegauge.analyzers.core.errors import NoSuchColumnError
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.runs.ledger import Change, RunStatus
+from tidegauge.analyzers.runs.recording import recording
+from tidegauge.griffin.recording import RoundRecord, keep
+from tidegauge.repository.testing.memory import MemoryRepository
+from tidegauge.repository.testing.samples import day, spec
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """A store that remembers how runs were closed."""
+    kept = MemoryRepository().store
+    kept.closed = []
+    real = kept.close_run
+
+    def close(run, status, counts, error=None):
+        kept.closed.append((status, dict(counts), error))
+        real(run, status, counts, error)
+
+    monkeypatch.setattr(kept, "close_run", close)
+    return kept
+
+
+def test_a_run_that_ends_is_complete_with_its_counts(store):
+    with recording(store, spec()) as run:
+        assert dict(run.ledger()) == {}
+        run.commit([day(1), day(2)])
+        run.commit([day(1)])
+    assert run.report.status is RunStatus.COMPLETE
+    assert run.report.changes == {"ds=2013-01-01": Change.UNCHANGED, "ds=2013-01-02": Change.NEW}
+    assert [type(error) for error in run.report.failed.values()] == [NoSuchColumnError]
+    assert store.closed == [
+        (RunStatus.COMPLETE, {"measured": 2, "skipped": 0, "failed": 1, "gone": 0}, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("no luck"), RunStatus.FAILED),
+        (KeyboardInterrupt(), RunStatus.INTERRUPTED),
+        (SystemExit(1), RunStatus.INTERRUPTED),
+    ],
+)
+def test_what_stops_a_run_is_recorded_with_what_was_committed(store, error, status):
+    with pytest.raises(type(error)), recording(store, spec()) as run:
+        run.commit([day(1)])
+        raise error
+    assert run.report.status is status
+    (closed,) = store.closed
+    assert closed[0] is status
+    assert closed[1]["measured"] == 1
+    assert closed[2] == f"{type(error).__name__}: {error}"
+
+
+def test_failures_that_stop_nothing_make_a_failed_run(store):
+    with recording(store, spec()) as run:
+        run.errors += ["one: a", "two: b"]
+    (closed,) = store.closed
+    assert closed[0] is RunStatus.FAILED
+    assert closed[1]["failed"] == 2
+    assert closed[2] == "one: a\ntwo: b"
+
+
+def test_an_interrupted_round_of_griffin_is_interrupted_and_not_failed(store, monkeypatch):
+    """It was recorded as failed, while all others told the truth."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "commit_batch", interrupted)
+    whole = Partition((), ())
+    found = RoundRecord("d", "{}", (), (whole,), {}, "[]", {whole: 1})
+    with pytest.raises(KeyboardInterrupt):
+        keep(found, [], set(), SimpleNamespace(store=store))
+    assert [closed[0] for closed in store.closed] == [RunStatus.INTERRUPTED]

@@ -1,0 +1,83 @@
+"""Finding what fails on the data, at a cost that grows with the logarithm."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.metric import Failure
+from tidegauge.analyzers.scan.bisect import find_failures
+from tidegauge.analyzers.scan.scan import scan
+
+import tidegauge as tg
+from tests.spark_actions import counted
+
+
+class DataError(Exception):
+    def __init__(self, item):
+        super().__init__(f"item {item}")
+
+    def getSqlState(self):
+        return "22012"
+
+
+def runner(bad, calls):
+    def run(items):
+        calls.append(len(items))
+        for item in items:
+            if item in bad:
+                raise DataError(item)
+        return {item: item * item for item in items}
+
+    return run
+
+
+@given(st.integers(1, 300), st.data())
+def test_all_that_fail_are_found_and_all_others_answered(n, data):
+    bad = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=5))
+    calls = []
+    run = runner(bad, calls)
+    found = find_failures(range(n), run, DataError(min(bad)))
+    assert {item for item, result in found.items() if isinstance(result, Failure)} == bad
+    assert {i: r for i, r in found.items() if i not in bad} == {
+        i: i * i for i in range(n) if i not in bad
+    }
+    for item in bad:  # each is told its own error, not another's
+        assert str(found[item].error) == f"DataError: item {item}"
+
+
+@given(st.integers(1, 1000), st.data())
+def test_one_culprit_costs_the_logarithm_and_one(n, data):
+    calls = []
+    culprit = data.draw(st.integers(0, n - 1))
+    find_failures(range(n), runner({culprit}, calls), DataError(culprit))
+    assert len(calls) <= math.ceil(math.log2(n)) + 1
+
+
+def test_what_is_no_data_error_is_raised():
+    def run(items):
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        find_failures(range(8), run, DataError(0))
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.classic
+def test_one_bad_expression_among_200_costs_few_actions(spark):
+    table = spark.range(100).selectExpr("id", "CONCAT('v', id) AS s")
+    good = [tg.Compliance(f"r{i}", f"id > {i}") for i in range(200)]
+    for bad in (
+        tg.Compliance("cast", "CAST(s AS INT) > 0"),
+        tg.Compliance("divide", "1 / (id - 50) > 0"),
+        tg.PatternMatch("s", "("),
+    ):
+        with counted(spark) as found:
+            plain = scan(table, good).whole
+        usual = len(found)
+        with counted(spark) as found:
+            states = scan(table, [*good[:120], bad, *good[120:]]).whole.states
+        assert isinstance(states[bad], Failure), states[bad]
+        assert {a: s for a, s in states.items() if a != bad} == dict(plain.states)
+        assert len(found) - usual <= math.ceil(math.log2(201)) + 1

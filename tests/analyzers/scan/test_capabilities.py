@@ -1,0 +1,170 @@
+"""What a session lacks is computed in another way, with equal results."""
+
+from dataclasses import replace
+
+import pytest
+from tidegauge.analyzers.core.errors import UnsupportedSparkError
+from tidegauge.analyzers.core.requests import Sketch
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.scan import capabilities as module
+from tidegauge.analyzers.scan import plan
+from tidegauge.analyzers.scan.capabilities import (
+    Capabilities,
+    aggregate_by_sets,
+    capabilities,
+    smallest,
+    to_arrow,
+    worker_error,
+    worker_versions,
+)
+from tidegauge.analyzers.scan.scan import scan
+
+import tidegauge as tg
+
+SKETCHES = [
+    tg.ApproxCountDistinct("id"),
+    tg.ApproxQuantile("x", 0.5),
+    tg.ApproxQuantile("x", 0.5, where="id > 990"),
+    tg.ApproxQuantiles("id", [0.1, 0.9]),
+    tg.KLLSketch("x"),
+    tg.TopValues("s"),
+    tg.TopValues("s", where="false"),
+    tg.ApproxUniqueness("id"),
+    tg.ApproxUniqueness(["s", "x"], lg_k=5),
+    tg.ApproxUniqueValueRatio("s"),
+    tg.ReqQuantile("x", 0.99),
+]
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    data = spark.range(3000).selectExpr(
+        "id",
+        "IF(id % 10 = 3, NULL, IF(id % 10 = 4, DOUBLE('NaN'), id / 7D)) AS x",
+        "IF(id % 11 = 3, NULL, CONCAT('k', id % 13)) AS s",
+        "id % 3 AS part",
+        "CAST(id % 2 AS STRING) AS `se g`",
+    )
+    return data.repartition(3).cache()
+
+
+@pytest.fixture
+def only_hll(spark, monkeypatch):
+    """A session whose Spark is as Spark 3.5 is."""
+    least = Capabilities(frozenset({"hll"}), smallest_rows=False)
+    for place in (module, plan):
+        monkeypatch.setattr(place, "capabilities", lambda _: least)
+    return least
+
+
+@pytest.mark.spark
+def test_workers_build_the_sketches_that_spark_does(table, spark, monkeypatch):
+    segments = [SegmentSet(("se g",), (("0",), ("1",)))]
+    least = replace(capabilities(spark), sketches=frozenset({"hll"}))
+    native = scan(table, SKETCHES, ["part"], segments=segments).groups
+    monkeypatch.setattr(plan, "capabilities", lambda _: least)
+    workers = scan(table, SKETCHES, ["part"], segments=segments).groups
+    assert native.keys() == workers.keys() == {("0",), ("1",), ("2",)}
+    for key, group in native.items():
+        assert group.segments.keys() == workers[key].segments.keys()
+        pairs = [(group, workers[key])]
+        pairs += [(group.segments[name], workers[key].segments[name]) for name in group.segments]
+        for ours, others in pairs:
+            for analyzer in SKETCHES:
+                a, b = ours.states[analyzer].value, others.states[analyzer].value
+                assert type(a) is type(b)
+                assert a.agrees_with(b), analyzer
+                assert b.agrees_with(a), analyzer
+                both = (a.combine(b), b.combine(a))
+                assert both[0].agrees_with(both[1])
+
+
+@pytest.mark.spark
+def test_a_filter_that_does_not_parse_fails_its_analyzer_alone(table, only_hll):
+    found = scan(table, [tg.Size(), tg.ApproxQuantile("x", 0.5, where="zzz > 1")]).whole.states
+    assert found[tg.Size()].value.num_matches == 3000
+    assert "zzz" in str(found[tg.ApproxQuantile("x", 0.5, where="zzz > 1")].error)
+
+
+class _Old:
+    """A DataFrame without what Spark 4 added to it."""
+
+    def __init__(self, frame):
+        self._frame = frame
+
+    def __getattr__(self, name):
+        if name in {"groupingSets", "toArrow"}:
+            raise AttributeError(name)
+        return getattr(self._frame, name)
+
+
+@pytest.mark.spark
+def test_grouping_sets_by_repeated_rows(table):
+    from pyspark.sql import functions as F
+
+    keyed = table.selectExpr("part", "s", "id % 2 AS odd", "x")
+    sets = [["part"], ["part", "s"], ["odd"], []]
+    cells = [F.expr("count(1)").alias("n"), F.expr("max(x)").alias("most")]
+    columns = ["part", "s", "odd"]
+    found = [
+        sorted(map(str, aggregate_by_sets(frame, sets, columns, cells).collect()))
+        for frame in (keyed, _Old(keyed))
+    ]
+    assert found[0] == found[1]
+    assert len(found[0]) == 3 + 3 * 14 + 2 + 1
+
+
+@pytest.mark.spark
+def test_the_smallest_rows_by_sorting(spark, monkeypatch):
+    rows = [("a", n, -n) for n in range(50)] + [("b", 1, 1), (None, 2, 2), (None, 3, 3)]
+    frame = spark.createDataFrame(rows, "k string, v int, h int").repartition(3)
+    native = dict(smallest(frame, "k", "v", "h", 3).collect())
+    monkeypatch.setattr(module, "capabilities", lambda _: Capabilities(frozenset(), False))
+    assert dict(smallest(frame, "k", "v", "h", 3).collect()) == native
+    assert native == {"a": [49, 48, 47], "b": [1], None: [2, 3]}
+
+
+@pytest.mark.spark
+def test_arrow_tables_of_batches_that_travel_as_bytes(table):
+    frame = table.selectExpr("id", "s", "x", "array(id) AS l", "DATE'2024-01-02' AS d")
+    new, old = to_arrow(frame.orderBy("id")), to_arrow(_Old(frame.orderBy("id")))
+    assert old.to_pylist()[5:9] == new.to_pylist()[5:9]
+    assert old.num_rows == new.num_rows == 3000
+    nothing = to_arrow(_Old(frame.where("false")))
+    assert (nothing.num_rows, nothing.column_names) == (0, frame.columns)
+
+
+@pytest.mark.spark
+def test_a_session_is_asked_once(spark, monkeypatch):
+    found = capabilities(spark)
+    assert found.is_native(Sketch("hll", "x", 12))
+    monkeypatch.setattr(module, "_ask", lambda _: pytest.fail("asked again"))
+    assert capabilities(spark) is found
+
+
+@pytest.mark.spark
+def test_a_spark_that_is_too_old_is_told_with_the_cure(spark, monkeypatch):
+    monkeypatch.setattr(type(spark.catalog), "functionExists", lambda *_: False)
+    with pytest.raises(UnsupportedSparkError, match=r"too old: .* 3\.5 or later; run it on"):
+        module._ask(spark)
+
+
+@pytest.mark.spark
+def test_the_workers_are_asked_for_their_packages(spark):
+    found = worker_versions(spark)
+    assert found.keys() == {"pyarrow", "numpy", "datasketches"}
+    assert all(found.values())
+
+
+def test_a_package_that_workers_lack_is_named():
+    text = "Job aborted: Traceback ...\nModuleNotFoundError: No module named 'datasketches'\n"
+    assert "workers have no datasketches: ship" in str(worker_error(RuntimeError(text)))
+    assert worker_error(RuntimeError("division by zero")) is None
+
+
+def test_what_falls_back_is_named():
+    assert Capabilities(frozenset(module.NATIVE_SKETCHES), smallest_rows=True).fallbacks() == {}
+    found = Capabilities(frozenset({"hll", "kll"}), smallest_rows=False).fallbacks()
+    assert [*found] == [
+        "most frequent values", "approximate uniqueness", "samples of rejected records",
+    ]  # fmt: skip

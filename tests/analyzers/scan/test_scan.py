@@ -1,0 +1,157 @@
+"""The plan, and what one scan costs."""
+
+import pytest
+from tidegauge.analyzers.core.requests import Frequencies
+from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching
+from tidegauge.analyzers.scan.plan import plan
+from tidegauge.analyzers.scan.scan import scan
+
+import tidegauge as tg
+from tests.spark_actions import counted, executions
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    return spark.range(1000).selectExpr(
+        "id",
+        "CAST(id % 7 AS DOUBLE) AS x",
+        "CAST(id % 3 AS STRING) AS s",
+        "CONCAT('p', id % 4) AS ds",
+    )
+
+
+def test_equal_aggregations_are_computed_once(table):
+    made = plan(
+        table,
+        [tg.Size(), tg.Mean("x"), tg.Sum("x"), tg.Completeness("x"), tg.StandardDeviation("x")],
+    )
+    (job,) = made.jobs
+    assert len(job.requests) == len(set(job.requests)) == 5  # rows, values, 0, sum, var_pop
+
+
+@pytest.mark.newest
+def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
+    analyzers = [
+        tg.Size(),
+        tg.ApproxCountDistinct("s"),
+        tg.ApproxQuantile("x", 0.5),
+        tg.ApproxQuantiles("x", [0.1, 0.9]),
+        tg.Uniqueness("s"),
+        tg.Distinctness("s", where="x > 1"),
+        tg.Histogram("s"),
+        tg.CountDistinct(["s", "x"]),
+    ]
+    jobs = plan(table, analyzers).jobs
+    assert [type(job) for job in jobs] == [Aggregation, NativeSketching, Grouping, Grouping]
+    plain, sketches, one, two = jobs
+    assert not any("sketch" in request.text for request in plain.requests)
+    assert len(sketches.requests) == 2  # both quantile analyzers read one sketch
+    assert one == Grouping((Frequencies(("`s`",), None), Frequencies(("`s`",), "x > 1")))
+    assert two == Grouping((Frequencies(("`s`", "`x`"), None),))
+
+
+def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
+    wide = spark.range(10).selectExpr(*(f"id + {i} AS c{i}" for i in range(100)))
+    analyzers = [
+        a(f"c{i}") for i in range(100) for a in (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)
+    ]
+    jobs = plan(wide, analyzers).jobs
+    assert max(len(job.requests) for job in jobs) <= 60
+    # 601 aggregations; a sum of longs has two parts of two buffer fields, and columns stay together
+    assert len(jobs) == 13
+    states = scan(wide, analyzers).whole.states
+    assert states[tg.Maximum("c99")].value.maximum == 108.0
+
+
+@pytest.mark.classic
+def test_planning_reads_nothing(spark, table):
+    with counted(spark) as found:
+        plan(table, [tg.Size(), tg.Compliance("bad", "nope > 1"), tg.Uniqueness("s")])
+    assert [
+        e for e in found if e["status"] != "FAILED"
+    ] == []  # what does not resolve is told as failed
+
+
+@pytest.mark.classic
+def test_one_action_for_each_job_whatever_the_number_of_groups(spark, table):
+    analyzers = [
+        tg.Size(),
+        tg.Mean("x"),
+        tg.ApproxCountDistinct("s"),
+        tg.Uniqueness("s"),
+        tg.Histogram("s"),
+    ]
+    costs = []
+    for by in ([], ["ds"], ["id"]):
+        with counted(spark) as found:
+            groups = scan(table, analyzers, by).groups
+        costs.append((len(groups), len(found)))
+    assert costs == [(1, 3), (4, 3), (1000, 3)]
+
+
+def test_groups_by_null_and_the_empty_text_are_hives_default_partition(spark):
+    table = spark.createDataFrame([(None, 1), ("", 2), ("a", 3)], "k string, x int")
+    groups = scan(table, [tg.Sum("x")], ["k"]).groups
+    sums = {key: group.states[tg.Sum("x")].value.total for key, group in groups.items()}
+    assert sums == {("__HIVE_DEFAULT_PARTITION__",): 3.0, ("a",): 3.0}
+
+
+def test_values_that_print_alike_are_one_group(spark):
+    """When clocks go back, two hours have one name."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        table = spark.sql(
+            "SELECT timestamp_seconds(1383454800 + 3600 * id) AS hour, id AS x FROM range(3)"
+        )
+        groups = scan(table, [tg.Sum("x"), tg.CountDistinct("x")], ["hour"]).groups
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert {key: g.rows for key, g in groups.items()} == {
+        ("2013-11-03 01:00:00",): 2,
+        ("2013-11-03 02:00:00",): 1,
+    }
+    assert groups["2013-11-03 01:00:00",].states[tg.CountDistinct("x")].value.num_groups == 2
+
+
+def test_a_column_can_be_grouped_by_and_measured(table):
+    found = scan(table, [tg.CountDistinct("ds"), tg.CountDistinct(["ds", "s"])], ["ds"]).groups
+    assert {len(g.states) for g in found.values()} == {2}
+    assert all(g.states[tg.CountDistinct("ds")].value.num_groups == 1 for g in found.values())
+
+
+def test_what_fails_on_the_data_fails_alone_and_only_where_it_does(table):
+    bad = tg.Compliance("division", "1 / (id - 500) > 0")
+    grouped = tg.Uniqueness("s", where="1 / (id - 501) > 0")
+    found = scan(table, [tg.Size(), tg.Mean("x"), bad, grouped, tg.Uniqueness("s")], ["ds"])
+    failed = {key for key, g in found.groups.items() if isinstance(g.states[bad], tg.Failure)}
+    assert failed == {("p0",)}
+    failed = {key for key, g in found.groups.items() if isinstance(g.states[grouped], tg.Failure)}
+    assert failed == {("p1",)}
+    assert found.groups["p2",].states[bad].value.count == 250
+    assert found.groups["p3",].states[tg.Uniqueness("s")].value.num_rows == 250
+    assert sum(g.states[tg.Size()].value.num_matches for g in found.groups.values()) == 1000
+    assert found.nothing.states[tg.Mean("x")].value.count == 0
+
+
+def test_a_failure_of_spark_itself_is_not_an_analyzers(spark, table, tmp_path):
+    """Missing files are no data error: the scan as a whole fails."""
+    import shutil
+
+    table.write.parquet(str(tmp_path / "t"))
+    gone = spark.read.parquet(str(tmp_path / "t"))
+    shutil.rmtree(tmp_path / "t")
+    with pytest.raises(Exception, match="FILE|exist"):
+        scan(gone, [tg.Mean("x"), tg.Sum("id")])
+
+
+@pytest.mark.classic
+def test_executions_are_counted(spark, table):
+    before = len(executions(spark))
+    table.count()
+    with counted(spark) as found:
+        table.count()
+        table.collect()
+    assert len(found) == 2
+    assert len(executions(spark)) == before + 3

@@ -1,0 +1,129 @@
+"""Sketches that Python workers build: the same as the library's own, for every way rows are cut."""
+
+import struct
+
+import datasketches as ds
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.measures.cardinality import LG_K
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.top_values import FrequentItemsState
+from tidegauge.analyzers.measures.tuples import TupleState
+from tidegauge.analyzers.scan.sketch_worker import sketch_builder
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+
+
+def built(kind, size, *batches, type=None):
+    """The one sketch of all batches, without keys; None if there is none."""
+    batches = [pa.RecordBatch.from_pydict({"v": pa.array(v, type)}) for v in batches]
+    (found,) = sketch_builder(0, 0, [(kind, size)])(batches)
+    assert found.num_rows <= 1
+    return found["sketch"][0].as_py() if found.num_rows else None
+
+
+class Count(ds.TuplePolicy):
+    def create_summary(self):
+        return 0
+
+    def update_summary(self, summary, update):
+        return summary + update
+
+
+class CountSerDe(ds.PyObjectSerDe):
+    def get_size(self, item):
+        return 5
+
+    def to_bytes(self, item):
+        return struct.pack("<iB", item, 0)
+
+    def from_bytes(self, data, offset):
+        return struct.unpack_from("<iB", data, offset)[0], 5
+
+
+@given(st.lists(LONGS | st.integers(0, 9), min_size=2, max_size=60), st.integers(1, 59))
+def test_a_tuple_sketch_is_byte_for_byte_the_librarys(values, cut):
+    sketch = ds.update_tuple_sketch(Count(), 6)
+    for value in values:
+        sketch.update(value, 1)
+    found = built("tuple", 6, values[:cut], [*values[cut:], None], type=pa.int64())
+    read = ds.compact_tuple_sketch.deserialize(found, CountSerDe())
+    assert sorted(read) == sorted(sketch)
+    if sketch.num_retained > 1:  # a single value has a shorter form there
+        assert found == sketch.compact(True).serialize(CountSerDe())
+
+
+@pytest.mark.parametrize("distinct", [1024, 1025, 5_000, 200_000])
+def test_a_tuple_sketch_samples_the_smallest_hashes(distinct):
+    values = np.random.default_rng(distinct).integers(-(2**62), 2**62, distinct)
+    found = built("tuple", 10, np.repeat(values, 3)[::-1], values, type=pa.int64())
+    read = ds.compact_tuple_sketch.deserialize(found, CountSerDe())
+    assert read.num_retained == 1024
+    assert read.is_estimation_mode() == (distinct > 1024)
+    assert {count for _, count in read} == {4}
+    assert read.get_lower_bound(3) <= distinct <= read.get_upper_bound(3)
+    every = ds.update_tuple_sketch(Count(), LG_K + 8)  # keeps all of them
+    for value in values.tolist():
+        every.update(value, 1)
+    assert {h for h, _ in read} == set(sorted(h for h, _ in every)[:1024])
+    state = TupleState.from_sketches([found], 4 * distinct, 10)
+    assert state.sample()[:2] == (1024, 0)  # all values are there more than once
+
+
+def test_a_kll_sketch_leaves_out_null_and_nan():
+    raw = built("kll", 200, [1.0, None, 3.0], [float("nan"), 2.0])
+    state = KllState.from_sketches([raw])
+    assert state.count == 3
+    assert state.quantiles([0, 0.5, 1]) == [1.0, 2.0, 3.0]
+    assert built("kll", 200, [None, float("nan")], type=pa.float64()) is None
+    assert KllState.from_sketches([]) == KllState.from_sketches(None) == KllState()
+
+
+def test_the_most_frequent_texts_are_counted():
+    raw = built("frequent", 10, ["a", "b", None, "a"], ["", "a", "é"])
+    state = FrequentItemsState.from_sketches([raw])
+    assert {text: top.estimate for text, top in state.top().items()} == {
+        "a": 3, "b": 1, "": 1, "é": 1,
+    }  # fmt: skip
+    assert state.count == 6
+
+
+@pytest.mark.parametrize("kind", ["req-high", "req-low"])
+def test_arrays_count_by_element(kind):
+    raw = built(kind, 12, [[1.0, 2.0], None, [], [None, 3.0]])
+    sketch = ds.req_items_sketch.deserialize(raw, ds.PyDoublesSerDe())
+    assert sketch.n == 3
+    assert sketch.is_hra() == (kind == "req-high")
+
+
+def test_every_group_and_segment_has_its_own():
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "k": ["x", "y", "x", "y"],
+            "s": ["=1", "=1", "", "=2"],
+            "number": [1.0, 2.0, 3.0, 4.0],
+            "text": ["a", "b", "a", "b"],
+        }
+    )
+    rows = [
+        (tuple(row["key"]), row["request"], row["sketch"])
+        for found in sketch_builder(1, 1, [("kll", 200), ("frequent", 10)])([batch])
+        for row in found.to_pylist()
+    ]
+    assert len(rows) == len({row[:2] for row in rows})
+    numbers = {key: KllState(raw).quantiles([0, 1]) for key, i, raw in rows if i == 0}
+    assert numbers == {
+        ("x", None): [1, 3],
+        ("y", None): [2, 4],
+        ("x", "=1"): [1, 1],
+        ("x", ""): [3, 3],
+        ("y", "=1"): [2, 2],
+        ("y", "=2"): [4, 4],
+    }
+    texts = {key: FrequentItemsState(raw).top() for key, i, raw in rows if i == 1}
+    assert {key: [*top] for key, top in texts.items()} == {
+        key: ["a" if key[0] == "x" else "b"] for key in numbers
+    }

@@ -1,0 +1,152 @@
+"""Tables that keep a log of their files. No Delta and no Iceberg is released for this Spark, so Delta's
+log, which is open JSON, is written here after its protocol, and read by plain Spark; Iceberg's metadata
+tables exist only with its package, and are told by frames of their columns."""
+
+import json
+
+import pytest
+from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.sources.table_formats import DELTA, LoggedTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.classic]
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"name": "id", "type": "long", "nullable": True, "metadata": {}},
+        {
+            "name": "ds",
+            "type": "string",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.physicalName": "col-1"},
+        },
+    ],
+}
+
+
+def add(path, ds, vector=None, size=10, time=1_000):
+    action = {
+        "path": path,
+        "partitionValues": {"col-1": ds},
+        "size": size,
+        "modificationTime": time,
+        "dataChange": True,
+    }
+    return {"add": action | ({"deletionVector": vector} if vector else {})}
+
+
+def remove(path, vector=None):
+    return {"remove": {"path": path, **({"deletionVector": vector} if vector else {})}}
+
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
+
+
+class Log:
+    """The log of a table, commit by commit."""
+
+    def __init__(self, folder):
+        self.folder = folder / "t" / "_delta_log"
+        self.folder.mkdir(parents=True)
+        self.version = -1
+
+    def commit(self, *actions):
+        self.version += 1
+        lines = "\n".join(json.dumps(action) for action in actions)
+        (self.folder / f"{self.version:020}.json").write_text(lines)
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = Log(tmp_path)
+    log.commit(
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}},
+        {"metaData": {"id": "x", "schemaString": json.dumps(SCHEMA), "partitionColumns": ["ds"]}},
+        add("a", "2013-01-01"),
+        add("b", "2013-01-02", size=20, time=5_000),
+        add("c", "2013-01-02", size=30, time=2_000),
+    )
+    return log
+
+
+@pytest.fixture
+def table(spark, log, monkeypatch):
+    monkeypatch.setattr(type(spark.catalog), "refreshTable", lambda *_: None)
+    return LoggedTable(spark, "t", ("ds",), DELTA, str(log.folder.parent))
+
+
+def listed(table):
+    return {entry.partition.name: entry for entry in table.list_partitions()}
+
+
+def changed(table, before):
+    after = listed(table)
+    prints = {name: entry.fingerprint for name, entry in after.items()}
+    old = {name: entry.fingerprint for name, entry in before.items()}
+    return {name for name in prints.keys() | old.keys() if prints.get(name) != old.get(name)}
+
+
+def test_partitions_come_from_the_log_with_size_and_time(table):
+    found = listed(table)
+    assert set(found) == {"ds=2013-01-01", "ds=2013-01-02"}
+    second = found["ds=2013-01-02"]
+    assert (second.size, second.arrived_at.timestamp()) == (50, 5.0)
+    assert second.fingerprint.startswith("delta/1:")
+    assert not changed(table, found)
+
+
+@pytest.mark.parametrize(
+    ("actions", "touched"),
+    [
+        ([add("d", "2013-01-01")], {"ds=2013-01-01"}),
+        ([remove("b")], {"ds=2013-01-02"}),
+        ([remove("a")], {"ds=2013-01-01"}),
+        ([remove("a"), add("a", "2013-01-01", VECTOR)], {"ds=2013-01-01"}),
+        ([add("e", None), add("f", "")], {"ds=__HIVE_DEFAULT_PARTITION__"}),
+        ([add("g", "a b/c=d%")], {"ds=a b/c=d%"}),
+        ([{"commitInfo": {"operation": "OPTIMIZE"}}], set()),
+    ],
+)
+def test_only_what_was_touched_changes(table, log, actions, touched):
+    before = listed(table)
+    log.commit(*actions)
+    assert changed(table, before) == touched
+
+
+def test_restoring_brings_the_old_fingerprint_back(table, log):
+    before = listed(table)
+    log.commit(remove("b"))
+    log.commit(add("b", "2013-01-02", size=20, time=9_000))
+    assert not changed(table, before)
+
+
+def test_a_checkpoint_takes_the_place_of_older_commits(table, log, spark):
+    log.commit(remove("a"), add("d", "2013-01-01", VECTOR))
+    before = listed(table)
+    vector = "STRUCT<storageType: STRING, pathOrInlineDv: STRING, `offset`: INT>"
+    whole = f"""add STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, size: BIGINT,
+        modificationTime: BIGINT, deletionVector: {vector}>, metaData STRUCT<schemaString: STRING>"""
+    actions = [
+        {"metaData": {"schemaString": json.dumps(SCHEMA)}},
+        add("b", "2013-01-02", size=20, time=5_000),
+        add("c", "2013-01-02", size=30, time=2_000),
+        add("d", "2013-01-01", VECTOR),
+    ]
+    source = log.folder.parent / "actions.json"
+    source.write_text("\n".join(map(json.dumps, actions)))
+    target = log.folder.parent / "checkpoint"
+    spark.read.schema(whole).json(str(source)).coalesce(1).write.parquet(str(target))
+    (part,) = target.glob("*.parquet")
+    part.rename(log.folder / f"{log.version:020}.checkpoint.parquet")
+    for commit in log.folder.glob("*.json"):
+        commit.unlink()
+    log.commit(add("e", "2013-01-03"))
+    assert changed(table, before) == {"ds=2013-01-03"}
+
+
+def test_a_log_with_a_gap_is_refused(table, log):
+    log.commit(add("d", "2013-01-03"))
+    log.commit(add("e", "2013-01-03"))
+    (log.folder / f"{1:020}.json").unlink()
+    with pytest.raises(SourceError, match="is not whole: commits are missing"):
+        table.list_partitions()

@@ -1,0 +1,66 @@
+"""A job for a cluster: measure a table by all kinds of analyzers, judge it by rules, and compare features.
+
+``job.py FOLDER DATABASE MASTER SETTINGS``: run by tests in a process of its own, because a process has one
+Spark. With the master ``local[2]`` the same job runs in one process.
+"""
+
+import json
+import os
+import sys
+
+
+def main(folder: str, database: str, master: str, settings: str) -> None:
+    """Run all parts, and print what they found as one line of JSON."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    for key, value in json.loads(settings).items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.sql.session.timeZone", "UTC")
+    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    import tidegauge as tg
+    from tests.analyzers.measures.test_merging_flights import EVERY
+
+    suite = tg.Suite("flights", EVERY, segments=[["origin"]])
+    with tg.Repository(database, artifacts=f"{folder}/artifacts") as repository:
+        run = tg.analyze(f"{folder}/flights", suite, repository=repository, spark=spark)
+        found = {"scanned": run.report.scanned, "failed": sorted(map(repr, run.failed))}
+        found["rules"] = judge(spark, folder)
+        found["consistency"] = compare(spark)
+    print(json.dumps(found))
+    spark.stop()
+
+
+def judge(spark, folder):
+    """Counts of a record rule, and of one that is a Python function."""
+    from pyspark.sql import functions as F
+
+    import tidegauge as tg
+
+    def odd(flight):
+        return flight is not None and flight % 2 == 1
+
+    data = spark.read.parquet(f"{folder}/flights")
+    dqm = tg.DQM().add(tg.Rule("arr_delay <= 15", "on time"), tg.FailCount(10))
+    dqm = dqm.add(tg.Rule(F.udf(odd, "boolean")("flight"), "odd"))
+    applied = dqm.apply(data)
+    return {name: applied.state.rule_count(name) for name in ("on time", "odd")} | {
+        "kept": applied.data.count(),
+        "passed": applied.check.passed,
+    }
+
+
+def compare(spark):
+    """Mismatches of a table with one that differs in a tenth of its rows."""
+    from tidegauge.consistency.compare.measuring import compare
+
+    logged = spark.range(1000).selectExpr("id", "id * 1000 AS ts", "id % 7 AS x", "id / 3D AS y")
+    backfilled = logged.selectExpr("id", "ts", "IF(id % 10 = 0, -1, x) AS x", "y")
+    frame = compare(logged, backfilled, ["id"], bucket_minutes=None, partition_by=()).metrics()
+    rows = frame[frame.metric_name.isin(["mismatch", "total"])]
+    return {f"{r.feature_name} {r.metric_name}": r.number for r in rows.itertuples()}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

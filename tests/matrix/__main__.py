@@ -1,0 +1,101 @@
+"""Run the suite that every supported Spark must pass, each Spark in an environment of its own.
+
+``python -m tests.matrix`` runs it on all, ``python -m tests.matrix 3.5 4.1`` on some. The suite is a
+choice of the project's tests, and `tests.matrix.test_across`, by which the states of each Spark are
+merged with those of the ones before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REQUIREMENTS = ROOT / "requirements"
+ENVIRONMENTS = ROOT / ".matrix"
+NEWEST = "newest"
+"""The environment of development, whose Spark is the newest."""
+SUITE = (
+    "tests/matrix",
+    "tests/analyzers/measures/test_edges.py",
+    "tests/analyzers/measures/test_exactness.py",
+    "tests/analyzers/measures/test_semantics.py",
+    "tests/analyzers/runs",
+    "tests/analyzers/scan",
+    "tests/tidegauge/checks/test_verify.py",
+    "tests/tidegauge/rules/test_verdicts.py",
+    "tests/tidegauge/rules/parsing",
+    "tests/tidegauge/consistency/compare",
+    "tests/tidegauge/consistency/test_pipeline.py",
+    "tests/tidegauge/griffin/test_jobs.py",
+    "tests/tidegauge/griffin/lower",
+)
+# Old releases of Spark use what newer Pythons, pandas and NumPy warn of.
+IGNORED = ("DeprecationWarning", "FutureWarning", "ResourceWarning", "UserWarning")
+
+
+def versions() -> list[str]:
+    """Return the release lines that have an environment of their own, oldest first."""
+    found = [path.stem.removeprefix("spark-") for path in REQUIREMENTS.glob("spark-*.txt")]
+    return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
+
+
+def environment(version: str) -> Path:
+    """Return the Python of a release line's environment; make it if its requirements changed."""
+    if version == NEWEST:
+        return Path(sys.executable)
+    lock, folder = REQUIREMENTS / f"spark-{version}.txt", ENVIRONMENTS / version
+    python, done = folder / "bin" / "python", folder / lock.name
+    if done.exists() and done.read_bytes() == lock.read_bytes():
+        return python
+    print(f"Making {folder.relative_to(ROOT)} ...", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, "--require-hashes", "--requirement", lock], check=True)
+    shutil.copy(lock, done)
+    return python
+
+
+def run(version: str, more: list[str]) -> tuple[int, float]:
+    """Run the suite on a release line; return the exit status and the minutes that it took."""
+    began, older = time.monotonic(), version != NEWEST
+    ignored = [word for name in IGNORED for word in ("-W", f"ignore::{name}")]
+    ignored += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
+    command = [
+        *(environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("--numprocesses", "2", "--dist", "loadfile"),
+        *("--override-ini", "addopts=--strict-markers --import-mode=importlib"),
+        *("-m", "spark and not soak and not kafka and not browser" + (" and not newest" * older)),
+        *ignored,
+        *(more or SUITE),
+    ]
+    known = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
+    states = {"TIDEGAUGE_MATRIX": str(ENVIRONMENTS / "states"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env={**known, **states}, check=False)
+    return done.returncode, (time.monotonic() - began) / 60
+
+
+def main() -> int:
+    """Run the suite on the release lines that are named, or on all and the newest."""
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("versions", nargs="*", help="such as 3.5; all, if none is named")
+    parser.add_argument("--tests", nargs="*", default=[], help="in place of the suite")
+    asked = parser.parse_args()
+    there = [*versions(), NEWEST]
+    wrong = [version for version in asked.versions if version not in there]
+    if wrong:
+        parser.error(f"no environment for {', '.join(wrong)}; there are: {', '.join(there)}")
+    found = {version: run(version, asked.tests) for version in asked.versions or there}
+    for version, (status, minutes) in found.items():
+        print(f"Spark {version:7} {'passed' if status == 0 else 'FAILED'}  {minutes:5.1f} minutes")
+    return int(any(status for status, _ in found.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

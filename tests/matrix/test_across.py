@@ -1,0 +1,39 @@
+"""States that one Spark made merge with those of every other, in both orders."""
+
+import os
+from pathlib import Path
+
+import pyspark
+import pytest
+from tidegauge.analyzers.core.state_providers import FileSystemStateProvider
+from tidegauge.analyzers.scan.scan import scan
+
+from tests.analyzers.measures.test_merging_flights import EVERY, assert_equal, data, exact
+
+__all__ = ["data", "exact"]  # fixtures
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def places(data, tmp_path_factory):
+    """Make the states of two halves; return the folder of each Spark's, of this one's at least."""
+    base = Path(os.environ.get("TIDEGAUGE_MATRIX") or tmp_path_factory.mktemp("states"))
+    half = "CAST(dayofmonth(ds) % 2 AS STRING) AS half"
+    groups = scan(data.selectExpr("*", half), EVERY, ["half"]).groups
+    for (name,), group in groups.items():
+        provider = FileSystemStateProvider(base / pyspark.__version__ / name)
+        for analyzer in EVERY:
+            provider.persist(analyzer, group.states[analyzer].value)
+    return sorted(folder for folder in base.iterdir() if folder.is_dir())
+
+
+def test_halves_of_two_sparks_merge_to_the_whole(places, exact):
+    whole, facts = exact
+    own = next(folder for folder in places if folder.name == pyspark.__version__)
+    for other in places:
+        for first, second in ((own / "0", other / "1"), (other / "1", own / "0")):
+            a, b = FileSystemStateProvider(first), FileSystemStateProvider(second)
+            for analyzer in EVERY:
+                merged = a.load(analyzer).combine(b.load(analyzer))
+                assert_equal(analyzer, merged, whole[analyzer], facts[analyzer.where])
+    print(f"merged with states of Spark {', '.join(folder.name for folder in places)}")

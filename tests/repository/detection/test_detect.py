@@ -1,0 +1,267 @@
+"""From stored metrics to stored anomalies. No Spark."""
+
+import json
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import day, measurement, spec
+
+import tidegauge as tg
+
+SPIKE = 30
+
+
+@pytest.fixture
+def spiky(repo):
+    run = repo.store.open_run(spec())
+    rows = [1000 + 10 * (n % 3) for n in range(1, 41)]
+    rows[SPIKE - 1] = 300
+    repo.store.commit_batch(run, [day(n, rows=r) for n, r in enumerate(rows, 1)])
+    repo.store.close_run(run, RunStatus.COMPLETE, {})
+    return repo
+
+
+def test_anomalies_are_stored_and_listed(spiky):
+    found = spiky.detect("d")
+    assert list(found.columns) == [
+        "id", "dataset", "segment", "partition", "time", "name", "instance", "analyzer", "value", "expected",
+        "lower", "upper", "direction", "score", "p_value", "detector", "severity", "status", "incident_id",
+        "version", "explanation", "detected_at",
+    ]  # fmt: skip
+    size = found[found["name"] == "Size"].iloc[0]
+    assert (size["partition"], size["value"], size["direction"], size["status"]) == (
+        "ds=2013-01-30",
+        300,
+        "low",
+        "resolved",  # the next day all was as usual
+    )
+    assert size["lower"] < 1010 < size["upper"]
+    assert size["detector"] == "Seasonal()"
+    assert "below the usual" in size["explanation"]
+    assert "(a Wednesday)" in size["explanation"]
+    assert spiky.anomalies("d").equals(found)
+    assert spiky.anomalies().equals(found)
+    assert spiky.anomalies("d", status="acknowledged").empty
+    assert spiky.anomalies("d", until="2013-01-29").empty
+    with pytest.raises(tg.UnknownDatasetError):
+        spiky.anomalies("e")
+
+
+def test_every_scored_point_is_stored(spiky):
+    spiky.detect("d", [tg.Monitor({"name": "Size"})])
+    scores = spiky.scores("d", name="Size")
+    assert len(scores) == len(spiky.scores("d")) == 40 - 7
+    assert (scores["lower"] < scores["expected"]).all()
+    assert (scores["expected"] < scores["upper"]).all()
+    assert scores.loc[scores["score"].idxmax(), "partition"] == "ds=2013-01-30"
+    spiky.detect("d", [tg.Monitor({"name": "Size"}, "OnlineNormal")])
+    assert set(spiky.scores("d", since="2013-01-30", until="2013-01-30")["detector"]) == {
+        "Seasonal()",
+        "OnlineNormal()",
+    }
+
+
+def test_a_point_has_one_score_of_each_detector_however_often_it_was_scored(spiky):
+    watch = [tg.Monitor({"name": "Size"})]
+    spiky.detect("d", watch)
+    with spiky.database.transaction() as connection:
+        forged = sa.update(s.score).values(
+            lower=s.score.c.score
+        )  # as if an older release had scored
+        connection.execute(forged)
+    spiky.detect("d", watch)
+    assert (spiky.scores("d")["lower"] < 100).any()  # nothing is new, so nothing is scored
+    spiky.detect("d", watch, replay=True)
+    assert len(spiky.scores("d")) == 33
+    assert (spiky.scores("d")["lower"] > 100).all()
+
+
+def test_an_anomaly_that_is_scored_anew_is_told_anew_under_its_id(spiky):
+    first = spiky.detect("d")
+    with spiky.database.transaction() as connection:
+        connection.execute(sa.update(s.finding).values(explanation="as an older release said it"))
+    assert spiky.detect("d", replay=True).equals(first)
+
+
+def test_monitors_choose_series_detector_and_severity(spiky):
+    monitors = [
+        tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0), "error"),
+        tg.Monitor({"analyzer": "Mean('x')"}, "OnlineNormal(2, 2)"),
+    ]
+    found = spiky.detect("d", monitors)
+    assert set(found[found["name"] == "Size"]["partition"]) == {"ds=2013-01-30"}
+    assert set(found[found["name"] == "Size"]["severity"]) == {"error"}
+    assert set(found["name"]) <= {"Size", "Mean"}
+    assert (
+        found[found["name"] == "Size"]["detector"].item()
+        == "SimpleThreshold(2000.0, lower_bound=500.0)"
+    )
+
+
+def test_the_gravest_of_two_monitors_counts(spiky):
+    watch = {"name": "Size"}
+    limit = tg.SimpleThreshold(2000.0, lower_bound=500.0)
+    found = spiky.detect("d", [tg.Monitor(watch, limit, "error"), tg.Monitor(watch, limit, "info")])
+    assert found["severity"].tolist() == ["error"]
+
+
+def test_a_restated_partition_takes_its_anomaly_along(spiky):
+    first = spiky.detect("d", [tg.Monitor({"name": "Size"})])
+    assert len(first) == 1
+    run = spiky.store.open_run(spec())
+    spiky.store.commit_batch(run, [day(SPIKE, "b", rows=1005)])
+    assert spiky.anomalies("d").empty  # it was of the old version
+    assert spiky.detect("d", [tg.Monitor({"name": "Size"})]).empty
+
+
+def test_an_anomaly_that_is_none_any_more_is_withdrawn_and_comes_back_under_its_id(spiky):
+    limit = tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0))
+    first = spiky.detect("d", [limit])
+    never = tg.Monitor(limit.series, limit.detector, rule=tg.Threshold(1000))
+    assert spiky.detect("d", [never]).empty
+    assert spiky.incidents("d").empty
+    assert spiky.detect("d", [limit])["id"].tolist() == first["id"].tolist()
+
+
+def test_what_a_monitor_found_goes_with_the_monitor(spiky):
+    spiky.detect("d", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))])
+    assert set(spiky.anomalies("d")["detector"]) == {"SimpleThreshold(5.0)"}
+    now = spiky.detect("d")["detector"]  # what the suite says now
+    assert set(now) == {"Seasonal()", "MissingPartition()"}
+
+
+def test_one_series_alone_is_quiet(repo):
+    import numpy as np
+
+    draw = np.random.default_rng(1)
+    run = repo.store.open_run(spec())
+    repo.store.commit_batch(
+        run, [day(n, rows=int(1e5 * (1 + 0.02 * draw.standard_normal()))) for n in range(1, 200)]
+    )
+    found = repo.detect("d", [tg.Monitor({"name": "Size"})])
+    assert len(found) <= 2
+    assert ((found["value"] < found["lower"]) | (found["value"] > found["upper"])).all()
+
+
+def test_an_infinite_value_is_above_every_bound(repo):
+    from tidegauge.analyzers.measures.extremes import Maximum, MaxState
+
+    run = repo.store.open_run(spec())
+    values = [1.0, float("inf"), 2.0]
+    repo.store.commit_batch(
+        run,
+        [
+            day(n, extra=[measurement(Maximum("x"), MaxState(v, 1))])
+            for n, v in enumerate(values, 1)
+        ],
+    )
+    monitors = [
+        tg.Monitor({"name": "Maximum"}, tg.SimpleThreshold(10.0)),
+        tg.Monitor({"name": "Maximum"}, "OnlineNormal"),
+    ]
+    found = repo.detect("d", monitors)
+    assert found["partition"].tolist() == ["ds=2013-01-02"] * 2
+
+
+def test_bounds_without_end_read_back(repo):
+    limit = tg.SimpleThreshold(float("inf"), lower_bound=0)
+    suite = tg.Suite("d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, limit)])
+    run = repo.store.open_run(spec(suite=suite.canonical()))
+    repo.store.commit_batch(run, [day(1)])
+    assert repo.detect("d").empty
+    assert tg.Monitor(detector=repr(limit)).detector == limit
+    with pytest.raises(tg.SuiteError, match="name is one text"):
+        tg.Monitor({"name": ["a", "b"]})
+
+
+def test_a_window_limits_what_becomes_an_anomaly_not_what_teaches(spiky):
+    assert spiky.detect("d", since="2013-01-31", until="2013-02-02").empty
+    assert spiky.anomalies("d").empty
+    found = spiky.detect("d", since="2013-01-30", until="2013-01-30")
+    assert set(found["partition"]) == {"ds=2013-01-30"}
+
+
+def test_the_monitors_of_the_last_suite_are_used(repo):
+    suite = tg.Suite(
+        "d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))]
+    )
+    run = repo.store.open_run(spec(suite=suite.canonical()))
+    repo.store.commit_batch(run, [day(1, rows=3), day(2, rows=9)])
+    found = repo.detect("d")
+    assert found["detector"].tolist() == ["SimpleThreshold(5.0)"]
+    assert json.loads(suite.canonical())["monitors"][0]["severity"] == "warning"
+
+
+def test_failed_and_empty_values_are_missing(repo):
+    run = repo.store.open_run(spec())
+    repo.store.commit_batch(
+        run,
+        [day(n, rows=0 if n == 20 else 100, groups={} if n == 20 else None) for n in range(1, 25)],
+    )
+    found = repo.detect("d")
+    assert "Mean" not in set(found["name"])
+    assert ("ds=2013-01-20" in set(found[found["name"] == "Size"]["partition"])) is True
+
+
+def test_detecting_in_an_unknown_dataset_is_an_error(repo):
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.detect("nope")
+
+
+LIMIT = tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))
+
+
+def recorded(repo, **series):
+    for name, values in series.items():
+        numbers = {f"ds=2013-01-{n:02}": float(v) for n, v in enumerate(values, 1)}
+        repo.record("r", name, numbers)
+
+
+def test_a_window_leaves_nothing_behind_that_a_replay_would_not_find(repo):
+    recorded(repo, x=[1, 1, 1, 500, 1, 500])
+    assert len(repo.detect("r", [LIMIT], since="2013-01-06")) == 1
+    assert len(repo.scores("r", name="x")) == 6
+    other = tg.Monitor({}, LIMIT.detector, rule="Threshold(400)")
+    assert repo.detect("r", [other], until="2013-01-05").query("partition < 'ds=2013-01-05'").empty
+    found = repo.detect("r", [LIMIT])
+    assert found["partition"].tolist() == ["ds=2013-01-04", "ds=2013-01-06"]
+    assert repo.detect("r", [LIMIT], replay=True).equals(found)
+
+
+def test_a_monitor_that_comes_back_finds_what_it_found(repo):
+    recorded(repo, x=[1, 1, 500, 1])
+    first = repo.detect("r", [LIMIT])
+    assert len(first) == 1
+    assert repo.detect("r").query("name == 'x'").empty
+    assert repo.detect("r", [LIMIT])["id"].tolist() == first["id"].tolist()
+
+
+def test_an_incident_that_splits_keeps_its_id_with_its_first_anomaly(repo):
+    off = {"a": [9], "b": [5, 7, 9]}
+    series = {name: [500 if n in days else 1 for n in range(1, 12)] for name, days in off.items()}
+    recorded(repo, **series)
+    found = repo.detect("r", [LIMIT])
+    assert found["incident_id"].nunique() == 1
+    repo.label(int(found[found["partition"] == "ds=2013-01-07"]["id"].item()), "ignore")
+    after = repo.detect("r", [LIMIT])
+    assert after["incident_id"].nunique() == 2
+    first = found.loc[found["id"].idxmin(), "incident_id"]
+    assert first in set(after["incident_id"])
+    assert repo.detect("r", [LIMIT], replay=True).equals(after)
+
+
+def test_a_label_speaks_of_the_points_that_its_incident_had(repo):
+    recorded(repo, x=[500 if n in {5, 10} else 1 for n in range(1, 13)])
+    repo.detect("r", [LIMIT])
+    first = int(repo.incidents("r")["id"].min())
+    repo.label(first, "expected", by="ann")
+    recorded(repo, x=[500 if n in {5, 7, 9, 10} else 1 for n in range(1, 13)])
+    repo.detect("r", [LIMIT])
+    assert len(repo.incidents("r")) == 1
+    from tidegauge.repository.store.labels import training_labels
+
+    with repo.database.read() as connection:
+        (said,) = training_labels(connection, 1)
+    assert len(said.points) == 1

@@ -1,0 +1,511 @@
+"""Deequ's strategies. Numbers of cases are those of deequ.md, section 6.5."""
+
+import math
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scores
+from tidegauge.repository.detectors.deequ import (
+    AbsoluteChange,
+    BatchNormal,
+    OnlineNormal,
+    RelativeRateOfChange,
+    SimpleThreshold,
+)
+from tidegauge.repository.detectors.holt_winters import HoltWinters
+from tidegauge.repository.detectors.rules import OutsideBand
+from tidegauge.repository.numerics.arrays import CAP
+
+from tests.conftest import soak
+
+NAN, INF = math.nan, math.inf
+
+
+def history(values, days=None, **kwargs):
+    values = np.array(values, dtype=float, ndmin=2)
+    days = np.arange(values.shape[1]) if days is None else np.array(days)
+    times = (np.datetime64("2013-01-01", "D") + days).astype("M8[s]")
+    return History(times, values, np.ones_like(values), [Scale.SIGNED] * len(values), **kwargs)
+
+
+def score(detector, values, **kwargs):
+    return detector.score(history(values, **kwargs))
+
+
+def found(detector, values, interval=None):
+    return [flagged.index for flagged in detector.detect(values, interval)]
+
+
+def outside(detector, values, **kwargs):
+    """What `score` and the rule of these monitors find; it must be what has a reason."""
+    h = history(values, **kwargs)
+    scores = detector.score(h)
+    flags = OutsideBand().decide(h.values, scores)
+    assert np.array_equal(flags, scores.reason != Reason.NONE)
+    return np.flatnonzero(flags[0]).tolist()
+
+
+def both_ways(detector, values):
+    """The same is found by `score` and `detect`, where these have to agree."""
+    indices = found(detector, values)
+    assert outside(detector, values) == indices
+    return indices
+
+
+# the cases
+
+PEAKS = [1.0] * 51
+PEAKS[20:31] = [float(i if i % 2 == 0 else -i) for i in range(20, 31)]
+S = [10, 10.5, 9.8, 10.2, 30, 10.1, 9.9, -5, 10.3, 10]
+W = [1, 1, 1.2, 1.3, 1.5, 2.1, 1.9]
+MILK = """
+    589 561 640 656 727 697 640 599 568 577 553 582 600 566 653 673 742 716 660 617 583 587 565 598
+    628 618 688 705 770 736 678 639 604 611 594 634 658 622 709 722 782 756 702 653 615 621 602 635
+"""
+CARS = """
+    6550 8728 12026 14395 14587 13791 9498 8251 7049 9545 9364 8456
+    7237 9374 11837 13784 15926 13821 11143 7975 7610 10015 12759 8816
+    10677 10947 15200 17010 20900 16205 12143 8997 5568 11474 12256 10583
+    10862 10965 14405 20379 20128 17816 12268 8642 7962 13932 15936 12628
+"""
+MILK, CARS = (list(map(float, text.split())) for text in (MILK, CARS))
+
+
+def test_87_absolute_change():
+    assert both_ways(AbsoluteChange(-2, 2), PEAKS) == list(range(20, 32))
+    assert found(AbsoluteChange(-2, 2), PEAKS, (25, 1000)) == list(range(25, 32))
+
+
+def test_89_absolute_change_to_one_side():
+    assert both_ways(AbsoluteChange(max_rate_increase=1.0), PEAKS) == list(range(20, 31, 2))
+    assert both_ways(AbsoluteChange(max_rate_decrease=-1.0), PEAKS) == list(range(21, 32, 2))
+
+
+def test_91_change_of_the_change():
+    assert both_ways(AbsoluteChange(None, 8, order=2), [0, 1, 3, 6, 18, 72]) == [4, 5]
+
+
+def test_93_relative_change():
+    values = [float(i if i % 2 == 0 and 20 <= i <= 30 else 1) for i in range(51)]
+    assert both_ways(RelativeRateOfChange(0.5, 2), values) == list(range(20, 32))
+
+
+def test_95_batch_normal_takes_what_is_before_and_behind():
+    assert found(BatchNormal(), [1, 1, 1, 1000, 500, 1], (3, 5)) == [3, 4]
+    assert found(BatchNormal(), [1, 3, 1000, 500, 1, 3], (2, 4)) == [2, 3]
+    assert found(BatchNormal(), [1, 3, 1000, 500, 1, 3], (3, 4)) == []  # 1000 is an example here
+
+
+def test_97_three_deviations_cannot_be_exceeded_before_the_eleventh_point():
+    assert both_ways(OnlineNormal(), S) == []
+    assert both_ways(OnlineNormal(), [0] * 10 + [1]) == [10]
+    assert both_ways(OnlineNormal(), [0] * 9 + [1]) == []
+
+
+def test_99_online_normal_bounds():
+    detector = OnlineNormal(1.5, 1.5, ignore_anomalies=False)
+    assert both_ways(detector, S) == [4, 7]
+    first, second = detector.detect(S)
+    assert (first.value, second.value) == (30, -5)
+    assert (first.lower, first.upper) == pytest.approx((2.170, 26.030), abs=5e-4)
+    assert (second.lower, second.upper) == pytest.approx((-2.534, 23.909), abs=5e-4)
+    scores = score(detector, S)
+    assert (scores.lower[0, 4], scores.upper[0, 4]) == pytest.approx((2.170, 26.030), abs=5e-4)
+
+
+def test_101_batch_normal_with_the_interval():
+    flags = BatchNormal(1.5, 1.5, include_interval=True).detect(S)
+    assert [f.index for f in flags] == [4, 7]
+    for f in flags:
+        assert (f.lower, f.upper) == pytest.approx((-1.8907, 23.0507), abs=5e-5)
+
+
+def test_103_relative_change_from_zero_and_below():
+    values = [0, 0, 5, 0, -4, -9]
+    assert both_ways(RelativeRateOfChange(0.5, 2), values) == [2, 3, 4, 5]
+    scores = score(RelativeRateOfChange(0.5, 2), values)
+    assert (scores.lower[0, 5], scores.upper[0, 5]) == (-8, -2)
+
+
+def test_105_holt_winters_on_weeks():
+    detector = HoltWinters(7)
+    assert found(detector, W + W + [1.0], (14, 15)) == []
+    assert found(detector, W + W + [0.0], (14, 1000)) == [14]
+    assert found(detector, W * 4, (26, 1000)) == []
+    assert found(detector, W + W, (100, 110)) == []
+
+
+def textbook(values, period, alpha, beta, gamma, ahead):
+    """Holt and Winters' recurrence as textbooks have it: forecasts of the values, and of points ahead."""
+    first, second = np.mean(values[:period]), np.mean(values[period : 2 * period])
+    level, trend = first, (second - first) / period
+    season = [x - first for x in values[:period]]
+    made = []
+    for t, x in enumerate(values):
+        made.append(level + trend + season[t])
+        season.append(gamma * (x - level - trend) + (1 - gamma) * season[t])
+        before = level
+        level = alpha * (x - season[t]) + (1 - alpha) * (level + trend)
+        trend = beta * (level - before) + (1 - beta) * trend
+    return made + [level + h * trend + season[len(values) + h - 1] for h in range(1, ahead + 1)]
+
+
+@pytest.mark.parametrize(
+    ("series", "parameters", "deequ", "ours"),
+    [
+        # With the deviation of the errors instead of that of their sizes, 39 of MILK is inside.
+        (MILK, (1, 0, 0), [36, 38, 39, 44, 45, 46, 47], [36, 38, 44, 45, 46, 47]),
+        (CARS, (0.29417, 0, 0.67645), [39, 41, 46], [39, 41, 46]),
+    ],
+)
+def test_106_holt_winters_on_years(series, parameters, deequ, ours):
+    values = np.array(series)
+    expected = np.array(textbook(series[:36], 12, *parameters, ahead=12))
+    off = np.abs(values - expected)[36:]
+    errors = (values - expected)[:36]
+    assert (36 + np.flatnonzero(off > 1.96 * np.abs(errors).std(ddof=1))).tolist() == deequ
+    width = 1.96 * errors.std(ddof=1)
+    assert (36 + np.flatnonzero(off > width)).tolist() == ours
+    flags = HoltWinters(12).detect(series, (36, 48))
+    assert [f.index for f in flags] == ours
+    for f in flags:
+        bounds = expected[f.index] - width, expected[f.index] + width
+        assert (f.lower, f.upper) == pytest.approx(bounds, rel=1e-4)
+
+
+def test_108_online_normal_of_sums_that_rise():
+    values = [7.0 * day for day in range(1, 31)] + [206.625]
+    assert 30 not in both_ways(OnlineNormal(None, 2.0, ignore_anomalies=False), values)
+
+
+def test_110_errors_make_a_wider_band_than_their_sizes():
+    """The series is not given; on others of its kind the band flags fewer points than Deequ's five of seven.
+
+    Deequ's band is that of the sizes of the errors, whose deviation is never the greater one.
+    """
+    flagged = []
+    for seed in range(20):
+        noise = np.random.default_rng(seed).uniform(-0.05, 0.05, 21)
+        flagged.append(len(HoltWinters(7).detect(np.tile(W, 3) + noise, (14, 21))))
+    assert np.mean(flagged) < 2.5
+
+
+# bounds
+
+
+def test_threshold_bounds_are_allowed_nan_is_never_flagged_and_infinities_always_are():
+    assert both_ways(SimpleThreshold(1.0, -1.0), [-1.0, 1.0, 1.01, -1.01, NAN]) == [2, 3]
+    assert both_ways(SimpleThreshold(1.0), [-1e300, 1.0, 2.0, -INF, INF]) == [2, 3, 4]
+    assert both_ways(SimpleThreshold(INF), [1e308, INF]) == [1]
+    scores = score(SimpleThreshold(1.0), [0.0, 2.0, NAN])
+    assert scores.score[0, :2].tolist() == [0.0, CAP]
+    assert math.isnan(scores.score[0, 2])
+    assert scores.reason[0].tolist() == [Reason.NONE, Reason.BOUND, Reason.NONE]
+
+
+def test_bounds_of_changes_are_in_the_metrics_unit():
+    scores = score(AbsoluteChange(-2, 3), [10, 11, 20])
+    assert np.array_equal(scores.lower, [[NAN, 8, 9]], equal_nan=True)
+    assert np.array_equal(scores.upper, [[NAN, 13, 14]], equal_nan=True)
+    assert scores.reason[0].tolist() == [Reason.NONE, Reason.NONE, Reason.CHANGE]
+    scores = score(AbsoluteChange(-2, 3, order=2), [10, 12, 20])  # 14 would be no change of change
+    assert (scores.lower[0, 2], scores.upper[0, 2]) == (12, 17)
+    scores = score(RelativeRateOfChange(0.5, 2, order=2), [10, 0, 20])
+    assert (scores.lower[0, 2], scores.upper[0, 2]) == (5, 20)
+    assert scores.score[0, 2] == 0
+
+
+def test_order_zero_is_a_threshold():
+    assert both_ways(AbsoluteChange(-1, 1, order=0), [0, 5, 5, -5]) == [1, 2, 3]
+
+
+def test_changes_over_a_gap_are_not_scored():
+    assert both_ways(AbsoluteChange(-1, 1), [0, NAN, 9, 9, 20]) == [4]
+    assert both_ways(RelativeRateOfChange(0.5, 2), [1, NAN, 9, 9, 20]) == [4]
+    assert both_ways(RelativeRateOfChange(0.5, 2, order=2), [1, NAN, 9, 9, 20]) == [2, 4]
+
+
+def test_infinite_changes_are_outside_even_without_a_bound():
+    assert both_ways(AbsoluteChange(max_rate_decrease=-1), [0, INF, INF, 0]) == [1, 3]
+    assert both_ways(RelativeRateOfChange(max_rate_decrease=0), [0, 1, -0.0, 1]) == [1, 3]
+
+
+# mean and deviation
+
+
+def test_online_normal_drops_anomalies_in_its_interval_only():
+    values = [0, 1] * 10 + [100, 3]  # mean .5, deviation .5, if 100 is no example
+    assert found(OnlineNormal(), values) == [20, 21]
+    assert found(OnlineNormal(), values, (21, 22)) == []
+    assert outside(OnlineNormal(), values) == [20, 21]
+
+
+def test_online_normal_ignores_the_start():
+    values = [0] * 20 + [1] + [0] * 29
+    assert found(OnlineNormal(), values) == [20]
+    assert found(OnlineNormal(ignore_start_percentage=0.4), values) == [20]
+    assert found(OnlineNormal(ignore_start_percentage=0.41), values) == []
+    # As the newest of 21, this one is behind 41 % of them. Else its score would change when others come.
+    assert outside(OnlineNormal(ignore_start_percentage=0.41), values) == [20]
+    assert outside(OnlineNormal(ignore_start_percentage=0.96), values) == []
+
+
+def test_online_normal_leaves_out_missing_values():
+    gaps = [x for pair in zip(S, [NAN] * 10, strict=True) for x in pair]
+    assert both_ways(OnlineNormal(1.5, 1.5, ignore_anomalies=False), gaps) == [8, 14]
+
+
+def test_batch_normal_by_hand():
+    """9 and 11 have mean 10 and deviation root 2; three deviations are exceeded once in 370."""
+    root = math.sqrt(2)
+    scores = score(BatchNormal(), [9, 11, 10 + 3.0000001 * root])
+    assert scores.expected[0, 2] == 10
+    assert (scores.lower[0, 2], scores.upper[0, 2]) == pytest.approx((10 - 3 * root, 10 + 3 * root))
+    assert scores.p_value[0, 2] == pytest.approx(0.0026998, rel=1e-4)
+    assert scores.reason[0].tolist() == [Reason.NONE, Reason.LEVEL, Reason.LEVEL]
+    assert math.isnan(scores.score[0, 0])
+    scores = score(BatchNormal(include_interval=True), [9, 11, 10])  # deviation 1
+    assert (scores.lower[0, 2], scores.upper[0, 2]) == pytest.approx((7, 13))
+    assert outside(BatchNormal(), [9, 11, 10, NAN, 1000, 10]) == [1, 4]
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 99])
+def test_a_change_after_a_constant_is_outside_but_no_certainty(length):
+    """Correction: as likely as that the last of so many is the one that differs."""
+    values = [0.1] * length + [0.2]
+    assert outside(BatchNormal(), values) == [length]
+    assert score(BatchNormal(), values).p_value[0, -1] == pytest.approx(1 / (length + 1))
+    assert found(BatchNormal(), values, (length, length + 1)) == [length]
+
+
+def test_a_rounding_error_is_no_change():
+    """Correction: Deequ flags what differs in the last digit."""
+    for values in ([0.3] * 20 + [0.1 + 0.2], [0.3] * 20 + [0.1 + 0.2] * 20):
+        for detector in (BatchNormal(), OnlineNormal(), HoltWinters()):
+            assert outside(detector, values) == []
+            assert np.nanmax(detector.score(history(values)).score) == 0
+
+
+def test_without_a_factor_a_side_has_no_bound():
+    for cls in (BatchNormal, OnlineNormal):
+        values = [0, 1] * 20 + [-50]
+        assert outside(cls(3, None), values) == [40]
+        assert 40 not in outside(cls(None, 3), values)
+        assert score(cls(None, 3), values).score[0, -1] == 0
+        assert math.isnan(score(cls(None, 3), values).lower[0, -1])
+
+
+def test_infinities_are_certain_and_teach_nothing():
+    values = [0, 1] * 10 + [INF, 1, -INF, 1]
+    for detector in (BatchNormal(), OnlineNormal(), HoltWinters(2)):
+        scores = score(detector, values)
+        assert scores.score[0, [20, 22]].tolist() == [CAP, CAP]
+        assert scores.reason[0, 20:].tolist() == [Reason.LEVEL, 0, Reason.LEVEL, 0]
+
+
+# Holt-Winters
+
+
+def weeks(count, noise=0.05, seed=0):
+    return np.tile(W, count) + noise * np.random.default_rng(seed).standard_normal(7 * count)
+
+
+def test_nothing_is_scored_before_two_cycles():
+    scores = score(HoltWinters(), weeks(4))
+    assert np.isnan(scores.score[0, :14]).all()
+    assert not np.isnan(scores.score[0, 14:]).any()
+    assert HoltWinters().detect(weeks(4), (13, 28)) == []
+    late = score(HoltWinters(), [NAN] * 3 + weeks(4).tolist())
+    assert np.flatnonzero(~np.isnan(late.score[0]))[0] == 17
+
+
+def test_gaps_keep_their_place_in_the_season():
+    """Deequ closes them, and the season is shifted from there on."""
+    values = np.tile(W, 8)
+    values[[3, 24, 40]] = NAN
+    assert outside(HoltWinters(), values) == []
+    scores = score(HoltWinters(), values)
+    assert scores.expected[0, 41:] == pytest.approx(np.tile(W, 8)[41:])
+    assert math.isnan(scores.expected[0, 40])
+    assert found(HoltWinters(), values, (42, 56)) == []
+
+
+def test_days_without_a_partition_are_gaps():
+    kept = np.delete(np.arange(56), [3, 24, 40])
+    values = np.tile(W, 8)[kept]
+    assert outside(HoltWinters(), values, days=kept) == []
+    assert outside(HoltWinters(), values) != []
+
+
+def test_partitions_count_one_by_one_where_the_period_is_no_week():
+    """Five working days a week are a cycle of five."""
+    days = np.array([d for d in range(70) if d % 7 < 5])
+    values = np.tile([1, 2, 3, 4, 9], 10)
+    assert outside(HoltWinters(5), values, days=days) == []
+
+
+def test_a_trend_is_followed():
+    values = np.tile(W, 10) + 0.1 * np.arange(70)
+    scores = score(HoltWinters(), values)
+    assert scores.expected[0, 60:] == pytest.approx(values[60:], abs=0.02)
+
+
+def test_huge_and_tiny_series_are_forecast_alike():
+    values = weeks(6)
+    scores = score(HoltWinters(), [values, values * 2.0**1000, values * 2.0**-900])
+    assert scores.score[1] == pytest.approx(scores.score[0], nan_ok=True)
+    assert scores.score[2] == pytest.approx(scores.score[0], nan_ok=True)
+    assert scores.upper[1, 14:] == pytest.approx(scores.upper[0, 14:] * 2.0**1000)
+
+
+# all
+
+BOUNDS = [
+    SimpleThreshold(1.0, -1.0),
+    AbsoluteChange(-1, 2),
+    AbsoluteChange(max_rate_increase=1, order=3),
+    RelativeRateOfChange(0.5, 2),
+    RelativeRateOfChange(max_rate_decrease=0.5, order=2),
+]
+NORMALS = [
+    OnlineNormal(),
+    OnlineNormal(0, 0, 0),
+    OnlineNormal(1.5, None, 0.3, ignore_anomalies=False),
+    BatchNormal(),
+    BatchNormal(None, 1, include_interval=True),
+    HoltWinters(),
+    HoltWinters(2, 0),
+]
+ALL = BOUNDS + NORMALS
+
+
+def part(scores, series=slice(None), partitions=slice(None)):
+    return Scores(*(getattr(scores, f.name)[series, partitions] for f in fields(Scores)))
+
+
+def equal(a, b):
+    return all(
+        np.array_equal(getattr(a, f.name), getattr(b, f.name), equal_nan=True)
+        for f in fields(Scores)
+    )
+
+
+def test_muted_points_are_scored_and_teach_nothing():
+    values = np.append(np.tile([0.0, 1.0], 15), [50, 0, 1])
+    muted = np.arange(33)[None] == 30
+    without = np.where(muted, NAN, values)
+    for detector in (*NORMALS, AbsoluteChange(-2, 2), RelativeRateOfChange(0.5, 2)):
+        scores = score(detector, values, muted=muted)
+        assert not math.isnan(scores.score[0, 30])
+        taught = score(detector, without)
+        assert np.array_equal(scores.score[0, 31:], taught.score[0, 31:], equal_nan=True)
+
+
+def test_a_restart_begins_anew():
+    values = np.concatenate([weeks(4), 100 + weeks(4, seed=1)])
+    restarts = np.arange(56)[None] == 28
+    for detector in ALL:
+        scores = score(detector, values, restarts=restarts)
+        assert equal(scores.since(29), score(detector, values[28:]).since(1))
+        assert np.isnan(scores.score[0, 28])
+        before = part(scores, partitions=slice(28))
+        assert equal(before, score(detector, values[:28]))
+
+
+number = st.one_of(
+    st.floats(),
+    st.floats(-10, 10),
+    st.sampled_from([NAN, NAN, 0.0, -0.0, 1.0, 1e308, -1e308, INF, -INF, 5e-324]),
+)
+rectangles = st.integers(0, soak(24, 40)).flatmap(
+    lambda width: st.lists(st.lists(number, min_size=width, max_size=width), max_size=3).map(
+        lambda rows: np.array(rows, dtype=float).reshape(len(rows), width)
+    )
+)
+
+
+@pytest.mark.parametrize("detector", ALL, ids=repr)
+@given(values=rectangles, data=st.data())
+@example(values=np.full((2, 30), 5.0), data=None)
+@example(values=np.full((1, 30), NAN), data=None)
+@example(values=np.array([[1e308, -1e308] * 15]), data=None)
+@example(values=np.zeros((0, 5)), data=None)
+def test_any_series_is_scored_alone_and_by_its_past(detector, values, data):
+    h = history(values)
+    scores = detector.score(h)
+    for f in fields(Scores):
+        assert getattr(scores, f.name).shape == values.shape
+    known = ~np.isnan(scores.score)
+    assert not known[np.isnan(values)].any()
+    assert ((scores.score[known] >= 0) & (scores.score[known] <= CAP)).all()
+    for usual in (scores.expected, scores.lower, scores.upper):
+        assert np.isnan(usual[~known]).all()
+    flags = OutsideBand().decide(values, scores)
+    assert np.array_equal(flags, scores.reason != Reason.NONE)
+    if detector in BOUNDS:
+        assert np.array_equal(flags, scores.score == CAP)
+    width = values.shape[1]
+    cut = data.draw(st.integers(0, width)) if data else width // 2
+    before = detector.score(History(h.times[:cut], values[:, :cut], values[:, :cut], h.scales))
+    assert equal(before, part(scores, partitions=slice(cut)))
+    assert equal(detector.score(h, cut), scores.since(cut))
+    assert equal(detector.score(h, cut, before), scores.since(cut))
+    for i in range(len(values)):
+        some = slice(i, i + 1)
+        assert equal(detector.score(h.rows(some)), part(scores, some))
+
+
+@pytest.mark.parametrize("detector", ALL, ids=repr)
+@given(values=st.lists(number, max_size=40), first=st.integers(0, 45), length=st.integers(0, 45))
+def test_any_interval_of_any_series_is_searched(detector, values, first, length):
+    for interval in (None, (first, first + length)):
+        flags = detector.detect(values, interval)
+        assert all(f.value < f.lower or f.value > f.upper for f in flags)
+        if interval:
+            assert all(first <= f.index < first + length for f in flags)
+        assert [f.value for f in flags] == [values[f.index] for f in flags]
+
+
+@pytest.mark.parametrize("detector", ALL, ids=repr)
+def test_they_read_back_from_their_text(detector):
+    assert DETECTORS.parse(repr(detector)) == detector
+    detector.check_parameters()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SimpleThreshold(1, 2)", "lower_bound must not exceed upper_bound"),
+        ("AbsoluteChange()", "give max_rate_decrease, max_rate_increase or both"),
+        ("AbsoluteChange(2, 1)", "max_rate_decrease must not exceed max_rate_increase"),
+        ("AbsoluteChange(1, order=-1)", "order must be 0 or more"),
+        ("RelativeRateOfChange()", "give max_rate_decrease, max_rate_increase or both"),
+        ("RelativeRateOfChange(1, order=0)", "order must be 1 or more"),
+        ("RelativeRateOfChange('much')", "max_rate_decrease must be a number or nothing"),
+        ("OnlineNormal(-1)", "numbers from 0 on"),
+        ("OnlineNormal(None, None)", "one of them may be None"),
+        ("OnlineNormal(ignore_start_percentage=1.5)", "a share, from 0 to 1"),
+        ("BatchNormal(3, inf)", "numbers from 0 on"),
+        ("HoltWinters(1)", "period must be 2 or more"),
+        ("HoltWinters(deviation_factor=-1)", "deviation_factor must be a number from 0 on"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(text, message):
+    with pytest.raises(IllegalAnalyzerParameterError, match=message):
+        DETECTORS.parse(text)
+
+
+@pytest.mark.parametrize("interval", [(-1, 3), (3, 2)])
+def test_an_interval_has_an_order(interval):
+    with pytest.raises(IllegalAnalyzerParameterError, match="0 <= start <= end"):
+        OnlineNormal().detect([1, 2, 3, 4], interval)
+
+
+def test_a_detector_that_was_not_read_is_checked_when_used():
+    with pytest.raises(IllegalAnalyzerParameterError, match="period"):
+        HoltWinters(0).score(history([1.0, 2.0]))

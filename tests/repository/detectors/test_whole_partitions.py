@@ -1,0 +1,361 @@
+"""Partitions that are odd as wholes, from what was stored to anomaly and incident. No Spark."""
+
+import datetime as dt
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.detectors.base import History, PartitionLedger
+from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, UNIQUE, day, spec
+
+import tidegauge as tg
+
+NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+DAYS = 60
+FIRST = NOW - dt.timedelta(days=DAYS)
+"""Partitions end today, so that none is overdue."""
+WHOLE = {"StalePartition()", "MissingPartition()", "Late()", "SchemaChange()"}
+TWO = '[["x","long"],["s","string"]]'
+
+
+def moment(n):
+    return FIRST + dt.timedelta(days=n)
+
+
+def name(n):
+    return f"ds={moment(n):%Y-%m-%d}"
+
+
+def partition(n, delay=2.0, schema=TWO, rows=None, total=None, fingerprint="a", groups=None):
+    """A clean partition of the day n, counted from the first; it arrived two hours after its end."""
+    draw = np.random.default_rng(n)
+    rows = int(1000 * np.exp(0.05 * draw.standard_normal())) if rows is None else rows
+    total = rows * (50 + draw.standard_normal()) if total is None else total
+    one = int(rows * (0.5 + 0.02 * draw.standard_normal()))
+    groups = {("a",): rows - one, ("b",): one} if groups is None else groups
+    made = day(1, fingerprint, rows, groups, total=total, only=(SIZE, COMPLETE, MEAN, UNIQUE))
+    return replace(
+        made,
+        partition=Partition(("ds",), (name(n)[3:],)),
+        time=moment(n),
+        arrived_at=moment(n) + dt.timedelta(days=1, hours=delay + 0.1 * draw.standard_normal()),
+        schema=schema,
+    )
+
+
+def stored(repo, partitions, suite="{}"):
+    run = repo.store.open_run(spec(suite=suite))
+    repo.store.commit_batch(run, list(partitions))
+
+
+def clean(repo, days=range(DAYS)):
+    stored(repo, [partition(n) for n in days])
+
+
+def found(repo, monitors=None):
+    anomalies = repo.detect("d", monitors)
+    wanted = WHOLE if monitors is None else {repr(m.detector) for m in monitors}
+    return anomalies[anomalies["detector"].isin(wanted)]
+
+
+def only(repo, monitors=None):
+    """The one anomaly of a whole partition, and its incident's headline."""
+    one = found(repo, monitors)
+    assert len(one) == 1
+    incidents = repo.incidents("d").set_index("id")
+    return one.iloc[0], incidents.loc[one["incident_id"].item()]
+
+
+def test_clean_partitions_are_quiet(repo):
+    clean(repo)
+    every = ["Restatement", "ChangePoint", "SlowDrift"]
+    assert found(repo).empty
+    watch = [tg.Monitor(detector=one) for one in (*sorted(WHOLE), *every)]
+    assert repo.detect("d", watch).empty
+    assert repo.incidents("d").empty
+    scores = repo.scores("d")
+    assert set(scores["detector"]) >= {"ChangePoint()", "SlowDrift()"}
+
+
+# copies
+
+
+def test_a_copy_of_the_day_before(repo):
+    clean(repo, range(40))
+    before = partition(39)
+    again = replace(before, partition=partition(40).partition, time=moment(40), fingerprint="b")
+    stored(repo, [replace(again, arrived_at=partition(40).arrived_at)])
+    stored(repo, [partition(n) for n in range(41, DAYS)])
+    one, incident = only(repo)
+    assert (one["partition"], one["detector"], one["name"]) == (
+        name(40),
+        "StalePartition()",
+        "StalePartition",
+    )
+    assert (
+        one["explanation"] == f"{name(40)} repeats the previous partition in 100% of its metrics."
+    )
+    assert (one["value"], one["upper"], one["direction"]) == (1.0, 0.6, "high")
+    assert incident["status"] == "resolved"
+    assert (incident["first"], incident["last"]) == (name(40), name(40))
+
+
+def test_a_table_that_never_changes_is_no_copy(repo):
+    stored(repo, [partition(n, rows=1000, total=5e4, groups={("a",): 1000}) for n in range(DAYS)])
+    assert found(repo).empty
+
+
+def test_two_metrics_alone_tell_of_no_copy(repo):
+    for metric in ("x", "y"):
+        values = {name(n): float(np.random.default_rng(n).normal()) for n in range(DAYS)}
+        values[name(40)] = values[name(39)]
+        repo.record("d", metric, values)
+    watch = [tg.Monitor(detector="StalePartition")]
+    assert found(repo, watch).empty
+    values = {name(n): float(np.random.default_rng(n).normal()) for n in range(DAYS)}
+    values[name(40)] = values[name(39)]
+    repo.record("d", "z", values)
+    assert found(repo, watch)["partition"].tolist() == [name(40)]
+
+
+# schemas
+
+
+def test_a_new_schema(repo):
+    other = '[["x","double"],["t","string"]]'
+    stored(repo, [partition(n, schema=other if n >= 40 else TWO) for n in range(DAYS)])
+    one, incident = only(repo)
+    assert (one["partition"], one["value"]) == (name(40), 3)
+    assert one["explanation"] == (
+        f"{name(40)} has a changed schema: s is gone, t is new, x is double, not long."
+    )
+    assert (
+        "has a changed schema: s is gone, t is new, x is double, not long" in incident["headline"]
+    )
+
+
+def test_many_new_columns_are_counted(repo):
+    wide = json.dumps([["x", "long"], ["s", "string"], *([f"c{n}", "int"] for n in range(9))])
+    stored(repo, [partition(n, schema=wide if n >= 40 else TWO) for n in range(DAYS)])
+    one, _ = only(repo)
+    assert one["explanation"].endswith("c5 is new and 3 more.")
+
+
+def test_a_schema_that_nobody_knows_is_no_change(repo):
+    stored(repo, [partition(n, schema="[]" if n in {30, 31} else TWO) for n in range(DAYS)])
+    assert found(repo).empty
+
+
+def test_a_column_that_is_gone_for_a_day_is_told_twice(repo):
+    stored(repo, [partition(n, schema='[["x","long"]]' if n == 40 else TWO) for n in range(DAYS)])
+    some = found(repo).sort_values("partition")
+    assert some["partition"].tolist() == [name(40)]  # the second change is not so rare any more
+    watch = [tg.Monitor(detector="SchemaChange", rule="Threshold(1)")]
+    assert found(repo, watch)["partition"].nunique() == 2
+
+
+# restatements
+
+
+def test_a_restated_partition(repo):
+    clean(repo)
+    watch = [tg.Monitor(detector="Restatement")]
+    assert found(repo, watch).empty
+    stored(repo, [partition(40, rows=1010, fingerprint="b")])
+    one, incident = only(repo, watch)
+    assert (one["partition"], one["value"]) == (name(40), 1)
+    assert one["explanation"] == f"{name(40)} was restated once."
+    assert "was restated once" in incident["headline"]
+    stored(repo, [partition(40, rows=1020, fingerprint="c")])
+    one, _ = only(repo, watch)
+    assert one["explanation"] == f"{name(40)} was restated 2 times."
+    stored(repo, [partition(40, rows=1020, fingerprint="c")])
+    assert only(repo, watch)[0]["value"] == 2
+
+
+# gaps
+
+
+def test_a_gap(repo):
+    clean(repo, [n for n in range(DAYS) if n not in {40, 41}])
+    one, incident = only(repo)
+    assert (one["partition"], one["detector"], one["value"]) == (name(42), "MissingPartition()", 2)
+    assert one["explanation"] == f"{name(42)} follows a gap of 2 partitions."
+    assert incident["status"] == "resolved"
+    stored(repo, [partition(40), partition(41)])
+    assert found(repo).empty  # they came after all
+    assert repo.incidents("d").empty
+
+
+def test_weekends_of_a_table_of_weekdays(repo):
+    clean(repo, [n for n in range(DAYS) if moment(n).weekday() < 5])
+    assert found(repo).empty
+    assert repo.incidents("d").empty
+
+
+@pytest.mark.parametrize("weekday", range(5))
+def test_a_weekday_that_is_missing_between_weekdays(repo, weekday):
+    (gone,) = [n for n in range(40, 47) if moment(n).weekday() == weekday]
+    clean(repo, [n for n in range(DAYS) if moment(n).weekday() < 5 and n != gone])
+    some = found(repo)
+    late = some[some["partition"] > name(20)]
+    assert late["partition"].tolist() == [name(gone + (3 if weekday == 4 else 1))]
+    assert late["value"].tolist() == [1]
+
+
+def overdue(last_days_ago, count=40, delay=3, **changed):
+    """Score a daily table whose last partition ended some days ago."""
+    end = np.datetime64("2013-06-01", "s")
+    times = (np.datetime64("2013-06-01", "D") - last_days_ago - np.arange(count, 0, -1)).astype(
+        "M8[s]"
+    )
+    arrived = times + np.timedelta64(1, "D") + np.timedelta64(delay, "h")
+    ledger = replace(PartitionLedger(arrived, np.ones(count, int), [{}] * count, end), **changed)
+    h = History(times, np.empty((0, count)), np.empty((0, count)), [], ledger=ledger)
+    detector = MissingPartition()
+    return detector.measure(h), detector.score(h).score[0], detector.tell(h, count - 1)
+
+
+def test_what_is_overdue_is_told_of_the_last():
+    for days in (0, 1):
+        missing, score, _ = overdue(days)
+        assert (missing == 0).all()
+        assert (np.nan_to_num(score) == 0).all()
+    missing, score, told = overdue(4)
+    assert np.flatnonzero(missing).tolist() == [39]
+    assert score[39] >= 3
+    assert missing[39] in {3, 4}
+    assert told == f"is the last, {int(missing[39])} partitions overdue"
+
+
+def test_nothing_is_overdue_if_nobody_knows_when_it_came():
+    unknown = np.full(40, "NaT", "M8[s]")
+    assert (overdue(30, arrived=unknown)[0] == 0).all()
+    assert (overdue(30, now=np.datetime64("NaT"))[0] == 0).all()
+
+
+def test_a_slow_table_is_overdue_later():
+    assert overdue(6, delay=100)[0][-1] == 0
+    assert overdue(30, delay=100)[0][-1] > 0
+
+
+def test_a_table_that_was_loaded_years_later_is_not_overdue(repo):
+    loaded = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    old = [replace(day(n, total=float(n)), arrived_at=loaded) for n in range(1, 40)]
+    stored(repo, old)
+    watch = [tg.Monitor(detector=one) for one in ("MissingPartition", "Late")]
+    assert found(repo, watch).empty
+
+
+def test_what_stopped_long_ago_is_overdue_until_it_goes_on(repo):
+    clean(repo, range(DAYS - 5))
+    one, incident = only(repo)
+    assert one["partition"] == name(DAYS - 6)
+    assert "is the last" in one["explanation"]
+    assert "overdue" in one["explanation"]
+    assert incident["status"] == "open"
+    stored(repo, [partition(n) for n in range(DAYS - 5, DAYS)])
+    assert found(repo).empty
+    assert repo.incidents("d").empty
+
+
+# late
+
+
+def test_a_late_partition(repo):
+    stored(repo, [partition(n, delay=14.0 if n == 40 else 2.0) for n in range(DAYS)])
+    one, incident = only(repo)
+    assert (one["partition"], one["detector"]) == (name(40), "Late()")
+    assert one["value"] == pytest.approx(14, abs=0.5)
+    assert one["explanation"].startswith(f"{name(40)} arrived 1")
+    assert one["explanation"].endswith(" hours after its end.")
+    assert incident["headline"].split(": ")[1].startswith("arrived 1")
+    assert "hours after its end" in incident["headline"]
+
+
+def test_early_and_a_little_late_is_no_matter(repo):
+    odd = {30: 0.0, 40: 3.5, 50: -10.0}
+    stored(repo, [partition(n, delay=odd.get(n, 2.0)) for n in range(DAYS)])
+    assert found(repo).empty
+
+
+# all together
+
+
+def many(repo, shift=None, metrics=12, days=60):
+    draw = np.random.default_rng(0)
+    for k in range(metrics):
+        values = 1000 + 10 * draw.standard_normal(days)
+        if shift:
+            shift(values)
+        repo.record(
+            "d", f"m{k}", {name(n): float(v) for n, v in enumerate(values)}, scale="positive"
+        )
+
+
+def test_all_a_little_off(repo):
+    def off(values):
+        values[40] = 1000 + 24 * np.sign(values[40] - 1000)
+
+    many(repo, off)
+    watch = [tg.Monitor(detector="Multivariate")]
+    one, incident = only(repo, watch)
+    assert one["partition"] == name(40)
+    assert one["explanation"].startswith(f"{name(40)} is unusual in ")
+    assert one["explanation"].endswith(" of 12 metrics at once.")
+    assert "is unusual in 4 of 12 metrics at once" in incident["headline"]
+
+
+def test_few_metrics_none_of_which_is_odd(repo):
+    clean(repo)
+    assert found(repo, [tg.Monitor(detector="Multivariate")]).empty
+
+
+def test_chance_in_many_metrics_is_nothing(repo):
+    many(repo)
+    assert found(repo, [tg.Monitor(detector="Multivariate")]).empty
+
+
+# changes
+
+
+def test_a_change_of_level_is_told_once(repo):
+    def settle(values):
+        values[40:] += 500
+
+    many(repo, settle, metrics=2)
+    some = found(repo, [tg.Monitor(detector="ChangePoint")])
+    assert set(some["partition"]) == {name(43)}
+    assert len(some) == 2
+    (incident,) = repo.incidents("d").itertuples()
+    assert (incident.first, incident.last, incident.status) == (name(43), name(43), "resolved")
+
+
+def test_a_spike_is_no_change_of_level(repo):
+    def spike(values):
+        values[40:42] += 500
+
+    many(repo, spike, metrics=2)
+    assert found(repo, [tg.Monitor(detector="ChangePoint")]).empty
+
+
+def test_a_slow_drift(repo):
+    def drift(values):
+        values[90:] += 4.0 * np.arange(30)
+
+    many(repo, drift, metrics=1, days=120)
+    some = found(repo, [tg.Monitor(detector="SlowDrift")])
+    assert len(some) >= 1
+    assert some["partition"].min() > name(95)
+    assert "slow drift" in some["explanation"].iloc[0]
+
+
+def test_a_step_is_no_slow_drift(repo):
+    def step(values):
+        values[90:] += 500
+
+    many(repo, step, metrics=1, days=120)
+    assert found(repo, [tg.Monitor(detector="SlowDrift")]).empty

@@ -1,0 +1,636 @@
+"""Distances between distributions, and drift from stored states. No Spark."""
+
+import datetime as dt
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from datasketches import (
+    PyDoublesSerDe,
+    frequent_strings_sketch,
+    kll_doubles_sketch,
+    req_items_sketch,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.top_values import FrequentItemsState
+from tidegauge.analyzers.runs.ledger import RunSpec
+from tidegauge.repository.distributions.binning import align_categories, equal_mass, number_of_bins
+from tidegauge.repository.distributions.distances import (
+    category_distances,
+    chi_square,
+    excess,
+    ks,
+    l_infinity,
+    numeric_distances,
+    psi,
+    wasserstein,
+)
+from tidegauge.repository.distributions.shapes import Quantiles, categories_of, quantiles_of
+from tidegauge.repository.testing.samples import commit, day, measurement
+
+import tidegauge as tg
+
+# deequ.md, section 6.6
+
+SHARES = {"a": 10, "b": 20, "c": 25, "d": 10, "e": 5}
+SAMPLE = {"a": 11, "b": 20, "c": 25, "d": 10, "e": 10}
+
+
+def test_l_infinity_as_in_deequ():
+    distance = l_infinity(*align_categories(SHARES, SAMPLE))
+    assert distance == pytest.approx(0.06015037593984962, abs=1e-15)
+    assert excess(distance, 70, 76) == 0.0
+    assert excess(0.5, 70, 76) == pytest.approx(0.5 - 1.8 * math.sqrt(146 / (70 * 76)))
+
+
+def test_psi_as_in_deequ():
+    expected = [428, 425, 414, 427, 440, 447, 380, 386, 444, 386]
+    actual = [426, 437, 429, 391, 469, 433, 360, 443, 371, 418]
+    assert psi(expected, actual) == pytest.approx(0.007406694184014186, rel=1e-12)
+    named = [dict(zip("abcdefghij", counts, strict=True)) for counts in (expected, actual)]
+    assert category_distances(*named).psi == pytest.approx(0.007406694184014186, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "bound"),
+    [([3, 2, 2, 2, 2, 2, 2], 0.1), ([5, 2, 2, 2, 2, 2, 2], 0.25)],
+    ids=["T19", "T21"],
+)
+def test_psi_of_small_shifts_stays_in_its_band(baseline, bound):
+    """Values 1 to 7, of which the first are more often in the baseline and the last in what is current."""
+    current = [2, 2, 2, 2, 2, 2, 3]
+    shares = [(e / sum(baseline), a / 15) for e, a in zip(baseline, current, strict=True)]
+    found = psi(baseline, current)
+    assert found == pytest.approx(sum((a - e) * math.log(a / e) for e, a in shares))
+    assert 0 < found < bound
+
+
+def test_the_share_of_rows_that_psi_takes_together():
+    # Of 100 rows on both sides, categories of fewer than 5 expected rows are rare.
+    found = category_distances({"a": 92, "b": 5, "c": 3}, {"a": 80, "d": 20})
+    assert found.psi_rest == 0.2
+    many = {str(i): 1 for i in range(100)}
+    assert category_distances(many, many).psi_rest == 1
+    assert category_distances({"a": 9}, {"a": 9}).psi_rest == 0
+    assert math.isnan(category_distances({}, {"a": 9}).psi_rest)
+
+
+def test_chi_square_as_in_deequ():
+    found = chi_square({"a": 20, "b": 20}, {"a": 30})
+    assert found.p_value == pytest.approx(4.3204630539861455e-8, rel=1e-9)
+    assert math.isnan(chi_square({"c": 20, "d": 20}, {"a": 15, "b": 20}).p_value)
+
+
+def test_small_categories_are_joined_before_the_test():
+    assert chi_square({"a": 9, "b": 30}, {"a": 9, "b": 30}).categories == 1  # 9 < 10 of two
+    five = dict.fromkeys("abcd", 20) | {"e": 4}
+    assert chi_square(five, five).categories == 5  # one of five may be small
+    joined = chi_square({"a": 50, "b": 44, "c": 3, "d": 3}, {"a": 50, "b": 42, "c": 0, "d": 8})
+    assert joined == (pytest.approx(4 / 44 + 4 / 6), pytest.approx(stats.chi2.sf(25 / 33, 2)), 3)
+    many = {str(i): 1 for i in range(20_000)}
+    assert chi_square(many, many).p_value == 1.0
+
+
+# by hand
+
+
+def test_categories_by_hand():
+    found = category_distances({"a": 60, "b": 40}, {"a": 30, "c": 10})
+    assert (found.unseen, found.lost) == (0.25, 0.4)
+    assert found.l_infinity == pytest.approx(0.4)
+    # a: .6 to .75; b: .4 to half a row of 40; the rest: half a row of 100 to .25
+    pairs = [(0.6, 0.75), (0.4, 0.5 / 40), (0.005, 0.25)]
+    assert found.psi == pytest.approx(sum((a - e) * math.log(a / e) for e, a in pairs))
+    js = [0.6 * math.log2(0.6 / 0.675) + 0.75 * math.log2(0.75 / 0.675), 0.4, 0.25]
+    assert found.js == pytest.approx(sum(js) / 2)
+    assert math.isnan(found.ks)
+    assert math.isnan(found.wasserstein)
+    assert not found.ks_significant
+
+
+def test_many_rare_values_do_not_make_a_psi():
+    before, after = ({f"{side}{i}": 1 for i in range(1000)} for side in "ab")
+    found = category_distances(before, after)
+    assert (found.psi, found.js, found.unseen, found.lost) == (0.0, 1.0, 1.0, 1.0)
+
+
+def test_numbers_by_hand():
+    found = numeric_distances(
+        Quantiles.from_values([0, 1, 2, 3]), Quantiles.from_values([1, 2, 3, 8])
+    )
+    assert (found.ks, found.wasserstein, found.wasserstein_iqr) == (0.25, 2.0, 1.0)
+    assert not found.ks_significant
+    assert math.isnan(found.unseen)
+    assert math.isnan(found.chi_square_p)
+    # quartiles 0, 1, 2; each value is a quarter
+    assert found.psi == pytest.approx((0.125 - 0.25) * math.log(0.5) + (0.5 - 0.25) * math.log(2))
+
+
+def test_one_value_against_another():
+    five, three, seven = (Quantiles.from_values([x] * 1000) for x in (5, 3, 7))
+    assert numeric_distances(five, five).psi == 0.0
+    for other in (three, seven):
+        found = numeric_distances(five, other)
+        assert (found.js, found.ks, found.wasserstein) == (1.0, 1.0, 2.0)
+        assert found.psi > 10
+        assert found.wasserstein_iqr == math.inf
+    assert numeric_distances(five, five).wasserstein_iqr == 0.0
+
+
+def test_a_value_that_fills_a_bin_has_its_own():
+    before = Quantiles.from_values([*([0] * 600), *range(1, 401)])
+    after = Quantiles.from_values([*([-1] * 600), *range(1, 401)])
+    expected, actual = equal_mass(before, after, 10)
+    assert expected.tolist() == [0, 600, 100, 100, 100, 100]
+    assert actual.tolist() == [600, 0, 100, 100, 100, 100]
+
+
+def test_bins_are_fewer_for_few_rows_and_for_coarse_sketches():
+    many, few, tiny = (Quantiles.from_values(range(n)) for n in (100_000, 500, 7))
+    assert number_of_bins(many, many) == 20
+    assert number_of_bins(many, few) == 10
+    assert number_of_bins(tiny, many) == 4
+    assert number_of_bins(many, replace(many, error=0.00997)) == 10
+    assert number_of_bins(many, replace(many, error=0.0014)) == 20
+
+
+def test_nothing_infinities_and_nan():
+    nothing, some = Quantiles.from_values([math.nan]), Quantiles.from_values([1, 2])
+    for pair in ((nothing, some), (some, nothing), (nothing, nothing)):
+        found = numeric_distances(*pair)
+        assert all(map(math.isnan, (found.psi, found.js, found.ks, found.wasserstein)))
+        assert math.isnan(found.wasserstein_iqr)
+        assert not found.ks_significant
+    for pair in (({}, {"a": 1}), ({"a": 1}, {}), ({}, {})):
+        found = category_distances(*pair)
+        numbers = (found.psi, found.js, found.unseen, found.lost, found.l_infinity)
+        assert all(map(math.isnan, (*numbers, found.chi_square_p)))
+    ends = Quantiles.from_values([-math.inf, 0, 1, math.inf, math.inf, math.nan])
+    assert ends.rows == 5
+    assert numeric_distances(ends, ends).wasserstein == 0.0
+    assert wasserstein(ends, Quantiles.from_values([0, 1])) == math.inf
+    assert wasserstein(*(Quantiles.from_values([x]) for x in (-1.7e308, 1.7e308))) == math.inf
+    assert nothing.at([0.5]).tolist() == pytest.approx([math.nan], nan_ok=True)
+
+
+# properties
+
+samples = st.lists(st.integers(-50, 50) | st.floats(-1e3, 1e3), min_size=1, max_size=60)
+counts = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 200), min_size=1)
+
+
+def filled(mapping):
+    return sum(mapping.values()) > 0
+
+
+@given(counts.filter(filled), counts.filter(filled))
+def test_of_categories(a, b):
+    found, back = category_distances(a, b), category_distances(b, a)
+    assert found.js == pytest.approx(back.js, abs=1e-12)
+    assert 0 <= found.js <= 1
+    assert found.l_infinity == back.l_infinity
+    assert 0 <= found.l_infinity <= 1
+    assert (found.unseen, found.lost) == (back.lost, back.unseen)
+    assert 0 <= found.psi < math.inf
+    assert 0 <= found.unseen <= 1
+    renamed = [{key.upper() * 2: n for key, n in reversed(x.items())} for x in (a, b)]
+    assert category_distances(*renamed).psi == pytest.approx(found.psi, rel=1e-9, abs=1e-12)
+    same = category_distances(a, {key: 3 * n for key, n in a.items()})
+    assert (same.js, same.unseen, same.lost) == (pytest.approx(0, abs=1e-12), 0, 0)
+    assert category_distances(a, a).psi == 0
+
+
+@given(samples, samples)
+def test_of_numbers(a, b):
+    one, other = Quantiles.from_values(a), Quantiles.from_values(b)
+    found, back = numeric_distances(one, other), numeric_distances(other, one)
+    exact = max(abs(np.mean(np.array(a) <= x) - np.mean(np.array(b) <= x)) for x in a + b)
+    assert found.ks == back.ks == pytest.approx(exact, abs=1e-12)
+    assert found.wasserstein == pytest.approx(stats.wasserstein_distance(a, b), abs=1e-9)
+    assert found.wasserstein == pytest.approx(back.wasserstein, abs=1e-9)
+    assert 0 <= found.js <= 1
+    assert 0 <= found.psi < math.inf
+    same = numeric_distances(one, Quantiles.from_values(a * 3))
+    assert (same.js, same.ks, same.wasserstein) == (pytest.approx(0, abs=1e-12), 0, 0)
+    assert same.psi == pytest.approx(0, abs=1e-12)
+
+
+whole = st.lists(st.integers(-50, 50), min_size=1, max_size=60)
+
+
+@given(whole, whole)
+def test_rising_maps_change_neither_bins_nor_ks(a, b):
+    plain = numeric_distances(Quantiles.from_values(a), Quantiles.from_values(b))
+    cubed = numeric_distances(
+        *(Quantiles.from_values([float(x) ** 3 + 7 for x in side]) for side in (a, b))
+    )
+    assert (plain.psi, plain.js, plain.ks) == (cubed.psi, cubed.js, cubed.ks)
+    moved = numeric_distances(
+        *(Quantiles.from_values([2 * x + 7 for x in side]) for side in (a, b))
+    )
+    assert moved.wasserstein == pytest.approx(2 * plain.wasserstein)
+
+
+@given(st.lists(samples, min_size=1, max_size=4))
+def test_merging_is_as_if_all_had_been_one(parts):
+    whole = Quantiles.from_values([x for part in parts for x in part])
+    merged = Quantiles.merge([Quantiles.from_values(part) for part in parts])
+    assert merged.values.tolist() == whole.values.tolist()
+    assert merged.cumulative.tolist() == whole.cumulative.tolist()
+    ranks = np.arange(9) / 8
+    every = [x for part in parts for x in part]
+    assert merged.at(ranks).tolist() == np.quantile(every, ranks, method="inverted_cdf").tolist()
+
+
+# sketches
+
+
+def kll(values, k=269):
+    sketch = kll_doubles_sketch(k)
+    sketch.update(np.asarray(values, dtype=float))
+    return KllState.from_sketches([sketch.serialize()])
+
+
+def req(values, k=12):
+    sketch = req_items_sketch(k)
+    for value in values:
+        sketch.update(float(value))
+    return ReqState(sketch.serialize(PyDoublesSerDe()))
+
+
+@pytest.mark.parametrize("sketched", [kll, req])
+def test_sketches_are_as_exact_as_they_say(sketched):
+    draw = np.random.default_rng(7)
+    a, b = draw.normal(0, 1, 30_000), draw.normal(0.2, 1.1, 20_000)
+    one, other = (quantiles_of(sketched(x)) for x in (a, b))
+    exact = numeric_distances(Quantiles.from_values(a), Quantiles.from_values(b))
+    found = numeric_distances(one, other)
+    error = one.error + other.error
+    assert 0 < error < 0.05
+    assert (one.rows, other.rows) == (30_000, 20_000)
+    assert abs(found.ks - exact.ks) <= error
+    assert abs(found.wasserstein - exact.wasserstein) <= error * (max(*a, *b) - min(*a, *b))
+    assert found.psi == pytest.approx(exact.psi, abs=0.03)
+    assert quantiles_of(sketched(a[:20])).error == 0.0
+    assert quantiles_of(sketched([])).rows == 0
+
+
+def test_sketches_of_different_sizes_and_kinds_add_up():
+    draw = np.random.default_rng(8)
+    parts = [draw.normal(size=5000) for _ in range(3)]
+    states = [kll(parts[0], 200), kll(parts[1], 500), req(parts[2])]
+    merged = Quantiles.merge([quantiles_of(state) for state in states])
+    assert merged.rows == 15_000
+    assert ks(merged, Quantiles.from_values(np.concatenate(parts))) <= merged.error
+
+
+def test_frequencies_tell_numbers_or_categories():
+    numbers = FrequenciesAndNumRows.of([((2,), 3), ((1,), 1), ((None,), 4)])
+    assert quantiles_of(numbers).values.tolist() == [1, 2]
+    assert categories_of(numbers) == {"2": 3, "1": 1}
+    assert quantiles_of(FrequenciesAndNumRows()).rows == 0
+    texts = FrequenciesAndNumRows.of([(("x",), 3)])
+    with pytest.raises(tg.StateMismatchError, match="does not tell the quantiles"):
+        quantiles_of(texts)
+    with pytest.raises(tg.StateMismatchError, match="how often each value occurs"):
+        categories_of(kll([1]))
+
+
+def test_top_values_tell_categories_if_none_was_forgotten():
+    sketch = frequent_strings_sketch(5)
+    for text in "aab":
+        sketch.update(text)
+    assert categories_of(FrequentItemsState(sketch.serialize())) == {"a": 2, "b": 1}
+    for i in range(1000):
+        sketch.update(str(i))
+    with pytest.raises(tg.StateMismatchError, match="raise tracked="):
+        categories_of(FrequentItemsState(sketch.serialize()))
+
+
+# from a repository
+
+MEDIAN = tg.ApproxQuantile("x", 0.5)
+MANY = 100_000
+
+
+def numbers_day(number, values, analyzer=MEDIAN, **options):
+    state = kll(values) if isinstance(analyzer, tg.ApproxQuantile) else values
+    return day(number, only=[analyzer], extra=[measurement(analyzer, state)], **options)
+
+
+@pytest.fixture
+def normal(repo):
+    """Four days of 1000 numbers; the last one is moved by one."""
+    draw = np.random.default_rng(1)
+    values = [draw.normal(0, 1, 200), draw.normal(0, 1, 200), draw.normal(0, 1, 200)]
+    values.append(draw.normal(1, 1, 200))
+    commit(repo, *(numbers_day(n, v) for n, v in enumerate(values, 1)))
+    return repo, values
+
+
+def test_the_drift_between_two_partitions(normal):
+    repo, values = normal
+    found = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-04")
+    exact = numeric_distances(Quantiles.from_values(values[0]), Quantiles.from_values(values[3]))
+    assert (found.psi, found.js, found.ks, found.ks_significant) == (
+        exact.psi, exact.js, exact.ks, exact.ks_significant,
+    )  # fmt: skip
+    assert found.wasserstein == pytest.approx(exact.wasserstein)
+    assert (found.dataset, found.column, found.kind) == ("d", "x", "numeric")
+    assert (found.baseline, found.current) == ("ds=2013-01-01", "ds=2013-01-04")
+    assert (found.baseline_rows, found.current_rows) == (200, 200)
+    frame = found.frame()
+    assert list(frame.columns) == ["side", "rank", "value"]
+    assert frame.groupby("side")["value"].median()["baseline"] == np.quantile(
+        values[0], 0.5, method="inverted_cdf"
+    )
+    with pytest.raises(AttributeError):
+        found.psi = 0.0
+    assert repo.metrics("d", name="Drift.psi").empty
+
+
+def test_windows_are_merged(normal):
+    repo, values = normal
+    found = repo.drift("d", "x", ("2013-01-01", dt.date(2013, 1, 3)), ("2013-01-04", None))
+    exact = numeric_distances(
+        Quantiles.from_values(np.concatenate(values[:3])), Quantiles.from_values(values[3])
+    )
+    assert (found.psi, found.ks, found.baseline_rows) == (exact.psi, exact.ks, 600)
+    assert found.baseline == "2013-01-01 to 2013-01-03"
+    same = repo.drift("d", "x", (None, None), (None, None))
+    assert (same.psi, same.js, same.ks, same.wasserstein) == (0, 0, 0, 0)
+
+
+def test_any_analyzer_that_stored_the_values_will_do(repo):
+    groups = [((0,), 600), ((3,), 400)], [((0,), 500), ((4,), 500)]
+    state = [FrequenciesAndNumRows.of(g, 7) for g in groups]
+    commit(repo, *(numbers_day(n, v, tg.Uniqueness("x")) for n, v in enumerate(state, 1)))
+    found = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02")
+    assert (found.kind, found.ks, found.wasserstein) == ("numeric", 0.5, pytest.approx(0.8))
+    assert found.baseline_rows == 1000
+    named = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02", kind="categorical")
+    assert (named.unseen, named.lost, named.kind) == (0.5, 0.4, "categorical")
+    with pytest.raises(tg.UnknownNameError, match="categorical"):
+        repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02", kind="category")
+
+
+def test_categories(repo):
+    commit(repo, day(1, groups={("a",): 60, ("b",): 40}), day(2, groups={("a",): 30, ("c",): 10}))
+    found = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
+    assert (found.kind, found.unseen, found.lost) == ("categorical", 0.25, 0.4)
+    assert found.axis == ("a", "b", "c")
+    assert found.baseline_values == (0.6, 0.4, 0.0)
+    assert found.current_values == (0.75, 0.0, 0.25)
+    assert list(found.frame().columns) == ["side", "category", "share"]
+    assert len(found.frame()) == 6
+
+
+def test_a_partition_without_values_has_no_distance(repo):
+    commit(repo, day(1, groups={("a",): 60}), day(2, rows=0, groups={}))
+    found = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
+    assert (found.current_rows, found.axis) == (0, ("a",))
+    assert math.isnan(found.psi)
+    assert math.isnan(found.lost)
+    both = repo.drift("d", "s", "ds=2013-01-02", "ds=2013-01-02")
+    assert both.frame().empty
+
+
+def test_states_of_different_sizes_are_compared(repo):
+    """The suite's error was changed, and both are history."""
+    finer = tg.ApproxQuantile("x", 0.9, relative_error=0.005)
+    draw = np.random.default_rng(2)
+    first = numbers_day(1, draw.normal(size=3000))
+    second = day(2, only=[finer], extra=[measurement(finer, kll(draw.normal(size=3000), 549))])
+    commit(repo, first, second)
+    assert repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02").ks < 0.1
+    assert repo.drift("d", "x", (None, None), "ds=2013-01-02").baseline_rows == 6000
+
+
+def test_filters_are_apart(repo):
+    filtered = tg.ApproxQuantile("x", 0.5, where="y > 1")
+    for n in (1, 2):
+        extra = [measurement(filtered, kll([n])), measurement(MEDIAN, kll([5]))]
+        commit(repo, day(n, only=[filtered, MEDIAN], extra=extra))
+    days = ("ds=2013-01-01", "ds=2013-01-02")
+    assert repo.drift("d", "x", *days).wasserstein == 0
+    assert repo.drift("d", "x", *days, where=" y > 1 ").wasserstein == 1
+    repo.drift("d", "x", *days, where="y > 1", record=True)
+    repo.drift("d", "x", *days, record=True)
+    found = repo.metrics("d", name="Drift.wasserstein")
+    assert sorted(found["value"]) == [0, 1]
+    assert repo.metrics("d", name="Drift.wasserstein", where="y > 1")["value"].tolist() == [1]
+    text = found["analyzer"][found["value"] == 1].item()
+    assert repo.metrics("d", analyzer=text)["value"].tolist() == [1]
+
+
+def test_segments_are_apart(repo):
+    for n in (1, 2, 3):
+        part = replace(measurement(MEDIAN, kll([n] * 10)), segment="origin=EWR")
+        commit(repo, day(n, only=[MEDIAN], extra=[part, measurement(MEDIAN, kll([7] * 10))]))
+    days = ("ds=2013-01-01", "ds=2013-01-02")
+    assert repo.drift("d", "x", *days).wasserstein == 0
+    found = repo.drift("d", "x", *days, segment="origin=EWR", record=True)
+    assert (found.wasserstein, found.segment) == (1, "origin=EWR")
+    recorded = repo.metrics("d", name="Drift.wasserstein")
+    assert recorded[["segment", "value"]].to_numpy().tolist() == [["origin=EWR", 1.0]]
+    every = repo.drifts("d", "x", at_least=1, segment="origin=EWR")
+    assert every["wasserstein"].tolist() == [1.0, 1.5]
+    with pytest.raises(tg.HistoryError, match="not stored for 1 of 1"):
+        repo.drift("d", "x", *days, segment="origin=JFK")
+
+
+def test_partitions_of_several_keys_are_compared_within_their_segment(repo):
+    def part(n, country, value):
+        measured = numbers_day(n, [value])
+        date = measured.partition.values[0]
+        return replace(
+            measured,
+            partition=Partition(("ds", "country"), (date, country)),
+            segment=f"country={country}",
+            measurements=tuple(
+                replace(m, segment=f"country={country}") for m in measured.measurements
+            ),
+        )
+
+    run = repo.store.open_run(RunSpec("d", None, ("ds", "country")))
+    repo.store.commit_batch(
+        run, [part(n, c, n * v) for n in (1, 2) for c, v in (("A", 1), ("B", 5))]
+    )
+    found = repo.drifts("d", "x", at_least=1)
+    assert found["segment"].tolist() == ["country=A", "country=B"]
+    assert found["wasserstein"].tolist() == [1.0, 5.0]
+    assert repo.metrics("d", name="Drift.ks", segment="country=B")["value"].tolist() == [1.0]
+
+
+def test_the_past_is_as_it_was(repo):
+    first = commit(repo, day(1, groups={("a",): 10}), day(2, groups={("b",): 10}))
+    commit(repo, day(2, "b", groups={("a",): 10}))
+    days = ("ds=2013-01-01", "ds=2013-01-02")
+    assert repo.drift("d", "s", *days).js == 0
+    assert repo.drift("d", "s", *days, as_of=first, record=True).js == 1
+    assert repo.metrics("d", name="Drift.js").empty
+
+
+def test_errors_say_what_to_do(repo):
+    commit(repo, day(1), day(2))
+    days = ("ds=2013-01-01", "ds=2013-01-02")
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.drift("e", "s", *days)
+    with pytest.raises(tg.HistoryError, match="did you mean 'ds=2013-01-01'"):
+        repo.drift("d", "s", "ds=2013-01-1", days[1])
+    with pytest.raises(
+        tg.HistoryError, match=r"add ApproxQuantile\('x', 0.5\) or Histogram\('x'\) to the suite"
+    ):
+        repo.drift("d", "x", *days)
+    with pytest.raises(tg.HistoryError, match="of 'ss', but of 's'; did you mean 's'") as raised:
+        repo.drift("d", "ss", *days)
+    assert "add " not in str(raised.value)
+    repo.record("d", "Mean", 1.0, partition=days[0], instance="ss")
+    with pytest.raises(tg.HistoryError, match=r"add ApproxQuantile\('ss', 0.5\)"):
+        repo.drift("d", "ss", *days)  # it is measured, so it is no misspelt 's'
+    with pytest.raises(tg.HistoryError, match=r"add Histogram\('s', where='y'\) to the suite"):
+        repo.drifts("d", "s", where="y", kind="categorical")
+    with pytest.raises(tg.HistoryError, match="no partition in 2014-01-01 to ..."):
+        repo.drift("d", "s", ("2014-01-01", None), days[1])
+    with pytest.raises(tg.HistoryError, match="is not a time"):
+        repo.drift("d", "s", ("ds=2013-01-01", None), days[1])
+    with pytest.raises(tg.HistoryError, match="neither a partition's name nor a pair"):
+        repo.drift("d", "s", 3, days[1])
+    with pytest.raises(tg.HistoryError, match="can be recorded"):
+        repo.drift("d", "s", days[0], (None, None), record=True)
+    commit(repo, day(3, only=[tg.Size()]))
+    with pytest.raises(tg.HistoryError, match="not stored for 1 of 3 partitions.*2013-01-03"):
+        repo.drift("d", "s", days[0], (None, None))
+    for wrong in ("month", "long", 0):
+        with pytest.raises(tg.HistoryError, match="baseline=|is no window"):
+            repo.drifts("d", "s", baseline=wrong)
+
+
+def test_each_partition_is_compared_with_those_before_it(normal):
+    repo, values = normal
+    found = repo.drifts("d", "x", at_least=2)
+    assert found["partition"].tolist() == ["ds=2013-01-03", "ds=2013-01-04"]
+    exact = numeric_distances(
+        Quantiles.from_values(np.concatenate(values[:3])), Quantiles.from_values(values[3])
+    )
+    assert found["psi"].iloc[1] == exact.psi
+    assert found["baseline_rows"].tolist() == [400, 600]
+    assert found["rows"].tolist() == [200, 200]
+    two = repo.drifts("d", "x", baseline=2, at_least=2, record=False)
+    assert two["baseline_rows"].tolist() == [400, 400]
+    assert repo.drifts("d", "x", baseline="2d", at_least=2, record=False).equals(two)
+    late = repo.drifts("d", "x", baseline="2d", at_least=2, since="2013-01-04", record=False)
+    assert late["psi"].tolist() == two["psi"].tolist()[1:]
+    assert repo.drifts("d", "x").empty  # seven are needed
+    assert repo.drifts("d", "x")["psi"].dtype == "float64"
+
+
+def test_only_what_is_new_is_recorded(normal):
+    repo, _ = normal
+    repo.drifts("d", "x", at_least=2)
+    first = repo.metrics(
+        "d", instance="x", name=[f"Drift.{n}" for n in ("psi", "js", "ks", "wasserstein")]
+    )
+    assert len(first) == 8
+    assert set(first["entity"]) == {"Column"}
+    repo.drifts("d", "x", at_least=2)
+    again = repo.metrics("d", instance="x", name=list(set(first["name"])))
+    assert again.equals(first)
+    commit(repo, numbers_day(5, np.random.default_rng(3).normal(size=200)))
+    repo.drifts("d", "x", at_least=2)
+    assert set(repo.metrics("d", name="Drift.psi")["version"]) == {1}
+    assert len(repo.metrics("d", name="Drift.psi")) == 3
+    commit(repo, numbers_day(4, np.random.default_rng(4).normal(size=200), fingerprint="b"))
+    repo.drifts("d", "x", at_least=2)
+    assert repo.metrics("d", name="Drift.psi")["version"].tolist() == [1, 2, 2]
+
+
+def test_categories_record_what_came_and_went(repo):
+    commit(repo, *(day(n, groups={("a",): 50, ("b",): 50}) for n in range(1, 9)))
+    commit(repo, day(9, groups={("a",): 50, ("c",): 50}))
+    repo.drifts("d", "s")
+    frame = repo.metrics("d", instance="s")
+    recorded = frame[frame["name"].str.startswith("Drift.")].set_index(["name", "partition"])[
+        "value"
+    ]
+    assert set(recorded.index.levels[0]) == {"Drift.psi", "Drift.js", "Drift.unseen", "Drift.lost"}
+    assert recorded["Drift.unseen"].tolist() == [0, 0.5]
+    assert recorded["Drift.lost"]["ds=2013-01-09"] == 0.5
+
+
+def test_a_partition_without_a_state_or_values_does_not_teach(repo):
+    days = [day(n, groups={("a",): 5}) for n in range(1, 10)]
+    days[3] = day(4, only=[tg.Size()])
+    days[4] = day(5, rows=0, groups={})
+    commit(repo, *days)
+    found = repo.drifts("d", "s")
+    assert found["partition"].tolist() == []
+    found = repo.drifts("d", "s", at_least=3, record=True)
+    assert found["partition"].tolist() == [f"ds=2013-01-0{n}" for n in (5, 6, 7, 8, 9)]
+    assert found["psi"].isna().tolist() == [True, False, False, False, False]
+    assert repo.metrics("d", name="Drift.psi")["status"].tolist() == ["NaN"] + ["finite"] * 4
+
+
+# anomaly.md, section 3.2, in small
+
+
+def drifting_days(bad, n=MANY, days=60, wobble=0.03):
+    draw = np.random.default_rng(5)
+    for number in range(1, days + 1):
+        values = draw.normal(draw.normal(0, wobble), 1, n)
+        yield numbers_day(number, bad(values) if number == days else values)
+
+
+BAD = {
+    "mean": lambda x: x + 0.3,
+    "scale": lambda x: x * 1.2,
+    "tenfold": lambda x: np.where(np.arange(x.size) % 10 == 0, x * 10, x),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_psi_against_its_own_past_sees_what_fixed_limits_miss(repo, bad):
+    commit(repo, *drifting_days(BAD[bad]))
+    found = repo.drifts("d", "x")
+    assert len(found) == 60 - 7
+    assert found["psi"].iloc[-1] < 0.2  # the usual limit of "changed"
+    for name in ("psi", "js"):
+        root = np.sqrt(found[name].to_numpy())
+        past = root[:-1]
+        spread = 1.4826 * np.median(np.abs(past - np.median(past)))
+        z = (root - np.median(past)) / max(spread, 0.01)
+        assert z[-1] > 5, name
+        assert (z[:-1] > 5).sum() <= 1, name  # sketches toss coins
+
+
+def test_the_detector_sees_it(repo):
+    commit(repo, *drifting_days(BAD["mean"]))
+    repo.drifts("d", "x")
+    found = repo.detect("d", [tg.Monitor({"name": "Drift.psi", "instance": "x"}, "Seasonal")])
+    assert "ds=2013-03-01" in set(found["partition"])
+    assert len(found) <= 2
+
+
+def test_harmless_days_are_significant_at_production_sizes_and_sketches_allow_for_it():
+    draw = np.random.default_rng(6)
+    a, b = draw.normal(0, 1, MANY), draw.normal(0.025, 1, MANY)
+    assert numeric_distances(Quantiles.from_values(a), Quantiles.from_values(b)).ks_significant
+    sketches = [quantiles_of(kll(x)) for x in (a, b)]
+    assert not numeric_distances(*sketches).ks_significant
+
+
+def test_the_drift_detector_records_and_watches(repo):
+    commit(repo, *drifting_days(BAD["mean"], n=2_000))
+    found = repo.detect("d", [tg.Monitor(detector=tg.Drift("x"))])
+    assert found["partition"].tolist()[-1:] == ["ds=2013-03-01"]
+    assert set(found["name"]) == {"Drift.psi"}
+    assert len(repo.metrics("d", name="Drift.psi")) == 60 - 7
+    with pytest.warns(tg.RepositoryWarning, match="nope"):
+        assert repo.detect("d", [tg.Monitor(detector=tg.Drift("nope"))]).equals(found)

@@ -1,0 +1,275 @@
+"""Histories from Deequ, and for Prometheus, OpenLineage, CSV and Parquet."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+from tidegauge.cli.main import run_command
+from tidegauge.repository.exchange.deequ import analyzer_from_deequ, import_deequ
+from tidegauge.repository.exchange.openlineage import openlineage_event
+from tidegauge.repository.exchange.prometheus import prometheus_text
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
+
+import tidegauge as tg
+from tests.paths import DATA
+
+DEEQU = DATA / "deequ.json"
+"""As Deequ 2.1.0's own serde writes it: every kind of metric, a NaN, an infinity."""
+
+
+def value(repo, analyzer, name=None, partition="dataset_date=2026-01-01T00:00:00.000Z"):
+    frame = repo.metrics("orders", analyzer=analyzer, name=name)
+    return frame[frame["partition"] == partition]["value"].item()
+
+
+def test_a_file_of_deequ_is_read_with_all_its_metrics(repo):
+    done = import_deequ(repo, DEEQU, "orders")
+    assert (done.results, done.metrics, done.new, done.skipped) == (3, 49, 3, ())
+    assert value(repo, tg.Size()) == 40.0
+    assert value(repo, tg.Size(where="country = 'DE' AND amount >= 10")) == 14.0
+    assert value(repo, "Correlation('amount', 'discount')") == 0.3125
+    assert value(repo, tg.Histogram("country"), "Histogram.abs.US") == 6
+    quantiles = "ApproxQuantiles('amount', [0.25, 0.5, 0.75], relative_error=0.01)"
+    assert value(repo, quantiles, "ApproxQuantiles-0.75") == 58.84
+    second = "dataset_date=2026-01-02T00:00:00.000Z"
+    assert math.isnan(value(repo, "Correlation('amount', 'discount')", partition=second))
+    third = repo.metrics("orders", name="RatioOfSums").iloc[-1]
+    assert (third["status"], third["value"]) == ("+inf", math.inf)
+    assert repo.metrics("orders", name="Completeness")["weight"].tolist() == [40.0, 44.0, 31.0]
+    assert [t.isoformat() for t in repo.metrics("orders", analyzer=tg.Size())["time"]] == [
+        "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00", "2026-01-03T00:00:00+00:00",
+    ]  # fmt: skip
+    assert check(repo.database, repo.artifacts) == []
+    tags = repo.runs("orders")["tags"].tolist()
+    assert {"region": "EU", "dataset": "shop.orders"} in tags
+    with pytest.raises(tg.HistoryError, match="no state for 3 of 3"):
+        repo.merge("orders", tg.Size())
+
+
+def test_reading_it_again_writes_nothing_and_a_changed_one_restates(repo, tmp_path):
+    import_deequ(repo, DEEQU, "orders")
+    before = repo.metrics("orders")
+    assert import_deequ(repo, DEEQU, "orders").new == 0
+    pd.testing.assert_frame_equal(repo.metrics("orders"), before)
+    results = json.loads(DEEQU.read_text())
+    for entry in results[0]["analyzerContext"]["metricMap"]:
+        if entry["analyzer"] == {"analyzerName": "Size"}:
+            entry["metric"]["value"] = 41.0
+    changed = tmp_path / "deequ.json"
+    changed.write_text(json.dumps(results))
+    assert import_deequ(repo, changed, "orders").new == 1
+    found = repo.restatements("orders")
+    assert set(found["name"]) == {"Size"}
+    assert (found["old"][0], found["new"][0]) == (40.0, 41.0)
+
+
+def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
+    results = json.loads(DEEQU.read_text())[:2]
+    results[1]["resultKey"] = {"dataSetDate": 1767225600, "tags": {"region": "US"}}  # in seconds
+    file = tmp_path / "deequ.json"
+    file.write_text(json.dumps(results))
+    with pytest.raises(
+        tg.SourceError, match="nothing tells apart; name the tags that do: .*region"
+    ):
+        import_deequ(repo, file, "orders")
+    assert repo.datasets() == []
+    import_deequ(repo, file, "orders", by=["region"])
+    sizes = repo.metrics("orders", analyzer=tg.Size()).set_index("segment")["value"]
+    assert sizes.to_dict() == {"region=EU": 40.0, "region=US": 44.0}
+    assert check(repo.database, repo.artifacts) == []
+
+
+def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
+    def entry(analyzer, metric):
+        return {"analyzer": analyzer, "metric": metric}
+
+    double = {
+        "metricName": "DoubleMetric",
+        "entity": "Mutlicolumn",
+        "instance": "*",
+        "name": "x",
+        "value": 1.0,
+    }
+    summed = {
+        "analyzerName": "Histogram",
+        "column": "a",
+        "aggregateFunction": "sum",
+        "aggregateColumn": "b",
+    }
+    twice = {"analyzerName": "Entropy", "column": "a"}
+    results = [
+        {
+            "resultKey": {"dataSetDate": 0, "tags": {}},
+            "analyzerContext": {
+                "metricMap": [
+                    entry(summed, double),
+                    entry({"analyzerName": "Novel", "column": "a"}, double),
+                    entry(twice, double),
+                    entry(twice, {**double, "value": 2.0}),
+                    entry({"analyzerName": "Mean", "column": "a"}, {"metricName": "DoubleMetric"}),
+                    entry({"analyzerName": "Uniqueness", "columns": ["a", "b"]}, double),
+                ]
+            },
+        }
+    ]
+    file = tmp_path / "deequ.json"
+    file.write_text(json.dumps(results))
+    done = import_deequ(repo, file, "orders")
+    assert repo.metrics("orders")["analyzer"].tolist() == ["Uniqueness(['a', 'b'])"]
+    assert repo.metrics("orders")["entity"].tolist() == ["Multicolumn"]
+    text = "\n".join(done.skipped)
+    for said in (
+        "of sums",
+        "Novel",
+        "Entropy('a'): ambiguous duplicate",
+        "Mean: unlike Deequ's: KeyError",
+    ):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not JSON"),
+        ("{}", "not a metrics repository"),
+        ('[{"resultKey": {}}]', "resultKey and"),
+    ],
+)
+def test_other_files_are_refused(repo, tmp_path, text, says):
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    with pytest.raises(tg.SourceError, match=says):
+        import_deequ(repo, file, "orders")
+    with pytest.raises(tg.SourceError, match="cannot read"):
+        import_deequ(repo, tmp_path / "none.json", "orders")
+
+
+def test_infinite_edges_are_overflow_bins():
+    told = {"analyzerName": "HistogramBinned", "column": "a", "customEdges": [-math.inf, 0.0, 1.0]}
+    assert "include_overflow_bins=True" in repr(analyzer_from_deequ(told))
+
+
+HOSTILE = 'a"b\\c\nd {} \u2028 ü'
+
+
+@pytest.fixture
+def told(repo):
+    """A dataset with a hostile name, one anomaly, and values that are no numbers."""
+    big = measurement(tg.Size(where=HOSTILE.replace("\n", " ")), tg.NumMatches(7))
+    for n in range(1, 31):
+        commit(repo, day(n, rows=1000 if n < 30 else 9, extra=[big]), dataset=HOSTILE)
+    repo.record(HOSTILE, "ratio", math.inf, partition="ds=2013-01-30")
+    repo.record(HOSTILE, "odd", math.nan, partition="ds=2013-01-30")
+    repo.detect(HOSTILE, [tg.Monitor({"name": "Size"})])
+    return repo
+
+
+def test_prometheus_reads_what_is_exported(told):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    families = {f.name: f for f in text_string_to_metric_families(prometheus_text(told))}
+    samples = {
+        (x.labels["name"], x.labels["instance"], x.labels["analyzer"]): x
+        for x in families["tidegauge_metric"].samples
+    }
+    size = samples["Size", "*", "Size()"]
+    assert (size.value, size.labels["dataset"]) == (9.0, HOSTILE)
+    assert size.labels["partition"] == "ds=2013-01-30"
+    assert samples["ratio", "*", "Recorded('ratio')"].value == math.inf
+    assert math.isnan(samples["odd", "*", "Recorded('odd')"].value)
+    assert not any(key[1] == "nope" for key in samples)  # failed
+    (newest,) = families["tidegauge_newest_partition_timestamp_seconds"].samples
+    assert newest.value == 1359504000
+    assert families["tidegauge_open_anomalies"].samples[0].value == 1
+
+
+def test_openlineage_events_are_what_its_client_would_send(told):
+    from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import data_quality_assertions_dataset as dqa
+    from openlineage.client.facet_v2 import data_quality_metrics_input_dataset as dqm
+    from openlineage.client.serde import Serde
+
+    event = openlineage_event(told, HOSTILE, namespace="hive://metastore:9083")
+    text = json.dumps(event, allow_nan=False)
+    (entry,) = event["inputs"]
+    metrics = entry["inputFacets"]["dataQualityMetrics"]
+    assert metrics["rowCount"] == 9
+    assert metrics["columnMetrics"]["x"]["nullCount"] == 1
+    assertions = entry["inputFacets"]["dataQualityAssertions"]["assertions"]
+    (failed,) = [a for a in assertions if not a["success"]]
+    assert (failed["name"], failed["actual"], failed["severity"]) == ("Size(*)", "9", "warn")
+
+    def own(facet):
+        return {k: v for k, v in facet.items() if not k.startswith("_")}
+
+    def without_empty(value):
+        """The client also sends what is empty."""
+        if isinstance(value, dict):
+            kept = {k: without_empty(v) for k, v in value.items()}
+            return {k: v for k, v in kept.items() if v not in (None, {}, [])}
+        return [without_empty(v) for v in value] if isinstance(value, list) else value
+
+    columns = {name: dqm.ColumnMetrics(**facts) for name, facts in metrics["columnMetrics"].items()}
+    theirs = RunEvent(
+        eventType=RunState.COMPLETE,
+        eventTime=event["eventTime"],
+        run=Run(runId=event["run"]["runId"]),
+        job=Job(**event["job"]),
+        inputs=[
+            InputDataset(
+                namespace=entry["namespace"],
+                name=entry["name"],
+                inputFacets={
+                    "dataQualityMetrics": dqm.DataQualityMetricsInputDatasetFacet(
+                        rowCount=metrics["rowCount"], columnMetrics=columns
+                    ),
+                    "dataQualityAssertions": dqa.DataQualityAssertionsDatasetFacet(
+                        assertions=[dqa.Assertion(**a) for a in assertions]
+                    ),
+                },
+            )
+        ],
+    )
+    sent = json.loads(Serde.to_json(theirs))
+    for name, facet in sent["inputs"][0]["inputFacets"].items():
+        assert facet["_schemaURL"] == entry["inputFacets"][name]["_schemaURL"]
+        assert without_empty(own(facet)) == without_empty(own(entry["inputFacets"][name]))
+    assert sent["schemaURL"] == event["schemaURL"]
+    assert set(event) == {key for key in sent if sent[key] not in (None, {})} | {"outputs"}
+    assert json.loads(text) == event
+
+
+def test_the_command_line_imports_and_exports(tmp_path, capsys):
+    db = ["--db", f"sqlite:///{tmp_path / 'r.db'}"]
+    assert run_command(["import", "deequ", str(DEEQU), "--dataset", "orders", *db]) == 0
+    assert "3 results with 49 metrics read, 3 new" in capsys.readouterr().out
+    assert run_command(["export", "csv", "orders", *db]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].startswith("dataset,segment,partition,time,")
+    rows = len(text.splitlines()) - 1
+    for form in ("csv", "parquet"):
+        file = tmp_path / f"metrics.{form}"
+        assert run_command(["export", form, "orders", *db, "--output", str(file)]) == 0
+        assert f"{rows} rows" in capsys.readouterr().out
+        frame = pd.read_csv(file) if form == "csv" else pd.read_parquet(file)
+        assert len(frame) == rows
+    assert run_command(["export", "parquet", "orders", *db]) == 1
+    assert "needs a file" in capsys.readouterr().err
+    assert run_command(["export", "openlineage", *db]) == 0
+    assert json.loads(capsys.readouterr().out)["eventType"] == "COMPLETE"
+    assert run_command(["export", "prometheus", *db]) == 0
+    assert "tidegauge_metric{" in capsys.readouterr().out
+    assert run_command(["import", "deequ", str(tmp_path / "no.json"), "--dataset", "x", *db]) == 1
+    assert "cannot read" in capsys.readouterr().err
+
+
+def test_pages_hold_everything_once(repo):
+    commit(repo, *(day(n) for n in range(1, 31)))
+    commit(repo, day(4, "b", only=[SIZE]))
+    for rows in (1, 25, 10_000):
+        pages = list(repo.pages("d", rows=rows))
+        assert max(map(len, pages)) <= max(2 * rows, 12)
+        whole = pd.concat(pages, ignore_index=True)
+        pd.testing.assert_frame_equal(repo.metrics("d"), whole, check_dtype=False)

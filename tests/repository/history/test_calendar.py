@@ -1,0 +1,220 @@
+"""The ledger as a calendar: what came, came late or again, is missing or gone. No Spark."""
+
+import datetime as dt
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.repository.testing.samples import SIZE, commit, day
+
+import tidegauge as tg
+
+NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+HOUR = dt.timedelta(hours=1)
+
+
+def came(n, hours=2.0, **options):
+    """A day of 2013 whose data arrived so many hours after its end."""
+    made = day(n, only=[SIZE], **options)
+    return replace(made, arrived_at=made.time + 24 * HOUR + hours * HOUR)
+
+
+def hour(n, keys=("ds", "hr"), segment=""):
+    """An hour of 2013, half an hour after whose end the data came."""
+    time = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + n * HOUR
+    texts = (f"{time:%Y-%m-%d}", f"{time:%H}")
+    return replace(
+        day(1, only=[SIZE]),
+        partition=Partition(keys, texts),
+        time=time,
+        arrived_at=time + 1.5 * HOUR,
+        segment=segment,
+    )
+
+
+def calendar(repo, until="2013-03-31", **options):
+    """The calendar to the end of March, before which nothing is overdue."""
+    return repo.calendar("d", until=until, **options)
+
+
+def statuses(found):
+    """What is not simply measured, by day."""
+    some = found[found["status"] != "measured"]
+    return dict(zip(some["time"].dt.strftime("%m-%d"), some["status"], strict=True))
+
+
+def test_measured_and_missing(repo):
+    commit(repo, *(came(n) for n in range(1, 41) if n not in {20, 21, 3}))
+    found = calendar(repo, until="2013-02-09")
+    # The third day is missing before it can be said that one is expected.
+    assert statuses(found) == {"01-20": "missing", "01-21": "missing"}
+    assert found["time"].is_monotonic_increasing
+    assert len(found) == 39
+    gap = found[found["status"] == "missing"].iloc[0]
+    nothing = [
+        "partition",
+        "version",
+        "rows",
+        "first_seen_at",
+        "arrived_at",
+        "measured_at",
+        "delay",
+    ]
+    assert gap[[*nothing, "gone_at", "worst"]].isna().all()
+    assert (gap["anomalies"], gap["late"], gap["restated"]) == (0, False, False)
+    first = found.iloc[0]
+    assert (first["partition"], first["version"], first["rows"]) == ("ds=2013-01-01", 1, 10)
+    assert first["arrived_at"] == pd.Timestamp("2013-01-02T02:00Z")
+    assert set(found["delay"].dropna()) == {7200.0}
+    assert list(found.columns) == [
+        *("segment", "partition", "time", "status", "late", "restated", "version", "rows"),
+        *("first_seen_at", "arrived_at", "measured_at", "gone_at", "delay", "anomalies", "worst"),
+    ]
+
+
+def test_what_is_missing_is_what_the_detector_counts(repo):
+    """Weekends that never come are not missed; a Tuesday is."""
+    working = [n for n in range(1, 60) if n % 7 < 5]  # 2013 began on a Tuesday
+    commit(repo, *(came(n) for n in working if n != 50))
+    repo.detect("d", [tg.Monitor(detector="MissingPartition")])
+    found = calendar(repo, until="2013-02-28")
+    late = found[
+        (found["status"] == "missing") & (found["time"] > pd.Timestamp("2013-02-01", tz="UTC"))
+    ]
+    assert late["time"].dt.strftime("%m-%d").tolist() == ["02-19"]
+
+
+def test_overdue(repo):
+    """The last day ended five days ago; what comes within two hours is due after four."""
+    days = [came(n, 2) for n in range(1, 30)]
+    shift = NOW - dt.timedelta(days=5) - (days[-1].time + 24 * HOUR)
+    moved = [
+        replace(
+            one,
+            partition=Partition(("ds",), (f"{one.time + shift:%Y-%m-%d}",)),
+            time=one.time + shift,
+            arrived_at=one.arrived_at + shift,
+        )
+        for one in days
+    ]
+    commit(repo, *moved)
+    found = repo.calendar("d")
+    due = found[found["status"] == "missing"]["time"]
+    assert len(due) in {4, 5}  # by the time of the day
+    first = NOW - dt.timedelta(days=5)
+    assert due.tolist() == [pd.Timestamp(first + dt.timedelta(days=n)) for n in range(len(due))]
+
+
+def test_late(repo):
+    commit(repo, *(came(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
+    found = calendar(repo, until="2013-02-09")
+    assert statuses(found) == {"02-04": "late"}
+    row = found[found["late"]].iloc[0]
+    assert (row["delay"], row["status"]) == (30 * 3600, "late")
+    repo.detect("d")
+    row = calendar(repo, until="2013-02-09").iloc[34]
+    assert (row["anomalies"], row["worst"]) == (1, "warning")
+
+
+def test_early_is_a_delay_below_nothing_and_unknown_is_none(repo):
+    commit(repo, came(1, -1), replace(came(2), arrived_at=None))
+    found = calendar(repo, until="2013-01-02")
+    np.testing.assert_equal(found["delay"].to_numpy(), [-3600.0, np.nan])
+    assert found["status"].tolist() == ["measured", "measured"]
+
+
+def test_restated_and_late_both_show(repo):
+    commit(repo, *(came(n, 2 + n % 3 / 10) for n in range(1, 41)))
+    commit(repo, came(35, 30, fingerprint="b", rows=11))
+    found = calendar(repo, until="2013-02-09")
+    assert statuses(found) == {"02-04": "restated"}
+    row = found.iloc[34]
+    assert (row["version"], row["restated"], row["late"], row["rows"]) == (2, True, True, 11)
+
+
+def test_gone(repo):
+    run = commit(repo, *(came(n) for n in range(1, 11)))
+    repo.store.mark_gone(run, ["ds=2013-01-05"], [])
+    found = calendar(repo, until="2013-01-10")
+    assert statuses(found) == {"01-05": "gone"}
+    assert found["gone_at"].notna().tolist() == [n == 5 for n in range(1, 11)]
+    assert found["version"].tolist() == [1] * 10
+
+
+def test_only_recorded(repo):
+    commit(repo, came(1))
+    repo.record("d", "x", {"ds=2013-01-01": 1, "ds=2013-01-02": 2})
+    found = repo.calendar("d")
+    assert found["status"].tolist() == ["measured", "unmeasured"]
+    assert found["partition"].tolist() == ["ds=2013-01-01", "ds=2013-01-02"]
+    assert found["version"].isna().tolist() == [False, True]
+
+
+def test_partitions_without_a_time_come_last_and_only_without_bounds(repo):
+    repo.record("whole", "y", 3)
+    repo.record("e", "y", {"region=b": 3, "region=a": 4})
+    whole = repo.calendar("whole")
+    assert whole[["partition", "status"]].to_numpy().tolist() == [["", "unmeasured"]]
+    found = repo.calendar("e")
+    assert found["partition"].tolist() == ["region=a", "region=b"]
+    assert found["time"].isna().all()
+    assert found["delay"].isna().all()
+    assert repo.calendar("e", since="2013-01-01").empty
+
+
+def test_hourly(repo):
+    commit(repo, *(hour(n) for n in range(96) if n != 50))
+    found = repo.calendar("d", until="2013-01-04T23:59")
+    gap = found[found["status"] == "missing"]
+    assert gap["time"].tolist() == [pd.Timestamp("2013-01-03T02:00Z")]
+    assert set(found["delay"].dropna()) == {1800.0}
+    assert len(found) == 96
+
+
+def test_segments_have_calendars_of_their_own(repo):
+    made = []
+    for region, missing in (("a", 20), ("b", 25)):
+        for n in range(1, 31):
+            one = came(n)
+            named = Partition(("ds", "region"), (*one.partition.values, region))
+            if n != missing:
+                made.append(replace(one, partition=named, segment=f"region={region}"))
+    commit(repo, *made)
+    found = calendar(repo, until="2013-01-30")
+    gaps = found[found["status"] == "missing"]
+    assert list(zip(gaps["segment"], gaps["time"].dt.day, strict=True)) == [
+        ("region=a", 20),
+        ("region=b", 25),
+    ]
+    assert len(found) == 60
+
+
+def test_bounds_as_of_and_nothing(repo):
+    first = commit(repo, *(came(n) for n in range(1, 11)))
+    commit(repo, came(5, fingerprint="b", rows=11), came(11))
+    then = repo.calendar("d", until="2013-01-11", as_of=first)
+    assert then["status"].tolist()[:10] == ["measured"] * 10
+    assert then["status"].tolist()[10:] == ["missing"]  # overdue, then as now
+    now = repo.calendar("d", since="2013-01-05", until="2013-01-06")
+    assert now["status"].tolist() == ["restated", "measured"]
+    empty = repo.calendar("d", since="2012-01-01", until="2012-01-02")
+    assert empty.empty
+    assert empty.dtypes.equals(then.dtypes) or set(empty.columns) == set(then.columns)
+    assert repo.calendar("d", as_of=dt.datetime(2012, 1, 1)).empty  # noqa: DTZ001 - taken for UTC
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.calendar("e")
+
+
+def test_anomalies_are_counted_and_the_worst_is_told(repo):
+    repo.record("d", "x", {f"ds=2013-01-{n:02}": n for n in range(1, 6)})
+    repo.record("d", "y", {f"ds=2013-01-{n:02}": n for n in range(1, 6)})
+    watch = [
+        tg.Monitor({"name": "x"}, "SimpleThreshold(4)", severity="error"),
+        tg.Monitor({"name": "y"}, "SimpleThreshold(3)", severity="info"),
+    ]
+    repo.detect("d", watch)
+    found = repo.calendar("d")
+    assert found["anomalies"].tolist() == [0, 0, 0, 1, 2]
+    assert found["worst"].tolist()[3:] == ["info", "error"]

@@ -1,0 +1,339 @@
+"""Two runs, partitions or windows side by side. No Spark."""
+
+import numpy as np
+import pytest
+from tidegauge.repository.testing.samples import SIZE, commit, day
+
+import tidegauge as tg
+
+inf, nan = np.inf, np.nan
+
+
+def ds(n):
+    return str(np.datetime64("2013-01-01") + n - 1)
+
+
+def record(repo, values, name="x", first=1, **options):
+    numbers = {f"ds={ds(first + n)}": v for n, v in enumerate(values)}
+    repo.record("d", name, numbers, **{"scale": "signed", **options})
+
+
+def one(repo, baseline, current, **options):
+    found = repo.compare("d", baseline, current, **options)
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def days(first, last=None):
+    if last is None:
+        return f"ds={ds(first)}"
+    return (ds(first), ds(last))
+
+
+STEPS = [0, 1, 3, 6, 10, 15, 21]
+"""Steps of 1 to 6: their median is 3.5, and the median distance from it 1.5."""
+
+
+def test_two_partitions(repo):
+    record(repo, [*STEPS, 28, 48])
+    row = one(repo, days(8), days(9))
+    assert list(row.index) == [
+        *("segment", "name", "instance", "analyzer", "baseline", "current", "change", "relative"),
+        *("surprise", "unusual", "baseline_partitions", "current_partitions", "status"),
+    ]
+    assert row["surprise"] == pytest.approx((20 - 3.5) / (1.4826 * 1.5))
+    assert (row["baseline"], row["current"], row["change"]) == (28, 48, 20)
+    assert row["relative"] == pytest.approx(20 / 28)
+    assert (row["unusual"], row["status"]) == (True, "both")
+    assert (row["baseline_partitions"], row["current_partitions"]) == (1, 1)
+    assert (row["segment"], row["name"], row["instance"]) == ("", "x", "*")
+    usual = one(repo, days(9), days(8))
+    assert usual["surprise"] == pytest.approx((20 - 3.5) / (1.4826 * 1.5))  # -20, of usual -3.5
+
+
+def test_fewer_than_six_usual_differences_tell_nothing(repo):
+    record(repo, [*STEPS[:-1], 21, 48])
+    row = one(repo, days(7), days(8))
+    assert np.isnan(row["surprise"])
+    assert not row["unusual"]
+    assert row["change"] == 27
+
+
+def test_usual_is_what_lies_as_far_apart(repo):
+    """Every second day 100 more: a day apart that is usual, two days apart it never was."""
+    record(repo, [*(100 * (n % 2) + 0.1 * (n % 5) for n in range(38)), 0, 100, 100])
+    assert one(repo, days(39), days(40))["surprise"] < 4
+    assert one(repo, days(39), days(41))["surprise"] > 100
+
+
+def test_too_short_for_their_distance_they_are_judged_by_neighbours(repo):
+    """Of the steps 1 to 9, those from 1 to 8 touch neither day: none lies 9 apart as they do."""
+    record(repo, [1, *np.cumsum([5, 1, 2, 3, 4, 5, 6, 7, 50])])
+    row = one(repo, days(1), days(10))  # the steps 1 to 7 remain: MAD 2
+    assert row["surprise"] == pytest.approx((83 - 1) / (1.4826 * 2))
+
+
+def test_what_is_not_rare_is_usual(repo):
+    """Seventeen steps: nine up by 2, eight down by 2, so the median distance is 0, and 4 not rare."""
+    record(repo, [*([10, 12] * 9), 10, 21])
+    row = one(repo, days(19), days(20))
+    assert row["surprise"] == pytest.approx((11 - 2) / (4 / 1.645))
+
+
+def test_differences_that_are_mostly_equal_are_judged_by_their_mean_distance(repo):
+    """One day of 4: two of 38 steps are no 0."""
+    record(repo, [*([0] * 10), 4, *([0] * 29), 1])
+    row = one(repo, days(40), days(41))
+    assert row["surprise"] == pytest.approx(1 / (1.2533 * 8 / 38))
+
+
+@pytest.mark.parametrize("scale", ["signed", "count", "ratio", "positive", "distance"])
+def test_what_never_moved_and_now_does(repo, scale):
+    record(repo, [*([0.5] * 20), 0.501], scale=scale)
+    assert one(repo, days(20), days(21))["surprise"] == 300
+    assert one(repo, days(1, 19), days(21, 21))["surprise"] == 300
+    equal = one(repo, days(1), days(2))
+    assert (equal["surprise"], equal["change"], equal["relative"]) == (0, 0, 0)
+
+
+def test_a_straight_line_goes_on_or_breaks(repo):
+    record(repo, [*range(30), 30, 99])
+    assert one(repo, days(30), days(31))["surprise"] == 0
+    assert one(repo, days(31), days(32))["surprise"] == 300
+    assert one(repo, days(26, 28), days(29, 31))["surprise"] == 0
+    assert np.isnan(one(repo, days(1, 15), days(16, 31))["surprise"])
+
+
+def test_rounding_is_no_difference(repo):
+    record(repo, [*([0.3] * 20), 0.1 + 0.2])
+    row = one(repo, days(20), days(21))
+    assert (row["surprise"], row["change"], row["unusual"]) == (0, 0, False)
+
+
+def test_kinds_have_scales_of_their_own(repo):
+    """Both move by a tenth of themselves; neither is believed to be steadier than its rows allow."""
+    record(repo, [*([0.5, 0.50001] * 10), 0.5, 0.55], "r", scale="ratio", weight=400)
+    record(repo, [*([2500, 2500.01] * 10), 2500, 2750], "c", scale="count")
+    found = repo.compare("d", days(21), days(22)).set_index("name")["surprise"]
+    share = np.arcsin(np.sqrt(0.55)) - np.arcsin(np.sqrt(0.5))
+    assert found["r"] == pytest.approx(share / (np.sqrt(2) * 0.5 / 20), rel=1e-3)
+    assert found["c"] == pytest.approx(np.log(2751 / 2501) / (np.sqrt(2) / 50), rel=1e-3)
+
+
+def test_windows_too_long_to_be_moved(repo):
+    """Steps 1 to 7: MAD 2. Medians of four, 2 and 18, count as means of 8 / pi."""
+    record(repo, [*STEPS, 28])
+    row = one(repo, days(1, 4), days(5, 8))
+    assert (row["baseline"], row["current"], row["change"]) == (2, 18, 16)
+    assert row["surprise"] == pytest.approx(16 / (1.4826 * 2 * np.sqrt(np.pi / 8)))
+    assert (row["baseline_partitions"], row["current_partitions"]) == (4, 4)
+    open_ends = one(repo, (None, ds(4)), (ds(5), None))
+    assert open_ends["surprise"] == row["surprise"]
+
+
+def test_windows_are_moved_along_the_history(repo):
+    """Means of two squares, two days apart: 6, 10, ..., 30 before; the median is 18, the MAD 8."""
+    record(repo, [*(n * n for n in range(12)), 500, 500])
+    row = one(repo, days(11, 12), days(13, 14))
+    assert (row["baseline"], row["current"]) == (110.5, 500)
+    assert row["surprise"] == pytest.approx((389.5 - 18) / (1.4826 * 8))
+
+
+def test_medians_that_never_move_are_no_constants(repo):
+    values = [0, 0, 0, 1, 0, 0, 2] * 12
+    record(repo, [*values, *([1] * 7)])
+    row = one(repo, days(78, 84), days(85, 91))
+    assert (row["baseline"], row["current"]) == (0, 1)
+    assert 0 < row["surprise"] < 300
+
+
+def test_windows_of_one_partition_are_that_partition(repo):
+    record(repo, [*STEPS, 28, 48])
+    a, b = one(repo, days(8, 8), days(9, 9)), one(repo, days(8), days(9))
+    assert a["surprise"] == b["surprise"]
+
+
+# runs
+
+
+def sizes(repo, *numbers, first=1, fingerprint="a"):
+    made = (day(first + n, fingerprint, rows, only=[SIZE]) for n, rows in enumerate(numbers))
+    return commit(repo, *made)
+
+
+def test_two_runs(repo):
+    first, second = sizes(repo, 10, 30, 20), sizes(repo, 50, 40, first=4)
+    row = one(repo, first, second)
+    assert (row["baseline"], row["current"], row["change"]) == (20, 45, 25)
+    assert (row["baseline_partitions"], row["current_partitions"]) == (3, 2)
+
+
+def test_a_restatement_is_compared_partition_by_partition(repo):
+    """Neighbours differ by ln(1.1), up or down; two restated days fell by the double and the triple of it."""
+    up = 1.1
+    raw = [1000 * up ** (n % 2) for n in range(10)]
+    first = sizes(repo, *(int(round(x)) - 1 for x in raw))
+    second = sizes(repo, 909, 999, 2000, first=9, fingerprint="b")
+    sizes(repo, 5, first=10, fingerprint="c")
+    row = one(repo, first, second)
+    assert (row["baseline"], row["current"]) == (1049, 954)
+    assert row["change"] == -95  # of -90 and -100
+    assert row["relative"] == pytest.approx(-95 / 1049)
+    assert (row["baseline_partitions"], row["current_partitions"]) == (2, 2)
+    earlier = one(repo, first, first)
+    assert (earlier["change"], earlier["baseline_partitions"]) == (0, 10)
+    assert earlier["baseline"] == 1049
+
+
+def test_a_restatement_is_judged_by_what_neighbours_differ(repo):
+    """A step is 1, 2, ... 8; those that touch the restated day left out, 1 to 7 remain."""
+    record(repo, np.cumsum([0, 1, 2, 3, 4, 5, 6, 7]), "x")  # only to have a second series
+    first = sizes(repo, 100, 200, 100, 200, 100, 200, 100, 200, 100, 200)
+    second = sizes(repo, 150, first=10, fingerprint="b")
+    row = one(repo, first, second, name="Size")
+    # Eight steps of ln(201 / 101), half of them down: the median is 0, and the MAD that step.
+    step = np.log(201 / 101)
+    assert row["surprise"] == pytest.approx(np.log(201 / 151) / (1.4826 * step))
+
+
+def test_runs_as_they_were_known(repo):
+    first, second = sizes(repo, 10, 20), sizes(repo, 40, first=2, fingerprint="b")
+    assert one(repo, first, second)["change"] == 20
+    with pytest.raises(tg.HistoryError, match=f"run {second} of 'd' measured no partition"):
+        repo.compare("d", first, second, as_of=first)
+
+
+# what is not there
+
+
+def test_new_and_vanished_series(repo):
+    record(repo, range(20), "old", first=1)
+    record(repo, [5, 6], "new", first=20)
+    found = repo.compare("d", days(19), days(21)).set_index("name")
+    assert found["status"].to_dict() == {"old": "only baseline", "new": "only current"}
+    assert found["baseline"].to_dict() == pytest.approx({"old": 18, "new": nan}, nan_ok=True)
+    assert found["current"].to_dict() == pytest.approx({"old": nan, "new": 6}, nan_ok=True)
+    assert found[["change", "relative", "surprise"]].isna().all(axis=None)
+    assert not found["unusual"].any()
+
+
+def test_values_that_are_no_numbers(repo):
+    record(repo, [*([1, 2] * 10), nan, inf, -inf, 3])
+    got = {
+        (a, b): one(repo, days(a), days(b))[["current", "change", "surprise", "status"]].tolist()
+        for a, b in [(20, 21), (21, 20), (22, 23), (20, 22)]
+    }
+    wanted = {
+        (20, 21): [nan, nan, nan, "NaN"],
+        (21, 20): [2, nan, nan, "was NaN"],
+        (22, 23): [-inf, nan, nan, "-inf"],
+        (20, 22): [inf, nan, nan, "+inf"],
+    }
+    for key, (*numbers, status) in wanted.items():
+        np.testing.assert_equal(got[key][:3], numbers)
+        assert got[key][3] == status
+    row = one(repo, days(1, 20), days(20, 24))  # of 2, NaN, inf, -inf and 3
+    assert (row["current"], row["status"], row["current_partitions"]) == (2.5, "both", 5)
+
+
+def test_failed_and_empty(repo):
+    commit(repo, day(1), day(2, rows=0, groups={}))
+    found = repo.compare("d", days(1), days(2)).set_index(["name", "instance"])
+    assert found.loc[("Mean", "nope"), "status"] == "failed"
+    assert found.loc[("Mean", "x"), "status"] == "empty"
+    assert np.isnan(found.loc[("Mean", "x"), "change"])
+    back = repo.compare("d", days(2), days(1)).set_index(["name", "instance"])
+    assert back.loc[("Mean", "x"), "status"] == "was empty"
+    assert repo.compare("d", days(1), days(2), name="Size", instance="nope").empty
+
+
+def test_a_share_of_nothing_is_unknown(repo):
+    record(repo, [*([0] * 10), 5])
+    assert np.isnan(one(repo, days(10), days(11))["relative"])
+
+
+def test_huge_numbers_warn_of_nothing(repo):
+    record(repo, [*([1e308, -1e308] * 6), 1e308])
+    assert one(repo, days(12), days(13))["change"] == inf
+
+
+# order, segments, anomalies
+
+
+def test_the_most_surprising_come_first_and_equal_ones_last(repo):
+    record(repo, [*STEPS, 28, 48], "steps")
+    record(repo, [1] * 9, "equal")
+    record(repo, [*([1] * 8), 2], "constant")
+    record(repo, [1, 2], "young", first=8)
+    found = repo.compare("d", days(8), days(9))
+    assert found["name"].tolist() == ["constant", "steps", "young", "equal"]
+    assert found.dtypes[["surprise", "change"]].tolist() == [np.float64] * 2
+    assert found["unusual"].dtype == bool
+
+
+def test_partitions_of_segments_have_histories_of_their_own(repo):
+    for region, values in {"a": [*STEPS, 28, 48], "b": [7] * 9}.items():
+        numbers = {f"ds={ds(n)}/region={region}": v for n, v in enumerate(values, 1)}
+        repo.record("d", "x", numbers, scale="signed", segment=f"region={region}")
+    found = repo.compare("d", days(8, 8), days(9, 9)).set_index("segment")
+    assert found.loc["region=a", "surprise"] == pytest.approx(16.5 / (1.4826 * 1.5))
+    assert found.loc["region=b", "surprise"] == 0
+    only = repo.compare("d", f"ds={ds(8)}/region=a", f"ds={ds(9)}/region=a")
+    assert only["segment"].tolist() == ["region=a"]
+    two = repo.compare("d", f"ds={ds(8)}/region=a", f"ds={ds(9)}/region=b").set_index("segment")
+    assert two["status"].tolist() == ["only baseline", "only current"]
+
+
+def test_a_series_with_values_in_several_segments_is_one_row(repo):
+    numbers = {f"ds={ds(n)}/region={r}": n for n in range(1, 9) for r in "ab"}
+    repo.record("d", "x", numbers, scale="signed")
+    row = one(repo, days(1, 4), days(5, 8))
+    assert (row["baseline"], row["current"], row["baseline_partitions"]) == (2.5, 6.5, 8)
+
+
+def test_a_stored_anomaly_is_unusual(repo):
+    record(repo, [5, 50, 7, 60, 5, 55, 9])
+    repo.detect("d", [tg.Monitor({"name": "x"}, "SimpleThreshold(8)")])
+    row = one(repo, days(5), days(7))
+    assert (row["unusual"], np.isnan(row["surprise"])) == (True, True)
+    assert not one(repo, days(2), days(5))["unusual"]
+    assert not one(repo, days(5, 5), days(7, 7))["unusual"]
+
+
+def test_only_some_series(repo):
+    commit(repo, day(1), day(2))
+    found = repo.compare("d", days(1), days(2), analyzer="Size()")
+    assert found["name"].tolist() == ["Size"]
+    assert repo.compare("d", days(1), days(2), where="a = 1").empty
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    "baseline, current, message",
+    [
+        (1, "ds=2013-01-01", "baseline is a run and current is a partition"),
+        ("ds=2013-01-01", (None, None), "baseline is a partition and current is a window"),
+        ("ds=2013-01-01", "ds=2013-01-03", "no partition 'ds=2013-01-03'; did you mean"),
+        (1, 99, "'d' has no run 99: there is no such run"),
+        (1, 2, "'d' has no run 2: it is a run of 'other'"),
+        (1, 3, "run 3 of 'd' measured no partition"),
+        ((None, None), ("2014-01-01", None), "current: 'd' has no partition in 2014-01-01 to ..."),
+        ((None, "x"), (None, None), "until='x' is not a time"),
+        (1.5, 1, "baseline=1.5 is neither"),
+        (True, 1, "baseline=True is neither"),
+        ((1, 2, 3), 1, "neither the id of a run"),
+    ],
+)
+def test_what_cannot_be_compared(repo, baseline, current, message):
+    assert commit(repo, day(1), day(2)) == 1
+    assert commit(repo, day(1), dataset="other") == 2
+    assert commit(repo) == 3
+    with pytest.raises(tg.HistoryError) as error:
+        repo.compare("d", baseline, current)
+    assert message in str(error.value)
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.compare("e", baseline, "ds=2013-01-01") if isinstance(baseline, str) else repo.compare(
+            "e", 1, 2
+        )

@@ -1,0 +1,163 @@
+"""All series at a glance: rows, columns, and a byte for each point. No Spark."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+from tidegauge.repository.history.heatmap import change_levels, panorama, score_levels, values
+from tidegauge.repository.incidents.listing import anomalous_points
+
+import tidegauge as tg
+
+DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
+
+
+def look(repo, read, first=None, last=None, rows=None, **options):
+    with repo.database.read() as connection:
+        known = panorama(connection, **options)
+        count, columns = known.shape
+        rows = np.arange(count) if rows is None else np.array(rows)
+        first = 0 if first is None else first
+        return read(connection, known, first, columns if last is None else last, rows)
+
+
+def known(repo, **options):
+    with repo.database.read() as connection:
+        return panorama(connection, **options)
+
+
+@pytest.fixture
+def two(repo):
+    """Two tables: one of three days, one of hours and of partitions without a time."""
+    repo.record("b", "revenue", {DAYS[0]: 1.0, DAYS[1]: 2.0, DAYS[2]: 1.5})
+    repo.record("a", "clicks", {DAYS[1]: 8.0, DAYS[2]: 8.0}, instance="x")
+    repo.record("a", "clicks", {DAYS[2]: 5.0}, instance="w")
+    repo.record("c", "visits", {"part=z": 3.0, "part=m": -1.0})
+    return repo
+
+
+def test_rows_are_in_order_of_dataset_column_and_name_columns_of_time_then_name(two):
+    found = known(two)
+    keys = [found.key(row) for row in range(4)]
+    told = [(key["dataset"], key["instance"], key["name"]) for key in keys]
+    assert told == [
+        ("a", "w", "clicks"),
+        ("a", "x", "clicks"),
+        ("b", "*", "revenue"),
+        ("c", "*", "visits"),
+    ]
+    assert keys[0]["analyzer"] == "Recorded('clicks', instance='w')"
+    assert list(found.labels) == ["2013-01-01", "2013-01-02", "2013-01-03", "part=m", "part=z"]
+    first = dt.datetime(2013, 1, 1, tzinfo=dt.UTC).timestamp()
+    assert found.times[:3].tolist() == [first, first + 86_400, first + 2 * 86_400]
+    assert np.isnan(found.times[3:]).all()
+
+
+def test_hours_are_told_with_their_time(repo):
+    repo.record("d", "n", {"ds=2013-01-01/hr=00": 1.0, "ds=2013-01-01/hr=07": 1.0})
+    assert list(known(repo).labels) == ["2013-01-01", "2013-01-01 07:00"]
+
+
+def test_values_lie_where_they_belong(two):
+    found = look(two, values)
+    nan = np.nan
+    expected = [
+        [nan, nan, 5, nan, nan],
+        [nan, 8, 8, nan, nan],
+        [1, 2, 1.5, nan, nan],
+        [nan, nan, nan, -1, 3],
+    ]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(
+        look(two, values, 1, 3, [2, 0]), [[2, 1.5], [nan, 5]]
+    )  # rows as asked, columns up to before the last
+
+
+def test_nothing(repo):
+    assert known(repo).shape == (0, 0)
+    assert look(repo, values).shape == (0, 0)
+    assert look(repo, score_levels).shape == (0, 0)
+
+
+def test_changes_are_roots_of_relative_changes(repo):
+    # 100 -> 75 is a quarter less, the root of which is a half: 128 - 63.5; a gap is looked across.
+    days = dict(zip(DAYS, [100.0, 75.0, 75.0, 0.0, 5.0, -5.0], strict=False))
+    repo.record("d", "n", days)
+    assert look(repo, change_levels)[0].tolist() == [0, 64, 128, 1, 255, 1]
+    assert look(repo, change_levels, 2, 4)[0].tolist() == [128, 1]
+
+
+def test_changes_look_across_gaps_of_a_week_only(repo):
+    near, far = 1 + 7, 1 + 7 + 9
+    filler = dict.fromkeys(DAYS[: far + 1], 1.0)
+    repo.record("d", "all", filler)
+    repo.record("d", "some", {DAYS[0]: 4.0, DAYS[near]: 4.0, DAYS[far]: 4.0})
+    found = look(repo, change_levels, near, near + 1)[1]
+    assert found.tolist() == [128]
+    assert look(repo, change_levels, far, far + 1)[1].tolist() == [0]
+
+
+def test_only_finite_values_are_drawn(repo):
+    repo.record("d", "n", {DAYS[0]: float("nan"), DAYS[1]: float("inf"), DAYS[2]: 2.0})
+    assert np.isnan(look(repo, values)[0]).tolist() == [True, True, False]
+
+
+def test_scores_in_sixteenths(repo):
+    numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False))
+    repo.record("d", "n", numbers, scale="count")
+    repo.detect("d")
+    score = repo.scores("d", name="n")
+    score = score[score["detector"].str.startswith("Seasonal")].set_index("partition")["score"]
+    found = look(repo, score_levels)
+    row = [known(repo).key(row)["name"] for row in range(len(found))].index("n")
+    for day in DAYS:
+        level = found[row][DAYS.index(day)]
+        if day in score.index and score[day] == score[day]:
+            assert level == 1 + min(254, int(16 * score[day])), day
+        else:
+            assert level == 0
+    assert found[row][-1] > 1 + 16 * 3  # it is found
+    assert found[row].max() == found[row][-1]
+
+
+def test_where_anomalies_are(repo):
+    repo.record("d", "n", dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False)), scale="count")
+    assert repo.detect("d")["partition"].tolist() == [DAYS[-1]]
+    with repo.database.read() as connection:
+        points = anomalous_points(connection)
+    of = known(repo)
+    assert of.columns_of(points[:, 1]).tolist() == [30]
+    assert [of.key(row)["name"] for row in of.rows_of(points[:, 0])] == ["n"]
+
+
+def test_as_it_was_known(repo):
+    repo.record("d", "n", {DAYS[0]: 1.0, DAYS[1]: 2.0})
+    then = dt.datetime.now(dt.UTC)
+    repo.record("d", "n", {DAYS[1]: 3.0})
+    assert look(repo, values)[0].tolist() == [1, 3]
+    assert look(repo, values, as_of=then)[0].tolist() == [1, 2]
+
+
+def test_what_is_not_there_has_no_place(two):
+    found = known(two)
+    assert found.rows_of(np.array([10_000])).tolist() == [-1]
+    assert found.columns_of(np.array([10_000])).tolist() == [-1]
+
+
+def test_on_both_databases(url, tmp_path):
+    with tg.Repository(url, artifacts=tmp_path) as repo:
+        numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False))
+        repo.record("d", "n", numbers, scale="count")
+        then = dt.datetime.now(dt.UTC)
+        repo.record("e", "part", 1.0, partition="part=x")
+        repo.detect("d")
+        found = known(repo)
+        row = [found.key(row)["name"] for row in range(found.shape[0])].index("n")
+        assert look(repo, values)[row, :31].tolist() == list(numbers.values())
+        assert look(repo, score_levels)[row, 30] > 50
+        assert look(repo, change_levels)[row, 30] < 128
+        assert list(found.labels) == [*(day[3:] for day in DAYS), "part=x"]
+        assert list(known(repo, as_of=then).labels) == [day[3:] for day in DAYS]
+        with repo.database.read() as connection:
+            points = anomalous_points(connection)
+        assert found.columns_of(points[:, 1]).tolist() == [30]

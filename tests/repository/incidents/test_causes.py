@@ -1,0 +1,355 @@
+"""What moved an anomaly: parts, companions, and an incident told. Worked by hand. No Spark."""
+
+from dataclasses import replace
+from math import fsum, inf, nan
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.formatting import plain
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.measures.counts import Completeness, NumMatches, NumMatchesAndCount, Size
+from tidegauge.repository.incidents.contributions import additive_parts, best_first, ratio_parts
+from tidegauge.repository.incidents.parts import part_of
+from tidegauge.repository.testing.samples import commit, day, measurement
+
+import tidegauge as tg
+
+LIMIT = tg.SimpleThreshold(1000.0, lower_bound=60.0)
+LOW = tg.Monitor({"analyzer": "Size()", "segment": ""}, LIMIT)
+
+
+def shares(dimension):
+    return {part.name: part.share for part in dimension.parts}
+
+
+def test_the_parts_of_a_sum_add_up_to_its_change():
+    found = additive_parts("origin", (50, 100), {"EWR": (10, 50), "JFK": (40, 50)})
+    assert shares(found) == {"EWR": 0.8, "JFK": 0.2}
+    assert found.rest == 0
+    assert [part.usual for part in found.parts] == [0.5, 0.5]
+    assert found.concentration == pytest.approx(0.64 + 0.04 - 0.5)
+    assert fsum([*shares(found).values(), found.rest]) == 1
+
+
+def test_what_no_part_explains_is_left_over():
+    """100 became 60: EWR lost 20 of these 40, the rest is of rows in no part."""
+    found = additive_parts("origin", (60, 100), {"EWR": (30, 50)})
+    assert (shares(found), found.rest) == ({"EWR": 0.5}, 0.5)
+    assert str(found) == (
+        "By origin: EWR lost 40 %; EWR alone accounts for 50 % of it; 50 % is in no part."
+    )
+
+
+def test_a_part_may_move_against_the_whole():
+    found = additive_parts("origin", (90, 100), {"EWR": (30, 50), "JFK": (60, 50)})
+    assert shares(found) == {"EWR": 2, "JFK": -1}
+    assert found.rest == 0
+    assert str(found) == "By origin: EWR lost 40 %; EWR alone accounts for 200 % of it."
+
+
+def test_a_ratio_has_a_mix_effect():
+    """Half and half at 1 and 0.8 make 0.9. Now A has 60 of 100 rows and is 0.8: A makes 0.6 * -0.2 of -0.1.
+
+    That rows moved to A, which was the better one, makes 0.1 * 1 - 0.1 * 0.8 = 0.02.
+    """
+    found = ratio_parts("origin", (0.8, 0.9, 100), {"A": (0.8, 1.0, 60), "B": (0.8, 0.8, 40)})
+    assert shares(found) == pytest.approx({"A": 1.2, "B": 0.0})
+    assert found.rest == pytest.approx(-0.2)
+    assert fsum([*shares(found).values(), found.rest]) == 1
+    assert str(found) == (
+        "By origin: A fell from 1 to 0.8; A alone accounts for 120 % of it;"
+        " 20 % the other way is a shift between parts, or in none."
+    )
+
+
+def test_a_shift_alone_is_all_mix():
+    """No part changed; only the weights did."""
+    found = ratio_parts("o", (0.6, 0.5, 100), {"A": (1.0, 1.0, 60), "B": (0.0, 0.0, 40)})
+    assert (shares(found), found.rest) == ({"A": 0, "B": 0}, 1)
+
+
+def test_parts_that_moved_alike_are_told_as_one():
+    parts = {"EWR": (51, 100), "JFK": (50, 100), "LGA": (40, 80)}
+    found = additive_parts("origin", (141, 280), parts)
+    assert str(found) == (
+        "By origin: JFK, EWR and LGA each lost about half; JFK alone accounts for 36 % of it."
+    )
+    assert abs(found.concentration) < 0.001
+
+
+def test_the_dimension_with_the_change_in_few_parts_comes_first():
+    """And of those alike the one of fewer parts, whatever their order."""
+    whole = (80, 100)
+    alike = additive_parts("a", whole, {x: (16, 20) for x in "vwxyz"})
+    two = additive_parts("b", whole, {x: (40, 50) for x in "xy"})
+    few = additive_parts("c", whole, {"x": (0, 20), **{x: (20, 20) for x in "vwyz"}})
+    assert [d.name for d in best_first([alike, two, few])] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts"),
+    [
+        ((1, 1), {"a": (1, 2)}),
+        ((nan, 1), {"a": (1, 2)}),
+        ((inf, 1), {"a": (1, 2)}),
+        ((1, 2), {}),
+        ((1, 2), {"a": (nan, 1)}),
+    ],
+)
+def test_nothing_to_cut(whole, parts):
+    assert additive_parts("x", whole, parts) is None
+    weighed = {name: (*pair, 1.0) for name, pair in parts.items()}
+    assert ratio_parts("x", (*whole, 1.0), weighed) is None
+    assert ratio_parts("x", (1, 2, 0.0), {"a": (1, 2, 0.0)}) is None
+
+
+def test_a_part_that_is_new_or_gone():
+    found = additive_parts("o", (5, 10), {"new": (5, 0), "gone": (0, 10)})
+    assert shares(found) == {"gone": 2, "new": -1}
+    assert str(additive_parts("o", (5, 0), {"new": (5, 0)})) == "By o: new rose from 0 to 5."
+
+
+def test_hostile_names_are_plain_text():
+    name = "a\n\x1b[31m{x}%s"
+    found = additive_parts(name, (5, 10), {name: (0, 5), "": (5, 5)})
+    assert "\n" not in str(found)
+    assert "\x1b" not in str(found)
+    assert str(found) == (
+        r"By a\n\x1b[31m{x}%s: a\n\x1b[31m{x}%s lost 100 %; a\n\x1b[31m{x}%s alone accounts for 100 % of it."
+    )
+    assert found.frame()["part"].tolist() == [name, ""]
+    assert plain("") == "''"
+
+
+def series(analyzer, segment="", filter=None, kind="Size", name="Size", instance="*"):
+    return {
+        "analyzer": analyzer,
+        "segment": segment,
+        "filter": filter,
+        "kind": kind,
+        "name": name,
+        "instance": instance,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (series("Size()", "origin=EWR"), [("origin", "EWR")]),
+        (series("Size()", "a=x%2Fy/b=2"), [("a, b", "x/y, 2")]),
+        (series("Size(where=\"o = 'E'\")", filter="o = 'E'"), [("o", "E")]),
+        (series("Size(where=\"`a b`='it\\\\'s'\")", filter="`a b`='it\\'s'"), [("a b", "it's")]),
+        (series("Size(where=\"o = 'E' or 1 = 1\")", filter="o = 'E' or o = 'F'"), []),
+        (series("Size(where=\"o > 'E'\")", filter="o > 'E'"), []),
+        (series("Size()"), []),
+        (series("Histogram('o')", "", None, "Histogram", "Histogram.abs.E", "o"), [("o", "E")]),
+        (series("Histogram('o')", "", None, "Histogram", "Histogram.ratio.E", "o"), []),
+        (series("Sum('x')", "origin=EWR", None, "Sum", "Sum", "x"), []),
+    ],
+)
+def test_which_series_are_parts_of_all_rows(row, expected):
+    assert list(part_of(series("Size()"), row)) == expected
+
+
+def test_parts_of_another_option_are_no_parts():
+    whole = series("PatternMatch('x', 'a')", kind="PatternMatch", name="PatternMatch", instance="x")
+    other = {**whole, "analyzer": "PatternMatch('x', 'b')", "segment": "o=1"}
+    same = {**whole, "segment": "o=1"}
+    assert list(part_of(whole, other)) == []
+    assert list(part_of(whole, same)) == [("o", "1")]
+
+
+def halves(number, ewr, jfk, complete=None):
+    """A day of flights from two airports, by filter, segment and (as ``s``) histogram."""
+    rows = ewr + jfk
+    found = []
+    for origin, size in (("EWR", ewr), ("JFK", jfk)):
+        where = f"origin = '{origin}'"
+        found.append(measurement(Size(where=where), NumMatches(size)))
+        there = complete[origin] if complete else size
+        found.append(measurement(Completeness("x", where=where), NumMatchesAndCount(there, size)))
+        part = SegmentSet(("carrier",), (("UA",), ("a/b",)))
+        name = part.name_of(("UA",) if origin == "EWR" else ("a/b",))
+        one = measurement(Size(), NumMatches(rows // 2))
+        found.append(replace(one, segment=name, segments=part))
+    groups = {("p",): rows // 2, ("q",): rows - rows // 2}
+    whole = day(number, rows=rows, groups=groups, extra=found)
+    if complete is None:
+        return whole
+    sums = NumMatchesAndCount(sum(complete.values()), rows)
+    kept = [m for m in whole.measurements if repr(m.analyzer) != "Completeness('x')"]
+    return replace(whole, measurements=(*kept, measurement(Completeness("x"), sums)))
+
+
+@pytest.fixture
+def fell(repo):
+    """60 and 40 flights each day, then EWR has 10."""
+    commit(repo, *(halves(n, 60, 40) for n in range(1, 30)), halves(30, 10, 40))
+    repo.detect("d", [LOW])
+    return repo
+
+
+def test_an_incident_says_which_part_moved_it(fell):
+    found = fell.incident(int(fell.incidents("d")["id"].iloc[0]))
+    (move,) = found.causes.moves
+    assert (move.value, move.expected, move.what) == (50, 100, "Size")
+    assert [d.name for d in move.dimensions] == ["origin", "carrier", "s"]
+    assert shares(move.dimensions[0]) == {"EWR": 1, "JFK": 0}
+    assert shares(move.dimensions[1]) == {"UA": 0.5, "a/b": 0.5}
+    assert shares(move.dimensions[2]) == {"p": 0.5, "q": 0.5}
+    assert str(move) == (
+        "Size in ds=2013-01-30 is 50 instead of 100. By origin: EWR lost 83 %;"
+        " EWR alone accounts for 100 % of it."
+    )
+    frame = found.causes.frame()
+    assert list(frame.columns) == [
+        *("metric", "partition", "dimension", "part"),
+        *("value", "expected", "change", "usual", "share"),
+    ]
+    assert frame.groupby("dimension")["share"].sum().to_dict() == dict.fromkeys(
+        ["carrier", "origin", "s"], 1
+    )
+
+
+def test_an_incident_is_told(fell):
+    number = int(fell.incidents("d")["id"].iloc[0])
+    fell.label(number, "acknowledged", note="a\nb\x1b", by="me")
+    found = fell.incident(number)
+    assert (found.id, found.dataset, found.started) == (number, "d", "ds=2013-01-30")
+    assert len(found.firsts) == len(found.anomalies) == found.row["series"]
+    text = found.explain()
+    assert text.startswith(f"Incident {number} of d: 30 Jan 2013")
+    assert "Status acknowledged, severity warning" in text
+    assert "\nContributions:\n  Size in" in text
+    assert text.endswith(r"acknowledged by me: a\nb\x1b")
+    assert found.labels["label"].tolist() == ["acknowledged"]
+    with pytest.raises(AttributeError):
+        found.row = {}
+
+
+def test_a_detectors_expectation_comes_before_the_median(fell):
+    fell.detect("d", [tg.Monitor({"name": "Size"}, "OnlineNormal(ignore_anomalies=False)")])
+    detector = "OnlineNormal(ignore_anomalies=False)"
+    mine = {"analyzer": "Size()", "segment": ""}
+    whole = fell.anomalies("d", **mine).set_index("detector")["id"][detector]
+    scores = fell.scores("d", **mine, since="2013-01-30").set_index("detector")
+    move = fell.causes(int(whole)).moves[0]
+    assert move.expected == scores["expected"][detector] < 99
+    assert sum(shares(move.dimensions[0]).values()) == pytest.approx(1)
+
+
+def test_a_bin_that_is_gone_counts_as_zero(repo):
+    days = [day(n, rows=90, groups={("p",): 60, ("q",): 30}) for n in range(1, 30)]
+    commit(repo, *days, day(30, rows=30, groups={("q",): 30}))
+    repo.detect("d", [LOW])
+    found = repo.causes(int(repo.anomalies("d", name="Size")["id"].iloc[0])).moves[0]
+    assert shares(found.dimensions[0]) == {"p": 1, "q": 0}
+
+
+def test_a_ratio_is_cut_by_its_filters(repo):
+    """Of 100 rows EWR has 60; 30 of them have no x: 0.6 * -0.5 = -0.3, all of the change."""
+    days = [halves(n, 60, 40, {"EWR": 60, "JFK": 40}) for n in range(1, 30)]
+    commit(repo, *days, halves(30, 60, 40, {"EWR": 30, "JFK": 40}))
+    repo.detect("d", [tg.Monitor({"name": "Completeness"}, tg.SimpleThreshold(1.0, 0.8))])
+    found = repo.causes(int(repo.incidents("d")["id"].iloc[0])).moves[0]
+    assert found.what == "Completeness of x"
+    (origin,) = found.dimensions
+    assert shares(origin) == pytest.approx({"EWR": 1, "JFK": 0})
+    assert origin.rest == 0
+
+
+def test_the_median_is_of_the_same_weekday(repo):
+    """Mondays have 40 rows, other days 100: a Monday with 10 lost 30, not 90."""
+    rows = [40 if n % 7 == 0 else 100 for n in range(1, 36)]
+    rows[34] = 10  # the 35th day, like days 7, 14, 21 and 28
+    commit(repo, *(day(n, rows=r, groups={("p",): r}) for n, r in enumerate(rows, 1)))
+    repo.detect("d", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(1000.0, 20.0))])
+    move = repo.causes(int(repo.anomalies("d")["id"].iloc[0])).moves[0]
+    assert (move.value, move.expected) == (10, 40)
+
+
+def test_an_anomaly_without_parts_has_no_moves(repo):
+    commit(repo, *(day(n, total=1000.0 if n == 30 else 10.0) for n in range(1, 31)))
+    repo.detect("d", [tg.Monitor({"name": "Mean"}, tg.SimpleThreshold(50.0))])
+    found = repo.causes(int(repo.anomalies("d")["id"].iloc[0]))
+    assert found.moves == ()
+    assert found.frame().empty
+    assert str(found) == "\n".join(map(str, found.companions))
+    assert "Contributions" not in repo.incident(int(repo.incidents("d")["id"].iloc[0])).explain()
+
+
+def test_what_moved_along_is_told(repo):
+    """Mean follows Size; what is an anomaly itself is no companion."""
+    sizes = np.random.default_rng(7).integers(90, 110, 40).tolist()
+    sizes[-1] = 20
+    commit(repo, *(day(n, rows=r, total=float(r * r)) for n, r in enumerate(sizes, 1)))
+    repo.detect("d", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(1000.0, 50.0))])
+    found = repo.causes(int(repo.anomalies("d")["id"].iloc[0])).companions
+    along = {one.what: one for one in found}
+    assert along["Mean of x"].correlation == 1
+    assert np.isnan(along["Mean of x"].score)
+    assert str(along["Mean of x"]) == "Mean of x usually moves with it (rank correlation 1.00)."
+    assert "Size" not in along
+    scored = [
+        tg.Monitor({"name": "Size"}, tg.SimpleThreshold(1000.0, 50.0)),
+        tg.Monitor({"name": "Mean"}, "Seasonal", rule="Threshold(299)"),
+    ]
+    repo.detect("d", scored)
+    size = repo.anomalies("d", name="Size")["id"].iloc[0]
+    best = repo.causes(int(size)).companions[0]
+    assert best.what == "Mean of x"
+    assert best.score >= 1.5
+    assert "was also unusual" in str(best)
+
+
+def test_a_finding_of_a_whole_partition_is_told(repo):
+    commit(repo, *(day(n) for n in (*range(1, 20), *range(25, 40))))
+    repo.detect("d", [tg.Monitor(detector="MissingPartition()")])
+    anomalies = repo.anomalies("d")
+    assert len(anomalies)
+    found = repo.incident(int(anomalies["incident_id"].iloc[0]))
+    assert found.causes.moves == ()
+    assert "follows a gap of 5 partitions" in found.explain()
+
+
+def test_unknown_ids_are_said(fell):
+    with pytest.raises(tg.HistoryError, match="there is no incident 999; repo.incidents"):
+        fell.incident(999)
+    with pytest.raises(tg.HistoryError, match="there is no incident 999"):
+        fell.anomalies("d", incident=999)
+    with pytest.raises(tg.HistoryError, match="no anomaly and no incident 999"):
+        fell.causes(999)
+
+
+def test_an_incident_without_anomalies_is_said(fell):
+    number = int(fell.incidents("d")["id"].iloc[0])
+    fell.detect("d", [tg.Monitor({"name": "Mean"}, LIMIT)], since="2013-02-01")
+    fell.detect("d", [tg.Monitor({"name": "Completeness"}, LIMIT, direction="high")])
+    with pytest.raises(tg.HistoryError, match=f"all anomalies of incident {number} were withdrawn"):
+        fell.incident(number)
+    assert fell.causes(number).moves == ()
+
+
+def test_anomalies_by_what_they_are_of(fell):
+    fell.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)], since="2013-01-30")
+
+    def found(**options):
+        return sorted(fell.anomalies("d", **options)["value"].tolist())
+
+    assert found() == found(name="Size") == found(name=["Size", "Mean"]) == [10, 25, 25, 40, 50]
+    assert found(name="Mean") == found(instance="x") == []
+    assert found(where="") == [25, 25, 50]
+    assert found(where="origin = 'EWR'") == [10]
+    assert found(segment="carrier=UA") == [25]
+    assert found(analyzer="Size()", segment="") == [50]
+    number = int(fell.incidents("d")["id"].iloc[0])
+    assert found(incident=number) == found()
+    assert found(incident=number, segment="carrier=UA") == [25]
+
+
+def test_the_whole_is_explained_where_parts_are_anomalies_too(fell):
+    fell.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)], since="2013-01-30")
+    (move,) = fell.incident(int(fell.incidents("d")["id"].iloc[0])).causes.moves
+    assert (move.what, move.value) == ("Size", 50)
+    part = fell.anomalies("d", segment="carrier=UA")["id"].iloc[0]
+    assert fell.causes(int(part)).moves[0].what == "Size"  # it has no parts of its own

@@ -1,0 +1,196 @@
+"""What the headlines of incidents say of hours, and of features that are not the same online and offline. No Spark."""
+
+import dataclasses
+import datetime as dt
+
+import pytest
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.headline import headline
+from tidegauge.repository.incidents.periods import span, step_of
+
+import tidegauge as tg
+
+HOUR, HALF, DAY = dt.timedelta(hours=1), dt.timedelta(minutes=30), dt.timedelta(days=1)
+FIRST = dt.datetime(2023, 1, 5, tzinfo=dt.UTC)
+
+
+def at(hours):
+    return FIRST + hours * HOUR
+
+
+# when
+
+
+@pytest.mark.parametrize(
+    ("times", "name", "step"),
+    [
+        ([0, 24, 48], "ds=2023-01-05", DAY),
+        ([0, 24, 168], "", DAY),
+        ([0], "ds=2023-01-05", DAY),
+        ([], "country=at", DAY),
+        ([0], "ds=2023-01-05/hr_minute=00-00", None),
+        ([0, 24], "date=2023-01-05/hr=00", None),
+        ([7], "ds=2023-01-05/hr=07", None),
+        ([7, 31], "", None),  # at seven each day: nobody knows until when
+        ([0, 1, 2, 9], "ds=2023-01-05/hr=00", HOUR),
+        ([0, 1], "ds=2023-01-05-00", HOUR),  # one key has both
+        ([0, 0.5, 1, 3], "ds=2023-01-05/hr_minute=00-00", HALF),
+        ([0, 6, 12], "", 6 * HOUR),
+        ([0, 0, 1], "", HOUR),
+        ([0, 1, 2.5], "", None),  # at no even steps
+    ],
+)
+def test_how_long_partitions_last(times, name, step):
+    assert step_of([at(hours) for hours in times], name) == step
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "step", "said"),
+    [
+        (0, 0, DAY, "5 Jan 2023"),
+        (0, 24, DAY, "5-6 Jan 2023"),
+        (0, 0, HOUR, "5 Jan 2023 00:00-01:00"),
+        (0, 1, HOUR, "5 Jan 2023 00:00-02:00"),
+        (0, 1, HALF, "5 Jan 2023 00:00-01:30"),
+        (22, 23, HOUR, "5 Jan 2023 22:00-24:00"),
+        (0, 23, HOUR, "5 Jan 2023 00:00-24:00"),
+        (23, 24, HOUR, "5 Jan 2023 23:00 to 6 Jan 2023 01:00"),
+        (0, 47, HOUR, "5 Jan 2023 00:00 to 7 Jan 2023 00:00"),
+        (0, 0, None, "5 Jan 2023 00:00"),
+        (7, 9, None, "5 Jan 2023 07:00 to 5 Jan 2023 09:00"),
+    ],
+)
+def test_when_it_was(first, last, step, said):
+    assert span(at(first), at(last), step) == said
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ([0], "5 Jan 2023 00:00-01:00: x is 500"),
+        ([0, 1], "5 Jan 2023 00:00-02:00: x is 500"),
+        ([7], "5 Jan 2023 07:00-08:00: x is 500"),
+        ([23, 24], "5 Jan 2023 23:00 to 6 Jan 2023 01:00: x is 500"),
+    ],
+)
+def test_incidents_of_hourly_partitions_tell_the_hours(repo, bad, said):
+    values = {f"{at(n):ds=%Y-%m-%d/hr=%H}": 500.0 if n in bad else 1.0 for n in range(26)}
+    repo.record("d", "x", values)
+    repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(100.0))])
+    assert repo.incidents("d")["headline"].tolist() == [said]
+
+
+# group-bys
+
+
+def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
+    told = {
+        "filter": "", "segment": "", "scale": Scale.RATIO, "severity": "warning", "explanation": "",
+        "direction": "low" if expected is not None and value is not None and value < expected else "high",
+        **more,
+    }  # fmt: skip
+    return Anomaly(
+        id=place, series=hash((metric, instance)), place=place, partition=place, within="",
+        partition_name="", time=at(place), name=f"Consistency.{metric}", instance=instance,
+        value=value, expected=expected, score=score, incident=None, **told,
+    )  # fmt: skip
+
+
+def said(*anomalies, group_bys=()):
+    text = headline(sorted(anomalies, key=lambda one: one.place), HOUR, group_bys)
+    return text.removeprefix("5 Jan 2023 00:00-01:00 UTC: ")
+
+
+def test_a_group_by_is_told_with_the_hours_and_its_worst_feature():
+    night = [
+        anomaly("mismatch", f"prices.{feature}", rate, place=place)
+        for place, rates in enumerate([{"index": 0.2, "offers": 0.41, "tags": 0.1}, {"index": 0.3}])
+        for feature, rate in rates.items()
+    ]
+    assert headline(night, HOUR, {"prices"}) == (
+        "5 Jan 2023 00:00-02:00 UTC: prices mismatch in 3 features, most in offers"
+        " (41 % of rows, usually 0 %)"
+    )
+    assert headline(night[:1], None).startswith("5 Jan 2023 00:00 UTC: prices mismatch in index (2")
+    assert headline(night[:1], DAY).startswith("5 Jan 2023: prices mismatch in index (20 % of rows")
+
+
+def test_the_worst_feature_is_that_of_the_worst_hour():
+    rates = [("x", 0.1, 0), ("y", 0.2, 0), ("x", 0.5, 1), ("x", 0.3, 2)]
+    found = [anomaly("mismatch", f"p.{name}", rate, place=place) for name, rate, place in rates]
+    assert "in 2 features, most in x (50 % of rows, usually 0 %)" in headline(found, HOUR)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ([("mismatch", "p.x", 0.5, None)], "p mismatch in x (50 % of rows)"),
+        ([("extra", "p.x", 0.5, 0.021)], "p extra in x (50 % of rows, usually 2.1 %)"),
+        (
+            [("missing", "p.x", 1.0, 0.0), ("missing", "p.y", 1.0, 0.0)],
+            "p missing in 2 features alike (100 % of rows, usually 0 %)",
+        ),
+        (
+            [("mismatch", "p.x", 0.1, 0.4), ("mismatch", "p.y", 0.2, 0.3)],
+            "p mismatch in 2 features, clearest in x (10 % of rows, usually 40 %)",
+        ),
+        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (0.25 instead of 0)"),
+        ([("smape", "p.x", 0.25, None)], "p smape in x (0.25)"),
+        ([("delta-p50", "p.x", None, None)], "p delta-p50 in x (no number)"),
+        ([("row_missing", "p", 120.0, 0.0)], "p row_missing (120 instead of 0)"),
+        ([("mismatch", "*.x", 0.5, 0.0)], "mismatch in x (50 % of rows, usually 0 %)"),
+        ([("mismatch", "x", 0.5, 0.0)], "mismatch in x (50 % of rows, usually 0 %)"),
+        ([("mismatch", "p.x.y", 0.5, None)], "p mismatch in x.y (50 % of rows)"),
+    ],
+)
+def test_what_is_said_of_consistency(found, text):
+    assert said(*(anomaly(*one) for one in found)) == text
+
+
+def test_what_follows_from_what_is_wrong_is_counted_and_not_told():
+    found = [
+        anomaly("smape", "p.x", 0.3, score=300),
+        anomaly("delta-p5", "p.x", 4.0, score=300),
+        anomaly("mismatch", "p.x", 0.5),
+        anomaly("mismatch", "p.y", 0.4),
+        anomaly("row_extra", "q", 7.0, score=4),
+    ]
+    assert said(*found) == (
+        "p mismatch in 2 features, most in x (50 % of rows, usually 0 %);"
+        " q row_extra (7 instead of 0); and 2 more metrics"
+    )
+
+
+def test_the_worse_of_two_group_bys_comes_first_and_less_of_it_is_told_apart():
+    found = [
+        anomaly("mismatch", "p.x", 0.2, score=300),
+        anomaly("missing", "q.x", 0.9, score=300),
+        anomaly("mismatch", "q.x", 0.0, 0.1),
+    ]
+    assert said(*found) == (
+        "q missing in x (90 % of rows, usually 0 %); p mismatch in x (20 % of rows, usually 0 %);"
+        " and 1 more metric"
+    )
+
+
+def test_partitions_without_a_time_are_told_by_name():
+    found = anomaly("mismatch", "p.x", 0.5, None)
+    timeless = dataclasses.replace(found, time=None, partition_name="part=a")
+    assert headline([timeless], None) == "part=a: p mismatch in x (50 % of rows)"
+
+
+def test_segments_are_told():
+    found = [anomaly("mismatch", "p.x", 0.5, None, segment="query_source=app")]
+    assert said(*found) == "p mismatch in x (50 % of rows) for query_source=app"
+
+
+def test_names_of_group_bys_are_those_that_are_known(repo):
+    hours = {f"{at(n):ds=%Y-%m-%d/hr_minute=%H-%M}": 0.5 * (n < 2) for n in range(4)}
+    name = "Consistency.mismatch"
+    repo.record("s.j", name, hours, instance="team.ads.a.b\n<b>", scale="ratio")
+    repo.record("s.j", "Consistency.row_missing", hours, instance="team.ads", scale="count")
+    repo.detect("s.j", [tg.Monitor({"name": name}, tg.SimpleThreshold(0.1))])
+    assert repo.incidents("s.j")["headline"].tolist() == [
+        "5 Jan 2023 00:00-02:00 UTC: team.ads mismatch in a.b <b> (50 % of rows)"
+    ]

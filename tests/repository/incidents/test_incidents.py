@@ -1,0 +1,670 @@
+"""Incidents: what belongs together, how long it lasts, and what people say of it. No Spark."""
+
+import datetime as dt
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.grouping import group_anomalies
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, day, spec
+
+import tidegauge as tg
+from tests.conftest import soak
+
+LIMIT = [tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))]
+
+
+SQL_DIFFERS_ELSEWHERE = [pytest.mark.postgres, pytest.mark.soak]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=SQL_DIFFERS_ELSEWHERE)])
+def url(request, empty_database):
+    """What incidents do is the same on every database, so PostgreSQL is for the long run."""
+    return empty_database(request.param)
+
+
+@pytest.fixture
+def repo(url, tmp_path):
+    with Repository(url, artifacts=tmp_path / "artifacts") as repository:
+        yield repository
+
+
+def ds(n):
+    return f"ds={dt.date(2013, 1, 1) + dt.timedelta(days=n - 1)}"
+
+
+def record(repo, name, values, first=1, **kwargs):
+    """Record a value for each day from one on; None is a day without one."""
+    days = {ds(n): v for n, v in enumerate(values, first) if v is not None}
+    repo.record("d", name, days, **kwargs)
+
+
+def spans(repo, **kwargs):
+    """First and last day of each incident, in order."""
+    found = repo.incidents("d", **kwargs)[::-1]
+    return [(int(a[-2:]), int(b[-2:])) for a, b in zip(found["first"], found["last"], strict=True)]
+
+
+def statuses(repo, **kwargs):
+    return repo.incidents("d", **kwargs)["status"].tolist()[::-1]
+
+
+def told(repo):
+    """All that was found, without ids and moments."""
+    anomalies = repo.anomalies("d").drop(columns=["id", "incident_id", "detected_at"])
+    incidents = repo.incidents("d").drop(columns=["id", "updated_at"])
+    columns = ["partition", "detector", "name", "instance", "segment"]
+    return (
+        anomalies.sort_values(columns, ignore_index=True),
+        incidents.sort_values(["first", "headline"], ignore_index=True),
+        repo.scores("d").sort_values([*columns, "analyzer"], ignore_index=True),
+    )
+
+
+def same(one, other):
+    for a, b in zip(told(one), told(other), strict=True):
+        pd.testing.assert_frame_equal(a, b, rtol=1e-9, atol=1e-9)
+
+
+def kept(repo):
+    """All that was found, with ids."""
+    return repo.anomalies("d"), repo.incidents("d"), repo.scores("d"), repo.labels("d")
+
+
+def unchanged(before, after):
+    for a, b in zip(before, after, strict=True):
+        pd.testing.assert_frame_equal(a, b)
+
+
+# grouping
+
+
+def anomaly(number, place, name="Size", instance="*", within="", filter=""):
+    return Anomaly(
+        number, number, place, place, "", within, None, name, instance, filter, "", Scale.COUNT,
+        "warning", "high", 2.0, 1.0, 5.0, "", None,
+    )  # fmt: skip
+
+
+def places(*anomalies):
+    return [[a.id for a in group] for group in group_anomalies(anomalies)]
+
+
+def test_anomalies_of_a_partition_belong_together():
+    assert places(anomaly(1, 5), anomaly(2, 5, "Mean", "x"), anomaly(3, 5, "Mean", "y")) == [
+        [1, 2, 3]
+    ]
+    assert group_anomalies([]) == []
+
+
+def test_following_partitions_go_on_with_one_quiet_between():
+    assert places(anomaly(1, 5), anomaly(2, 6), anomaly(3, 8), anomaly(4, 11)) == [[1, 2, 3], [4]]
+
+
+def test_other_metrics_are_another_incident():
+    assert places(anomaly(1, 5), anomaly(2, 6, "Mean", "x")) == [[1], [2]]
+    some = [anomaly(n, 6, f"m{n}") for n in range(2, 6)]
+    assert places(anomaly(1, 5), anomaly(6, 6), *some) == [[1, 2, 3, 4, 5, 6]]  # a fifth is alike
+    some.append(anomaly(7, 6, "m7"))
+    assert places(anomaly(1, 5), anomaly(6, 6), *some) == [[1], [2, 3, 4, 5, 6, 7]]
+
+
+def test_a_filter_or_segment_is_no_other_metric():
+    assert places(anomaly(1, 5), anomaly(2, 6, filter="a = 1")) == [[1, 2]]
+
+
+def test_kinds_of_partitions_are_apart():
+    assert places(anomaly(1, 5, within="x"), anomaly(2, 5, within="y")) == [[1], [2]]
+    assert places(
+        anomaly(1, 5, within="x"), anomaly(2, 6, within="y"), anomaly(3, 6, within="x")
+    ) == [
+        [1, 3],
+        [2],
+    ]
+
+
+def test_the_order_does_not_matter():
+    some = [anomaly(n, n // 2, f"m{n % 3}") for n in range(30)]
+    mixed = [some[k] for k in np.random.default_rng(0).permutation(30)]
+    assert places(*some) == places(*mixed)
+
+
+def test_partitions_of_one_table(repo):
+    record(repo, "x", [1, 500, 500, 1, 500, 1, 1, 500, 1])
+    record(repo, "y", [1, 500, 1, 1, 1, 1, 1, 1, 1])
+    repo.detect("d", LIMIT)
+    assert spans(repo) == [(2, 5), (8, 8)]
+    found = repo.incidents("d")
+    assert found["series"].tolist() == [1, 2]
+    assert statuses(repo) == ["resolved", "resolved"]
+    assert repo.anomalies("d")["incident_id"].nunique() == 2
+
+
+def test_an_incident_is_as_grave_as_its_gravest(repo):
+    record(repo, "x", [1, 500])
+    record(repo, "y", [1, 500])
+    watch = [
+        tg.Monitor({"name": "x"}, LIMIT[0].detector, "info"),
+        tg.Monitor({"name": "y"}, LIMIT[0].detector, "error"),
+    ]
+    repo.detect("d", watch)
+    assert repo.incidents("d")["severity"].tolist() == ["error"]
+
+
+# a life
+
+
+def test_an_incident_is_resolved_when_the_series_is_back_and_reopened_when_it_goes_on(repo):
+    record(repo, "x", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    (number,) = repo.incidents("d")["id"]
+    assert statuses(repo) == ["open"]
+    record(repo, "x", [1], first=4)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["resolved"]
+    assert set(repo.anomalies("d")["status"]) == {"resolved"}
+    record(repo, "x", [500], first=5)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["open"]
+    assert spans(repo) == [(3, 5)]
+    record(repo, "x", [1, 1], first=6)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["resolved"]
+    assert repo.incidents("d")["id"].tolist() == [number]
+    assert repo.labels("d")["label"].tolist() == ["resolved", "reopened", "resolved"]
+    assert set(repo.labels("d")["by"]) == {"tidegauge"}
+
+
+def test_another_series_that_goes_on_does_not_resolve_it(repo):
+    record(repo, "x", [1, 1, 500])
+    record(repo, "y", [1, 1, 1])
+    repo.detect("d", LIMIT)
+    record(repo, "y", [1], first=4)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["open"]
+
+
+def test_acknowledged_until_it_is_over(repo):
+    record(repo, "x", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    (number,) = repo.incidents("d")["id"]
+    repo.label(number, "acknowledged", note="on it", by="ann")
+    assert statuses(repo) == ["acknowledged"]
+    record(repo, "x", [500], first=4)
+    repo.detect("d", LIMIT)
+    assert (spans(repo), statuses(repo)) == ([(3, 4)], ["acknowledged"])
+    record(repo, "x", [1], first=5)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["resolved"]
+
+
+@pytest.mark.parametrize(
+    "label, status",
+    [("reopened", "open"), ("acknowledged", "acknowledged"), ("expected", "expected")],
+)
+def test_what_a_person_says_after_it_is_over_stays(repo, label, status):
+    record(repo, "x", [1, 1, 500, 1])
+    repo.detect("d", LIMIT)
+    repo.label(int(repo.incidents("d")["id"].item()), label, by="ann")
+    for n in range(5, 8):
+        record(repo, "x", [1], first=n)
+        repo.detect("d", LIMIT)
+        assert statuses(repo) == [status]
+    repo.detect("d", LIMIT, replay=True)
+    assert statuses(repo) == [status]
+
+
+def test_detecting_again_writes_nothing(repo):
+    record(repo, "x", [1, 1, 500, 1, 500])
+    repo.detect("d")
+    repo.detect("d", LIMIT)
+    before = kept(repo)
+    commits = count(repo)
+    repo.detect("d", LIMIT)
+    repo.detect("d", LIMIT, replay=True)
+    unchanged(before, kept(repo))
+    assert count(repo) == commits
+
+
+def count(repo):
+    tables = (s.commit, s.finding, s.course, s.label, s.score, s.anomaly, s.incident)
+    with repo.database.read() as connection:
+        return [
+            connection.execute(sa.select(sa.func.count()).select_from(t)).scalar_one()
+            for t in tables
+        ]
+
+
+def test_an_incident_that_is_withdrawn_comes_back_under_its_id(repo):
+    record(repo, "x", [1, 1, 500, 500, 1])
+    repo.detect("d", LIMIT)
+    before = repo.incidents("d")
+    never = [tg.Monitor({}, LIMIT[0].detector, rule=tg.Threshold(1000))]
+    repo.detect("d", never)
+    assert repo.incidents("d").empty
+    repo.detect("d", LIMIT)
+    assert repo.incidents("d")["id"].tolist() == before["id"].tolist()
+
+
+def test_two_incidents_that_a_late_partition_joins(repo):
+    record(repo, "x", [1, 500, None, 1, 1, 500, 1])
+    repo.detect("d", LIMIT)
+    first, second = repo.incidents("d")["id"].tolist()[::-1]
+    record(repo, "x", [500], first=3)
+    repo.detect("d", LIMIT)
+    assert spans(repo) == [(2, 3), (6, 6)]
+    record(repo, "x", [500], first=4)
+    repo.detect("d", LIMIT)
+    assert spans(repo) == [(2, 6)]
+    assert repo.incidents("d")["id"].tolist() == [first]
+    record(repo, "x", [1], first=4)
+    record(repo, "x", [1], first=3)
+    repo.detect("d", LIMIT)
+    assert spans(repo) == [(2, 2), (6, 6)]
+    assert repo.incidents("d")["id"].tolist()[::-1] == [first, second]
+
+
+# day by day
+
+
+def story(seed, days=120):
+    """What was measured, in the order in which it was: spikes, a shift, holes, restatements."""
+    draw = np.random.default_rng(seed)
+    rows = 1000 * np.exp(0.03 * draw.standard_normal(days + 1))
+    rows *= np.where(np.arange(days + 1) % 7 >= 5, 0.6, 1)
+    rows[draw.integers(70, 90) :] *= 2
+    spikes = draw.choice(np.arange(10, days), 6, replace=False)
+    rows[spikes] *= draw.choice([0.1, 0.4, 5], 6)
+    rows[100:103] *= 0.3
+    missing = set(draw.choice(np.arange(10, days - 1), 5, replace=False).tolist())
+    events = []
+    few = {"only": (SIZE, MEAN, COMPLETE)}
+    for n in range(1, days + 1):
+        if n not in missing:
+            mean = 50 + draw.standard_normal()
+            events.append([day(n, rows=int(rows[n]), total=float(int(rows[n]) * mean), **few)])
+        if n > 20 and draw.random() < 0.06:
+            old = n - int(draw.integers(1, 15))
+            again = int(1000 * draw.choice([1, 3]))
+            events.append([day(old, f"again{n}", rows=again, total=again * 50.0, **few)])
+    if missing:  # one comes later after all
+        late = min(missing)
+        events.append([day(late, rows=int(rows[late]), total=rows[late] * 50.0, **few)])
+    return events
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(soak(1, 30)))
+def test_day_by_day_is_what_one_detection_at_the_end_gives(tmp_path, seed):
+    with Repository("sqlite://") as daily, Repository("sqlite://") as once:
+        runs = [(repo, repo.store.open_run(spec())) for repo in (daily, once)]
+        for event in story(seed):
+            for repo, run in runs:
+                repo.store.commit_batch(run, event)
+            daily.detect("d")
+        once.detect("d")
+        assert len(once.incidents("d")) >= 5
+        same(daily, once)
+        before = kept(daily)
+        daily.detect("d", replay=True)
+        unchanged(before, kept(daily))
+
+
+def test_day_by_day_with_two_monitors_of_one_detector():
+    """What goes on needs less, by each monitor for itself."""
+    draw = np.random.default_rng(42)
+    values = 100 + draw.standard_normal((3, 40))
+    values[:, 30:] += draw.choice([3.0, -3.0], (1, 1)) * np.linspace(0.6, 1.2, 10)
+    watch = [
+        tg.Monitor({}, "Seasonal", "info", tg.FalseDiscoveryRate(0.2, least=10)),
+        tg.Monitor({}, "Seasonal", "error", tg.FalseDiscoveryRate(0.02, least=10)),
+    ]
+    with Repository("sqlite://") as daily, Repository("sqlite://") as once:
+        for n in range(40):
+            for repo in (daily, once):
+                for k in range(3):
+                    record(repo, f"x{k}", [float(values[k, n])], first=n + 1)
+            daily.detect("d", watch)
+        once.detect("d", watch)
+        same(daily, once)
+
+
+# what people say
+
+
+def noisy(repo, days=70, spike=40, factor=1.2, shift=None, seed=1):
+    """Some weeks of a series that has one spike, or settles at a new level."""
+    values = 1000 + 10 * np.random.default_rng(seed).standard_normal(days)
+    values[spike - 1] *= factor
+    if shift is not None:
+        values[shift - 1 :] *= 1.2
+    record(repo, "x", values.tolist(), scale="positive")
+    repo.detect("d")
+
+
+def found_on(repo, n):
+    found = repo.anomalies("d")
+    return found[found["partition"] == ds(n)]
+
+
+def replayed(repo):
+    before = told(repo)
+    repo.detect("d", replay=True)
+    for a, b in zip(before, told(repo), strict=True):
+        pd.testing.assert_frame_equal(a, b, rtol=1e-9)
+
+
+def test_what_is_ignored_disappears_and_stays_away(repo):
+    noisy(repo)
+    (number,) = found_on(repo, 40)["id"]
+    repo.label(number, "ignore", note="a test", by="ann")
+    repo.detect("d")
+    assert found_on(repo, 40).empty
+    record(repo, "x", [1000.0], first=71, scale="positive")
+    repo.detect("d")
+    replayed(repo)
+    assert found_on(repo, 40).empty
+    repo.label(number, "reopened")
+    repo.detect("d")
+    assert found_on(repo, 40)["id"].tolist() == [number]
+    replayed(repo)
+
+
+def test_an_incident_that_is_ignored_stays_away(repo):
+    noisy(repo)
+    (number,) = found_on(repo, 40)["incident_id"]
+    repo.label(number, "ignore")
+    repo.detect("d")
+    assert found_on(repo, 40).empty
+    assert number not in set(repo.incidents("d")["id"])
+    repo.detect("d")
+    replayed(repo)
+    assert found_on(repo, 40).empty
+
+
+@pytest.mark.parametrize("label", ["expected", "bad"])
+def test_what_is_expected_or_bad_stays_and_teaches_nothing(repo, label):
+    noisy(repo)
+    (number,) = found_on(repo, 40)["id"]
+    repo.label(number, label)
+    repo.detect("d")
+    assert found_on(repo, 40)["id"].tolist() == [number]
+    assert found_on(repo, 40)["status"].item() == (
+        "expected" if label == "expected" else "resolved"
+    )
+    replayed(repo)
+
+
+def test_a_bad_range_shapes_later_scores(repo):
+    noisy(repo, spike=1, factor=1)
+    before = repo.scores("d")
+    repo.label_range("d", "bad", since="2013-02-01", until="2013-02-10", name="x")
+    repo.detect("d")
+    after = repo.scores("d")
+    assert len(after) == len(before)
+    changed = after["expected"] != before["expected"]
+    assert after.loc[changed, "partition"].min() == ds(33)  # the day after the first
+    replayed(repo)
+
+
+def test_an_ignored_range_is_quiet(repo):
+    noisy(repo, spike=40, factor=3)
+    repo.label_range("d", "ignore", since="2013-02-09", until="2013-02-09")
+    repo.detect("d")
+    assert found_on(repo, 40).empty
+    replayed(repo)
+    record(repo, "x", [5.0], first=40, scale="positive")
+    repo.detect("d")
+    assert found_on(repo, 40).empty
+    repo.label_range("d", "ignore", since="2013-05-01")  # what is still to come
+    record(repo, "x", [5.0], first=130, scale="positive")
+    repo.detect("d")
+    assert found_on(repo, 130).empty
+
+
+def test_a_new_level_from_an_anomaly(repo):
+    noisy(repo, spike=1, factor=1, shift=50)
+    assert len(found_on(repo, 51)) == 1
+    (number,) = found_on(repo, 50)["id"]
+    repo.label(number, "rebaseline", by="ann")
+    repo.detect("d")
+    found = repo.anomalies("d")
+    assert found[found["partition"] >= ds(50)].query("name == 'x'").empty
+    scores = repo.scores("d", name="x").set_index("partition")
+    assert ds(50) not in scores.index  # the first of a new level is not scored
+    assert abs(scores.loc[ds(51), "expected"] - 1200) < 50
+    replayed(repo)
+    record(repo, "x", [1200.0, 1195.0], first=71, scale="positive")
+    repo.detect("d")
+    assert (
+        scores.loc[ds(70), "score"] == repo.scores("d").set_index("partition").loc[ds(70), "score"]
+    )
+    assert found_on(repo, 72).empty
+    replayed(repo)
+
+
+def test_a_new_level_from_a_day_on(repo):
+    noisy(repo, spike=1, factor=1, shift=50)
+    repo.label_range("d", "rebaseline", since=ds(50)[3:])
+    repo.detect("d")
+    found = repo.anomalies("d").query("name == 'x'")
+    assert found[found["partition"] >= ds(50)].empty
+    replayed(repo)
+
+
+def test_a_new_level_that_was_announced(repo):
+    noisy(repo, days=49, spike=1, factor=1)
+    repo.label_range("d", "rebaseline", since=ds(50)[3:])
+    for n in range(50, 60):
+        record(repo, "x", [1200.0 + n % 3], first=n, scale="positive")
+        repo.detect("d")
+        assert repo.anomalies("d").query("name == 'x'").empty
+    replayed(repo)
+
+
+def test_a_new_level_after_another(repo):
+    noisy(repo, spike=1, factor=1, shift=50)
+    repo.label_range("d", "rebaseline", since=ds(20)[3:])
+    repo.label_range("d", "rebaseline", since=ds(50)[3:])
+    repo.detect("d")
+    found = repo.anomalies("d").query("name == 'x'")
+    assert found[found["partition"] >= ds(50)].empty
+
+
+def test_a_new_level_from_a_day_without_a_value_on(repo):
+    values = 1000 + 10 * np.random.default_rng(1).standard_normal(70)
+    values[49:] *= 1.2
+    record(repo, "y", [1.0] * 70)
+    record(
+        repo,
+        "x",
+        [v if n != 50 else None for n, v in enumerate(values.tolist(), 1)],
+        scale="positive",
+    )
+    repo.label_range("d", "rebaseline", since=ds(50)[3:])
+    found = repo.detect("d").query("name == 'x'")
+    assert found[found["partition"] >= ds(50)].empty
+
+
+def test_labels_before_the_first_detection_count(repo):
+    values = [1000.0 + n % 5 for n in range(1, 61)]
+    values[39] = 3000.0
+    record(repo, "x", values)
+    repo.label_range("d", "ignore", since=ds(40)[3:], until=ds(40)[3:])
+    repo.detect("d")
+    assert found_on(repo, 40).empty
+    replayed(repo)
+
+
+def test_an_incident_that_is_ignored_does_not_silence_what_comes_after(repo):
+    noisy(repo, days=40, spike=40, factor=1.5)
+    repo.label(int(found_on(repo, 40)["incident_id"].item()), "ignore")
+    for n in range(41, 44):
+        record(repo, "x", [1500.0], first=n, scale="positive")
+        repo.detect("d")
+    assert not found_on(repo, 41).empty
+    replayed(repo)
+
+
+def test_an_incident_that_grows_after_it_was_said_to_be_expected(repo):
+    draw = np.random.default_rng(1)
+    x, y = 1000 + 10 * draw.standard_normal((2, 60))
+    x[39:44] = y[39] = 1500
+    for metric, values in (("x", x), ("y", y)):
+        record(repo, metric, values[:40].tolist(), scale="positive")
+    repo.detect("d")
+    repo.label(int(found_on(repo, 40)["incident_id"].iloc[0]), "expected")
+    for metric, values in (("x", x), ("y", y)):
+        record(repo, metric, values[40:].tolist(), first=41, scale="positive")
+    repo.detect("d")
+    replayed(repo)
+
+
+# as of
+
+
+def test_what_was_known_then(repo):
+    record(repo, "x", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    first = dt.datetime.now(dt.UTC)
+    old = [f(as_of=first) for f in views(repo)]
+    number = int(repo.incidents("d")["id"].item())
+    repo.label(number, "acknowledged")
+    record(repo, "x", [400, 1], first=4)
+    repo.detect("d", LIMIT)
+    record(repo, "x", [1], first=3)
+    repo.detect("d", LIMIT)
+    assert spans(repo) == [(4, 4)]
+    for view, was in zip(views(repo), old, strict=True):
+        pd.testing.assert_frame_equal(view(as_of=first), was)
+    assert spans(repo, as_of=first) == [(3, 3)]
+    assert statuses(repo, as_of=first) == ["open"]
+    assert repo.anomalies("d", as_of=first)["value"].tolist() == [500]
+    assert repo.scores("d", as_of=first)["version"].tolist() == [1, 1, 1]
+    assert repo.scores("d")["version"].tolist() == [1, 1, 2, 1, 1]
+    long_ago = first - dt.timedelta(days=1)
+    assert all(view(as_of=long_ago).empty for view in views(repo))
+
+
+def views(repo):
+    def of(name):
+        return lambda **kwargs: getattr(repo, name)("d", **kwargs)
+
+    return [of(name) for name in ("anomalies", "incidents", "scores", "labels")]
+
+
+def test_a_restated_partition_that_is_still_bad(repo):
+    record(repo, "x", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    record(repo, "x", [501], first=3)
+    repo.detect("d", LIMIT)
+    assert (spans(repo), statuses(repo)) == ([(3, 3)], ["open"])
+    assert repo.anomalies("d")["value"].tolist() == [501]
+    replayed_with_limit = told(repo)
+    repo.detect("d", LIMIT, replay=True)
+    for a, b in zip(replayed_with_limit, told(repo), strict=True):
+        pd.testing.assert_frame_equal(a, b)
+
+
+def test_what_is_restated_and_still_bad_is_another_incident(repo):
+    """Other data: what was said of the old is not said of them."""
+    record(repo, "x", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    number = int(repo.incidents("d")["id"].item())
+    repo.label(number, "acknowledged", by="ann")
+    record(repo, "x", [501], first=3)
+    repo.detect("d", LIMIT)
+    assert repo.incidents("d")["id"].item() != number
+    assert statuses(repo) == ["open"]
+
+
+# at once
+
+
+def test_two_detections_at_once_lose_nothing(tmp_path):
+    url = f"sqlite:///{tmp_path / 'both.db'}"
+    values = [1000.0 + n % 5 for n in range(60)]
+    values[40] = values[50] = 5000.0
+    with Repository(url) as repo, Repository("sqlite://") as alone:
+        for one in (repo, alone):
+            record(one, "x", values)
+            record(one, "y", [2 * v for v in values])
+        failed = []
+        start = threading.Barrier(3)
+
+        def work():
+            try:
+                with Repository(url) as mine:
+                    start.wait(20)
+                    for n in range(3):
+                        mine.detect("d", replay=n == 2)
+            except BaseException as error:
+                failed.append(error)
+
+        def write():
+            try:
+                with Repository(url) as mine:
+                    start.wait(20)
+                    for n in range(61, 64):
+                        record(mine, "x", [9000.0], first=n)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=f) for f in (work, work, write)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failed == []
+        record(alone, "x", [9000.0] * 3, first=61)
+        repo.detect("d")
+        alone.detect("d")
+        assert not repo.anomalies("d").duplicated(["partition", "analyzer", "detector"]).any()
+        same(repo, alone)
+
+
+# headlines
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "{0} {name} %s %(x)s",
+    "'; DROP TABLE incident; --",
+    "[bold]x[/]",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_plain_text(repo, name):
+    record(repo, name, [1, 1, 500], instance=name)
+    found = repo.detect("d", LIMIT)
+    assert repo.incidents("d")["headline"].item() == f"3 Jan 2013: {name} of {name} is 500"
+    assert f"{name} of {name} in {ds(3)}" in found["explanation"].item()
+
+
+def test_names_do_not_break_the_line(repo):
+    record(repo, "a\nb\x1b[31m\u202e", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    headline = repo.incidents("d")["headline"].item()
+    assert headline.isprintable()
+
+
+def test_headlines_of_infinite_values(repo):
+    record(repo, "x", [1, 1, float("inf"), -float("inf")], scale="count")
+    record(repo, "Completeness", [1, 1, 1e308, -1.0], instance="y", scale="ratio")
+    repo.detect("d", LIMIT)
+    for headline in repo.incidents("d")["headline"]:
+        assert headline
+        assert "nan" not in headline
+
+
+def test_the_table_as_a_whole_has_a_headline(repo):
+    repo.record("d", "x", 500.0)
+    repo.detect("d", LIMIT)
+    assert repo.incidents("d")["headline"].item() == "the table: x is 500"

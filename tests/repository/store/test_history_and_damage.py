@@ -1,0 +1,410 @@
+"""The repository: history, two times, merging, damage, bad databases. No Spark."""
+
+import datetime as dt
+import math
+import sqlite3
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.analyzers.measures.extremes import Maximum, MaxState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import (
+    COMPLETE,
+    HIST,
+    MEAN,
+    SIZE,
+    UNIQUE,
+    day,
+    measurement,
+    spec,
+)
+
+import tidegauge as tg
+
+
+def filled(repo, *batches, **kwargs):
+    ids = []
+    for batch in batches:
+        run = repo.store.open_run(spec(**kwargs))
+        repo.store.commit_batch(run, batch)
+        repo.store.close_run(run, RunStatus.COMPLETE, {"measured": len(batch)})
+        ids.append(run)
+    return ids
+
+
+def sound(repo):
+    return check(repo.database, repo.artifacts) == []
+
+
+def test_metrics_are_tidy(repo):
+    filled(repo, [day(2), day(1)])
+    frame = repo.metrics("d")
+    assert list(frame["partition"].unique()) == ["ds=2013-01-01", "ds=2013-01-02"]
+    assert str(frame["time"].dt.tz) == "UTC"
+    row = frame[(frame["name"] == "Completeness") & (frame["partition"] == "ds=2013-01-01")].iloc[0]
+    assert (row["dataset"], row["entity"], row["instance"], row["value"], row["weight"]) == (
+        "d",
+        "Column",
+        "x",
+        0.9,
+        10,
+    )
+    assert (row["status"], row["version"], row["analyzer"], row["segment"]) == (
+        "finite",
+        1,
+        "Completeness('x')",
+        "",
+    )
+    failed = frame[frame["status"] == "failed"]
+    assert set(failed["error"]) == {"NoSuchColumnError: no column 'nope'; there are: 'x', 's'"}
+    assert failed["value"].isna().all()
+
+
+def test_filters(repo):
+    filtered = measurement(tg.Size(where="a = 'b'"), tg.NumMatches(3))
+    filled(repo, [day(n, extra=[filtered]) for n in (1, 2, 3)])
+    assert len(repo.metrics("d", name="Size")) == 6
+    assert len(repo.metrics("d", name="Size", where="")) == 3
+    assert len(repo.metrics("d", where="a = 'b'")) == 3
+    assert len(repo.metrics("d", analyzer=SIZE)) == 3
+    assert len(repo.metrics("d", analyzer="""Size(where="a = 'b'")""")) == 3
+    assert len(repo.metrics("d", name=["Size", "Completeness"], where="")) == 6
+    assert set(repo.metrics("d", name="Histogram")["name"]) > {"Histogram.bins", "Histogram.abs.a"}
+    assert len(repo.metrics("d", name="Histogram.abs.a")) == 3
+    assert len(repo.metrics("d", instance="s", name="Uniqueness")) == 3
+    assert repo.metrics("d", segment="country=US").empty
+    assert list(repo.metrics("d", segment="country=US").columns) == list(repo.metrics("d").columns)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "days"),
+    [
+        (None, None, [1, 2, 3]),
+        ("2013-01-02", None, [2, 3]),
+        (None, "2013-01-02", [1, 2]),
+        ("2013-01-02", "2013-01-02", [2]),
+        (dt.date(2013, 1, 2), dt.date(2013, 1, 2), [2]),
+        (dt.datetime(2013, 1, 1, 12), None, [2, 3]),
+        ("2013-01-01T12:00", "2013-01-02T00:00:00+00:00", [2]),
+        (None, dt.datetime(2013, 1, 2, tzinfo=dt.UTC), [1, 2]),
+    ],
+)
+def test_since_and_until_are_both_included(repo, since, until, days):
+    filled(repo, [day(n) for n in (1, 2, 3)])
+    found = repo.metrics("d", name="Size", since=since, until=until)
+    assert [t.day for t in found["time"]] == days
+
+
+def test_values_that_are_no_numbers(repo):
+    values = [math.nan, math.inf, -math.inf, 1.5]
+    filled(
+        repo,
+        [
+            day(n, extra=[measurement(Maximum("x"), MaxState(v, 1))])
+            for n, v in enumerate(values, 1)
+        ],
+    )
+    found = repo.metrics("d", name="Maximum")
+    assert list(found["status"]) == ["NaN", "+inf", "-inf", "finite"]
+    assert math.isnan(found["value"][0])
+    assert list(found["value"][1:]) == values[1:]
+    with repo.database.read() as connection:
+        stored = connection.execute(
+            sa.select(s.metric.c.value).where(s.metric.c.status != "finite")
+        )
+        assert set(stored.scalars()) == {None}
+    assert sound(repo)
+
+
+def test_as_of_a_run_and_as_of_a_moment(repo):
+    first, second = filled(repo, [day(1), day(2)], [day(1, "b", rows=20), day(3)])
+    moment = repo.metrics("d", as_of=first)["analyzed_at"].max().to_pydatetime()
+
+    def sizes(**kwargs):
+        return list(repo.metrics("d", name="Size", **kwargs)["value"])
+
+    assert sizes() == sizes(as_of=second) == [20, 10, 10]
+    assert sizes(as_of=first) == sizes(as_of=moment) == [10, 10]
+    assert sizes(as_of=moment - dt.timedelta(seconds=1)) == []
+    assert sizes(as_of=dt.datetime.now(dt.UTC)) == [20, 10, 10]
+    assert repo.merge("d", SIZE, as_of=first).value == 20
+    assert repo.merge("d", SIZE).value == 40
+    with pytest.raises(tg.HistoryError, match="no such run"):
+        sizes(as_of=99)
+    with pytest.raises(tg.HistoryError, match="neither"):
+        sizes(as_of="yesterday")
+
+
+def test_an_analyzer_added_later_was_not_known_before(repo):
+    first, _ = filled(repo, [day(1, only=[SIZE])], [day(1, only=[COMPLETE])])
+    assert set(repo.metrics("d")["name"]) == {"Size", "Completeness"}
+    assert set(repo.metrics("d", as_of=first)["name"]) == {"Size"}
+    with pytest.raises(tg.HistoryError, match="no state for 1 of 1"):
+        repo.merge("d", COMPLETE, as_of=first)
+
+
+def test_a_value_that_a_new_version_lacks_is_not_the_latest(repo):
+    first, _ = filled(
+        repo, [day(1, groups={("a",): 9, ("b",): 1})], [day(1, "b", groups={("a",): 10})]
+    )
+    names = set(repo.metrics("d", name="Histogram")["name"])
+    assert names == {"Histogram.bins", "Histogram.abs.a", "Histogram.ratio.a"}
+    assert "Histogram.abs.b" in set(repo.metrics("d", name="Histogram", as_of=first)["name"])
+    assert sound(repo)
+
+
+def test_merging_windows(repo):
+    filled(repo, [day(n, rows=10 * n) for n in (1, 2, 3)])
+    assert repo.merge("d", SIZE).value == 60
+    assert repo.merge("d", "Size()", since="2013-01-02").value == 50
+    merged = repo.merge("d", COMPLETE, until="2013-01-02")
+    assert (merged.value, merged.weight) == (28 / 30, 30)
+    assert repo.merge("d", UNIQUE).value == 0.0
+    assert repo.merge("d", HIST).value["b"].absolute == 3
+    assert repo.merge("d", CountDistinct("s")).value == 2  # never asked for, same frequencies
+    assert repo.merge("d", MEAN, since="2014-01-01").empty
+    with pytest.raises(tg.HistoryError, match="was never measured on 'd'; there are: .*Size"):
+        repo.merge("d", tg.Sum("y"))
+
+
+def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(repo):
+    from tidegauge.analyzers.measures.sums import SumAndCount
+
+    works = measurement(tg.Mean("y"), SumAndCount(4.0, 2))
+    fails = measurement(tg.Mean("y"), tg.NoSuchColumnError("y"))
+    filled(repo, [day(1, extra=[fails]), day(2, extra=[works])])
+    with pytest.raises(
+        tg.HistoryError, match="no state for 1 of 2 partitions, first 'ds=2013-01-01'"
+    ):
+        repo.merge("d", tg.Mean("y"))
+    assert repo.merge("d", tg.Mean("y"), allow_missing=True).value == 2.0
+    assert repo.merge("d", tg.Mean("y"), since="2013-01-02").value == 2.0
+
+
+def test_large_frequencies_lie_beside_the_database(repo, tmp_path):
+    import hashlib
+
+    keys = [(hashlib.sha256(str(i).encode()).hexdigest(),) for i in range(12_000)]
+    big = measurement(CountDistinct("k"), FrequenciesAndNumRows.of((k, 1) for k in keys))
+    small = measurement(CountDistinct("k"), FrequenciesAndNumRows.of((k, 1) for k in keys[:3]))
+    filled(repo, [day(1, extra=[big]), day(2, extra=[small])])
+    (name,) = repo.artifacts.files()
+    file = tmp_path / "repo.db.artifacts" / name
+    assert file.stat().st_size > 256 * 1024
+    import pyarrow.parquet as pq
+
+    assert pq.read_table(file).num_rows == 12_000  # plain Parquet, for anybody to read
+    assert repo.merge("d", CountDistinct("k")).value == 12_000
+    assert sound(repo)
+    file.write_bytes(b"damaged")
+    with pytest.raises(tg.CorruptStateError, match="checksum"):
+        repo.merge("d", CountDistinct("k"))
+    file.unlink()
+    with pytest.raises(tg.CorruptStateError, match="cannot be read"):
+        repo.merge("d", CountDistinct("k"))
+    assert len(check(repo.database, repo.artifacts)) == 1
+
+
+def test_a_damaged_state_is_found(repo):
+    filled(repo, [day(1)])
+    with repo.database.transaction() as connection:
+        connection.execute(
+            sa.update(s.state).where(s.state.c.tag == "num-matches/1").values(payload=b"x" * 8)
+        )
+    with pytest.raises(tg.CorruptStateError, match="num-matches/1"):
+        repo.merge("d", SIZE)
+    (problem,) = check(repo.database, repo.artifacts)
+    assert "checksum" in problem
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("DELETE FROM metric WHERE series_id = 1", "the ledger says"),
+        ("DELETE FROM newest_metric WHERE series_id = 1", "missing from the newest"),
+        ("UPDATE newest_metric SET value = value + 7 WHERE value IS NOT NULL", "newest metrics"),
+        (
+            "UPDATE metric SET superseded_commit_id = 1 WHERE series_id = 1",
+            "has another lifetime",
+        ),
+        ("UPDATE metric SET commit_id = 99 WHERE series_id = 1", "refers to commit 99"),
+        (
+            "INSERT INTO score VALUES (99, 'x', 1, 1, 1, NULL, '', '', '', '', '', '')",
+            "refers to partition 99",
+        ),
+        ("DROP INDEX ix_state_partition_id", "index"),
+        ("UPDATE clock SET commits = 0", "the clock is at 0"),
+    ],
+)
+def test_check_finds_what_a_hand_in_the_database_did(repo, damage, says):
+    filled(repo, [day(1), day(2)])
+    assert sound(repo)
+    with repo.database.transaction() as connection:
+        connection.exec_driver_sql(damage)
+    assert says in "\n".join(check(repo.database, repo.artifacts))
+
+
+def test_a_batch_that_cannot_be_written_leaves_nothing(repo, monkeypatch):
+    filled(repo, [day(1)])
+    before = repo.metrics("d")
+    from tidegauge.repository.store.batch import Batch
+
+    def fail(*_):
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(Batch, "_series_ids", fail)
+    run = repo.store.open_run(spec())
+    with pytest.raises(RuntimeError):
+        repo.store.commit_batch(run, [day(2), day(3)])
+    monkeypatch.undo()
+    assert repo.metrics("d").equals(before)
+    assert set(repo.store.ledger("d")) == {"ds=2013-01-01"}
+    assert sound(repo)
+    repo.store.commit_batch(run, [day(2), day(3)])
+    assert len(repo.metrics("d", name="Size")) == 3
+
+
+def test_a_reader_sees_a_batch_whole_or_not_at_all(repo):
+    filled(repo, [day(1)])
+    with repo.database.read() as connection:
+        count = sa.select(sa.func.count()).select_from(s.metric)
+        before = connection.execute(count).scalar()
+        filled(repo, [day(2)])
+        assert connection.execute(count).scalar() == before
+    with repo.database.read() as connection:
+        assert connection.execute(count).scalar() == 2 * before
+
+
+def test_runs_and_ledger_as_frames(repo):
+    filled(repo, [day(1)], tags={"env": "prod"})
+    runs = repo.runs()
+    assert runs["status"].tolist() == ["complete"]
+    assert runs["tags"].tolist() == [{"env": "prod"}]
+    ledger = repo.partitions("d")
+    assert ledger[["partition", "version", "rows", "fingerprint"]].values.tolist() == [
+        ["ds=2013-01-01", 1, 10, "a"]
+    ]
+    assert ledger["arrived_at"][0].isoformat() == "2013-01-02T02:00:00+00:00"
+
+
+def test_a_dead_run_is_marked_as_interrupted(repo):
+    run = repo.store.open_run(spec())
+    with repo.database.transaction() as connection:
+        connection.execute(sa.update(s.run).values(pid=2**22 + 1))  # above any process id
+    filled(repo, [day(1)])
+    assert repo.runs().set_index("run_id").loc[run, "status"] == "interrupted"
+
+
+def test_an_unknown_dataset_names_the_nearest(repo):
+    filled(repo, [day(1)], dataset="flights")
+    with pytest.raises(tg.UnknownDatasetError, match="did you mean 'flights'"):
+        repo.metrics("flihts")
+
+
+def test_text_from_outside_is_only_text(repo):
+    evil = "x'); DROP TABLE metric; --"
+    bad = measurement(tg.Size(where=evil), tg.NumMatches(1))
+    filled(repo, [day(1, extra=[bad])], dataset=evil, tags={evil: evil})
+    assert repo.metrics(evil, where=evil, tags={evil: evil})["value"].tolist() == [1.0]
+    assert repo.datasets() == [evil]
+    assert sound(repo)
+
+
+# databases
+
+
+def test_the_views_can_be_read_by_anything(repo):
+    filled(repo, [day(1)], [day(1, "b", rows=20)])
+    with sqlite3.connect(repo.database.file) as plain:
+        rows = plain.execute(
+            "SELECT partition, value, version FROM v_metric WHERE name = 'Size' ORDER BY version"
+        )
+        assert rows.fetchall() == [("ds=2013-01-01", 10.0, 1), ("ds=2013-01-01", 20.0, 2)]
+        rows = plain.execute(
+            "SELECT dataset, value, analyzer FROM v_latest_metric WHERE name = 'Size'"
+        )
+        assert rows.fetchall() == [("d", 20.0, "Size()")]
+        assert plain.execute("SELECT count(*) FROM v_anomaly").fetchone() == (0,)
+    plain.close()
+
+
+def test_a_database_of_others_is_refused_and_left_alone(tmp_path):
+    file = tmp_path / "other.db"
+    with sqlite3.connect(file) as plain:
+        plain.execute("CREATE TABLE invoices (id INTEGER)")
+    plain.close()
+    before = file.read_bytes()
+    with pytest.raises(
+        tg.NotOurDatabaseError,
+        match=r"not a tidegauge repository: it holds other tables \(invoices\)",
+    ):
+        tg.Repository(f"sqlite:///{file}")
+    assert file.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other.db"]
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, and longer than a hundred bytes " * 9)
+    with pytest.raises(tg.NotOurDatabaseError, match="not a SQLite database"):
+        tg.Repository(f"sqlite:///{file}")
+    assert file.read_text().startswith("not a database")
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "says"),
+    [
+        ("sqlite:////no/such/folder/r.db", tg.DatabaseAccessError, "no folder /no/such/folder"),
+        ("sqlite:////proc/r.db", tg.DatabaseAccessError, "cannot open or write"),
+        ("flights.db", tg.DatabaseAccessError, "not the URL of a database; write sqlite:///"),
+        ("mysql://user@host/db", tg.DatabaseAccessError, "not the URL|not supported"),
+        ("nonsense://x", tg.DatabaseAccessError, "not the URL"),
+    ],
+)
+def test_urls_that_cannot_be_opened(url, error, says):
+    with pytest.raises(error, match=says):
+        tg.Repository(url)
+
+
+def test_a_newer_database_can_be_read_and_not_written(tmp_path):
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repo:
+        filled(repo, [day(1)])
+    with sqlite3.connect(tmp_path / "r.db") as plain:
+        plain.execute("UPDATE tidegauge_revision SET version_num = '9999'")
+    plain.close()
+    with tg.Repository(url) as repo:
+        assert len(repo.metrics("d", name="Size")) == 1
+        with pytest.raises(
+            tg.DatabaseVersionError, match="a newer one and can only be read; upgrade tidegauge"
+        ):
+            filled(repo, [day(2)])
+
+
+def test_the_end_of_time_is_a_partition_like_another(repo):
+    from dataclasses import replace
+
+    end = replace(day(1), time=dt.datetime(9999, 12, 31, tzinfo=dt.UTC))
+    filled(repo, [day(2), end])
+    assert repo.metrics("d", name="Size")["time"].iloc[-1].year == 9999
+    assert repo.partitions("d")["time"].iloc[-1].year == 9999
+    repo.detect("d")
+
+
+def test_two_processes_make_one_database(tmp_path):
+    import subprocess
+    import sys
+
+    code = f"import tidegauge as tg; tg.Repository('sqlite:///{tmp_path / 'r.db'}').close()"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    for process in started:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err.decode()
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
+        assert sound(repo)

@@ -1,0 +1,135 @@
+"""One contract for every place that states can be kept in; memory, files and the repository pass it."""
+
+import threading
+
+import pytest
+from tidegauge.analyzers.core.errors import CorruptStateError
+from tidegauge.analyzers.measures.counts import NumMatchesAndCount
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.sums import SumAndCount
+
+import tidegauge as tg
+from tests.analyzers.core.state_strategies import hll, kll
+
+STATES = {
+    tg.Size(): tg.NumMatches(3),
+    tg.Size(where="x > 1"): tg.NumMatches(2),
+    tg.Completeness("x"): NumMatchesAndCount(1, 3),
+    tg.Mean("x"): SumAndCount(2**70, 3),
+    tg.ApproxCountDistinct("x"): hll([1, 2, 3]),
+    tg.ApproxQuantile("x", 0.5): kll([1.0, 2.0, 3.0]),
+    tg.Uniqueness("x"): FrequenciesAndNumRows.of([(("a",), 1), (("b",), 2)], 1),
+}
+
+
+@pytest.fixture(params=["memory", "files", "repository"])
+def make(request, tmp_path, repo):
+    """Return what makes a provider by name; the same name is the same place, opened again."""
+    memories = {}
+    return {
+        "memory": lambda name: memories.setdefault(name, tg.InMemoryStateProvider()),
+        "files": lambda name: tg.FileSystemStateProvider(tmp_path / "states" / name),
+        "repository": repo.states,
+    }[request.param]
+
+
+@pytest.mark.parametrize("analyzer", STATES, ids=repr)
+def test_a_state_comes_back_as_it_was(make, analyzer):
+    assert make("a").load(analyzer) is None
+    make("a").persist(analyzer, STATES[analyzer])
+    assert make("a").load(analyzer).agrees_with(STATES[analyzer])
+    assert make("b").load(analyzer) is None
+
+
+def test_each_analyzer_has_its_own_and_shares_it_with_its_like(make):
+    for analyzer, state in STATES.items():
+        make("a").persist(analyzer, state)
+    assert make("a").load(tg.Size()) == tg.NumMatches(3)
+    assert make("a").load(tg.Size(where="x > 1")) == tg.NumMatches(2)
+    assert make("a").load(tg.Sum("x")).total == 2**70  # Sum and Mean have one state
+    assert make("a").load(tg.Size(where="x > 2")) is None
+
+
+def test_a_later_state_takes_the_place_of_an_earlier_one(make):
+    make("a").persist(tg.Size(), tg.NumMatches(3))
+    make("a").persist(tg.Size(), tg.NumMatches(5))
+    assert make("a").load(tg.Size()) == tg.NumMatches(5)
+
+
+def test_an_empty_state_is_stored_and_is_not_no_state(make):
+    make("a").persist(tg.Mean("x"), SumAndCount())
+    assert make("a").load(tg.Mean("x")) == SumAndCount()
+    assert tg.Mean("x").load_state_and_compute_metric(make("a")).empty
+
+
+def test_the_verbs(make):
+    size = tg.Size()
+    assert size.load_state_and_compute_metric(make("a")).value == 0  # no data yet, not a crash
+    size.aggregate_state_to(make("a"), make("b"), make("sum"))
+    size.copy_state_to(make("a"), make("copy"))
+    assert make("sum").load(size) is make("copy").load(size) is None
+    make("a").persist(size, tg.NumMatches(3))
+    size.aggregate_state_to(make("a"), make("b"), make("sum"))  # one is missing still
+    assert make("sum").load(size) == tg.NumMatches(3)
+    make("b").persist(size, tg.NumMatches(4))
+    size.aggregate_state_to(make("a"), make("b"), make("sum"))
+    size.copy_state_to(make("sum"), make("copy"))
+    assert size.load_state_and_compute_metric(make("copy")).value == 7
+    assert make("a").load(size) == tg.NumMatches(3)
+    metric = size.calculate_metric(
+        tg.NumMatches(1), aggregate_with=make("copy"), save_states_with=make("all")
+    )
+    assert metric.value == 8
+    assert make("all").load(size) == tg.NumMatches(8)
+
+
+def test_a_state_of_another_kind_is_refused(make):
+    make("a").persist(tg.Size(), NumMatchesAndCount(1, 2))
+    with pytest.raises(tg.StateMismatchError, match="expected a NumMatches"):
+        tg.Size().load_state_and_compute_metric(make("a"))
+
+
+def test_writers_side_by_side_leave_one_whole_state(make):
+    states = [FrequenciesAndNumRows.of([((str(i),), i + 1)]) for i in range(8)]
+    provider = make("a")
+    threads = [
+        threading.Thread(target=provider.persist, args=(tg.Uniqueness("x"), s)) for s in states
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert make("a").load(tg.Uniqueness("x")) in states
+
+
+def test_damaged_files_are_told(tmp_path):
+    provider = tg.FileSystemStateProvider(tmp_path)
+    provider.persist(tg.Size(), tg.NumMatches(3))
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    for damaged in (content[:-1], b"", content.replace(b"num-matches/1", b"num-matches/9")):
+        file.write_bytes(damaged)
+        with pytest.raises(CorruptStateError, match="damaged"):
+            provider.load(tg.Size())
+
+
+def test_a_damaged_state_in_the_repository_is_found_by_a_check(repo):
+    from tidegauge.repository.maintenance.integrity import check
+
+    repo.states("nightly").persist(tg.Size(), tg.NumMatches(3))
+    assert check(repo.database, repo.artifacts) == []
+    with repo.database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE named_state SET payload = x'00'")
+    (problem,) = check(repo.database, repo.artifacts)
+    assert "the state named 'nightly'" in problem
+
+
+@pytest.mark.spark
+def test_the_states_of_a_window_are_a_loader(measured_copy):
+    mean = tg.Mean("arr_delay")
+    states = measured_copy.window_states("flights", since="2013-02-01", until="2013-02-28")
+    found = mean.load_state_and_compute_metric(states)
+    assert found == measured_copy.merge("flights", mean, since="2013-02-01", until="2013-02-28")
+    assert tg.Mean("nope").load_state_and_compute_metric(states).empty
+    mean.copy_state_to(states, measured_copy.states("february"))
+    assert mean.load_state_and_compute_metric(measured_copy.states("february")) == found

@@ -1,0 +1,258 @@
+"""Verdicts of rules on data: found again, or not, by what they depend on. No Spark."""
+
+import datetime as dt
+import json
+import threading
+
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from tidegauge.analyzers.runs.ledger import RunSpec, RunStatus
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import commit, day, judged, spec
+
+import tidegauge as tg
+
+OF = {"name": "c", "specification": "s", "fingerprint": "a"}
+TOMORROW = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
+EVIL = 'it\'s "e"; DROP TABLE verdict; -- %s :x <b>\x00\n\U0001f30a'
+
+
+@pytest.fixture
+def shared(url, tmp_path):
+    """A repository on SQLite and on PostgreSQL."""
+    with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
+        yield repository
+        assert check(repository.database, repository.artifacts) == []
+
+
+def commits(repo):
+    with repo.database.read() as connection:
+        return connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+
+
+# one verdict
+
+
+def test_what_says_the_same_writes_nothing(shared):
+    first = judged(shared, passed=False)
+    before = commits(shared)
+    assert judged(shared, passed=False) == first
+    assert commits(shared) == before
+    second = judged(shared, passed=False, result="[]")
+    third = judged(shared, passed=True, result="[]")
+    fourth = judged(shared, passed=False)  # as the first, but not as the last
+    assert first < second < third < fourth
+    assert commits(shared) == before + 3
+    assert shared.verdict("d", **OF) == "{}"
+
+
+def test_parts_that_look_alike_when_joined_are_not_the_same(shared):
+    judged(shared, "b", name="a", specification='c","d')
+    assert shared.verdict("d", name="a", specification="c", fingerprint='d","b') is None
+    assert shared.verdict("d", name="a", specification='c","d', fingerprint="b") == "{}"
+
+
+def test_a_verdict_as_of_a_moment(shared):
+    moments = []
+    for result in ("1", "2"):
+        judged(shared, result=result)
+        moments.append(shared.verdicts("d")["checked_at"][0].to_pydatetime())
+    early = moments[0] - dt.timedelta(days=1)
+    found = [shared.verdict("d", **OF, as_of=at) for at in (early, *moments)]
+    assert found == [None, "1", "2"]
+    assert [shared.verdicts("d", as_of=at)["result"].tolist() for at in (early, *moments)] == [
+        [],
+        ["1"],
+        ["2"],
+    ]
+    with pytest.raises(tg.HistoryError, match="no such run"):
+        shared.verdict("d", **OF, as_of=99)
+
+
+def test_text_is_kept_as_it_is(shared):
+    result = json.dumps({"message": EVIL, "passed": False}, ensure_ascii=False, indent=1)
+    of = {"name": EVIL, "specification": EVIL, "fingerprint": EVIL, "partition": EVIL}
+    dataset = EVIL.replace("\x00", "")
+    shared.keep_verdict(dataset, **of, passed=False, result=result)
+    judged(shared, dataset=dataset)
+    assert shared.verdict(dataset, **of) == result
+    for option in ("name", "partition"):
+        row = shared.verdicts(dataset, **{option: EVIL}).iloc[0]
+        assert (row["dataset"], row["result"]) == (dataset, result)
+        assert row[option] == EVIL.replace("\x00", "\\x00")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": ""}, "has a name, which is not empty"),
+        ({"specification": " "}, "has a specification, which is not empty"),
+        ({"fingerprint": ""}, "has a fingerprint, which is not empty"),
+        ({"fingerprint": None}, "the fingerprint of a verdict is text, not NoneType"),
+        ({"partition": None}, "the partition of a verdict is text, not NoneType"),
+        ({"name": "\ud800"}, "the name of a verdict is not Unicode text"),
+        ({"passed": "no"}, "passed is True or False, not 'no'"),
+        ({"result": {"passed": True}}, "the result of a verdict is text, not dict"),
+        ({"result": "passed"}, "the result of a verdict is JSON text: Expecting value"),
+        ({"result": ""}, "the result of a verdict is JSON text"),
+        ({"result": '{"mean": NaN}'}, "NaN is no JSON; write null"),
+        ({"result": "[" * 100_000}, "the result of a verdict is JSON text"),
+        ({"run": 1}, "run=1: there is no such run"),
+    ],
+)
+def test_what_is_no_verdict_is_refused(repo, given, said):
+    with pytest.raises(tg.HistoryError, match=said):
+        repo.keep_verdict("d", **{**OF, "passed": True, "result": "{}", **given})
+    assert repo.datasets() == []
+
+
+def test_a_run_of_another_dataset_and_names_that_cannot_be(shared):
+    run = commit(shared, day(1), dataset="e")
+    with pytest.raises(tg.HistoryError, match="that run is not of 'd'"):
+        judged(shared, run=run)
+    with pytest.raises(tg.SuiteError, match="zero character"):
+        judged(shared, dataset="a\x00")
+    with pytest.raises(tg.HistoryError, match="has a fingerprint"):
+        shared.verdict("d", **{**OF, "fingerprint": ""})
+    assert shared.datasets() == ["e"]
+
+
+# datasets
+
+
+def test_what_was_judged_first_is_measured_by_any_partitions(shared):
+    judged(shared, partition="hr=01")
+    judged(shared)
+    assert shared.metrics("d").empty
+    commit(shared, day(1))
+    with pytest.raises(tg.DatasetMismatchError, match="was measured by"):
+        shared.store.open_run(RunSpec("d", None, ("hr",)))
+    with pytest.raises(tg.DatasetMismatchError, match="not of 'db.u'"):
+        shared.store.open_run(spec(source="db.u"))
+    assert len(shared.verdicts("d")) == 2
+
+
+def test_what_was_measured_first_stays_what_it_is(shared):
+    commit(shared, day(1))
+    judged(shared, partition="hr=01")
+    commit(shared, day(2))
+    with pytest.raises(tg.DatasetMismatchError):
+        shared.store.open_run(RunSpec("d", None, ()))
+
+
+def test_what_was_judged_first_is_recorded_too(shared):
+    judged(shared)
+    shared.record("d", "revenue", 1.0, partition="ds=2013-01-01")
+    commit(shared, day(2))
+    assert shared.metrics("d", name="revenue")["value"].tolist() == [1.0]
+
+
+def test_nothing_is_asked_of_a_dataset_that_is_not_there(shared):
+    assert shared.verdict("d", **OF) is None
+    judged(shared, dataset="orders")
+    with pytest.raises(tg.UnknownDatasetError, match="did you mean 'orders'"):
+        shared.verdicts("order")
+
+
+# the frame
+
+
+def test_the_columns_are_of_the_same_types_whatever_is_in_them(shared):
+    run = commit(shared, day(1))
+    nothing = shared.verdicts("d")
+    for number in range(3):
+        partition = f"ds=2013-01-0{number + 1}"
+        judged(shared, str(number), partition=partition, run=run, passed=number > 0)
+    frame = shared.verdicts("d")
+    assert list(frame) == [
+        *("id", "dataset", "name", "partition", "time", "fingerprint", "specification"),
+        *("passed", "checked_at", "run_id", "result"),
+    ]
+    numeric = ["id", "time", "passed", "checked_at", "run_id"]
+    assert nothing.dtypes[numeric].equals(frame.dtypes[numeric])
+    assert str(frame["checked_at"].dtype) == "datetime64[us, UTC]"
+    assert frame["fingerprint"].tolist() == ["2", "1", "0"]
+    assert frame["passed"].tolist() == [True, True, False]
+    assert frame["run_id"].tolist() == [run] * 3
+    known = pd.Timestamp("2013-01-01", tz="UTC")
+    assert frame["time"].tolist() == [pd.NaT, pd.NaT, known]  # the other days were not measured
+    assert shared.verdicts("d", partition="ds=2013-01-02")["fingerprint"].tolist() == ["1"]
+
+
+def test_what_failed_and_passes_now_has_not_failed(shared):
+    judged(shared, passed=False)
+    moment = shared.verdicts("d")["checked_at"][0].to_pydatetime()
+    judged(shared, passed=True)
+    assert shared.verdicts("d", passed=False).empty
+    assert shared.verdicts("d", passed=False, as_of=moment)["passed"].tolist() == [False]
+
+
+# keeping it
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_writers_at_once(url, tmp_path, same):
+    """Of one verdict they make one, of different ones each one; the dataset is made once."""
+    rounds, ids, failed = 10, {}, []
+    together = threading.Barrier(2)
+
+    def write(who):
+        try:
+            with tg.Repository(url, artifacts=tmp_path / "a") as repo:
+                for number in range(rounds):
+                    together.wait(60)
+                    result = str(number if same else [who, number])
+                    ids[who, number] = judged(repo, dataset=f"d{number}", result=result)
+        except BaseException as error:
+            failed.append(error)
+            together.abort()
+            raise
+
+    tg.Repository(url, artifacts=tmp_path / "a").close()
+    writers = [threading.Thread(target=write, args=(who,)) for who in (1, 2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert not failed
+    assert len(set(ids.values())) == (rounds if same else 2 * rounds)
+    with tg.Repository(url, artifacts=tmp_path / "a") as repo:
+        for number in range(rounds):
+            last = max(ids[who, number] for who in (1, 2))
+            assert repo.verdicts(f"d{number}")["id"].tolist() == [last]
+        assert check(repo.database, repo.artifacts) == []
+
+
+def test_cleaning_removes_what_no_view_shows(shared):
+    for number in range(3):
+        judged(shared, result=str(number))
+    judged(shared, "b", passed=False)
+    judged(shared, dataset="e")
+    third = shared.verdicts("d")["checked_at"][1].to_pydatetime()
+    assert shared.clean(versions=third).verdicts == 1  # the second held until then
+    assert shared.clean(versions=TOMORROW, dry_run=True).verdicts == 1
+    assert shared.clean(versions=TOMORROW).verdicts == 1
+    assert shared.clean(versions=TOMORROW).verdicts == 0
+    assert shared.verdict("d", **OF) == "2"
+    assert shared.verdicts("d")["passed"].tolist() == [False, True]
+    assert len(shared.verdicts("e")) == 1
+
+
+def test_the_run_of_a_verdict_stays(shared):
+    first = shared.store.open_run(spec())
+    second = shared.store.open_run(spec())
+    for run in (first, second):
+        shared.store.close_run(run, RunStatus.COMPLETE, {})
+    judged(shared, run=first)
+    assert shared.clean(runs=TOMORROW).runs == 1
+    assert shared.runs("d")["run_id"].tolist() == [first]
+
+
+def test_check_tells_of_a_verdict_that_somebody_changed(repo):
+    judged(repo, partition="ds=2013-01-01")
+    assert check(repo.database, repo.artifacts) == []
+    with repo.database.transaction() as connection:
+        connection.execute(sa.update(s.verdict).values(fingerprint="b"))
+    assert check(repo.database, repo.artifacts) == ["verdict 1 is not found by what it is about"]

@@ -1,0 +1,294 @@
+"""Many writers, killed writers, servers that go away, disks that are full: nothing is lost, nothing breaks."""
+
+import datetime as dt
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.leases import LEASE_SECONDS
+from tidegauge.repository.testing.samples import SIZE, changes, commit, day, spec
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.paths import ROOT
+from tests.servers import kill
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-u", "-m", "tests.repository.store.writers", *map(str, arguments)]
+    return subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+def ended(process, within=600):
+    out, err = process.communicate(timeout=within)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "artifacts"
+
+
+@pytest.mark.soak
+def test_many_writers_lose_nothing(url, folder):
+    """Saves of the same and of their own partitions, records, labels; no error reaches anybody."""
+    writers, transactions = soak(6, 16), soak(24, 200)
+    with tg.Repository(url, artifacts=folder) as repository:
+        commit(repository, *(day(n, rows=n) for n in range(1, 6)), dataset="labelled")
+        repository.detect("labelled", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2.5))])
+        commit(repository, day(1, rows=1))
+        started = [start("mixed", url, folder, n, transactions) for n in range(writers)]
+        for process in started:
+            ended(process)
+        quarter = transactions // 4
+        labels = repository.labels("labelled")
+        assert sorted(labels["note"]) == sorted(
+            f"{w}/{n}" for w in range(writers) for n in range(0, transactions, 4)
+        )
+        with repository.database.read() as connection:
+            facts = connection.execute(
+                sa.select(s.series.c.name, s.metric.c.version, s.metric.c.superseded_commit_id)
+                .join_from(s.metric, s.series, s.series.c.id == s.metric.c.series_id)
+                .where(s.series.c.name.like("writer %"))
+            ).all()
+            assert len(facts) == writers * quarter  # every record is a version of its own
+            assert sum(row[2] is None for row in facts) == writers
+            v, p = s.partition_version.c, s.partition.c
+            versions = connection.execute(
+                sa.select(p.name, v.version, v.superseded_commit_id)
+                .join_from(s.partition, s.partition_version)
+                .join(s.dataset)
+                .where(s.dataset.c.name == "d")
+            ).all()
+        own = [row for row in versions if row[0] > "ds=2013-02"]
+        assert len(own) == writers * quarter
+        shared = [row for row in versions if row[0] < "ds=2013-02"]
+        assert {row[1] for row in shared} == {1}  # the same content has one version
+        assert len(set(shared)) == len({row[0] for row in shared})
+        assert check(repository.database, repository.artifacts) == []
+    print(f"{writers} writers, {transactions} transactions each: nothing lost, nothing twice")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [int(os.environ.get("TIDEGAUGE_SEED", "20130208"))])
+def test_a_killed_writer_leaves_whole_batches_and_the_next_goes_on(url, folder, seed):
+    """Killed at random moments, many of them inside a transaction."""
+    chance, inside, moments = random.Random(seed), 0, soak(6, 50)
+    for number in range(10 * moments):  # more where a busy machine lets few of them be inside
+        if number >= moments and inside >= moments // 5:
+            break
+        writer = start("endless", url, folder)
+        reader = _Lines(writer)
+        reader.wait_for("done", 1 + chance.randrange(3))
+        time.sleep(chance.random() * 0.03)
+        kill(writer)
+        reader.join()
+        writer.stdout.close()
+        writer.stderr.close()
+        inside += reader.lines[-1].startswith("begin")
+        with tg.Repository(url, artifacts=folder) as repository:
+            known = repository.store.ledger("d")
+            said = [int(line.split()[1]) for line in reader.lines if line.startswith("done")]
+            assert {day(n, only=[SIZE]).partition.name for n in said} <= set(known)
+            sizes = repository.metrics("d", name="Size")
+            assert len(sizes) == len(known)
+    with tg.Repository(url, artifacts=folder) as repository:
+        assert check(repository.database, repository.artifacts) == []
+        last = len(repository.store.ledger("d"))
+        run = repository.store.open_run(spec())
+        found = changes(repository, run, *(day(n, rows=n) for n in range(1, last + 3)))
+        assert [str(change) for change in found] == ["unchanged"] * last + ["new"] * 2
+    assert inside >= moments // 5, f"only {inside} kills were inside a transaction"
+    print(f"seed {seed}: {number} kills, {inside} of them inside a transaction, {last} partitions")
+
+
+class _Lines(threading.Thread):
+    """Reads what a process prints."""
+
+    def __init__(self, process):
+        super().__init__(daemon=True)
+        self.process, self.lines = process, []
+        self.start()
+
+    def run(self):
+        for line in self.process.stdout:
+            if line.endswith("\n"):  # a kill may cut one
+                self.lines.append(line)
+
+    def wait_for(self, word, times, within=120.0):
+        deadline = time.monotonic() + within
+        while sum(line.startswith(word) for line in self.lines) < times:
+            assert time.monotonic() < deadline, self.lines
+            assert self.process.poll() is None, self.process.stderr.read()
+            time.sleep(0.001)
+
+
+@pytest.mark.soak
+@pytest.mark.postgres
+def test_a_server_that_stops_and_starts_stops_no_run(tmp_path, postgres):
+    """Batches wait for the server; what it had answered for is there."""
+    from tests.servers import postgres as another
+
+    with another() as server:
+        url, folder = server.database(), tmp_path / "artifacts"
+        tg.Repository(url, artifacts=folder).close()
+        writer = start("measure", url, folder, "d", 1, 200)
+        lines = _Lines(writer)
+        lines.wait_for("measured", 5)
+        for mode in ("fast", "immediate"):
+            server.stop(mode)
+            time.sleep(0.5)
+            server.start()
+            lines.wait_for("measured", len(lines.lines) + 5)
+        assert writer.wait(timeout=300) == 0, writer.stderr.read()
+        lines.join()
+        writer.stdout.close()
+        writer.stderr.close()
+        with tg.Repository(url, artifacts=folder) as repository:
+            assert len(repository.metrics("d", name="Size")) == 199
+            assert set(repository.metrics("d")["version"]) == {1}
+            assert check(repository.database, repository.artifacts) == []
+
+
+def test_a_full_database_is_named_and_left_whole(tmp_path):
+    """SQLite's own limit: the batch that does not fit leaves nothing, the rerun completes."""
+    url, folder = f"sqlite:///{tmp_path / 'r.db'}", tmp_path / "artifacts"
+    with tg.Repository(url, artifacts=folder) as repository:
+        commit(repository, day(1))
+        with repository.database.read() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+
+        def limit(raw, *_):
+            raw.execute(f"PRAGMA max_page_count={pages + 8}").close()
+
+        sa.event.listen(repository.database.engine, "connect", limit)
+        repository.database.engine.dispose()
+        run = repository.store.open_run(spec())
+        done = 1
+        with pytest.raises(tg.DatabaseAccessError, match="full"):
+            for number in range(2, 2000):
+                repository.store.commit_batch(run, [day(number)])
+                done = number
+        assert len(repository.store.ledger("d")) == done
+        assert check(repository.database, repository.artifacts) == []
+        sa.event.remove(repository.database.engine, "connect", limit)
+        repository.database.engine.dispose()
+        found = changes(repository, run, *(day(n) for n in range(1, done + 3)))
+        assert [str(change) for change in found] == ["unchanged"] * done + ["new"] * 2
+        assert check(repository.database, repository.artifacts) == []
+
+
+def test_a_full_disk_is_named_and_left_whole(tmp_path):
+    """Files that may not grow stand for a disk that is full."""
+    url, folder = f"sqlite:///{tmp_path / 'r.db'}", tmp_path / "artifacts"
+    with tg.Repository(url, artifacts=folder) as repository:
+        commit(repository, day(1))
+    size = (tmp_path / "r.db").stat().st_size + 200_000
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    writer = start("measure", url, folder, "d", 1, 5000, preexec_fn=limited)
+    out, err = writer.communicate(timeout=300)
+    assert writer.returncode != 0
+    assert re.search(r"DatabaseAccessError: cannot open or write .*(full|disk I/O error)", err)
+    said = [int(line.split()[1]) for line in out.splitlines() if line.startswith("measured")]
+    assert said
+    with tg.Repository(url, artifacts=folder) as repository:
+        assert check(repository.database, repository.artifacts) == []
+        known = repository.store.ledger("d")
+        assert {day(n, only=[SIZE]).partition.name for n in said} <= set(known)
+    ended(start("measure", url, folder, "d", 1, len(known) + 50))
+    with tg.Repository(url, artifacts=folder) as repository:
+        assert len(repository.store.ledger("d")) >= len(known) + 49
+        assert check(repository.database, repository.artifacts) == []
+
+
+# leases
+
+
+def test_two_runs_of_one_dataset_measure_nothing_twice(url, folder):
+    """The second waits, and then finds nothing new."""
+    tg.Repository(url, artifacts=folder).close()
+    found = [ended(p) for p in [start("measure", url, folder, "d", 1, 12) for _ in range(3)]]
+    counts = sorted(out.count("measured") for out in found)
+    assert counts == [0, 0, 11]
+    with tg.Repository(url, artifacts=folder) as repository:
+        assert set(repository.metrics("d")["version"]) == {1}
+
+
+def test_who_waits_too_long_is_told_who_measures(url, folder):
+    with tg.Repository(url, artifacts=folder) as repository:
+        holder = start("leased", url, folder, "d", 5, 30)
+        _Lines(holder).wait_for("held", 1)
+        with (
+            pytest.raises(tg.LeaseError, match=rf"measured by process {holder.pid} on .*wait="),
+            repository.store.hold("d", 0.1),
+        ):
+            pass
+        with repository.store.hold("another", 0):
+            pass  # is free
+        kill(holder)
+        holder.stdout.close()
+        holder.stderr.close()
+        with repository.store.hold("d", 0):  # a dead holder of this machine is not waited for
+            pass
+
+
+def test_who_was_replaced_commits_nothing_any_more(url, folder):
+    """A holder that was not heard of is replaced when its lease ends, and its commits are refused."""
+    with tg.Repository(url, artifacts=folder) as repository:
+        store = repository.store
+        with store.hold("d", 0) as fence:
+            run = store.open_run(spec(), fence)
+            store.commit_batch(run, [day(1)])
+            with repository.database.transaction() as connection:  # as if from elsewhere, long ago
+                past = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=2 * LEASE_SECONDS)
+                connection.execute(
+                    sa.update(s.lease).values(
+                        holder="other", host="elsewhere", pid=1, expires_at=past
+                    )
+                )
+            with store.hold("d", 0) as second:
+                assert second > fence
+                with pytest.raises(tg.LeaseError, match="took over the measuring of 'd'"):
+                    store.commit_batch(run, [day(2)])
+                with pytest.raises(tg.LeaseError):
+                    store.mark_gone(run, ["ds=2013-01-01"])
+                mine = store.open_run(spec(), second)
+                store.commit_batch(mine, [day(2)])
+        assert set(store.ledger("d")) == {"ds=2013-01-01", "ds=2013-01-02"}
+        assert check(repository.database, repository.artifacts) == []
+
+
+def test_a_holder_that_lives_keeps_its_lease(url, folder):
+    """It is renewed while its holder works."""
+    from tidegauge.repository.store.leases import hold_lease
+
+    with tg.Repository(url, artifacts=folder) as repository:
+        with hold_lease(repository.database, "d", 0, seconds=1.0):
+            time.sleep(2.5)
+            with repository.database.read() as connection:
+                row = connection.execute(sa.select(s.lease)).one()
+            holder = row.holder
+            assert holder
+            with repository.database.transaction() as connection:  # not of a dead process of here
+                connection.execute(sa.update(s.lease).values(host="elsewhere"))
+            with pytest.raises(tg.LeaseError), hold_lease(repository.database, "d", 0):
+                pass
+        with hold_lease(repository.database, "d", 0):
+            pass

@@ -1,0 +1,30 @@
+"""Every repository passes one contract: on SQLite in a file and in memory, on PostgreSQL, in dictionaries."""
+
+import pytest
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.testing.contract import RepositoryContract
+from tidegauge.repository.testing.memory import MemoryRepository
+
+import tidegauge as tg
+
+
+class TestRepositories(RepositoryContract):
+    @pytest.fixture(
+        params=[
+            "dictionaries",
+            "sqlite file",
+            "sqlite memory",
+            pytest.param("postgresql", marks=pytest.mark.postgres),
+        ]
+    )
+    def repository(self, request, tmp_path):
+        if request.param == "dictionaries":
+            yield MemoryRepository()
+            return
+        url = {
+            "sqlite file": f"sqlite:///{tmp_path / 'r.db'}",
+            "sqlite memory": "sqlite://",
+        }.get(request.param) or request.getfixturevalue("postgres").database()
+        with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
+            yield repository
+            assert check(repository.database, repository.artifacts) == []

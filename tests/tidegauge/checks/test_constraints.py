@@ -1,0 +1,418 @@
+"""Checks as pure functions of metrics: what passes, what fails, and what is told. Worked by hand. No Spark."""
+
+import datetime as dt
+from functools import partial
+from math import inf, nan
+
+import pytest
+from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.evidence import EarlierValues, Judgement, Measurements
+from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.extremes import MinState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import StandardDeviationState
+from tidegauge.analyzers.measures.texts import DataTypeState
+from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
+from tidegauge.checks.constraints import ConstraintStatus
+
+import tidegauge as tg
+
+SUCCESS, FAILURE = ConstraintStatus.SUCCESS, ConstraintStatus.FAILURE
+CHECK = tg.Check("c")
+
+
+def judged(check, *found):
+    """Judge by states, or by errors."""
+    metrics = {}
+    for analyzer, state in found:
+        failed = isinstance(state, Exception)
+        make = analyzer.to_failure_metric if failed else analyzer.compute_metric_from
+        metrics[analyzer] = make(state)
+    return check.evaluate(Measurements(metrics))
+
+
+def only(check, state):
+    """Judge the only constraint of a check by the state of its analyzer."""
+    (result,) = judged(check, (check.constraints[0].analyzer, state))
+    return result
+
+
+# assertions
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "inside", "outside"),
+    [
+        (0.99, "at least 0.99", [0.99, 1, inf], [0.98999, nan, -inf]),
+        (3, "at least 3", [3], [2]),
+        ((None, 5), "at most 5", [5, -inf], [5.1, nan]),
+        ((1, 3), "at least 1 and at most 3", [1, 3], [0.9, 3.1]),
+        ([1, 1], "exactly 1", [1], [0, 2]),
+        ((None, None), "any number", [0, inf, -inf], [nan]),
+        (tg.Between(1, 3, "lower"), "at least 1 and less than 3", [1, 2.9], [3]),
+        (tg.Between(1, 3, "upper"), "more than 1 and at most 3", [3], [1]),
+        (tg.Between(lower=1, closed="neither"), "more than 1", [1.1, inf], [1]),
+    ],
+)
+def test_what_may_be_wanted(given, text, inside, outside):
+    wanted = as_assertion(given)
+    assert str(wanted) == text
+    assert all(map(wanted.holds, inside))
+    assert not any(map(wanted.holds, outside))
+    assert ASSERTIONS.parse(repr(wanted)) == wanted
+
+
+@pytest.mark.parametrize("given", [True, "0.9", None, (1, 2, 3), object()])
+def test_what_is_no_assertion_says_what_is(given):
+    with pytest.raises(tg.SuiteError, match="an assertion is a function of the value"):
+        as_assertion(given)
+
+
+@pytest.mark.parametrize("bounds", [(3, 1), (nan, 1), (1, 1, "lower"), (0, 1, "all"), ("x", 1)])
+def test_bounds_that_hold_nothing_are_refused(bounds):
+    with pytest.raises(tg.IllegalAnalyzerParameterError):
+        tg.Between(*bounds)
+
+
+def named(value):
+    return value > 1
+
+
+def test_a_function_is_told_by_its_expression_or_its_name():
+    pair = (FunctionAssertion(lambda n: n > 600), FunctionAssertion(lambda n: n < 3))
+    assert list(map(str, pair)) == ["n > 600", "n < 3"]
+    assert str(FunctionAssertion(lambda größe: größe > 1)) == "größe > 1"
+    assert str(FunctionAssertion(named)) == "named"
+    assert (
+        str(
+            FunctionAssertion(
+                lambda n: n > 1 and n < 2 and n != 1.5 and n != 1.25 and n != 1.125 and n
+            )
+        )
+        == "a function"
+    )
+    assert str(FunctionAssertion(eval("lambda n: n > 1"))) == "a function"
+    assert "functools.partial" in str(FunctionAssertion(partial(named)))
+    limit = 5
+    assert (
+        str(FunctionAssertion(lambda n: all(n > x for x in range(limit))))
+        == "all(n > x for x in range(limit))"
+    )
+
+
+# the builder
+
+
+def test_a_check_is_made_step_by_step_and_never_changed():
+    first = tg.Check("flights", "warning").is_complete("a")
+    second = first.has_size(lambda n: n > 600, hint="cut off")
+    assert (len(first.constraints), len(second.constraints)) == (1, 2)
+    assert second.constraints[1].hint == "cut off"
+    assert second.analyzers == (tg.Completeness("a"), tg.Size())
+    assert second.is_complete("a", at_least=0.5).analyzers == second.analyzers
+    assert tg.Suite("flights", second.analyzers).analyzers == second.analyzers
+    assert repr(second) == "Check('flights', 'warning') of 2 constraints"
+    assert "n &gt; 600" in second._repr_html_()
+
+
+def test_where_is_about_the_constraint_before():
+    check = CHECK.is_complete("a").has_min("b", 0).where("b IS NOT NULL")
+    assert check.analyzers == (tg.Completeness("a"), tg.Minimum("b", where="b IS NOT NULL"))
+    with pytest.raises(tg.SuiteError, match="there is none"):
+        CHECK.where("a")
+    with pytest.raises(tg.SuiteError, match="has a filter already"):
+        check.where("b > 1")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tg.Check(" "),
+        lambda: tg.Check("a", "grave"),
+        lambda: CHECK.has("Sise", 1),
+        lambda: CHECK.has("x", 1),
+        lambda: CHECK.has(3, 1),
+        lambda: CHECK.is_complete("a", at_least=1.5),
+        lambda: CHECK.is_complete("a", at_least=-0.1),
+        lambda: CHECK.are_complete([]),
+        lambda: CHECK.has_data_type("a", "Number"),
+        lambda: CHECK.is_contained_in("a"),
+        lambda: CHECK.is_contained_in("a", "abc"),
+        lambda: CHECK.is_contained_in("a", ["x"], lower=1),
+        lambda: CHECK.is_contained_in("a", [None]),
+        lambda: CHECK.is_contained_in("a", lower=1, closed="some"),
+        lambda: CHECK.not_below(tg.Size(), "7 days"),
+        lambda: CHECK.not_below(tg.Size(), "7d", by=-1),
+        lambda: CHECK.compared(tg.Size(), "7d", 1, "quotient"),
+        lambda: CHECK.is_usual(tg.Size(), missing="maybe"),
+    ],
+)
+def test_mistakes_are_told_at_once(make):
+    with pytest.raises(tg.SuiteError):
+        make()
+
+
+# Every method, with the analyzer it stands for.
+
+
+@pytest.mark.parametrize(
+    ("check", "analyzer", "wanted"),
+    [
+        (CHECK.has_size(3), tg.Size(), "at least 3"),
+        (CHECK.has_column_count((3, 3)), tg.ColumnCount(), "exactly 3"),
+        (CHECK.has_column("a"), tg.ColumnExists("a"), "exactly 1"),
+        (CHECK.is_complete("a"), tg.Completeness("a"), "at least 1"),
+        (
+            CHECK.has_completeness("a", (0.2, 0.8)),
+            tg.Completeness("a"),
+            "at least 0.2 and at most 0.8",
+        ),
+        (CHECK.is_unique("a", 0.9), tg.Uniqueness("a"), "at least 0.9"),
+        (CHECK.are_unique(["a", "b"]), tg.Uniqueness(["a", "b"]), "at least 1"),
+        (CHECK.is_primary_key(["a", "b"]), tg.Uniqueness(["a", "b"]), "at least 1"),
+        (CHECK.has_uniqueness("a", (None, 0.1)), tg.Uniqueness("a"), "at most 0.1"),
+        (CHECK.has_distinctness(["a", "b"], 0.5), tg.Distinctness(["a", "b"]), "at least 0.5"),
+        (CHECK.has_unique_value_ratio("a", 0.5), tg.UniqueValueRatio("a"), "at least 0.5"),
+        (CHECK.has_number_of_distinct_values("a", 3), tg.Histogram("a"), "at least 3"),
+        (CHECK.has_zeros_count("a", (None, 0)), tg.ZerosCount("a"), "at most 0"),
+        (CHECK.has_duplicate_row_count((None, 0)), tg.DuplicateRowCount(), "at most 0"),
+        (CHECK.has_duplicate_row_count((None, 0), "a"), tg.DuplicateRowCount("a"), "at most 0"),
+        (CHECK.has_entropy("a", 0.1), tg.Entropy("a"), "at least 0.1"),
+        (
+            CHECK.has_mutual_information("a", "b", 0.1),
+            tg.MutualInformation(["a", "b"]),
+            "at least 0.1",
+        ),
+        (CHECK.has_correlation("a", "b", 0.1), tg.Correlation("a", "b"), "at least 0.1"),
+        (CHECK.has_approx_quantile("a", 0.5, 1), tg.ApproxQuantile("a", 0.5), "at least 1"),
+        (CHECK.has_exact_quantile("a", 0.5, 1), tg.ExactQuantile("a", 0.5), "at least 1"),
+        (CHECK.has_approx_count_distinct("a", 1), tg.ApproxCountDistinct("a"), "at least 1"),
+        (CHECK.has_min("a", 1), tg.Minimum("a"), "at least 1"),
+        (CHECK.has_max("a", 1), tg.Maximum("a"), "at least 1"),
+        (CHECK.has_range("a", 1), tg.Range("a"), "at least 1"),
+        (CHECK.has_interquartile_range("a", 1), tg.InterquartileRange("a"), "at least 1"),
+        (CHECK.has_mean("a", 1), tg.Mean("a"), "at least 1"),
+        (CHECK.has_sum("a", 1), tg.Sum("a"), "at least 1"),
+        (CHECK.has_standard_deviation("a", 1), tg.StandardDeviation("a"), "at least 1"),
+        (CHECK.has_variance("a", 1), tg.Variance("a"), "at least 1"),
+        (CHECK.has_skewness("a", 1), tg.Skewness("a"), "at least 1"),
+        (CHECK.has_kurtosis("a", 1), tg.Kurtosis("a"), "at least 1"),
+        (CHECK.has_min_length("a", 1), tg.MinLength("a"), "at least 1"),
+        (CHECK.has_max_length("a", 1), tg.MaxLength("a"), "at least 1"),
+        (CHECK.has_pattern("a", "^x", 0.5), tg.PatternMatch("a", "^x"), "at least 0.5"),
+        (CHECK.contains_email("a"), tg.PatternMatch("a", "EMAIL"), "at least 1"),
+        (CHECK.contains_url("a"), tg.PatternMatch("a", "URL"), "at least 1"),
+        (CHECK.contains_credit_card_number("a"), tg.PatternMatch("a", "CREDITCARD"), "at least 1"),
+        (
+            CHECK.contains_social_security_number("a"),
+            tg.PatternMatch("a", "SOCIAL_SECURITY_NUMBER_US"),
+            "at least 1",
+        ),
+        (CHECK.has_data_type("a", "Integral", 0.9), tg.DataType("a"), "at least 0.9"),
+        (CHECK.has("Mean('a')", 1), tg.Mean("a"), "at least 1"),
+    ],
+    ids=lambda x: repr(x) if isinstance(x, tg.Analyzer) else "",
+)
+def test_what_the_methods_mean(check, analyzer, wanted):
+    (constraint,) = check.constraints
+    assert constraint.analyzer == analyzer
+    assert str(constraint.assertion) == wanted
+    assert str(constraint.assertion) in constraint.description
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "predicate"),
+    [
+        (CHECK.are_complete(["a", "b`"]), "a and b` are complete", "`a` IS NOT NULL AND `b``` IS NOT NULL"),
+        (CHECK.are_any_complete(["a", "b"]), "any of a, b is complete", "`a` IS NOT NULL OR `b` IS NOT NULL"),
+        (CHECK.is_non_negative("a.b"), "a.b is not negative", "coalesce(`a`.`b`, 0) >= 0"),
+        (CHECK.is_positive("a"), "a is positive", "coalesce(`a`, 1) > 0"),
+        (CHECK.is_less_than("a", "b"), "a < b", "`a` < `b`"),
+        (CHECK.is_less_than_or_equal_to("a", "b"), "a <= b", "`a` <= `b`"),
+        (CHECK.is_greater_than("a", "b"), "a > b", "`a` > `b`"),
+        (CHECK.is_greater_than_or_equal_to("a", "b"), "a >= b", "`a` >= `b`"),
+        (CHECK.is_contained_in("a", ["x'", 2]), "a is one of x', 2", r"`a` IS NULL OR `a` IN ('x\'', 2)"),
+        (CHECK.is_contained_in("a", lower=1, upper=9), "a >= 1 and <= 9", "`a` IS NULL OR (`a` >= 1 AND `a` <= 9)"),
+        (CHECK.is_contained_in("a", upper=9, closed="lower"), "a < 9", "`a` IS NULL OR (`a` < 9)"),
+        (CHECK.is_contained_in("a", []), "a is one of", "`a` IS NULL OR false"),
+        (CHECK.satisfies("a + b = c", "adds up"), "adds up", "a + b = c"),
+    ],
+)  # fmt: skip
+def test_rules_are_conditions_whose_names_and_values_are_quoted(check, name, predicate):
+    assert check.analyzers == (tg.Compliance(name, predicate),)
+    assert check.constraints[0].description == f"{name}: at least 1"
+
+
+# what is judged
+
+
+def test_messages_name_the_value_what_was_wanted_and_the_hint():
+    result = only(CHECK.has_size(lambda n: n > 600, hint="The feed was cut off."), NumMatches(512))
+    assert (result.status, result.value) == (FAILURE, 512)
+    assert result.message == "512 does not satisfy n > 600. The feed was cut off."
+    result = only(CHECK.is_complete("x", at_least=0.99), NumMatchesAndCount(95, 100))
+    assert result.message == "0.95 is not at least 0.99"
+    assert only(CHECK.is_complete("x"), NumMatchesAndCount(9_999_999, 10_000_000)).message == (
+        "0.9999999 is not at least 1"
+    )
+    assert only(CHECK.is_complete("x", at_least=0.95), NumMatchesAndCount(458, 930)).message == (
+        "0.4925 is not at least 0.95"
+    )
+    good = only(CHECK.is_complete("x"), NumMatchesAndCount(3, 3))
+    assert (good.status, good.message, good.passed) == (SUCCESS, "", True)
+
+
+def test_what_goes_wrong_is_a_failed_constraint():
+    raised = only(CHECK.has_size(lambda n: 1 / 0 > n), NumMatches(3))  # noqa: SIM300
+    assert raised.status == FAILURE
+    assert raised.message == (
+        "the assertion (1 / 0 > n) raised ZeroDivisionError: division by zero"
+    )
+    (failed,) = judged(CHECK.has_mean("x", 1), (tg.Mean("x"), MetricRuntimeError("no luck")))
+    assert failed.message == "Mean('x') has no value: no luck"
+    (lacking,) = judged(CHECK.has_mean("x", 1))
+    assert lacking.message == "Mean('x') was not measured; add Mean('x') to the suite"
+    assert lacking.metric is None
+    state = FrequenciesAndNumRows.of([(("a",), 1)])
+    several = only(CHECK.has(tg.Histogram("x"), 3), state)
+    assert several.status == FAILURE
+    assert "raised TypeError" in several.message
+    assert only(CHECK.has_mean("x", (None, None)), None).status == FAILURE
+
+
+def test_no_data():
+    """Without rows Deequ's Size is 0, and other metrics fail; where a filter leaves nothing they pass."""
+    assert only(CHECK.has_size((0, 0)), NumMatches(0)).status == SUCCESS
+    empty = only(CHECK.is_complete("x"), NumMatchesAndCount(0, 0))
+    assert (empty.status, empty.value) == (FAILURE, None)
+    assert empty.message.startswith("Completeness('x') has no value: ")
+    filtered = only(CHECK.is_complete("x").where("y > 1"), NumMatchesAndCount(0, 0))
+    assert (filtered.status, filtered.passed) == (ConstraintStatus.NO_DATA, True)
+    assert "where y > 1" in filtered.message
+    assert only(CHECK.has_min("x", 0).where("y > 1"), MinState()).passed
+    assert only(CHECK.has_size(1).where("y > 1"), NumMatches(0)).status == FAILURE
+    assert only(CHECK.has_standard_deviation("x", 0), StandardDeviationState()).status == FAILURE
+    # A condition that is null on every row was tested on none: no filter, no excuse.
+    assert only(CHECK.satisfies("x > 1", "r"), ComplianceState(0, 0, 3)).status == FAILURE
+
+
+def test_the_study_s_values():
+    att1 = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 2), (("c",), 1)], num_nulls=1)
+    assert only(CHECK.has_number_of_distinct_values("att1", (4, 4)), att1).value == 4
+    assert only(CHECK.has("CountDistinct('att1')", (3, 3)), att1).passed
+    share = only(CHECK.has_histogram_values("att1", lambda d: d["a"].absolute == 2), att1)
+    assert (share.status, share.value) == (SUCCESS, None)
+    kinds = DataTypeState(unknown=1, integral=5)
+    assert only(CHECK.has_data_type("x", "Integral"), kinds).passed
+    assert only(CHECK.has_data_type("x", "Unknown", 0.2), kinds).value == pytest.approx(1 / 6)
+    mixed = DataTypeState(fractional=1, integral=1)
+    assert only(CHECK.has_data_type("x", "Numeric"), mixed).passed
+    assert only(CHECK.has_data_type("x", "Fractional"), mixed).value == 0.5
+    assert not only(CHECK.has_data_type("x", "String", 0.1), DataTypeState(unknown=3)).passed
+
+
+# the past
+
+DAYS = [dt.datetime(2013, 2, day, tzinfo=dt.UTC) for day in range(1, 11)]
+
+
+class Past:
+    """One metric now, and its past values by day of February."""
+
+    def __init__(self, now, then, day=8, judgement=None):
+        self.now, self.day, self.judgement = now, day, judgement
+        self.then = [then.get(d.day, nan) for d in DAYS]
+
+    def metric(self, analyzer):
+        share = tg.Completeness("x")
+        metric = share.compute_metric_from(NumMatchesAndCount(1, 1))
+        return tg.Metric(metric.entity, "x", "Completeness", tg.Success(self.now))
+
+    def earlier(self, analyzer):
+        moment = None if self.day is None else DAYS[self.day - 1]
+        return EarlierValues(moment, DAYS, [f"d{d.day}" for d in DAYS], self.then)
+
+    def judged(self, analyzer, usual):
+        return self.judgement
+
+
+SHARE = tg.Completeness("x")
+
+
+@pytest.mark.parametrize(
+    ("check", "now", "then", "message"),
+    [
+        (CHECK.not_below(SHARE, "7d", by=0.05), 0.94, {1: 0.99}, ""),
+        (
+            CHECK.not_below(SHARE, "7d", by=0.05),
+            0.93,
+            {1: 0.99},
+            "0.93, after 0.99 (d1): the difference -0.06 is not at least -0.05",
+        ),
+        (CHECK.not_below(SHARE, "1w"), 0.99, {1: 0.99, 7: 1.0}, ""),
+        (CHECK.not_above(SHARE, "previous", by=0.1), 0.9, {7: 0.8}, ""),
+        (
+            CHECK.not_above(SHARE, "24h"),
+            0.9,
+            {7: 0.8},
+            "0.9, after 0.8 (d7): the difference 0.1 is not at most 0",
+        ),
+        (CHECK.compared(SHARE, "mean of 2d", (1, 1), "ratio"), 0.5, {5: 9, 6: 0.25, 7: 0.75, 8: 7, 9: 7}, ""),
+        (
+            CHECK.compared(SHARE, "max of 2d", (1, 1), "ratio"),
+            0.5,
+            {5: 9, 6: 0.25, 7: 1.0},
+            "0.5, after 1 (2d before): the ratio 0.5 is not exactly 1",
+        ),
+        (CHECK.compared(SHARE, "median of 1w", lambda x: x == 0), 0.5, {1: 0.25, 2: 0.5, 3: 7}, ""),
+        (CHECK.compared(SHARE, "previous", (1, 1), "ratio"), 0.0, {7: 0.0}, ""),
+        (
+            CHECK.compared(SHARE, "previous", (None, 2), "ratio"),
+            0.5,
+            {7: 0.0},
+            "0.5, after 0 (d7): the ratio inf is not at most 2",
+        ),
+    ],
+)  # fmt: skip
+def test_comparing_with_the_past(check, now, then, message):
+    (result,) = check.evaluate(Past(now, then))
+    assert result.message == message
+    assert result.status == (FAILURE if message else SUCCESS)
+    assert result.value == now
+
+
+@pytest.mark.parametrize("then", [{}, {8: 0.1, 9: 0.1, 10: 0.1}, {2: 0.1}])
+@pytest.mark.parametrize("day", [8, None])
+def test_its_own_value_and_later_ones_are_no_past(then, day):
+    """Day 8 has nothing seven days before; its own earlier value and later days are no substitute."""
+    (result,) = CHECK.not_below(SHARE, "7d").evaluate(Past(0.5, then, day))
+    assert result.status == ConstraintStatus.NO_HISTORY
+    assert result.message == "no value of 7d before to compare with"
+    (result,) = CHECK.not_below(SHARE, "7d", missing="fail", hint="h").evaluate(
+        Past(0.5, then, day)
+    )
+    assert (result.status, result.message) == (FAILURE, "no value of 7d before to compare with. h")
+
+
+def test_without_any_history():
+    check = CHECK.not_below(tg.Size(), "previous").is_usual(tg.Size())
+    compared, usual = judged(check, (tg.Size(), NumMatches(3)))
+    assert compared.message == "no history of previous to compare with"
+    assert usual.status == ConstraintStatus.NO_HISTORY
+    assert usual.message == "too little is known from before for Seasonal() to tell"
+
+
+def test_what_a_detector_says():
+    far = Judgement(True, 0.99, 0.97, 1.0, 1e-6)
+    (result,) = CHECK.is_usual(SHARE).evaluate(Past(0.5, {}, judgement=far))
+    assert result.message == "0.5 is unusual for Seasonal(), expected 0.99, usual are 0.97 to 1"
+    near = Judgement(False, 0.99, 0.97, 1.0, 0.4)
+    assert CHECK.is_usual(SHARE).evaluate(Past(0.5, {}, judgement=near))[0].status == SUCCESS
+    unknown = CHECK.is_usual(SHARE, missing="fail").evaluate(Past(0.5, {}))[0]
+    assert unknown.status == FAILURE
+
+
+def test_several_numbers_are_not_compared_as_one():
+    state = FrequenciesAndNumRows.of([(("a",), 1)])
+    for check in (CHECK.not_below(tg.Histogram("x")), CHECK.is_usual(tg.Histogram("x"))):
+        assert "is several numbers" in only(check, state).message

@@ -1,0 +1,408 @@
+"""Checks told to others: Great Expectations and OpenLineage. Expected JSON is written by hand."""
+
+import json
+
+import pytest
+from tidegauge.checks.sql_conditions import LikeCondition, OneOf, Present, Within, parse_condition
+from tidegauge.repository.testing.samples import commit, day
+
+import tidegauge as tg
+
+NOT_NULL = "expect_column_values_to_not_be_null"
+
+
+def only(check):
+    """The types and arguments that a check becomes."""
+    found = tg.to_great_expectations(check)
+    assert json.loads(json.dumps(found)) == found
+    return [(one["type"], one["kwargs"]) for one in found["expectations"]]
+
+
+def reasons(check):
+    return [one["reason"] for one in tg.to_great_expectations(check)["meta"]["left_out"]]
+
+
+def c():
+    return tg.Check("c")
+
+
+# conditions
+
+
+@pytest.mark.parametrize(
+    ("condition", "form"),
+    [
+        ("x <= 15", Within("x", upper=15)),
+        ("15 > x", Within("x", upper=15, has_upper=False)),
+        ("(x > -1.5)", Within("x", lower=-1.5, has_lower=False)),
+        ("x BETWEEN 1 AND 2", Within("x", lower=1, upper=2)),
+        ("(\n`a b` >= 1D AND `a b` < 2\n)", Within("a b", lower=1.0, upper=2, has_upper=False)),
+        ("coalesce(`x`, 0) >= 0", Within("x", nulls=True, lower=0)),
+        ("coalesce(x, 0) > 0", Within("x", nulls=False, lower=0, has_lower=False)),
+        ("x IS NULL OR (x >= 1 AND x <= 2)", Within("x", nulls=True, lower=1, upper=2)),
+        ("s in ('a', 'it\\'s', '\\\\d')", OneOf("s", values=("a", "it's", "\\d"))),
+        ("s = true", OneOf("s", values=(True,))),
+        ("s IS NOT NULL", Present("s")),
+        ("s RLIKE '^[a-z]$'", LikeCondition("s", pattern="^[a-z]$")),
+    ],
+)
+def test_what_a_condition_says(condition, form):
+    assert parse_condition(condition) == form
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "x < y",
+        "x > 1 OR x < 0",
+        "x > 1 AND y < 2",
+        "NOT (x > 1)",
+        "upper(s) = 'A'",
+        "s = 'a\\n'",
+        "s > 'a'",
+        "address.zip > 1",
+        "d >= DATE'2013-01-01'",
+        "x - 1 > 0",
+        "x > 1 -- why",
+        's = "a"',
+        "x IS NULL OR y > 1",
+        "x IS NULL OR x IS NOT NULL",
+        "(x > 1) OR (x < 0)",
+        "x IS NULL",
+        "",
+    ],
+)
+def test_what_says_anything_more_is_no_form(condition):
+    assert parse_condition(condition) is None
+
+
+# expectations
+
+
+def test_a_suite_has_a_name_expectations_and_what_is_left_out():
+    check = (
+        tg.Check("flights", "warning")
+        .is_complete("dep_time", at_least=0.95, hint="see the feed")
+        .has_mean("dep_delay", lambda m: m < 60)
+    )
+    assert tg.to_great_expectations(check, name="nightly") == {
+        "name": "nightly",
+        "expectations": [
+            {
+                "type": NOT_NULL,
+                "kwargs": {"column": "dep_time", "mostly": 0.95},
+                "meta": {
+                    "severity": "warning",
+                    "from": "flights",
+                    "constraint": "Completeness('dep_time'): at least 0.95",
+                    "hint": "see the feed",
+                },
+            }
+        ],
+        "meta": {
+            "producer": f"tidegauge {tg.__version__}",
+            "left_out": [
+                {
+                    "from": "flights",
+                    "constraint": "Mean('dep_delay'): m < 60",
+                    "reason": "its assertion is a function of Python: m < 60",
+                }
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (
+            c().has_size(tg.Between(600, 900.5, closed="neither")),
+            [("expect_table_row_count_to_be_between", {"min_value": 601, "max_value": 900})],
+        ),
+        (
+            c().has_column_count((2, 3)),
+            [("expect_table_column_count_to_be_between", {"min_value": 2, "max_value": 3})],
+        ),
+        (c().has_column("a"), [("expect_column_to_exist", {"column": "a"})]),
+        (c().is_complete("a b"), [(NOT_NULL, {"column": "a b"})]),
+        (
+            c().is_complete("a").where("b > 1"),
+            [(NOT_NULL, {"column": "a", "row_condition": "b > 1", "condition_parser": "spark"})],
+        ),
+        (
+            c().is_unique("a", at_least=0.9),
+            [("expect_column_values_to_be_unique", {"column": "a", "mostly": 0.9})],
+        ),
+        (
+            c().is_primary_key(["a", "b"]),
+            [("expect_compound_columns_to_be_unique", {"column_list": ["a", "b"]})],
+        ),
+        (
+            c().is_contained_in("a", ["x", "y"]),
+            [("expect_column_values_to_be_in_set", {"column": "a", "value_set": ["x", "y"]})],
+        ),
+        (
+            c().is_contained_in("a", lower=1, upper=2, closed="lower"),
+            [
+                (
+                    "expect_column_values_to_be_between",
+                    {"column": "a", "min_value": 1, "max_value": 2, "strict_max": True},
+                )
+            ],
+        ),
+        (
+            c().is_non_negative("a"),
+            [("expect_column_values_to_be_between", {"column": "a", "min_value": 0})],
+        ),
+        (
+            c().satisfies("a > 0", "positive"),
+            [
+                (
+                    "expect_column_values_to_be_between",
+                    {"column": "a", "min_value": 0, "strict_min": True},
+                ),
+                (NOT_NULL, {"column": "a"}),
+            ],
+        ),
+        (
+            c().has_pattern("a", "^[0-9]{5}$"),
+            [
+                ("expect_column_values_to_match_regex", {"column": "a", "regex": "^[0-9]{5}$"}),
+                (NOT_NULL, {"column": "a"}),
+            ],
+        ),
+        (
+            c().has(tg.PatternMatch("a", "x", "ignore"), 0.9),
+            [
+                (
+                    "expect_column_values_to_match_regex",
+                    {"column": "a", "regex": "x", "mostly": 0.9},
+                )
+            ],
+        ),
+        (
+            c().has_mean("a", tg.Between(1, 2, closed="neither")),
+            [
+                (
+                    "expect_column_mean_to_be_between",
+                    {
+                        "column": "a",
+                        "min_value": 1.0,
+                        "strict_min": True,
+                        "max_value": 2.0,
+                        "strict_max": True,
+                    },
+                )
+            ],
+        ),
+        (
+            c().has_min("a", 0).has_max("a", (None, 9)).has_sum("a", (1, 2)),
+            [
+                ("expect_column_min_to_be_between", {"column": "a", "min_value": 0.0}),
+                ("expect_column_max_to_be_between", {"column": "a", "max_value": 9.0}),
+                (
+                    "expect_column_sum_to_be_between",
+                    {"column": "a", "min_value": 1.0, "max_value": 2.0},
+                ),
+            ],
+        ),
+        (
+            c().has("CountDistinct('a')", (2, None)).has_distinctness("a", 0.5),
+            [
+                ("expect_column_unique_value_count_to_be_between", {"column": "a", "min_value": 2}),
+                (
+                    "expect_column_proportion_of_unique_values_to_be_between",
+                    {"column": "a", "min_value": 0.5},
+                ),
+            ],
+        ),
+        (
+            c().has_exact_quantile("a", 0.5, (1, None)),
+            [
+                (
+                    "expect_column_quantile_values_to_be_between",
+                    {
+                        "column": "a",
+                        "quantile_ranges": {"quantiles": [0.5], "value_ranges": [[1.0, None]]},
+                    },
+                )
+            ],
+        ),
+        (
+            c().has_min_length("a", 2).has_max_length("a", (None, 3)),
+            [
+                ("expect_column_value_lengths_to_be_between", {"column": "a", "min_value": 2}),
+                ("expect_column_value_lengths_to_be_between", {"column": "a", "max_value": 3}),
+            ],
+        ),
+        (
+            c().satisfies("a < b AND s <> '{}'", "odd").where("b > 0"),
+            [
+                (
+                    "unexpected_rows_expectation",
+                    {
+                        "unexpected_rows_query": "SELECT * FROM {batch} WHERE (b > 0) AND NOT"
+                        " coalesce((a < b AND s <> '{{}}'), false)"
+                    },
+                )
+            ],
+        ),
+        (
+            c().satisfies("a > 0", "mostly", at_least=0.9).where("b > 0"),
+            [
+                (
+                    "unexpected_rows_expectation",
+                    {
+                        "unexpected_rows_query": "SELECT share FROM (SELECT avg(CASE WHEN a > 0 THEN"
+                        " CAST(1 AS DOUBLE) ELSE CAST(0 AS DOUBLE) END) AS share FROM {batch} WHERE"
+                        " (b > 0)) AS shares WHERE share < 0.9"
+                    },
+                )
+            ],
+        ),
+    ],
+)
+def test_a_constraint_becomes_expectations(check, expected):
+    assert only(check) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "reason"),
+    [
+        (c().is_usual(tg.Size()), "compares with the past"),
+        (c().not_below(tg.Completeness("a"), "7d"), "compares with the past"),
+        (c().has_standard_deviation("a", 1), "uses the sample standard deviation (n - 1)"),
+        (c().has_entropy("a", 1), "measures Entropy"),
+        (c().has_number_of_distinct_values("a", 1), "distinct values"),
+        (c().has_distinctness(["a", "b"], 1), "of several columns"),
+        (c().has_completeness("a", (0.1, 0.5)), "mostly= is a least share"),
+        (c().has_completeness("a", tg.Between(0.5, closed="neither")), "mostly= is a least share"),
+        (c().is_complete("address.zip"), "no column of its own"),
+        (c().has_min_length("a", (2, 2)), "length of each text"),
+        (c().has_max_length("a", 2), "length of each text"),
+        (c().has_exact_quantile("a", 0.5, tg.Between(1, closed="neither")), "always belong"),
+        (c().has(tg.ColumnExists("a"), (0, 0)), "not to be there"),
+        (c().has_mean("a", tg.Between()), "its assertion has no bounds"),
+    ],
+)
+def test_what_has_no_expectation_is_listed_with_the_reason(check, reason):
+    assert only(check) == []
+    assert reason in reasons(check)[0]
+
+
+def test_rules_become_expectations():
+    dqm = (
+        tg.DQM("people")
+        .add(tg.BoundRule("age", 1, 150))
+        .add(tg.SetRule("sex", ["F", "M", None], severity="warning"))
+        .add(tg.FormatRule("zip", "[0-9]{5}"), tg.FailAny())
+        .add(tg.NotNullRule("name"))
+        .add(tg.Rule("age > older", on_null="pass", name="older"))
+        .add(tg.Rule("age > 1", name="some"), tg.FailPercent(0.5))
+        .add(tg.BoundRule("age", 1, 99, stage="after"))
+        .add(tg.Rule(lambda _: "age > 1", name="made"))
+        .add(tg.Fix("age < 0", column="age", value=0, name="no negative age"))
+        .add(tg.FailTotalRuleCountPolicy(30))
+    )
+    suite = tg.Suite("people", [tg.Size()], dqm=dqm, monitors=[tg.Monitor()])
+    found = tg.to_great_expectations(suite)
+    assert found["name"] == "people"
+    assert only(suite) == [
+        (
+            "expect_column_values_to_be_between",
+            {"column": "age", "min_value": 1, "max_value": 150, "strict_max": True},
+        ),
+        (NOT_NULL, {"column": "age"}),
+        ("expect_column_values_to_be_in_set", {"column": "sex", "value_set": ["F", "M"]}),
+        (
+            "expect_column_values_to_match_regex",
+            {"column": "zip", "regex": r"\A(?:[0-9]{5})(?![\s\S])"},
+        ),
+        (NOT_NULL, {"column": "zip"}),
+        (NOT_NULL, {"column": "name"}),
+        (
+            "unexpected_rows_expectation",
+            {
+                "unexpected_rows_query": "SELECT * FROM {batch} WHERE NOT coalesce((((\nage > older\n)) IS"
+                " NULL OR ((\nage > older\n))), false)"
+            },
+        ),
+    ]
+    assert [one["meta"]["severity"] for one in found["expectations"]][:3] == [
+        "error",
+        "error",
+        "warning",
+    ]
+    assert [(one["constraint"], one["reason"]) for one in found["meta"]["left_out"]] == [
+        ("some", "its policy FailPercent(0.5) counts the records that are charged with it"),
+        ("BoundRule(age, 1, 99)", "it is about what fixes leave"),
+        ("made", "it is made of Columns or functions of Python, not of SQL"),
+        ("no negative age", "a fix repairs, and expects nothing"),
+        ("FailTotalRuleCountPolicy(30)", "it is about all rules and fixes together"),
+        (repr(tg.Monitor()), "it compares with the past, which an expectation does not know"),
+    ]
+
+
+def test_several_become_one_suite_and_nothing_is_refused():
+    found = tg.to_great_expectations([c().has_size(1), tg.Check("d").is_complete("a")])
+    assert [one["meta"]["from"] for one in found["expectations"]] == ["c", "d"]
+    assert found["name"] == "c"
+    for nothing in ([], ["c"]):
+        with pytest.raises(tg.SuiteError, match="takes checks"):
+            tg.to_great_expectations(nothing)
+
+
+# OpenLineage
+
+
+def test_a_facet_tells_each_assertion_of_a_partition(repo):
+    commit(repo, *(day(n) for n in range(1, 4)))
+    check = tg.Check("d", "warning").has_size(6).is_complete("x", at_least=0.95).is_usual(tg.Size())
+    found = tg.verify(repo, check)
+    assert found.openlineage() == {
+        "dataQualityAssertions": {
+            "_producer": "urn:tidegauge",
+            "_schemaURL": "https://openlineage.io/spec/facets/1-1-0/DataQualityAssertionsDatasetFacet.json"
+            "#/$defs/DataQualityAssertionsDatasetFacet",
+            "assertions": [
+                {
+                    "assertion": "Size",
+                    "name": "d: Size(): at least 6",
+                    "success": True,
+                    "severity": "warn",
+                    "expected": "at least 6",
+                    "actual": "10",
+                },
+                {
+                    "assertion": "Completeness",
+                    "name": "d: Completeness('x'): at least 0.95",
+                    "success": False,
+                    "severity": "warn",
+                    "expected": "at least 0.95",
+                    "column": "x",
+                    "actual": "0.9",
+                    "description": "0.9 is not at least 0.95",
+                },
+                {
+                    "assertion": "Size",
+                    "name": "d: Size(): usual for Seasonal()",
+                    "success": True,
+                    "severity": "warn",
+                    "expected": "usual for Seasonal()",
+                    "actual": "10",
+                    "description": "too little is known from before for Seasonal() to tell",
+                },
+            ],
+        }
+    }
+
+
+def test_a_facet_is_about_one_partition(repo):
+    commit(repo, *(day(n, rows=n) for n in range(1, 4)))
+    found = tg.verify(repo, tg.Check("d").has_size(2), partitions="all")
+    with pytest.raises(tg.SuiteError, match="say which, .*: d ds=2013-01-01; d ds=2013-01-02;"):
+        found.openlineage()
+    with pytest.raises(tg.SuiteError, match="nothing that was verified is meant"):
+        found.openlineage(partition="ds=2014-01-01")
+    facet = found.openlineage("d", "ds=2013-01-01")["dataQualityAssertions"]
+    assert [one["success"] for one in facet["assertions"]] == [False]

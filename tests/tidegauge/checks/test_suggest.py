@@ -1,0 +1,296 @@
+"""`suggest`: what rows and the past propose. Values worked out by hand."""
+
+import datetime as dt
+
+import pytest
+from tidegauge.analyzers.measures.counts import NumMatchesAndCount
+from tidegauge.analyzers.measures.extremes import MaxState
+from tidegauge.checks.from_history import MetricHistory
+from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
+from tidegauge.checks.margins import ceil2, floor2, widen, wilson
+from tidegauge.repository.testing.samples import commit, day, measurement
+
+import tidegauge as tg
+
+COMPLETE, SIZE, MEAN = tg.Completeness("x"), tg.Size(), tg.Mean("x")
+
+
+def past(analyzer, values, rows=100.0):
+    start = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+    times = [("", start + dt.timedelta(days=n)) for n in range(len(values))]
+    return MetricHistory(analyzer, list(values), [rows] * len(values), times)
+
+
+def told(found):
+    return {one.constraint.description: one for one in found}
+
+
+def read_back(found):
+    """What the code of suggestions makes."""
+    space = {}
+    exec(found.to_python(), {}, space)  # noqa: S102 - that it runs is the point
+    return space["check"]
+
+
+# margins
+
+
+def test_wilson_s_interval_is_the_one_of_the_books():
+    # Nine of ten: Newcombe (1998), method 3, has 0.5958 to 0.9821; ten of ten 0.7225 to 1.
+    assert wilson(0.9, 10) == pytest.approx((0.5958, 0.9821), abs=1e-4)
+    assert wilson(1.0, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+    assert wilson(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert wilson(0.5, 0) == (0, 1)
+    assert wilson(0.5, float("nan")) == (0, 1)
+
+
+def test_roundings_go_outward():
+    assert (floor2(0.999), floor2(0.57), ceil2(0.001), ceil2(0.07)) == (0.99, 0.57, 0.01, 0.07)
+    assert widen(1234, 1236, 0) == (1230, 1240)
+    assert widen(-1234, -0.001234, 0) == (-1240, -0.00123)
+    assert widen(0, 0, 0) == (0, 0)
+
+
+# the past
+
+
+def test_a_share_is_limited_by_its_one_percent_quantile_less_the_uncertainty_of_its_rows():
+    # Of 101 values the 1 % quantile is the second: 0.9. Nine tenths of 100 rows: Wilson from 0.8256.
+    found = told(past(COMPLETE, [0.2, 0.9, *[0.95] * 99]).suggestions())
+    one = found["Completeness('x'): at least 0.82"]
+    assert one.code == ".is_complete('x', at_least=0.82)"
+    assert one.reason == (
+        "It was below 0.9 in 1 % of 101 partitions; less the uncertainty of 100 rows that is 0.82."
+    )
+    assert (one.rows, one.partitions, one.source) == (10100, 101, "history")
+
+
+def test_a_share_that_never_moved_stays():
+    assert [one.code for one in past(COMPLETE, [1.0] * 20).suggestions()] == [".is_complete('x')"]
+    assert not list(past(COMPLETE, [1.0] * 19).suggestions())
+    assert not list(past(COMPLETE, [0.0] * 20).suggestions())
+    exists = [one.code for one in past(tg.ColumnExists("x"), [1.0] * 20).suggestions()]
+    assert exists == [".has(tg.ColumnExists('x'), tg.Between(lower=1.0, upper=1.0))"]
+
+
+def test_a_share_that_may_be_too_high_has_two_limits():
+    values = [0.5, *[0.6] * 99, 0.7]
+    # 1 % and 99 % quantiles are 0.6; of 100 rows Wilson has 0.5020 to 0.6906.
+    codes = [one.code for one in past(tg.Distinctness("x"), values).suggestions()]
+    assert codes[0] == ".has(tg.Distinctness('x'), tg.Between(lower=0.5, upper=0.7))"
+
+
+def test_a_number_is_limited_by_its_quantiles_and_half_their_distance():
+    # 100, ..., 200: the quantiles are 101 and 199, half their distance 49.
+    found = told(past(SIZE, range(100, 201)).suggestions())
+    one = found["Size(): at least 52 and at most 248"]
+    assert one.code == ".has_size((52.0, 248.0))"
+    assert "between 101 and 199; the margin is half their distance, 49." in one.reason
+    assert "Size(): usual for Seasonal()" in found
+    # 0, ..., 100: from -48; a count has no such limit, a mean has.
+    assert "Size(): at most 148" in told(past(SIZE, range(101)).suggestions())
+    assert "Mean('x'): at least -48 and at most 148" in told(past(MEAN, range(101)).suggestions())
+
+
+def test_a_share_is_compared_with_the_week_before_where_that_is_steady():
+    # Every third day 0.037 less: the largest fall in a week is 0.037, rounded up 0.04.
+    steady = [0.9 if n % 3 else 0.863 for n in range(60)]
+    codes = [one.code for one in past(COMPLETE, steady).suggestions()]
+    assert ".not_below(tg.Completeness('x'), '7d', by=0.04)" in codes
+    wild = [0.9 if n % 3 else 0.1 for n in range(60)]
+    assert not any("not_below" in one.code for one in past(COMPLETE, wild).suggestions())
+    few = [one.code for one in past(COMPLETE, steady[:26]).suggestions()]
+    assert not any("not_below" in code or "is_usual" in code for code in few)
+
+
+def test_each_segment_is_compared_with_its_own_week():
+    found = past(COMPLETE, [0.9, 0.95] * 30)
+    apart = [(f"country={'AB'[n % 2]}", found.times[n - n % 2][1]) for n in range(60)]
+    both = MetricHistory(COMPLETE, found.values, found.weights, apart)
+    # Within a country nothing ever falls; the days of one country do, by 0.05 in odd weeks.
+    assert not any("not_below" in one.code for one in both.suggestions())
+    assert any("by=0.05" in one.code for one in found.suggestions())
+
+
+def test_what_never_moved_is_told(repo):
+    commit(repo, *(day(n, total=50.0) for n in range(1, 31)))
+    found = tg.suggest(repository=repo)
+    assert found.left_out["Mean('x')"] == "it was 5 in all partitions, which limits nothing else"
+    assert "Size(): exactly 10" in told(found)
+
+
+@pytest.fixture
+def days(repo):
+    """Forty days of 101 to 140 rows; one row of each is not complete."""
+    texts = tg.MaxLength("s")
+    extra = {n: [measurement(texts, MaxState(3, 100))] for n in range(1, 41)}
+    commit(repo, *(day(n, rows=100 + n, extra=extra[n]) for n in range(1, 41)))
+    return repo
+
+
+def test_what_a_repository_suggests_holds_there_and_reads_back(days):
+    found = tg.suggest(repository=days)
+    assert found.dataset == "d"
+    assert {one.source for one in found} == {"history"}
+    assert tg.verify(days, found.check("all")).passed
+    everywhere = tg.verify(days, found.check("all"), partitions="all").frame()
+    failed = (everywhere["status"] == "failure").groupby(everywhere["constraint"]).mean()
+    assert failed.max() <= 0.05
+    assert read_back(found) == found.check()
+    # 101, ..., 140: quantiles 101 and 140, half their distance 19.5; outward to three digits 81.5, 160.
+    assert "Size(): at least 81.5 and at most 160" in told(found)
+    assert "MaxLength('s'): exactly 3" in told(found)
+    assert found.left_out["Histogram('s')"] == "it is several numbers"
+    assert found.left_out["Mean('nope')"] == "it never had a value"
+
+
+def test_what_does_not_hold_is_left_out_with_the_reason(repo):
+    commit(repo, *(day(n, rows=100 + n) for n in range(1, 40)), day(40, rows=3))
+    found = tg.suggest(repository=repo, dataset="d")
+    why = {what: reason for what, reason in found.left_out.items() if what.startswith("Size")}
+    assert any("newest partition: 3 is" in reason for reason in why.values()), found.left_out
+    assert tg.verify(repo, found.check()).passed
+
+
+def test_a_past_that_is_too_short_suggests_nothing(repo):
+    commit(repo, *(day(n) for n in range(1, 11)))
+    found = tg.suggest(repository=repo, dataset="d")
+    assert len(found) == 0
+    assert found.left_out["Size()"] == "10 partitions are too few; 20 would do"
+    with pytest.raises(tg.SuiteError, match="nothing is suggested for 'd'"):
+        found.check()
+    assert str(found) == "d: 0 suggestions"
+    assert found.frame().empty
+
+
+def test_some_of_them_make_a_check(days):
+    found = tg.suggest(repository=days, dataset="d")
+    check = found.check("some", "warning", only=[0, found[1]])
+    assert (check.name, check.level, len(check.constraints)) == ("some", "warning", 2)
+    assert "tg.Check('some', 'warning', dataset='d')" in found.to_python("some", "warning", [0])
+    with pytest.raises(tg.SuiteError, match="only= holds no suggestion"):
+        found.check(only=[])
+    frame = found.frame()
+    assert len(frame) == len(found)
+    assert frame["code"].tolist() == [one.code for one in found]
+    assert len(str(found).splitlines()) == len(found) + 1
+
+
+def test_hostile_names_are_escaped(repo):
+    evil = tg.Completeness("<script>'")
+    state = measurement(evil, NumMatchesAndCount(9, 9))
+    commit(repo, *(day(n, extra=[state]) for n in range(1, 31)))
+    found = tg.suggest(repository=repo, dataset="d")
+    assert read_back(found) == found.check()
+    page = found._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_mistakes_are_told(repo):
+    with pytest.raises(tg.SuiteError, match="a table, a repository"):
+        tg.suggest()
+    with pytest.raises(tg.UnknownDatasetError):
+        tg.suggest(repository=repo, dataset="nope")
+
+
+@pytest.mark.spark
+def test_a_year_of_flights_suggests_what_holds_but_for_its_storms(measured):
+    with tg.Repository(f"sqlite:///{measured}") as repo:
+        found = tg.suggest(repository=repo, dataset="flights")
+        assert tg.verify(repo, found.check()).passed
+        storm = tg.verify(repo, found.check(), partitions=["ds=2013-02-08"])
+    assert read_back(found) == found.check()
+    kinds = {type(one.constraint) for one in found}
+    assert {HistoryConstraint, AnomalyConstraint} < kinds
+    assert not storm.passed
+    assert any("Completeness('dep_time')" in text for text in storm.failures["constraint"])
+    assert all(one.partitions == 365 for one in found if "dep_time" in one.code)
+
+
+# rows
+
+
+@pytest.fixture(scope="module")
+def orders(spark):
+    return spark.range(2000).selectExpr(
+        "id AS order_id",
+        "CONCAT('user', id % 700, '@example.org') AS email",
+        "element_at(array('new', 'paid', 'sent'), CAST(id % 3 AS INT) + 1) AS status",
+        "CASE WHEN id % 10 > 0 THEN id % 97 * 1.25 END AS amount",
+        "id % 300 - 150 AS delta",
+        "CASE WHEN id % 7 > 0 THEN 'NullValue' END AS odd",
+        "CASE WHEN id % 9 = 0 THEN 'x' END AS rare",
+        "CAST(10000 + id % 89 AS STRING) AS zip",
+    )
+
+
+@pytest.mark.spark
+def test_rows_suggest_keys_categories_patterns_and_ranges_that_hold(orders):
+    found = tg.suggest(orders, dataset="orders")
+    codes = {one.code for one in found}
+    assert {
+        ".is_complete('order_id')",
+        ".is_unique('order_id')",
+        ".is_contained_in('status', ['new', 'paid', 'sent'])",
+        ".is_contained_in('odd', ['NullValue'])",
+        ".has(tg.PatternMatch('email', 'EMAIL', null_behavior='ignore'), tg.Between(lower=1.0))",
+        # 1800 of 2000: Wilson from 0.8861
+        ".is_complete('amount', at_least=0.88)",
+        ".is_non_negative('amount')",
+        # -150, ..., 149: half the distance is 149.5
+        ".has_min('delta', (-300.0, None))",
+        ".has_max('delta', (None, 299.0))",
+        ".has_data_type('zip', 'Integral')",
+        ".has_min_length('zip', (5.0, None))",
+    } <= codes
+    # 0, ..., 120 times 1.25 of 97 values: nothing is suggested of a column that is nearly always null
+    assert not any("is_complete('rare'" in code for code in codes)
+    assert not any("has_mean('order_id'" in code for code in codes)
+    reasons = {one.code: one.reason for one in found}
+    assert reasons[".is_complete('amount', at_least=0.88)"].startswith("1800 of 2000 rows")
+    assert tg.verify(orders, found.check()).passed
+    assert read_back(found) == found.check()
+
+
+@pytest.mark.spark
+def test_a_mean_lies_around_the_mean_not_around_the_maximum(spark):
+    # 0 and 10, as often: mean 5, standard deviation 5; null and NaN aside.
+    data = spark.range(100).selectExpr("id % 2 * 10.5D AS x")
+    codes = {one.code for one in tg.suggest(data, dataset="d")}
+    assert ".has_mean('x', (0.0, 10.5))" in codes
+    assert ".has_standard_deviation('x', (2.62, 10.5))" in codes
+
+
+@pytest.mark.spark
+def test_a_sample_says_so_and_leaves_room_for_what_it_did_not_see(orders):
+    found = tg.suggest(orders, dataset="orders", sample_rows=500)
+    assert all("Seen in a sample of" in one.reason for one in found)
+    # Of some 500 values that are all among three, Wilson has 0.992.
+    assert ".is_contained_in('status', ['new', 'paid', 'sent'], at_least=0.99)" in {
+        one.code for one in found
+    }
+
+
+@pytest.mark.spark
+def test_too_few_rows_suggest_nothing(spark):
+    few = spark.createDataFrame([(1, "a")] * 19, "x int, s string")
+    assert len(tg.suggest(few, dataset="few")) == 0
+    assert len(tg.suggest(few.limit(0), dataset="none")) == 0
+
+
+@pytest.mark.spark
+def test_the_past_limits_before_rows_do(spark, repo):
+    commit(repo, *(day(n, rows=100 + n) for n in range(1, 41)))
+    data = spark.range(100).selectExpr("CASE WHEN id > 0 THEN id % 7 + 0.5 END AS x", "'a' AS t")
+    found = tg.suggest(data, repository=repo, dataset="d")
+    of_x = [one for one in found if one.constraint.analyzer == COMPLETE]
+    assert {one.source for one in of_x} == {"history"}
+    assert {one.source for one in found} == {"data", "history"}
+    new = tg.suggest(data, repository=repo, dataset="another")
+    assert {one.source for one in new} == {"data"}
+
+
+def test_a_suggestion_is_no_lambda(days):
+    for one in tg.suggest(repository=days):
+        assert isinstance(one.constraint.assertion, tg.Between)

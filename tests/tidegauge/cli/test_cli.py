@@ -1,0 +1,228 @@
+"""The command line: what it prints and how it exits."""
+
+import csv
+import io
+import json
+
+import pytest
+from tidegauge.cli.main import run_command
+from tidegauge.repository.testing.samples import day, spec
+
+
+@pytest.fixture
+def url(repo):
+    run = repo.store.open_run(spec())
+    rows = [1000] * 29 + [300]
+    repo.store.commit_batch(run, [day(n, rows=r) for n, r in enumerate(rows, 1)])
+    repo.detect("d")
+    return str(repo.database.url)
+
+
+def test_metrics_as_table_csv_and_json(url, capsys):
+    assert (
+        run_command(["metrics", "d", "--db", url, "--name", "Size", "--since", "2013-01-29"]) == 0
+    )
+    out = capsys.readouterr().out
+    assert "ds=2013-01-30" in out
+    assert "ds=2013-01-28" not in out
+    assert "Size()" in out
+    assert run_command(["metrics", "--db", url, "--name", "Size", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 30
+    assert rows[-1]["value"] == "300.0"
+    assert rows[-1]["dataset"] == "d"
+    assert run_command(["metrics", "d", "--db", url, "--instance", "nope", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["status"] for row in found} == {"failed"}
+    assert found[0]["value"] is None
+    assert found[0]["time"].startswith("2013-01-01T00:00:00")
+
+
+def test_metrics_as_of(url, capsys):
+    assert (
+        run_command(
+            ["metrics", "d", "--db", url, "--as-of", "1", "--name", "Size", "--format", "json"]
+        )
+        == 0
+    )
+    assert len(json.loads(capsys.readouterr().out)) == 30
+    assert (
+        run_command(["metrics", "d", "--db", url, "--as-of", "2000-01-01", "--format", "json"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out) == []
+    assert run_command(["metrics", "d", "--db", url, "--as-of", "soon"]) == 1
+
+
+def test_anomalies_and_detect(url, capsys):
+    assert run_command(["anomalies", "list", "--db", url]) == 0
+    assert "Size in ds=2013-01-30" in capsys.readouterr().out
+    assert run_command(["detect", "d", "--db", url, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["partition"] == "ds=2013-01-30"
+    assert run_command(["detect", "d", "--db", url, "--fail-on-anomaly"]) == 2
+    assert (
+        run_command(
+            [
+                "detect",
+                "d",
+                "--db",
+                url,
+                "--since",
+                "2014-01-01",
+                "--format",
+                "csv",
+                "--fail-on-anomaly",
+            ]
+        )
+        == 0
+    )
+
+
+def test_db_commands(url, capsys):
+    assert run_command(["db", "current", "--db", url]) == 0
+    assert capsys.readouterr().out == "0005 (newest: 0005)\n"
+    assert run_command(["db", "check", "--db", url]) == 0
+    assert "sound" in capsys.readouterr().out
+    assert run_command(["db", "upgrade", "--db", url]) == 0
+    assert "the newest" in capsys.readouterr().out
+    assert run_command(["db", "backup", "--db", url]) == 0
+    copy = capsys.readouterr().out.strip()
+    assert run_command(["metrics", "d", "--db", f"sqlite:///{copy}", "--format", "csv"]) == 0
+
+
+def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert run_command(["db", "current", "--db", url]) == 0
+    assert "empty" in capsys.readouterr().out
+    assert run_command(["db", "upgrade", "--db", url]) == 0
+    assert "upgraded from None to 0005" in capsys.readouterr().out
+    assert run_command(["db", "check", "--db", url]) == 0
+
+
+def test_db_check_reports_damage(url, repo, capsys):
+    with repo.database.transaction() as connection:
+        connection.exec_driver_sql("DELETE FROM newest_metric WHERE series_id = 1")
+    assert run_command(["db", "check", "--db", url]) == 1
+    assert "missing from the newest" in capsys.readouterr().out
+
+
+def test_the_database_comes_from_the_environment(url, monkeypatch, capsys):
+    monkeypatch.setenv("TIDEGAUGE_DB", url)
+    assert run_command(["anomalies", "list", "d"]) == 0
+    assert "ds=2013-01-30" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["metrics", "e"], "no dataset 'e' in this repository; there are: 'd'"),
+        (["metrics", "d", "--since", "lately"], "since='lately' is not a time"),
+        (["metrics", "d", "--format", "xml"], "xml"),
+        (["metrics", "d", "--nam", "x"], "--nam"),
+        (["measure"], "measure"),
+        (["run"], "Missing argument 'SUITE.yml...'"),
+        (["run", "/no/such.yml"], "no suite file at '/no/such.yml'"),
+    ],
+)
+def test_wrong_use_exits_with_1_and_says_why(url, arguments, says, capsys):
+    options = [] if arguments[0] == "measure" or arguments == ["run"] else ["--db", url]
+    assert run_command([*arguments, *options]) == 1
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite:////no/such/folder/x.db", "there is no folder"),
+        ("sqlite:////proc/x.db", "cannot open or write"),
+        ("nonsense", "not the URL of a database"),
+        ("postgresql+psycopg://nobody@127.0.0.1:1/none", "cannot open or write"),
+    ],
+)
+def test_databases_that_cannot_be_opened_exit_with_1(url, says, capsys):
+    assert run_command(["metrics", "--db", url]) == 1
+    err = capsys.readouterr().err
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_database_of_others_exits_with_1(tmp_path, capsys):
+    (tmp_path / "x.db").write_text("these are notes, not a database; " * 20)
+    assert run_command(["metrics", "--db", f"sqlite:///{tmp_path / 'x.db'}"]) == 1
+    assert "not a SQLite database" in capsys.readouterr().err
+
+
+def test_no_command_prints_the_help(capsys):
+    assert run_command([]) == 1
+    assert "demo" in capsys.readouterr().out
+    assert run_command(["--help"]) == 0
+    assert "doctor" in capsys.readouterr().out
+
+
+def test_doctor(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "ok       Python: 3." in out
+    assert "does not exist yet" in out
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "tidegauge.db").write_text(
+        "notes, and enough of them to be no SQLite file at all " * 9
+    )
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert run_command(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "wrong    the repository" in out
+    assert f"missing  Java, for measuring tables: JAVA_HOME={tmp_path} has no bin/java" in out
+    assert "cure: " in out
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spark.sql("CREATE DATABASE IF NOT EXISTS cli")
+    rows = [(1, f"2013-01-{d:02}") for d in range(1, 31) for _ in range(100)] + [
+        (None, "2013-01-31")
+    ] * 100
+    spark.createDataFrame(rows, "x int, ds string").write.partitionBy("ds").mode(
+        "overwrite"
+    ).saveAsTable("cli.fact_a")
+    spark.createDataFrame([(1,)], "y int").write.mode("overwrite").saveAsTable("cli.fact_b")
+    (tmp_path / "one.yml").write_text(
+        "dataset: a\ntable: cli.fact_a\nanalyzers:\n  - Size\n  - Completeness: x\ntags: {team: ops}\n"
+    )
+    (tmp_path / "two.yml").write_text("dataset: all\ntable: cli.fact_*\nanalyzers:\n  - Size\n")
+    (tmp_path / "three.yml").write_text("dataset: c\ntable: cli.fact_c\nanalyzers:\n  - Size\n")
+    db = ["--db", f"sqlite:///{tmp_path / 'r.db'}"]
+
+    assert run_command(["run", "one.yml", *db, "--tag", "env=test", "--fail-on-anomaly"]) == 2
+    out = capsys.readouterr().out
+    assert "a: 31 partitions scanned, 31 new, 0 skipped" in out
+    assert "Completeness of x in ds=2013-01-31" in out
+    assert (
+        run_command(["run", "one.yml", *db, "--fail-on-anomaly"]) == 0
+    )  # nothing new, nothing found
+    assert "0 partitions scanned, 31 skipped" in capsys.readouterr().out
+
+    assert run_command(["run", "*.yml", *db]) == 1  # one table is not there, the rest goes on
+    out = capsys.readouterr().out
+    assert "failed: three.yml: no table 'cli.fact_c'; did you mean 'cli.fact_" in out
+    assert "all.fact_a: 31 partitions scanned" in out
+    assert "all.fact_b: 1 partitions scanned" in out
+    assert "3 tables measured, 1 failed" in out
+
+    (tmp_path / "bad.yml").write_text(
+        "dataset: a\ntable: cli.fact_a\nanalyzers:\n  - Size\n  - Sise\n"
+    )
+    assert run_command(["run", "*.yml", *db]) == 1
+    assert "bad.yml:5: unknown analyzer 'Sise'; did you mean 'Size'?" in capsys.readouterr().err
+    (tmp_path / "bad.yml").write_text(
+        "dataset: a\ntable: cli.fact_a\nanalyzers:\n  - Size\n  - Mean: xx\n"
+    )
+    assert run_command(["run", "bad.yml", *db]) == 1
+    assert "bad.yml:5: Mean('xx'): no column 'xx'; did you mean 'x'?" in capsys.readouterr().out
+    assert run_command(["run", "one.yml", *db, "--partitions", "day=1"]) == 1
+    assert "no partition key 'day'" in capsys.readouterr().out
+    assert run_command(["run", "one.yml", *db, "--tag", "env"]) == 1
+    assert run_command(["db", "check", *db]) == 0
+    spark.sql("DROP DATABASE cli CASCADE")

@@ -1,0 +1,249 @@
+"""`tidegauge rules`: what it prints, how it exits, and what it leaves behind."""
+
+import pytest
+from tidegauge.cli.main import run_command
+
+import tidegauge as tg
+
+pytestmark = pytest.mark.spark
+DAYS = ("2013-01-01", "2013-01-02", "2013-01-03")
+# By day: ages, of which 200 and -1 break the bounds, and null is unknown.
+AGES = {DAYS[0]: [10, 20, 200], DAYS[1]: [10, None, 30, -1], DAYS[2]: [1, 2, 3, 4]}
+SPEC = """
+dataset: people
+table: people_of_spec
+partition_by: [ds]
+rules:
+  - BoundRule: {column: age, lower: 0, upper: 150, name: age, policy: {FailCount: 2}}
+  - Rule: {expr: age <> 2, name: not two, severity: warning, on_null: pass}
+fixes:
+  - Fix: {condition: age > 25, column: age, value: 25, name: cap}
+"""
+
+
+def write_day(spark, day, ages):
+    spark.createDataFrame([(age, day) for age in ages], "age int, ds string").coalesce(
+        1
+    ).write.mode("append").partitionBy("ds").format("parquet").saveAsTable("people_of_spec")
+
+
+@pytest.fixture
+def table(spark):
+    rows = [(age, day) for day, ages in AGES.items() for age in ages]
+    frame = spark.createDataFrame(rows, "age int, ds string").coalesce(1)
+    frame.write.partitionBy("ds").mode("overwrite").format("parquet").saveAsTable("people_of_spec")
+    yield "people_of_spec"
+    for name in ("people_of_spec", "people_rejects", "people_clean"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.fixture
+def rules(tmp_path, repo, capsys):
+    """Write a file, run a command on it, and return its status and what it prints."""
+
+    def run(text=SPEC, command="run", *options):
+        file = tmp_path / "people.yml"
+        file.write_text(text)
+        db = [] if command == "check" else ["--db", str(repo.database.url)]
+        status = run_command(["rules", command, str(file), *db, *options])
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
+
+    return run
+
+
+def contents(spark, table, *columns):
+    rows = spark.table(table).select(*columns).collect()
+    return sorted((tuple(row) for row in rows), key=str)
+
+
+def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, rules):
+    status, out = rules()
+    assert status == 2
+    lines = out.splitlines()
+    assert "  11 records, 3 rejected" in lines
+    assert "  rule age: 3 rejected, 2 break it, 1 unknown" in lines
+    assert "  rule not two: 1 warned of, 1 break it, 1 unknown" in lines
+    assert "    ds=2013-01-01: age=200" in lines
+    assert "  fix cap: 1 values fixed" in lines
+    assert "  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted" in lines
+    status, out = rules()
+    assert status == 2
+    assert "0 partitions scanned" in out
+    assert "ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted" in out
+    assert rules(SPEC, "run", "--fail-on", "never")[0] == 0
+
+
+def test_other_limits_are_asked_of_what_was_counted(table, rules):
+    assert rules()[0] == 2
+    status, out = rules(SPEC.replace("FailCount: 2", "FailCount: 3"))
+    assert status == 0
+    assert "0 partitions scanned" in out
+    assert "  11 records, 3 rejected" in out
+    assert rules(SPEC.replace("FailCount: 2", "FailCount: 3"), "run", "--fail-on", "reject")[0] == 2
+    status, out = rules(SPEC.replace("FailCount: 2", "FailCount: 1"))
+    assert status == 2
+    assert "ds=2013-01-01: failed: age: 1 of 3 records" in out
+    assert "ds=2013-01-03" not in out
+
+
+@pytest.mark.soak
+def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
+    both = SPEC + "quarantine: people_rejects\npublish: people_clean\n"
+    status, out = rules(both)
+    assert status == 2
+    assert "written: 3 rejects of 3 partitions: people_rejects" in out
+    assert "written: 6 records of 2 partitions: people_clean" in out
+    rejects = [
+        (-1, DAYS[1], ["age"]),
+        (200, DAYS[0], ["age"]),
+        (None, DAYS[1], ["age"]),
+    ]
+    assert contents(spark, "people_rejects", "age", "ds", "broken_rules") == rejects
+    passed = [(1, DAYS[2]), (10, DAYS[0]), (2, DAYS[2]), (20, DAYS[0]), (3, DAYS[2]), (4, DAYS[2])]
+    assert contents(spark, "people_clean", "age", "ds") == passed
+    assert "written" not in rules(both)[1]
+    wider = both.replace("FailCount: 2", "FailCount: 3")
+    # With a limit that is met the day that was held back follows, and nothing else is written.
+    status, out = rules(wider)
+    assert status == 0
+    assert "written: 2 records of 1 partitions: people_clean" in out
+    assert "people_rejects" not in out
+    more = sorted([*passed, (10, DAYS[1]), (25, DAYS[1])], key=str)
+    assert contents(spark, "people_clean", "age", "ds") == more
+    # Other rules write other contents, and so do the old ones when they come back.
+    assert "written: 8 records of 3 partitions" in rules(wider.replace("value: 25", "value: 26"))[1]
+    assert (26, DAYS[1]) in contents(spark, "people_clean", "age", "ds")
+    assert "written: 8 records of 3 partitions" in rules(wider)[1]
+    write_day(spark, DAYS[0], [-5])  # a day that comes again
+    status, out = rules(wider)
+    assert status == 0
+    assert "1 partitions scanned" in out
+    again = sorted([*rejects, (-5, DAYS[0], ["age"])], key=str)
+    assert contents(spark, "people_rejects", "age", "ds", "broken_rules") == again
+    assert contents(spark, "people_clean", "age", "ds") == more
+
+
+def test_check_prints_the_plan_and_names_what_does_not_resolve(table, rules):
+    status, out = rules(SPEC + "quarantine: people_rejects\n", "check")
+    assert status == 0
+    lines = [line.strip() for line in out.splitlines()]
+    assert "rule age (error, null: fail): `age` >= 0 AND `age` < 150" in lines
+    assert "fix cap: age = 25 where age > 25" in lines
+    assert "policy of age: FailCount(2)" in lines
+    assert "rejects go to people_rejects" in lines
+    status, out = rules(SPEC.replace("column: age, lower", "column: agge, lower"), "check")
+    assert status == 1
+    assert "people.yml:6: " in out
+    assert "agge" in out
+    assert "`age`" in out
+    assert rules(SPEC.replace("people_of_spec", "people_of_spek"), "check")[0] == 1
+
+
+def test_what_cannot_be_run_exits_with_1(table, rules):
+    status, out = rules(SPEC.replace("people_of_spec", "nowhere"))
+    assert status == 1
+    assert "no table 'nowhere'" in out
+    status, out = rules(SPEC.replace("age <> 2", "agge <> 2"))
+    assert status == 1
+    assert "agge" in out
+    assert rules(SPEC.replace("BoundRule", "BoundRul"))[0] == 1
+
+
+CSV = """
+dataset: ages
+path: {path}
+format: csv
+schema: name STRING, age INT
+fail_at_parsing_error: {strict}
+rules:
+  - BoundRule: {{column: age, lower: 0, upper: 150, name: age, policy: {{FailCount: 2}}}}
+policies:
+  - FailParserCountPolicy: 2
+"""
+
+
+def test_a_file_is_parsed_and_judged(rules, tmp_path):
+    file = tmp_path / "ages.csv"
+    file.write_text("ann,10\nbob,ten\ncyd,200\n")
+    text = CSV.format(path=file, strict="false")
+    status, out = rules(text)
+    assert status == 0
+    assert "  2 records, 1 rejected" in out
+    assert "parser: 1 of 3 records: number" in out
+    strict = CSV.format(path=file, strict="true")
+    status, out = rules(strict)
+    assert status == 2
+    assert "parser: failed: FailParserCountPolicy(1): 1 of 3 records" in out
+    again, out = rules(strict)
+    assert again == 2
+    assert "0 partitions scanned" in out
+    file.write_text("ann,10\nbob,10\n")
+    assert rules(strict)[0] == 0
+
+
+def test_the_example_of_the_guide(spark):
+    dqm = (
+        tg.DQM()
+        .add(tg.BoundRule("age", 1, 150), tg.FailCount(10))
+        .add(tg.NotNullRule("email", severity="warning"))
+        .add(tg.Fix("fare < 0", column="fare", value=0, name="no negative fare"))
+        .add(tg.Rule("fare < 500", "fare", stage="after"), tg.FailPercent(0.01))
+        .add(tg.FailTotalRuleCountPolicy(30))
+    )
+    rows = [
+        (1, 30, "a@x.org", 20),
+        (2, 150, "b@x.org", 20),
+        (3, None, "c@x.org", 20),
+        (4, 40, None, -5),
+        (5, 50, "e@x.org", 900),
+    ]
+    data = spark.createDataFrame(rows, "id int, age int, email string, fare int")
+    applied = dqm.apply(data)
+    assert sorted(tuple(row) for row in applied.data.select("id", "fare").collect()) == [
+        (1, 20),
+        (4, 0),
+    ]
+    broken = {row["id"]: row["broken_rules"] for row in applied.rejects.collect()}
+    age = "BoundRule(age, 1, 150)"
+    assert broken == {2: [age], 3: [age], 5: ["fare"]}
+    assert applied.state.rule_count(age) == 2
+    assert applied.state.unknown(age) == 1
+    assert applied.state.rule_count("NotNullRule(email)") == 1
+    assert [name for name, _ in applied.check.error_messages] == ["fare"]
+    assert "20 %" in applied.check.error_messages[0][1]
+
+
+def test_history_tells_the_verdicts_and_what_was_written(table, rules, repo, capsys):
+    rules(SPEC + "quarantine: people_rejects\n")
+    repo.keep_verdict(
+        "people", name="own", specification="s", fingerprint="f", passed=True, result='"fine"'
+    )
+    url = str(repo.database.url)
+    assert run_command(["rules", "history", "people", "--db", url, "--failed"]) == 0
+    out = capsys.readouterr().out
+    assert "ds=2013-01-02" in out
+    assert "fewer than 2 wanted" in out
+    assert "ds=2013-01-03" not in out
+    assert run_command(["rules", "history", "people", "--db", url]) == 0
+    out = capsys.readouterr().out
+    assert "3 rejects of 3 partitions: people_rejects" in out
+    assert '"fine"' in out
+
+
+def test_rules_of_a_suite_file_fail_a_run(table, rules, repo, tmp_path, capsys):
+    suite = tmp_path / "suite.yml"
+    suite.write_text(
+        "dataset: people\ntable: people_of_spec\nanalyzers: [Size]\ndqm:\n"
+        "  rules:\n    - NotNullRule: {column: age, policy: FailAny}\n"
+    )
+    assert run_command(["run", str(suite), "--db", str(repo.database.url)]) == 2
+    assert "ds=2013-01-02: failed: NotNullRule(age)" in capsys.readouterr().out
+    assert repo.metrics("people", name="Size")["value"].tolist() == [3, 4, 4]
+
+
+def test_check_refuses_to_publish_to_the_folder_of_the_table(spark, table, rules):
+    folder = f"{spark.catalog.getDatabase('default').locationUri}/{table}"
+    status, out = rules(SPEC + f"publish: {folder}\n", "check")
+    assert status == 1
+    assert "are one place" in out

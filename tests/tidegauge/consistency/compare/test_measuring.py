@@ -1,0 +1,606 @@
+"""Comparing logged with backfilled rows: published cases, types, joins, and a naive answer beside ours."""
+
+import datetime as dt
+import math
+import random
+from decimal import Decimal
+
+import pytest
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    PreconditionError,
+    UnknownNameError,
+)
+from tidegauge.consistency.compare.alignment import Alignment
+from tidegauge.consistency.compare.equality import Tolerance
+from tidegauge.consistency.compare.join import pair
+from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
+from tidegauge.consistency.compare.measuring import compare, measure
+
+from tests.conftest import soak
+from tests.tidegauge.consistency import naive
+
+pytestmark = pytest.mark.spark
+N, NAN, INF = None, math.nan, math.inf
+TALL = Decimal(10**27 + 1)  # Python adds to it with 28 digits only, so sums are written out
+
+
+def at(hour, minute=0, day=10):
+    return dt.datetime(2021, 4, day, hour, minute, tzinfo=dt.UTC)
+
+
+def numbers(comparison, bucket=None):
+    """Every number of one group, by feature and metric."""
+    frame = comparison.metrics()
+    if bucket is not None:
+        frame = frame[frame.hr_minute == bucket]
+    return {(r.feature_name, r.metric_name): r.number for r in frame.itertuples() if not r.error}
+
+
+def of_values(spark, kind, values, **options):
+    """Compare pairs of values of one type, (logged, backfilled), a row each."""
+    schema = f"id int, ts long, x {kind}"
+    sides = [[(i, 0, pair[side]) for i, pair in enumerate(values)] for side in (0, 1)]
+    a, b = (spark.createDataFrame(rows, schema) for rows in sides)
+    return compare(a, b, ["id"], bucket_minutes=None, partition_by=(), **options)
+
+
+T8_SCHEMA = "keyId long, ts timestamp, ds string, serial int, value int, rating double"
+T8_LEFT = [
+    (1, at(9), "2021-04-10", 1, 1, 1.0),
+    (1, at(11), "2021-04-10", 1, 2, 2.0),
+    (2, at(15), "2021-04-10", 2, 2, 2.0),
+    (3, at(19), "2021-04-10", 3, N, 1.0),
+]
+T8_RIGHT = [
+    (1, at(9), "2021-04-10", 1, 1, 5.0),
+    (1, at(11), "2021-04-10", 2, 3, 2.0),
+    (2, at(15), "2021-04-10", 2, 5, 6.0),
+    (3, at(19), "2021-04-10", 3, N, 1.0),
+]
+
+
+@pytest.fixture(scope="module", params=["T8", "T13"])
+def t8(request, spark):
+    """The four rows, and the same with the logged columns renamed and mapped."""
+    logged, backfilled = (spark.createDataFrame(r, T8_SCHEMA) for r in (T8_RIGHT, T8_LEFT))
+    renamed = {}
+    if request.param == "T13":
+        renamed = {name: f"my {name}" for name in ("serial", "value", "rating")}
+        logged = logged.withColumnsRenamed(renamed)
+    return compare(logged, backfilled, ["keyId"], logged_as=renamed)
+
+
+@pytest.mark.parametrize(
+    ("case", "bucket", "wanted"),
+    [
+        (
+            "T8-11h",
+            "11-00",
+            {("serial", "mismatch"): 1, ("value", "mismatch"): 1, ("rating", "mismatch"): 0},
+        ),
+        (
+            "C9",
+            "19-00",
+            {
+                ("value", "both_null"): 1,
+                ("value", "mismatch"): 0,
+                ("value", "missing"): 0,
+                ("value", "extra"): 0,
+            },
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_published_hours(t8, case, bucket, wanted):
+    found = numbers(t8, bucket)
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_c11_smape_of_the_day(t8):
+    found = numbers(t8.merged(["ds"]))
+    wanted = {"serial": 1 / 15, "value": 4 / 14, "rating": 0.4}
+    for name, smape in wanted.items():
+        assert found[name, "smape"] == pytest.approx(smape, rel=1e-12)
+    # 1/3, 0, 0, 0; 0, 1/5, 3/7 without the null; 4/6, 0, 4/8, 0: absence is no agreement
+    assert found["serial", "smape_mean"] == pytest.approx(1 / 12)
+    assert found["value", "smape_mean"] == pytest.approx((1 / 5 + 3 / 7) / 3)
+    assert found["rating", "smape_mean"] == pytest.approx((4 / 6 + 4 / 8) / 4)
+    assert found["rating", "delta-min"] == -4.0  # b - a
+
+
+def test_the_long_form_of_the_published_case(t8):
+    frame = t8.long()
+    assert list(frame.columns) == [
+        "ds", "hr_minute", "group_by_name", "feature_name", "metric_name", "histogram", "number",
+    ]  # fmt: skip
+    assert set(frame.hr_minute) == {"09-00", "11-00", "15-00", "19-00"}
+    one_only = frame.histogram.isna() ^ frame.number.isna()
+    assert one_only.all()
+    assert all(len(h) == 7 for h in frame.histogram.dropna())
+    row = frame[(frame.hr_minute == "15-00") & (frame.feature_name == "rating")]
+    by_metric = row.set_index("metric_name")
+    assert by_metric.histogram["delta"] == [-4.0] * 7
+    assert by_metric.histogram["logged"] == [6.0] * 7
+    assert by_metric.number["mismatch"] == 1.0
+    assert by_metric.number["total"] == 1.0
+    # what is null throughout has no distribution, and no row of one
+    nulls = frame[(frame.hr_minute == "19-00") & (frame.feature_name == "value")]
+    assert set(nulls.metric_name) == {"mismatch", "missing", "extra", "both_null", "total"}
+
+
+def test_t15_a_table_with_itself_and_with_fewer_columns(spark):
+    whole = spark.createDataFrame(T8_LEFT, T8_SCHEMA)
+    for other, features in ((whole, 3), (whole.drop("rating"), 2)):
+        for logged, backfilled in ((whole, other), (other, whole)):
+            found = compare(logged, backfilled, ["keyId"]).merged().metrics()
+            assert len(found[found.metric_name == "total"]) == features
+            bad = ["mismatch", "missing", "extra", "row_missing", "row_extra", "smape"]
+            assert (found[found.metric_name.isin(bad)].number == 0).all()
+
+
+JOIN_SCHEMA = "id long, ts timestamp, x int"
+
+
+def test_nulls_in_keys_meet_and_duplicates_do_not_multiply(spark):
+    """Four rows on each side, one with a null key and one twice: four pairs, not seven rows."""
+    rows = [(1, at(1), 10), (N, at(1), 20), (2, at(1), 30), (2, at(1), 40)]
+    logged = spark.createDataFrame(rows, JOIN_SCHEMA)
+    backfilled = spark.createDataFrame(rows[::-1], JOIN_SCHEMA)
+    found = numbers(compare(logged, backfilled, ["id"]).merged())
+    assert found["*", "row_matched"] == 4
+    assert found["x", "mismatch"] == 0
+    assert found["*", "row_duplicate"] == 2  # one on each side
+    assert found["*", "row_null_key"] == 2
+
+
+def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
+    low, high = "map('a', {0}, 'b', {1})", "map('b', {1}, 'a', {0})"
+    frames = []
+    for form in (low, high):
+        maps = [form.format(*pair) for pair in ((1, 2), (2, 1), (1, 1))]
+        nested = [f"array(struct(map('k', {m}) AS `m m`), NULL)" for m in maps]
+        rows = [
+            f"SELECT 1 AS id, 0L AS ts, {m} AS m, {n} AS n"
+            for m, n in zip(maps, nested, strict=True)
+        ]
+        frames.append(spark.sql(" UNION ALL ".join(rows)))
+    found = numbers(compare(*frames, ["id"], bucket_minutes=None, partition_by=()))
+    assert (found["m", "total"], found["m", "mismatch"], found["n", "mismatch"]) == (3, 0, 0)
+
+
+def test_rows_left_over_are_on_one_side(spark):
+    logged = [(1, at(1), 7), (1, at(1), 5), (1, at(1), 6), (9, N, 1), (8, at(2), 1)]
+    backfilled = [(1, at(1), 5), (9, N, 1), (7, at(2), 1), (7, at(2), 2)]
+    a, b = (spark.createDataFrame(rows, JOIN_SCHEMA) for rows in (logged, backfilled))
+    comparison = compare(a, b, ["id"])
+    assert numbers(comparison, "01-00")["*", "row_extra"] == 2
+    assert numbers(comparison, "02-00")["*", "row_missing"] == 2
+    assert ("x", "mismatch") not in numbers(comparison, "02-00")  # no rows to say anything of
+    found = numbers(comparison.merged())
+    kinds = ("matched", "missing", "extra", "duplicate", "null_key")
+    assert [found["*", f"row_{kind}"] for kind in kinds] == [2, 2, 3, 3, 2]
+    assert found["x", "mismatch"] == 0
+    assert {
+        r.weight for r in comparison.merged().metrics().itertuples() if r.feature_name == "*"
+    } == {7}
+    table = {(r.id, r.row_copy): r for r in comparison.table.where("id = 1").collect()}
+    assert [table[1, i].row_presence for i in (1, 2, 3)] == ["matched", "extra", "extra"]
+    assert [table[1, i].logged_x for i in (1, 2, 3)] == [5, 6, 7]
+
+
+def test_times_in_milliseconds_and_buckets_before_1970(spark):
+    logged = spark.createDataFrame(
+        [(1, -1, 1), (2, 90_000_000 + 1_800_000, 1)], "id int, ts long, x int"
+    )
+    backfilled = logged.selectExpr("id", "timestamp_millis(ts) AS ts", "x")
+    found = compare(logged, backfilled, ["id"], bucket_minutes=30)
+    assert set(found.groups) == {("1969-12-31", "23-30"), ("1970-01-02", "01-30")}
+    assert numbers(found.merged())["*", "row_matched"] == 2
+    naive_time = logged.selectExpr("id", "TIMESTAMP_NTZ'2021-04-10 07:59:59' AS ts", "x")
+    found = compare(naive_time, naive_time, ["id"], bucket_minutes=15)
+    assert set(found.groups) == {("2021-04-10", "07-45")}
+
+
+def test_an_hour_without_a_backfill_and_a_sampled_side_say_nothing_of_values(spark):
+    """Rows that one side lacks are counted as rows; features are measured where both are."""
+    logged = [(i, at(1 + i % 2), i) for i in range(20)]
+    backfilled = [row for row in logged if row[0] % 10 == 0]  # none at 02:00, one in five at 01:00
+    a, b = (spark.createDataFrame(rows, JOIN_SCHEMA) for rows in (logged, backfilled))
+    comparison = compare(a, b, ["id"])
+    found = numbers(comparison, "02-00")
+    assert (found["*", "row_extra"], found["*", "row_matched"]) == (10, 0)
+    assert found["x", "total"] == 0
+    assert not {("x", cell) for cell in ("mismatch", "missing", "extra", "smape")} & found.keys()
+    found = numbers(comparison, "01-00")
+    assert (found["*", "row_extra"], found["x", "total"]) == (8, 2)
+    assert (found["x", "extra"], found["x", "mismatch"]) == (0, 0)
+
+
+def test_keys_alone_are_compared_as_rows(spark):
+    rows = [(1, at(1)), (1, at(1)), (2, at(1))]
+    a, b = (spark.createDataFrame(some, "id long, ts timestamp") for some in (rows, rows[1:]))
+    found = numbers(compare(a, b, ["id"]))
+    assert {key[1]: value for key, value in found.items()} == {
+        "row_matched": 2, "row_missing": 0, "row_extra": 1, "row_duplicate": 1, "row_null_key": 0,
+    }  # fmt: skip
+
+
+def test_columns_to_tell_results_apart(spark):
+    schema = "id int, ts long, ds string, query_source string, x int"
+    logged = spark.createDataFrame([(1, 0, "d1", "web", 1), (2, 0, "d1", "app", 2)], schema)
+    backfilled = logged.drop("query_source").selectExpr("id", "ts", "'d' || id AS ds", "x")
+    found = compare(logged, backfilled, ["id"], partition_by=("ds", "query_source"))
+    assert found.by == ("ds", "query_source", "hr_minute")
+    missing = "__HIVE_DEFAULT_PARTITION__"  # only in the backfill, which knows no source
+    kinds = {key[:2]: numbers_of(found, key, "row_") for key in found.groups}
+    assert kinds == {
+        ("d1", "web"): {"row_matched": 1},
+        ("d1", "app"): {"row_extra": 1},  # its day is a key, too
+        ("d2", missing): {"row_missing": 1},
+    }
+    assert found.merged(["ds"]).by == ("ds",)
+    with pytest.raises(UnknownNameError, match="'query_source'"):
+        found.merged(["query_sauce"])
+
+
+def numbers_of(comparison, key, prefix):
+    states = comparison.groups[key].states
+    return {
+        a.metric: value
+        for a in comparison.measures
+        if isinstance(a, ConsistencyRows) and (value := a.measure(states[a].value))
+    }
+
+
+NESTED = "struct<n: double, m: map<string, array<double>>>"
+
+
+EQUALITY = [
+    ("double", [(NAN, NAN), (0.0, -0.0), (NAN, 1.0), (INF, INF), (INF, -INF)], {}, 2),
+    ("float", [(1.5, 1.5), (1.5, 1.25)], {}, 1),
+    ("long", [(2**53, 2**53 + 1), (2**24 + 1, 2**24 + 1), (-(2**63), 2**63 - 1)], {}, 2),
+    ("decimal(38,10)", [(TALL, Decimal(f"{TALL}.0000000001"))], {}, 1),
+    ("byte", [(127, -128), (1, 1)], {}, 1),
+    ("short", [(32767, -32768)], {}, 1),
+    ("string", [("a", "a"), ("a", "A"), ("", " ")], {}, 2),
+    ("boolean", [(True, True), (True, False)], {}, 1),
+    ("binary", [(b"a", b"a"), (b"a", b"b")], {}, 1),
+    ("date", [(dt.date(2020, 1, 1), dt.date(2020, 1, 2))], {}, 1),
+    ("timestamp", [(at(1), at(1)), (at(1), at(2))], {}, 1),
+    ("array<double>", [([NAN, N], [NAN, N]), ([1.0], [1.0, N]), ([], [])], {}, 1),
+    ("map<string,int>", [({"a": 1, "b": N}, {"b": N, "a": 1}), ({"a": N}, {"b": N})], {}, 1),
+    ("struct<a: int, b: string>", [((1, N), (1, N)), ((1, N), (1, ""))], {}, 1),
+    (
+        NESTED,
+        [((NAN, {"k": [1.0]}), (NAN, {"k": [1.0]})), ((1.0, {"k": [1.0]}), (1.0, N))],
+        {},
+        1,
+    ),
+    ("double", [(1.0, 1.1), (1.0, 1.2), (NAN, 1.0), (INF, 1.0), (INF, INF)], {"abs": 0.15}, 3),
+    ("double", [(100.0, 109.0), (100.0, 112.0), (INF, 1.0), (0.0, 0.0)], {"rel": 0.1}, 2),
+    ("long", [(2**60, 2**60 + 1), (2**60, 2**60 + 2), (-(2**63), 2**63 - 1)], 1, 2),
+    ("int", [(-(2**31), 2**31 - 1), (5, 6)], 1, 1),
+    ("decimal(38,10)", [(TALL, Decimal(f"{TALL}.5"))] * 2, 0.25, 2),
+    ("decimal(38,0)", [(Decimal("-9E37"), Decimal("9E37")), (Decimal(1), Decimal(2))], 1, 1),
+    ("array<double>", [([1.0, N], [1.1, N]), ([1.0, N], [1.1, 1.0])], 0.5, 1),
+    (NESTED, [((0.0, {"k": [1.0, N]}), (0.1, {"k": [1.1, N]})), (N, (1.0, N))], 0.2, 0),
+]
+
+
+@pytest.fixture(scope="module")
+def equalities(spark):
+    """The cells of each case, all compared at once: a column for each, filled up with nulls."""
+    most = max(len(values) for _, values, _, _ in EQUALITY)
+    columns = [values + [(N, N)] * (most - len(values)) for _, values, _, _ in EQUALITY]
+    schema = "id int, ts long, " + ", ".join(f"x{i} {case[0]}" for i, case in enumerate(EQUALITY))
+    a, b = (
+        spark.createDataFrame(
+            [(n, 0, *(values[n][side] for values in columns)) for n in range(most)], schema
+        )
+        for side in (0, 1)
+    )
+    tolerance = {f"x{i}": case[2] for i, case in enumerate(EQUALITY) if case[2]}
+    found = compare(a, b, ["id"], bucket_minutes=None, partition_by=(), tolerance=tolerance)
+    states = found.groups[()].states
+    return {m.feature: states[m].value for m in found.measures if isinstance(m, ConsistencyCells)}
+
+
+@pytest.mark.parametrize(
+    "number", range(len(EQUALITY)), ids=[f"{kind}-{options}" for kind, _, options, _ in EQUALITY]
+)
+def test_equality(equalities, number):
+    _, values, _, mismatches = EQUALITY[number]
+    state = equalities[f"x{number}"]
+    assert state.mismatch == mismatches
+    nulls = sum(a is b is N for a, b in values)
+    assert state.matched - state.both_null == len(values) - nulls
+
+
+def test_numbers_that_are_not_finite_are_apart(spark):
+    values = [(NAN, 1.0), (1.0, INF), (NAN, NAN), (3.0, 1.0), (N, 1.0), (1e308, 1e308)]
+    found = numbers(of_values(spark, "double", values))
+    assert found["x", "smape"] == 0.5  # of the one pair of finite numbers whose sum is finite
+    assert found["x", "not_finite"] == 4
+    assert (found["x", "logged_nan"], found["x", "backfilled_nan"]) == (2, 1)
+    assert found["x", "delta-min"] == -2.0
+    assert found["x", "delta-max"] == INF
+
+
+def test_signs_do_not_cancel_and_zeros_agree(spark):
+    values = [(-2, 2), (3, -3), (0, 0)]
+    found = numbers(of_values(spark, "int", values))
+    assert found["x", "smape"] == 1.0
+    assert found["x", "smape_mean"] == pytest.approx(2 / 3)
+    assert numbers(of_values(spark, "int", [(0, 0)]))["x", "smape"] == 0.0
+
+
+def test_deltas_of_wide_integers_and_decimals_are_exact(spark):
+    found = numbers(of_values(spark, "long", [(2**60, 2**60 + 1), (-(2**63), 2**63 - 1)]))
+    assert found["x", "delta-min"] == 1.0
+    assert found["x", "delta-max"] == 2.0**64
+    found = numbers(of_values(spark, "decimal(38,5)", [(TALL, Decimal(f"{TALL}.00001"))]))
+    assert found["x", "delta-p50"] == 0.00001
+    assert found["x", "mismatch"] == 1.0
+
+
+def test_numbers_of_two_types(spark):
+    a = spark.createDataFrame([(1, 0, 3)], "id int, ts long, x int")
+    b = a.selectExpr("CAST(id AS LONG) AS id", "ts", "3.5D AS x")
+    found = numbers(compare(a, b, ["id"], bucket_minutes=None, partition_by=()))
+    assert found["*", "row_matched"] == 1
+    assert found["x", "delta-p50"] == 0.5
+
+
+EDITS = [
+    ("T1", [], [], (0, 0)),
+    ("T1-null", N, N, "both_null"),  # of what is not there nothing is inserted or deleted
+    ("T1-offline-null", [], N, "extra"),
+    ("T1-online-null", N, [], "missing"),
+    ("T3", ["abc", "def"], ["abc", "def"], (0, 0)),
+    ("T5", ["5", "6", "2"], ["1", "2", "3", "4"], (3, 2)),
+    ("C7-repeated", ["1", "2"], ["1", "1", "2"], (1, 0)),
+    ("C7-null", [N, "2"], [N, "1"], (1, 1)),
+    ("C7-letters", list("sitting"), list("kitten"), (2, 3)),
+    ("empty", [], ["1", "2"], (2, 0)),
+    ("empty-online", ["1", "2"], [], (0, 2)),
+]
+
+
+@pytest.fixture(scope="module")
+def edits(spark):
+    """All numbers of each case, a day for each, compared at once."""
+    schema = "id int, ts long, ds string, x array<string>"
+    a, b = (
+        spark.createDataFrame([(1, 0, case[0], case[side]) for case in EDITS], schema)
+        for side in (1, 2)
+    )
+    frame = compare(a, b, ["id"], bucket_minutes=None).metrics()
+    return {
+        day: {(r.feature_name, r.metric_name): r.number for r in rows.itertuples() if not r.error}
+        for day, rows in frame.groupby("ds")
+    }
+
+
+@pytest.mark.parametrize(("case", "logged", "backfilled", "wanted"), EDITS)
+def test_edits(edits, case, logged, backfilled, wanted):
+    found = edits[case]
+    if isinstance(wanted, str):
+        assert not {("x", "edit_insert-max"), ("x", "edit_delete-max")} & found.keys()
+        assert found["x", wanted] == 1.0
+        return
+    assert (found["x", "edit_insert-max"], found["x", "edit_delete-max"]) == wanted
+    assert found["x", "logged_length-p50"] == len(logged)
+    assert found["x", "backfilled_length-p50"] == len(backfilled)
+
+
+def test_arrays_that_are_too_long_are_counted(spark):
+    long, other = list(range(20)), list(range(1, 21))
+    values = [(long, other), (long, long), ([1], [2]), ([1], N)]
+    found = numbers(of_values(spark, "array<int>", values, longest=19))
+    assert found["x", "edit_skipped"] == pytest.approx(1 / 3)
+    assert found["x", "edit_insert-max"] == 1.0
+    assert numbers(of_values(spark, "array<int>", values, longest=20))["x", "edit_skipped"] == 0
+    near = of_values(spark, "array<double>", [([1.0, 2.0], [1.2, 3.0])], tolerance={"x": 0.5})
+    assert numbers(near)["x", "edit_insert-max"] == 1.0
+
+
+def test_edits_beside_a_plain_dynamic_program(spark):
+    rng = random.Random(4)
+    values = [
+        tuple([rng.choice([N, 1, 2, 3]) for _ in range(rng.randrange(9))] for _ in range(2))
+        for _ in range(soak(60, 5000))
+    ]
+    wanted = []
+    for a, b in values:
+        shared = naive.longest_common(a, b)
+        wanted.append((len(b) - shared, len(a) - shared))
+    schema = "id int, ts long, x array<int>"
+    a, b = (
+        spark.createDataFrame([(i, 0, v[s]) for i, v in enumerate(values)], schema) for s in (0, 1)
+    )
+    table = pair(a, b, Alignment(("id",), ("x",), partition_by=(), bucket_minutes=None))
+    from tidegauge.consistency.compare.collections import common
+
+    rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', 'integer')} AS shared").collect()
+    found = {row.id: row.shared for row in rows}
+    assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == wanted
+
+
+def test_c25_keys_of_maps(spark):
+    values = [({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}), (N, {"a": 1})]
+    found = numbers(of_values(spark, "map<string,int>", values))
+    keys = ("missing_keys", "extra_keys", "mismatched_keys", "left_keys", "right_keys")
+    assert [found["x", key] for key in keys] == [1, 1, 1, 3, 3]
+    near = of_values(spark, "map<string,int>", values, tolerance={"x": 1})
+    assert numbers(near)["x", "mismatched_keys"] == 0
+
+
+ODD = ["a`b", "x y.z", "k", "it's", "π\n", "above", "row"]
+
+
+def test_names_may_hold_anything(spark):
+    kinds = (
+        "array<int>",
+        "map<string,int>",
+        "double",
+        "string",
+        "int",
+        "array<double>",
+        "array<string>",
+    )
+    values = ([1], {"k": 1}, 1.0, "a", 1, [1.0], ["a"])
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    types = spark.createDataFrame([], ", ".join(f"c{i} {k}" for i, k in enumerate(kinds))).schema
+    fields = [StructField(n, f.dataType) for n, f in zip(ODD, types.fields, strict=True)]
+    schema = StructType([StructField("k`ey", LongType()), StructField("ts", LongType()), *fields])
+    frame = spark.createDataFrame([(1, 0, *values)], schema)
+    tolerance = {"above": 0.5, "x y.z": 0.5}
+    found = compare(frame, frame, ["k`ey"], group_bys={"g.'`": ODD}, tolerance=tolerance)
+    metrics = found.metrics()
+    assert set(metrics.feature_name) == {"*", *ODD}
+    assert not metrics.error.notna().any()
+    assert (metrics[metrics.metric_name == "mismatch"].number == 0).all()
+    assert {m.instance for m in found.measures if isinstance(m, ConsistencyRows)} == {"g.'`"}
+
+
+def test_all_that_does_not_fit_is_told_at_once(spark):
+    a = spark.createDataFrame([], "id string, ts string, ds string, x int, m map<int,int>, n int")
+    b = spark.createDataFrame(
+        [], "id int, ts long, x string, y int, m map<int,int>, logged_n int, n int"
+    )
+    pairs = Alignment(
+        ("id", "m"), ("x", "y", "n", "logged_n", "zz"), bucket_minutes=7, partition_by=("hr",)
+    )
+    with pytest.raises(PreconditionError) as error:
+        pair(a, b, pairs)
+    for part in (
+        "bucket_minutes is 7, which does not divide a day",
+        "no side has 'hr'",
+        "'id' is string in the log and integer in the backfill",
+        "'m' is map, by which rows cannot be joined",
+        "'ts' is long and string, not a timestamp or milliseconds",
+        "'x' is integer in the log and string in the backfill",
+        "the log has no 'y'",
+        "the backfill has no 'zz'",
+        "'logged_n' would be there twice",
+    ):
+        assert part in str(error.value)
+
+
+def test_options_that_cannot_be(spark):
+    frame = spark.createDataFrame([(1, 0, "a")], "id int, ts long, x string")
+    with pytest.raises(IllegalAnalyzerParameterError, match="'x' is of type string"):
+        compare(frame, frame, ["id"], tolerance={"x": 1})
+    with pytest.raises(UnknownNameError, match="did you mean 'x'"):
+        compare(frame, frame, ["id"], tolerance={"X": 1})
+    for wrong in (-1, NAN, True, {"absolute": 1}, {}, "1"):
+        with pytest.raises(IllegalAnalyzerParameterError, match="tolerance"):
+            Tolerance.of(wrong)
+
+
+FEATURES = "n int, d double, s string, l array<int>, m map<string,double>"
+NAMES = ["n", "d", "s", "l", "m"]
+FLOATS = [0.0, -0.0, NAN, INF, 1.5]
+
+
+def side(rng, n):
+    def maybe(value):
+        return N if rng.random() < 0.2 else value
+
+    def row():
+        key = (maybe(rng.randrange(4)), rng.choice([at(h, m) for h in (1, 2, 3) for m in (0, 59)]))
+        values = (
+            maybe(rng.randrange(2)),
+            maybe(rng.choice(FLOATS)),
+            maybe(rng.choice(["", "a"])),
+            maybe([rng.randrange(2)]),
+            maybe({key: maybe(rng.choice(FLOATS)) for key in rng.sample("abc", rng.randrange(4))}),
+        )
+        return key, values
+
+    return [row() for _ in range(n)]
+
+
+def of_feature(measure, name):
+    return getattr(measure, "feature", N) == name
+
+
+def check_values(states, wanted):
+    """Compare the states of one feature in one bucket with lists that add up to them."""
+    told = states["smape"]
+    for field in ("pairs", "not_finite", "logged_nan", "backfilled_nan"):
+        assert getattr(told, field) == sum(wanted[field]), field
+    for field in ("difference", "size", "ratios"):
+        assert getattr(told, field) == pytest.approx(sum(wanted[field])), field
+    for name in ("delta", "logged", "backfilled"):
+        assert states[name].count == len(wanted[name])
+        if wanted[name]:  # so few that the sketch holds them all
+            ends = [min(wanted[name]), max(wanted[name])]
+            assert states[name].quantiles([0.0, 1.0]) == ends
+    if "left_keys" in states:
+        keys = states["left_keys"]
+        assert keys.pairs == sum(wanted["pairs_of_maps"])
+        for field in ("missing", "extra", "mismatched", "left", "right"):
+            assert getattr(keys, field) == sum(wanted[field]), field
+
+
+@pytest.mark.parametrize("seed", range(soak(1, 100)))
+def test_random_frames_beside_a_naive_comparison(spark, seed):
+    rng = random.Random(seed)
+    sides = side(rng, rng.randrange(30)), side(rng, rng.randrange(30))
+    schema = f"id int, ts timestamp, {FEATURES}"
+    a, b = (spark.createDataFrame([(*k, *v) for k, v in rows], schema) for rows in sides)
+    comparison = compare(a, b, ["id"])
+
+    def bucket(key):
+        return "2021-04-10", f"{key[1].hour:02}-00"
+
+    pairs = list(naive.pairs(*sides, bucket))
+    wanted = naive.cells(pairs)
+    found = {}
+    for key, group in comparison.groups.items():
+        for one in comparison.measures:
+            state = group.states[one].value
+            if isinstance(one, ConsistencyRows):
+                found[key, "*", one.metric] = one.measure(state)
+            elif isinstance(one, ConsistencyCells):
+                i = NAMES.index(one.feature)
+                for cell in ("equal", "mismatch", "missing", "extra", "both_null"):
+                    found[key, i, cell] = getattr(state, cell)
+                rows = next(
+                    s.value for m, s in group.states.items() if isinstance(m, ConsistencyRows)
+                )
+                assert state.matched == rows.matched  # the cells add up
+    found = {k: v for k, v in found.items() if v and k[2] != "row_null_key"}
+    assert found == {k: v for k, v in wanted.items() if v}
+    for name in ("n", "d", "m"):
+        of_values = naive.values(pairs, NAMES.index(name))
+        for key, group in comparison.groups.items():
+            states = {m.metric: s.value for m, s in group.states.items() if of_feature(m, name)}
+            check_values(states, of_values[key])
+    whole = measure(comparison.table, {"*": NAMES}, by=())
+    day = comparison.merged()
+    for one, outcome in (whole.groups[()].states if whole.groups else {}).items():
+        assert outcome.value.agrees_with(day.groups[()].states[one].value), one
+
+
+def test_keys_apart_are_all_together(spark):
+    """States of two halves of the keys add up to those of all, distributions and sums too."""
+    rng = random.Random(11)
+    schema = "id int, ts long, n double, l array<int>, m map<string,int>"
+
+    def row(i):
+        values = [[rng.randrange(3)] * rng.randrange(4), {rng.choice("ab"): rng.randrange(2)}]
+        return (i, i * 600_000, rng.expovariate(1), *values)
+
+    a, b = (spark.createDataFrame([row(i) for i in range(120)], schema) for _ in range(2))
+    halves = [(f.where("id % 3 = 0"), f.where("id % 3 > 0")) for f in (a, b)]
+    whole = compare(a, b, "id", partition_by="ds")
+    parts = [compare(x, y, "id") for x, y in zip(*halves, strict=True)]
+    assert len(whole.groups) == 20
+    for key, group in whole.groups.items():
+        for one, outcome in group.states.items():
+            found = [part.groups[key].states[one].value for part in parts]
+            assert one.state_type.merge(found).agrees_with(outcome.value), one

@@ -1,0 +1,204 @@
+"""Several backfills beside one log: each is compared as if it were alone."""
+
+import datetime as dt
+import random
+from collections import Counter, defaultdict
+
+import pytest
+from tidegauge.analyzers.core.errors import PreconditionError
+from tidegauge.consistency.compare.alignment import AlignedPart, Alignment
+from tidegauge.consistency.compare.join import pair_parts
+from tidegauge.consistency.compare.measures import ConsistencyRows
+from tidegauge.consistency.compare.measuring import compare, measure
+
+from tests.conftest import soak
+from tests.tidegauge.consistency import naive
+
+pytestmark = pytest.mark.spark
+N = None
+DAY, HOUR = 86_400_000, 3_600_000
+FEATURES = (("k", "b0k"), ("`",), ("a0n", "v 'x'"))
+"""Of three backfills, called as the columns are that we add, or so that they need quotes."""
+
+
+def frame(spark, names, rows, *, millis=True, ds="string"):
+    """Rows are (id, milliseconds, ds, values); ds is left out if it has no type."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    columns = [("id", IntegerType()), ("ts", LongType()), ("ds", StringType())]
+    columns += [(name, IntegerType()) for name in names]
+    schema = StructType([StructField(*column) for column in columns])
+    found = spark.createDataFrame([(*row[:3], *row[3]) for row in rows], schema)
+    found = found.withColumn("ds", found.ds.cast(ds)) if ds else found.drop("ds")
+    if millis:
+        return found
+    return found.withColumn("ts", F.expr("timestamp_millis(ts)"))
+
+
+def counted(table, group_by, names):
+    """Return the rows that a group-by has: bucket, number, and the values of each side or None."""
+    found = Counter()
+    for row in table:
+        presence = row[f"row_presence_{group_by}"]
+        if presence == "other":
+            continue
+        logged = tuple(row[f"logged_{name}"] for name in names)
+        backfilled = tuple(row[name] for name in names)
+        a = logged if presence != "missing" else N
+        b = backfilled if presence != "extra" else N
+        found[row.ds, row.hr_minute, row[f"row_copy_{group_by}"], a, b] += 1
+    return found
+
+
+def alone(logged, backfilled, shared):
+    """The same of one backfill, in plain Python; rows are (id, milliseconds, ds, values)."""
+    sides = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((logged, backfilled)):
+        for row in rows:
+            sides[row[: 3 if shared else 2]][side].append(row)
+    found = Counter()
+    for key, some in sides.items():
+        a, b = (sorted(rows, key=lambda row: naive.order(row[3])) for rows in some)
+        for i in range(max(len(a), len(b))):
+            one, other = a[i] if i < len(a) else N, b[i] if i < len(b) else N
+            ds = (one or other)[2]
+            hour = N if key[1] is None else f"{key[1] // HOUR % 24:02}-00"
+            found[ds, hour, i + 1, one and one[3], other and other[3]] += 1
+    return found
+
+
+def day(millis):
+    return N if millis is None else str(dt.datetime.fromtimestamp(millis / 1000, dt.UTC).date())
+
+
+@pytest.mark.parametrize("seed", range(soak(5, 200)))
+def test_each_backfill_is_compared_as_if_it_were_alone(spark, seed):
+    """Nulls in keys, duplicates on all sides, rows in no log, ds and times that not all sides have so."""
+    rng = random.Random(seed)
+
+    def maybe(value):
+        return N if rng.random() < 0.15 else value
+
+    # All have ds, one backfill has, the log has, the log and two backfills have, none has.
+    has_ds = ["1111", "0100", "1000", "1101", "0000"][seed % 5]
+    millis = [rng.random() < 0.5 for _ in range(4)]
+
+    def rows(side, names, n):
+        found = []
+        for _ in range(n):
+            key = maybe(rng.randrange(2)), maybe(rng.choice([0, HOUR + 5, 3 * DAY]))
+            own = f"ds{(key[0] or 0) if side in (0, 2) else 0}"  # some sides are of another opinion
+            ds = own if has_ds[side] == "1" else day(key[1])
+            found.append((*key, ds, tuple(maybe(rng.randrange(3)) for _ in names)))
+        return found
+
+    every = [name for names in FEATURES for name in names]
+    logged = rows(0, every, rng.randrange(12))
+    backfills = [rows(p + 1, names, rng.randrange(12)) for p, names in enumerate(FEATURES)]
+    sides = [
+        frame(spark, names, some, millis=m, ds=N if has == "0" else "string")
+        for names, some, m, has in zip(
+            (every, *FEATURES), (logged, *backfills), millis, has_ds, strict=True
+        )
+    ]
+    parts = [
+        AlignedPart(data, {f"g{p}": names})
+        for p, (data, names) in enumerate(zip(sides[1:], FEATURES, strict=True))
+    ]
+    table = pair_parts(sides[0], parts, Alignment(("id",), tuple(every))).collect()
+    for p, names in enumerate(FEATURES):
+        at = [every.index(name) for name in names]
+        served = [(*row[:3], tuple(row[3][i] for i in at)) for row in logged]
+        shared = has_ds[0] == has_ds[p + 1] == "1"
+        assert counted(table, f"g{p}", names) == alone(served, backfills[p], shared), p
+    for row in table:
+        presences = {row[f"row_presence_g{p}"] for p in range(3)} - {"other"}
+        # A row is of at least one side, and in the log of all group-bys or of none.
+        assert presences == {"missing"} or (presences and presences <= {"matched", "extra"})
+        assert row.row_presence == ("matched" if "matched" in presences else presences.pop())
+
+
+LOG = [(1, 0, "d", (1, 2)), (1, 0, "d", (2, 1)), (3, 0, "d", (1, 1))]
+OF_A = [(1, 0, "d", (1,)), (2, 0, "d", (5,)), (4, 0, "d", (7,))]
+OF_B = [*((1, 0, "d", (n,)) for n in (1, 2, 3)), (2, 0, "d", (6,))]
+
+
+def log_and_parts(spark):
+    a, b = frame(spark, "a", OF_A, millis=False), frame(spark, "b", OF_B)
+    return frame(spark, "ab", LOG), [AlignedPart(a, {"A": "a"}), AlignedPart(b, {"B": "b"})]
+
+
+def presence(comparison, group_by):
+    (states,) = (group.states for group in comparison.groups.values())
+    return {
+        one.metric.removeprefix("row_"): one.measure(states[one].value)
+        for one in comparison.measures
+        if isinstance(one, ConsistencyRows) and one.group_by == group_by
+    }
+
+
+@pytest.mark.soak
+def test_rows_and_duplicates_are_each_backfills_own(spark):
+    logged, parts = log_and_parts(spark)
+    table = pair_parts(logged, parts, Alignment(("id",), ("a", "b"))).persist()
+    columns = ("id", "row_presence", "row_presence_A", "row_copy_A", "row_presence_B", "row_copy_B")
+    assert sorted(map(tuple, table.select(*columns).collect()), key=str) == [
+        # The log's (1, 2) is the first by a and the second by b; of b there is a third.
+        (1, "matched", "extra", 2, "matched", 1),
+        (1, "matched", "matched", 1, "matched", 2),
+        (1, "missing", "other", 3, "missing", 3),
+        (2, "missing", "missing", 1, "missing", 1),  # one row of two backfills
+        (3, "extra", "extra", 1, "extra", 1),
+        (4, "missing", "missing", 1, "other", 1),
+    ]
+    found = measure(table, {"A": "a", "B": "b"})
+    kinds = ("matched", "missing", "extra", "duplicate")
+    assert [presence(found, "A")[kind] for kind in kinds] == [1, 2, 2, 1]
+    assert [presence(found, "B")[kind] for kind in kinds] == [2, 2, 1, 3]
+    metrics = found.metrics()
+    numbers = {(r.feature_name, r.metric_name): r.number for r in metrics.itertuples()}
+    assert (numbers["a", "total"], numbers["b", "total"]) == (1, 2)
+    assert (numbers["a", "mismatch"], numbers["b", "mismatch"]) == (0, 0)
+    for part, feature in zip(parts, "ab", strict=True):
+        group_bys = {feature.upper(): feature}
+        single = compare(logged, part.data, "id", group_bys=group_bys)
+        for key, group in single.groups.items():
+            for one, outcome in group.states.items():
+                assert outcome.value.agrees_with(found.groups[key].states[one].value), one
+    # Days that were compared when there was one backfill do not know whose it was.
+    before = [f"CAST(NULL AS STRING) AS row_presence_{g}" for g in "AB"]
+    before += [f"CAST(NULL AS INT) AS row_copy_{g}" for g in "AB"]
+    kept = table.drop("row_presence_A", "row_presence_B", "row_copy_A", "row_copy_B")
+    whole = measure(kept.selectExpr("*", *before), {"A": "a", "B": "b"})
+    assert presence(whole, "A") == presence(whole, "B")
+    assert [presence(whole, "A")[kind] for kind in kinds] == [2, 3, 1, 3]
+    table.unpersist()
+
+
+def test_columns_of_other_types_tell_results_apart_as_text(spark):
+    """Only one backfill has ds, as a number; of the others' rows it is the date."""
+    logged = frame(spark, "ab", [(1, 0, N, (1, 2))], ds=N)
+    a = frame(spark, "a", [(1, 0, "19700102", (1,)), (2, 0, "19700102", (1,))], ds="int")
+    b = frame(spark, "b", [(1, 0, N, (2,)), (2, 0, N, (2,))], ds=N)
+    for parts in ([("A", a), ("B", b)], [("B", b), ("A", a)]):
+        made = [AlignedPart(data, {name: name.lower()}) for name, data in parts]
+        table = pair_parts(logged, made, Alignment(("id",), ("a", "b")))
+        rows = table.select("id", "ds", "row_presence_A", "row_presence_B").collect()
+        assert sorted(map(tuple, rows)) == [
+            (1, "1970-01-01", "matched", "matched"),
+            (2, "1970-01-01", "other", "missing"),
+            (2, "19700102", "missing", "other"),
+        ]
+
+
+def test_what_parts_cannot_be(spark):
+    logged, (a, b) = log_and_parts(spark)
+    twice = AlignedPart(b.data.withColumnRenamed("b", "a"), {"B": "a"})
+    with pytest.raises(PreconditionError, match="'a' is of two backfills"):
+        pair_parts(logged, [a, twice], Alignment(("id",), ("a",)))
+    other = AlignedPart(
+        b.data.selectExpr("CAST(id AS STRING) AS id", "ts", "b"), {"B": "b", "C": ()}
+    )
+    with pytest.raises(PreconditionError, match="string in the backfill of B, C"):
+        pair_parts(logged, [a, other], Alignment(("id",), ("a", "b")))

@@ -1,0 +1,202 @@
+"""States without Spark: what follows from them, and how well sketches tell the tail."""
+
+import random
+
+import numpy as np
+import pytest
+from datasketches import PyDoublesSerDe, req_items_sketch
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    NoSuchColumnError,
+    WrongColumnTypeError,
+)
+from tidegauge.analyzers.core.metric import flatten
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.consistency.compare.distributions import (
+    QUANTILES,
+    ConsistencyDistribution,
+    ConsistencyEdits,
+    ConsistencyEditsSkipped,
+)
+from tidegauge.consistency.compare.equality import Tolerance, holds, minus, same, shape
+from tidegauge.consistency.compare.maps import ConsistencyKeys
+from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
+from tidegauge.consistency.compare.numbers import ConsistencyNumbers
+from tidegauge.consistency.compare.states import Cells, Differences, KeyCounts, RowPresence
+
+from tests.conftest import soak
+
+OF = ("user", "age")
+
+
+def sketch(values, k=12):
+    made = req_items_sketch(k)
+    for value in values:
+        made.update(float(value))
+    return ReqState(made.serialize(PyDoublesSerDe()))
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "state", "value", "weight", "scale"),
+    [
+        (ConsistencyCells("missing", *OF), Cells(3, 2, 4, 0, 1), 0.4, 10, "ratio"),
+        (ConsistencyCells("both_null", *OF), Cells(3, 2, 4, 0, 1), 0.1, 10, "ratio"),
+        (ConsistencyCells("total", *OF), Cells(3, 2, 4, 0, 1), 10.0, 10, "count"),
+        (ConsistencyCells("total", *OF), Cells(), 0.0, 0, "count"),
+        (ConsistencyCells("extra", *OF), Cells(), None, 0, "ratio"),
+        (ConsistencyRows("row_extra", "user"), RowPresence(8, 2, 3, 1, 1), 3.0, 13, "count"),
+        (
+            ConsistencyNumbers("smape", *OF),
+            Differences(2, 1, 0, 0, 1.0, 4.0, 1.0),
+            0.25,
+            2,
+            "ratio",
+        ),
+        (
+            ConsistencyNumbers("smape_mean", *OF),
+            Differences(2, 1, 0, 0, 1.0, 4.0, 1.0),
+            0.5,
+            2,
+            "ratio",
+        ),
+        (ConsistencyNumbers("smape", *OF), Differences(pairs=2), 0.0, 2, "ratio"),
+        (ConsistencyNumbers("smape", *OF), Differences(not_finite=2), None, 0, "ratio"),
+        (ConsistencyNumbers("not_finite", *OF), Differences(1, 2), 2.0, 3, "count"),
+        (ConsistencyKeys("extra_keys", *OF), KeyCounts(5, 1, 7, 2, 9, 9), 7.0, 5, "count"),
+        (ConsistencyKeys("extra_keys", *OF), KeyCounts(), None, 0, "count"),
+    ],
+    ids=lambda x: repr(x) if isinstance(x, ConsistencyCells) else None,
+)
+def test_metrics(analyzer, state, value, weight, scale):
+    metric = analyzer.compute_metric_from(state)
+    assert (None if metric.empty else metric.value) == value
+    assert metric.weight == weight
+    assert metric.name == f"Consistency.{analyzer.metric}"
+    assert metric.instance == ("user" if analyzer.metric.startswith("row_") else "user.age")
+    assert analyzer.scale_of(metric.name) == scale
+
+
+def test_a_distribution_is_seven_numbers():
+    metric = ConsistencyDistribution("delta", *OF).compute_metric_from(sketch(range(21)))
+    found = {m.name: m.value for m in flatten(metric)}
+    quantiles = {"min": 0, "p5": 1, "p25": 5, "p50": 10, "p75": 15, "p95": 19, "max": 20}
+    assert found == {f"Consistency.delta-{name}": value for name, value in quantiles.items()}
+    assert metric.weight == 21
+    assert metric.interval["min"].lower == metric.interval["min"].upper == 0
+    assert ConsistencyDistribution("delta", *OF).compute_metric_from(ReqState()).empty
+
+
+def test_what_shares_a_state():
+    def statistics(*analyzers):
+        return len({a.statistic() for a in analyzers})
+
+    cells = [ConsistencyCells(m, *OF) for m in ConsistencyCells.metrics]
+    assert statistics(*cells) == 1
+    assert statistics(*cells, ConsistencyCells("total", "other", "age")) == 1
+    assert statistics(*cells, ConsistencyCells("total", *OF, 0.5)) == 2
+    rows = [ConsistencyRows(m, "a") for m in ConsistencyRows.metrics]
+    assert statistics(*rows) == 1
+    # Group-bys may have backfills of their own, and so other rows.
+    assert statistics(*rows, ConsistencyRows("row_extra", "b")) == 2
+    sketches = [ConsistencyDistribution(m, *OF) for m in ConsistencyDistribution.metrics]
+    edits = [ConsistencyEdits(m, *OF) for m in ConsistencyEdits.metrics]
+    skipped = ConsistencyEditsSkipped("edit_skipped", *OF)
+    longer = ConsistencyEditsSkipped("edit_skipped", *OF, longest=9)
+    assert statistics(*sketches, *edits, skipped, longer) == 9
+
+
+TYPES = {
+    "logged_age": "integer",
+    "age": "double",
+    "logged_tags": {"type": "array", "elementType": "string", "containsNull": True},
+    "tags": {"type": "array", "elementType": "string", "containsNull": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "error", "message"),
+    [
+        (
+            ConsistencyCells("mismatched", *OF),
+            IllegalAnalyzerParameterError,
+            "metric must be one of",
+        ),
+        (ConsistencyCells("mismatch", *OF, -1), IllegalAnalyzerParameterError, "not negative"),
+        (ConsistencyCells("mismatch", "user", "agee"), NoSuchColumnError, "logged_agee"),
+        (ConsistencyNumbers("smape", "user", "tags"), WrongColumnTypeError, "numeric"),
+        (ConsistencyKeys("left_keys", *OF), WrongColumnTypeError, "a map"),
+        (ConsistencyEdits("edit_insert", *OF), WrongColumnTypeError, "an array"),
+        (
+            ConsistencyEdits("edit_insert", "user", "tags", longest=0),
+            IllegalAnalyzerParameterError,
+            "longest",
+        ),
+        (ConsistencyDistribution("delta", *OF, 5), IllegalAnalyzerParameterError, "even number"),
+        (ConsistencyDistribution("logged_length", *OF), WrongColumnTypeError, "an array"),
+        (ConsistencyDistribution("logged", "user", "tags"), WrongColumnTypeError, "numeric"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else None,
+)
+def test_preconditions(analyzer, error, message):
+    with pytest.raises(error, match=message):
+        analyzer.preconditions(Schema.from_types(TYPES))
+
+
+def test_types_are_alike_whatever_may_be_null():
+    assert shape(TYPES["tags"]) == shape(TYPES["logged_tags"])
+    assert shape(TYPES["tags"]) != shape({**TYPES["tags"], "elementType": "long"})
+    nested = {"type": "map", "keyType": "string", "valueType": TYPES["tags"]}
+    assert holds(nested, frozenset({"string"}))
+    assert not holds(nested, frozenset({"double"}))
+
+
+def test_values_are_compared_as_they_are_where_that_is_enough():
+    assert same("a", "b", TYPES["tags"], Tolerance(0.5)) == "(a <=> b)"
+    assert (
+        minus("a", "b", ("integer", "short"))
+        == "CAST(CAST(a AS BIGINT) - CAST(b AS BIGINT) AS DOUBLE)"
+    )
+
+
+@pytest.mark.parametrize("shape", ["lognormal", "pareto", "mostly zero"])
+@pytest.mark.parametrize("parts", [1, 24])
+def test_the_tail_of_skewed_data(shape, parts):
+    """REQ bounds the error of a rank by its distance from the end, merged or not."""
+    for seed in range(soak(2, 40)):
+        rng = np.random.default_rng(seed)
+        match shape:
+            case "lognormal":
+                drawn = rng.lognormal(0, 2, 48_000)
+            case "pareto":
+                drawn = rng.pareto(1.1, 48_000)
+            case "mostly zero":
+                drawn = np.where(rng.random(48_000) < 0.95, 0, rng.pareto(1.5, 48_000))
+        state = ReqState.merge(sketch(some) for some in np.split(drawn, parts))
+        ordered = np.sort(drawn)
+        assert state.count == len(drawn)
+        assert state.quantiles([0.0, 1.0]) == [ordered[0], ordered[-1]]
+        for rank in (0.5, 0.95, 0.99, 0.999, 0.9999):
+            value = state.quantile(rank)
+            below = np.searchsorted(ordered, value, "left") / len(ordered)
+            upto = np.searchsorted(ordered, value, "right") / len(ordered)
+            # Four standard errors of 0.13 / k of the distance from 1; and one value, for the steps.
+            allowed = 4 * 0.13 / 12 * (1 - rank) + 1 / len(ordered)
+            assert below - allowed <= rank <= upto + allowed, (shape, parts, seed, rank)
+
+
+def test_r29_hours_merged_are_the_day():
+    rng = random.Random(29)
+    values = [[rng.gauss(hour, 3) for _ in range(rng.randrange(400))] for hour in range(24)]
+    cells = [Cells(len(v), hour, 1, 0, 2) for hour, v in enumerate(values)]
+    day = Cells.merge(cells)
+    assert day == Cells(sum(map(len, values)), 276, 24, 0, 48)
+    together = [value for hour in values for value in hour]
+    merged, whole = ReqState.merge(map(sketch, values)), sketch(together)
+    assert merged.agrees_with(whole)
+    ordered = sorted(together)
+    for rank, value in zip(
+        QUANTILES.values(), merged.quantiles(list(QUANTILES.values())), strict=True
+    ):
+        found = sum(v <= value for v in ordered) / len(ordered)
+        assert abs(found - rank) <= 4 * 0.13 / 12 + 1 / len(ordered)

@@ -1,0 +1,20 @@
+"""A query log and a repository for each test."""
+
+import pytest
+from tidegauge.repository.repository import Repository
+
+from tests.tidegauge.consistency.logged_queries import log_of_its_own
+
+
+@pytest.fixture
+def namespace(spark):
+    """A database with a query log."""
+    with log_of_its_own(spark) as name:
+        yield name
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """An empty repository."""
+    with Repository(f"sqlite:///{tmp_path / 'r.db'}") as opened:
+        yield opened

@@ -1,0 +1,414 @@
+"""Lags: what is estimated from counts, and from logs whose lag is known."""
+
+import bisect
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.errors import (
+    PreconditionError,
+    SourceError,
+    SuiteError,
+    UnknownNameError,
+)
+from tidegauge.cli.main import run_command
+from tidegauge.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
+from tidegauge.consistency.compare.equality import Tolerance
+from tidegauge.consistency.configuration import Configuration, GroupBy
+from tidegauge.consistency.lag.bootstrap import LagCounts
+from tidegauge.consistency.lag.estimates import LagEstimate, LagEstimates
+from tidegauge.consistency.lag.estimation import estimate_lag, lag_grid, shiftable
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.sampling import bucket
+from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.consistency.log.table import log_folder
+from tidegauge.repository.repository import Repository
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.tidegauge.consistency.logged_queries import (
+    D5,
+    HOUR,
+    MINUTE,
+    log_of_its_own,
+    record,
+    time,
+)
+from tidegauge.consistency import pipeline
+from tidegauge.consistency.lag import estimation as lag
+
+
+def counted(unequal, compared=100, matched=1):
+    """Return counts of groups of keys (rows) at lags a minute apart (columns)."""
+    cells = np.array(unequal, dtype=np.int64)
+    lags = tuple(MINUTE * i for i in range(cells.shape[1]))
+    return LagCounts(lags, np.full(len(cells), compared), cells, (matched,) * len(lags))
+
+
+def estimate(unequal, now_ms=0, seed=0, **more):
+    counts = counted(unequal, **more)
+    return LagEstimate.of("g", counts, step_ms=MINUTE, now_ms=now_ms, seed=seed)
+
+
+def minutes(found):
+    return tuple(
+        None if v is None else v / MINUTE for v in (found.lag_ms, found.low_ms, found.high_ms)
+    )
+
+
+@pytest.mark.parametrize(
+    ("unequal", "wanted", "said"),
+    [
+        pytest.param([[40, 20, 2, 20, 40]] * 8, (2, 1, 3), "", id="a valley"),
+        pytest.param([[40, 0, 0, 0, 40, 60]] * 8, (2, 0, 4), "", id="a plateau: the middle, all of it left open"),
+        pytest.param([[40, 0, 0, 40, 60]] * 8, (1, 0, 3), "", id="an even plateau: the shorter of the two"),
+        pytest.param([[40, 30, 20, 10]] * 8, (3, 2, None), "may be longer than 3 min, the longest", id="the end"),
+        pytest.param([[40, 20, 0, 0]] * 8, (2, 1, None), "may be longer", id="a plateau at the end"),
+        pytest.param([[7, 7, 7, 7]] * 8, (None, 0, None), "all lags are about as consistent", id="flat"),
+        pytest.param([[0, 0, 0, 0]] * 8, (None, 0, None), "all lags are about as consistent", id="nothing differs"),
+        pytest.param([[0, 9, 20, 40]] * 8, (0, 0, 1), "no lag is more consistent than none", id="none"),
+        pytest.param([[0, 0, 20, 40]] * 8, (0, 0, 2), "no lag is more consistent than none", id="none, or short"),
+        pytest.param([[40, 20, 0, 20]] * 4, (None, 0, None), "fewer than 5 groups of keys", id="few keys"),
+        pytest.param(
+            [[40, 20, 0, 20], *[[5, 5, 5, 5]] * 7], (None, 0, None), "all lags are about", id="one key that stands out"
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_estimated_from_counts(unequal, wanted, said):
+    found = estimate(unequal)
+    assert minutes(found) == wanted
+    assert said in found.note
+    assert bool(said) == bool(found.note)
+
+
+def test_a_lag_that_is_set_is_where_one_starts():
+    found = estimate([[40, 20, 0, 20]] * 8, now_ms=3 * MINUTE)
+    assert (found.share_now, found.share_best, found.now_ms) == (0.2, 0.0, 3 * MINUTE)
+    assert found.p_value < 0.05
+
+
+def test_a_backfill_that_gives_nothing_says_so():
+    found = estimate([[9, 9, 9]] * 8, matched=0)
+    assert (found.lag_ms, found.share_best) == (None, None)
+    assert "has none of the logged keys" in found.note
+
+
+def simulated(true, seed, groups=48, rows=60, rate=0.02):
+    """Return counts where a value changes with some rate a minute, more in some keys than in others."""
+    random = np.random.default_rng(seed)
+    rates = random.gamma(2, rate / 2, size=groups)
+    away = np.abs(np.arange(25) - true)
+    changed = random.exponential(1 / rates[:, None, None], size=(groups, rows, 1)) < away
+    return changed.sum(axis=1)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says():
+    """Truths lie between the lags that are tried, too; 90 % of the draws, less three times its own error."""
+    times, held = soak(60, 600), 0
+    for seed in range(times):
+        true = 3 + (seed * 0.37) % 18
+        found = estimate(simulated(true, seed), compared=60)
+        low, high = found.low_ms, found.high_ms
+        held += low <= true * MINUTE <= (np.inf if high is None else high)
+        assert high is None or high - low >= MINUTE
+        assert found.lag_ms is not None
+    assert held / times >= 0.9 - 3 * np.sqrt(0.09 / times)
+
+
+def test_chance_is_taken_for_a_lag_or_for_none_as_seldom_as_it_says():
+    """Where all lags are alike, 5 % may be taken for an effect, and three times the error of that share."""
+    times = soak(100, 1000)
+    random = np.random.default_rng(4)
+    found = [estimate(random.binomial(60, 0.2, size=(40, 25)), compared=60) for _ in range(times)]
+    most = 0.05 + 3 * np.sqrt(0.05 * 0.95 / times)
+    assert sum(one.lag_ms not in {None, 0} for one in found) / times <= most
+    assert sum(one.lag_ms == 0 for one in found) / times <= most
+
+
+def test_no_lag_is_told_from_nothing_known():
+    found = estimate(simulated(0, 1), compared=60)
+    assert minutes(found) == (0, 0, 1)
+    assert found.p_value > 0.05
+
+
+def test_one_seed_gives_one_answer():
+    unequal = simulated(7.4, 1, groups=12, rows=10)
+    one, same = (estimate(unequal, compared=10, seed=3) for _ in range(2))
+    assert one == same
+    others = {estimate(unequal, compared=10, seed=seed).p_value for seed in range(8)}
+    assert len(others) > 1
+
+
+def told(**more):
+    one = estimate([[40, 20, 0, 20]] * 8)
+    flat = estimate([[7, 7, 7, 7]] * 8)
+    estimates = {"clicks": one, "<b>x</b>": replace(flat, group_by="<b>x</b>")}
+    return LagEstimates("shop.search", ("2023-01-05",), 80, 800, estimates, ("t<i>",), **more)
+
+
+def test_what_readers_get():
+    found = told()
+    assert found.settings() == {"clicks": {"lag_ms": 2 * MINUTE}}
+    assert str(found).splitlines() == [
+        "shop.search: 80 of 800 queries of 1 days, lags from 0 to 3 min",
+        "g: 2 min (1 min to 3 min); unequal are 0 %, and 40 % with 0, which is set now",
+        "<b>x</b>: no estimate, all lags are about as consistent as none: chance alone has the same effect"
+        " in 100 % of cases; unequal are 7 % with 0, which is set now",
+        "t<i>: left out, because its backfill is a table",
+    ]
+    frame = found.frame()
+    assert list(frame.lag_ms.isna()) == [False, True]
+    assert (frame.lag_ms[0], frame.low_ms[0], frame.high_ms[0]) == (120_000, 60_000, 180_000)
+    curve = found.curve()
+    assert len(curve) == 8
+    assert list(curve.share[:4]) == [0.4, 0.2, 0.0, 0.2]
+    page = found._repr_html_()
+    assert "<b>x" not in page
+    assert "<i>" not in page
+    assert "&lt;b&gt;x" in page
+    with pytest.raises(UnknownNameError, match="did you mean 'clicks'"):
+        _ = found["click"]
+
+
+@pytest.mark.parametrize(
+    ("longest", "step", "problem"),
+    [
+        (60_000, 0, "a step is 1 ms or more"),
+        (60_000, -5, "a step is 1 ms or more"),
+        (60_000, 60_001, "not longer than the longest lag"),
+        (7_200_000, 10_000, "are 721, and at most 500 are tried"),
+    ],
+)
+def test_lags_that_cannot_be_tried(longest, step, problem):
+    with pytest.raises(SuiteError, match=problem):
+        lag_grid(longest, step)
+
+
+MIXED = Configuration(
+    "shop", "search", ("user",), QueryBackfill("SELECT 1"),
+    {"query": GroupBy(("a",)), "table": GroupBy(("b",), 0, TableBackfill("offline"))},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("conf", "asked", "problem"),
+    [
+        (MIXED, ["table"], "the backfill of 'table' is the table offline, computed already: to estimate a lag"),
+        (MIXED, ["query", "table"], "the backfill of 'table' is the table offline"),
+        (MIXED, ["tables"], "did you mean 'table'"),
+        (MIXED, [], "name one group-by or more"),
+        (replace(MIXED, group_bys={}, backfill=TableBackfill("t")), None, "the backfill of '[*]' is the table t"),
+    ],
+)  # fmt: skip
+def test_a_table_has_no_lag_to_estimate(conf, asked, problem):
+    assert shiftable(MIXED) == (("query",), ("table",))
+    with pytest.raises(SuiteError, match=problem):
+        shiftable(conf, asked)
+
+
+# A service whose writes take a while: what it answers, every query written out by hand in Python.
+
+USERS = (*range(1, 12), None)
+LAGS = {"clicks": 45 * MINUTE, "views": 12 * MINUTE, "taps": 100_000}
+COUNTS = ", ".join(f"count_if(e.kind = '{kind}') AS {kind}" for kind in LAGS)
+EVENTS = f"""
+SELECT k.user, k.ts, {COUNTS}, 1.0D AS still
+FROM logged_keys k LEFT JOIN lag_events e ON e.user <=> k.user AND e.at <= k.ts
+GROUP BY k.user, k.ts
+"""
+
+
+KEY = record("Key", user=["null", "long"])
+VALUE = record("Value", clicks="long", views="long", taps_1="long", still="double")
+
+
+@pytest.fixture(scope="module")
+def events():
+    """When something was written, by user and kind: every five minutes, and taps more often."""
+    drawn = random.Random(31)
+    often = {"clicks": 60, "views": 60, "taps": 200}
+    return {
+        (user, kind): sorted(drawn.randrange(5 * HOUR) for _ in range(count))
+        for user in USERS
+        for kind, count in often.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def queries():
+    """Ten times at which each user was asked for."""
+    drawn = random.Random(7)
+    return [(user, drawn.randrange(2 * HOUR, 5 * HOUR)) for user in USERS for _ in range(10)]
+
+
+@pytest.fixture(scope="module")
+def namespace(spark, events, queries):
+    """The log, with a test's queries and one query twice, and the view of events."""
+    rows = [(u, kind, time(D5 + at)) for (u, kind), times in events.items() for at in times]
+    data = spark.createDataFrame(rows, "user long, kind string, at timestamp")
+    data.createOrReplaceTempView("lag_events")
+    with log_of_its_own(spark) as name:
+        with QueryLog(log_folder(spark, name), query_source="web") as service:
+            service.register(LogSchema.of("search", KEY, VALUE))
+            for user, at in [*queries, queries[0]]:
+                seen = {
+                    k: bisect.bisect_right(events[user, k], at - lag) for k, lag in LAGS.items()
+                }
+                taps = seen.pop("taps")
+                told = {"user": user}, {**seen, "taps_1": taps, "still": 1.01}
+                service.log("search", *told, ts_millis=D5 + at)
+            nonsense = {"clicks": -1, "views": -1, "taps_1": -1, "still": -1.0}
+            service.log("search", {"user": 1}, nonsense, ts_millis=D5 + HOUR, query_source="test")
+        yield name
+    spark.catalog.dropTempView("lag_events")
+
+
+def conf(namespace, *names, **more):
+    names = names or (*LAGS, "still")
+    told = {
+        "backfill": QueryBackfill(EVENTS),
+        "group_bys": {name: GroupBy((name,)) for name in names},
+        "logged_as": {"taps": "taps_1"} if "taps" in names else {},
+        "tolerance": {"still": Tolerance(0.1)} if "still" in names else {},
+        "query_sources": ("web",),
+        "bucket_minutes": None,
+        **more,
+    }
+    return Configuration(namespace, "search", ("user",), **told)
+
+
+def naive(events, queries, kind, lags):
+    """Return how many answers differ from what was there so long before, for each lag."""
+    times = {at for at in queries}
+    return [
+        sum(
+            bisect.bisect_right(events[user, kind], at - lag)
+            != bisect.bisect_right(events[user, kind], at - LAGS[kind])
+            for user, at in times
+        )
+        for lag in lags
+    ]
+
+
+@pytest.fixture(scope="module")
+def found(spark, namespace):
+    """Estimates where one group-by has a lag that is off the grid, and one a table."""
+    told = conf(namespace)
+    some = {**told.group_bys, "clicks": GroupBy(("clicks",), 17 * MINUTE)}
+    some["other"] = GroupBy(("nothing",), 0, TableBackfill("nowhere"))
+    told = replace(told, group_bys=some)
+    return estimate_lag(spark, told, until="2023-01-05", longest_ms=HOUR)
+
+
+@pytest.mark.spark
+def test_each_group_by_has_its_own_lag(found, events, queries):
+    assert (found["clicks"].lag_ms, found["clicks"].share_best) == (45 * MINUTE, 0)
+    assert abs(found["views"].lag_ms - LAGS["views"]) < 5 * MINUTE
+    assert found["views"].low_ms <= LAGS["views"] <= found["views"].high_ms
+    assert (found["taps"].lag_ms, found["taps"].low_ms) == (0, 0)
+    assert (found["still"].lag_ms, found["still"].share_now) == (None, 0)
+    assert found.left_out == ("other",)
+    assert (found.queries, found.of_queries) == (len(set(queries)), len(queries) + 1)
+    lags = sorted({*range(0, HOUR + 1, 5 * MINUTE), 17 * MINUTE})
+    for kind in LAGS:
+        curve = found[kind].curve
+        assert [point.lag_ms for point in curve] == lags
+        assert [point.unequal for point in curve] == naive(events, queries, kind, lags)
+        assert {(p.compared, p.matched) for p in curve} == {(found.queries, found.queries)}
+    assert found["clicks"].now_ms == 17 * MINUTE
+    assert found["clicks"].share_now == found["clicks"].curve[4].share
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("step", "wanted"), [(50_000, {100_000}), (60_000, {60_000, 120_000})], ids=["R31", "R31, off the grid"]
+)  # fmt: skip
+def test_a_lag_of_100_seconds(spark, namespace, step, wanted, monkeypatch):
+    """By a function, asked once; with a column too many for one aggregate."""
+    asked = []
+
+    def offline(keys):
+        asked.append(keys.count())
+        keys.createOrReplaceTempView("lag_asked")
+        return spark.sql(EVENTS.replace("logged_keys", "lag_asked"))
+
+    monkeypatch.setattr(lag, "PLAIN_BUFFERS", 1)
+    some = {"taps": GroupBy(("taps", "still")), "clicks": GroupBy(("clicks",))}
+    more = {"backfill": CallableBackfill(offline, "offline"), "group_bys": some}
+    told = conf(namespace, "taps", "still", **more)
+    found = estimate_lag(spark, told, until="2023-01-05", longest_ms=5 * step, step_ms=step)
+    assert found["taps"].lag_ms in wanted
+    assert found["taps"].low_ms <= 100_000 <= found["taps"].high_ms
+    assert (found["taps"].share_best == 0) == (step == 50_000)
+    assert [one.curve[0].compared / found.queries for one in found.values()] == [2, 1]
+    assert asked == [6 * found.queries]
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_setting_the_estimate_makes_the_mismatch_fall(spark, namespace, found, tmp_path):
+    told = conf(namespace, "clicks", "views")
+    set_now = found.settings()
+    lagged = {name: replace(one, **set_now[name]) for name, one in told.group_bys.items()}
+    shares = []
+    with Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        for one in (told, replace(told, group_bys=lagged)):
+            pipeline.run(spark, one, repository, until="2023-01-05")
+            facts = repository.metrics(one.dataset, name="Consistency.mismatch")
+            shares.append(dict(zip(facts.instance, facts.value, strict=True)))
+    before, after = shares
+    assert (before["clicks.clicks"] > 0.9, after["clicks.clicks"]) == (True, 0)
+    assert after["views.views"] < before["views.views"] / 2
+    assert before["views.views"] == pytest.approx(found["views"].curve[0].share)
+    assert after["views.views"] == pytest.approx(found["views"].share_best)
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_a_sample_holds_all_queries_of_some_keys(spark, namespace, queries):
+    told = conf(namespace, "clicks")
+    few = {"until": "2023-01-05", "longest_ms": HOUR, "step_ms": HOUR}
+    found = estimate_lag(spark, told, rows=64, **few)
+    kept = sorted(USERS, key=lambda user: bucket({"user": user}))[:6]
+    assert found.queries == len({q for q in queries if q[0] in kept})
+    assert found.of_queries == len(queries) + 1
+    assert estimate_lag(spark, told, rows=1, **few).queries == 10
+
+
+@pytest.mark.spark
+def test_what_cannot_be_estimated(spark, namespace):
+    with pytest.raises(SourceError, match="no queries of .*search are logged in these days"):
+        estimate_lag(spark, conf(namespace), until="2023-01-04")
+    with pytest.raises(SuiteError, match="rows is 0"):
+        estimate_lag(spark, conf(namespace), rows=0)
+    other = QueryBackfill("SELECT user, ts, 'x' AS clicks FROM logged_keys")
+    with pytest.raises(PreconditionError, match="'clicks' is long in the log and string in the"):
+        estimate_lag(spark, conf(namespace, "clicks", backfill=other), until="2023-01-05")
+
+
+@pytest.mark.spark
+def test_the_command_proposes_what_to_set(namespace, tmp_path, capsys):
+    file = tmp_path / "search.yml"
+    query = EVENTS.replace("\n", " ")
+    file.write_text(
+        f"namespace: {namespace}\njoin: search\nkeys: [user]\nquery_source: web\n"
+        f'backfill: {{query: "{query}"}}\ngroup_bys:\n  clicks: [clicks]\n'
+    )
+    command = ["consistency", "run", str(file), "--estimate-lag", "--until", "2023-01-05"]
+    assert run_command([*command, "--longest-lag", "1h", "--lag-step", "15m"]) == 0
+    printed = capsys.readouterr().out
+    assert "clicks: 45 min (30 min to 1 h); unequal are 0 %, and " in printed
+    assert printed.endswith("group_bys:\n  clicks:\n    lag_ms: 2700000\n")
+    assert run_command([*command, "--lag-step", "soon"]) != 0
+    assert "'soon' is no time" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_the_public_function_reads_files(spark, namespace):
+    found = tg.consistency.estimate_lag(
+        conf(namespace, group_bys={}, logged_as={}, tolerance={"clicks": Tolerance(3)}),
+        spark=spark, until="2023-01-05", longest_ms=HOUR, step_ms=45 * MINUTE,
+    )  # fmt: skip
+    assert list(found) == ["*"]
+    assert found["*"].curve[0].compared == 3 * found.queries  # taps are called otherwise in the log

@@ -1,0 +1,304 @@
+"""Logging from services: what is written, by many threads, after crashes, and to disks that are full."""
+
+import base64
+import datetime as dt
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.consistency.log.client import QueryLog, flush_logs, log
+from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape
+from tidegauge.consistency.log.sampling import keeps
+from tidegauge.consistency.log.schemas import LogSchema, load_schemas
+
+from tests.paths import ROOT
+from tests.tidegauge.consistency.logged_queries import record
+from tidegauge.consistency.log import client as logs
+
+D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
+JOIN = "team/search"
+
+
+KEY = record("Key", user="long", session=["null", "string"])
+VALUE = record("Value", clicks=["null", "int"], spend=["null", "double"])
+SCHEMA = LogSchema.of(JOIN, KEY, VALUE)
+
+
+def files(folder):
+    return sorted(Path(folder).glob("ds=*/join_name=*/[!.]*.parquet"))
+
+
+def rows(folder):
+    """Return every row with the partition that its folder names."""
+    found = []
+    for file in files(folder):
+        partition = Partition.from_path(f"{file.parent.parent.name}/{file.parent.name}")
+        table = pq.read_table(file, partitioning=None)
+        assert table.column_names == LOG_COLUMNS
+        found += [{**row, **dict(zip(*_of(partition), strict=True))} for row in table.to_pylist()]
+    return sorted(found, key=lambda row: row["ts_millis"])
+
+
+def _of(partition):
+    return partition.keys, partition.values
+
+
+def decoded(schema, text):
+    stream = io.BytesIO(base64.b64decode(text, validate=True))
+    found = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
+    assert not stream.read()
+    return found
+
+
+@pytest.fixture
+def queries(tmp_path):
+    with QueryLog(tmp_path, query_source="prod") as queries:
+        queries.register(SCHEMA)
+        yield queries
+
+
+def test_what_is_written(queries, tmp_path):
+    queries.log(JOIN, {"user": 1, "session": "s"}, {"clicks": 3}, ts_millis=D5 - 1)
+    queries.log(JOIN, {"user": 2}, {"spend": 0.5}, ts_millis=D5, query_source="dev")
+    queries.log(JOIN, {"user": 3}, None, ts_millis=D5 + 1)
+    assert files(tmp_path) == []
+    queries.flush()
+    one, two, three = rows(tmp_path)
+    assert (one["ds"], two["ds"], one["join_name"]) == ("2023-01-04", "2023-01-05", JOIN)
+    assert decoded(KEY, one["key_bytes"]) == {"user": 1, "session": "s"}
+    assert decoded(VALUE, two["value_bytes"]) == {"clicks": None, "spend": 0.5}
+    assert three["value_bytes"] == ""
+    assert [r["query_source"] for r in (one, two, three)] == ["prod", "dev", "prod"]
+    assert {(r["schema_hash"], r["type"]) for r in (one, two, three)} == {(SCHEMA.hash, "join")}
+    assert list(load_schemas(str(tmp_path))) == [SCHEMA]
+    queries.flush()  # nothing waits, so nothing is written
+    assert len(files(tmp_path)) == 2
+
+
+def test_T17_a_join_without_schema_is_logged_empty(tmp_path):
+    with QueryLog(tmp_path) as queries:
+        queries.log(JOIN, None, None, ts_millis=D5)
+    (row,) = rows(tmp_path)
+    assert [row[n] for n in ("key_bytes", "value_bytes", "schema_hash")] == ["", "", None]
+
+
+UNFIT = {
+    "other join": ("team/serach", {"user": 1}, {}, "did you mean 'team/search'"),
+    "unknown feature": (JOIN, {"user": 1}, {"click": 1}, "no field 'click'; did you mean 'clicks'"),
+    "unknown key": (JOIN, {"usr": 1}, {}, "no field 'usr'; did you mean 'user'"),
+    "missing key": (JOIN, {}, {}, "Key.user|'user'"),
+    "wrong type": (JOIN, {"user": "x"}, {}, "expected long"),
+    "too large": (JOIN, {"user": 2**63}, {}, "expected long"),
+    "too large for an int": (JOIN, {"user": 1}, {"clicks": 2**31}, "clicks"),
+    "values alone": (JOIN, None, {"clicks": 1}, "values, but no keys"),
+}
+
+
+@pytest.mark.parametrize(("join", "keys", "values", "message"), UNFIT.values(), ids=UNFIT)
+def test_what_does_not_suit_is_refused_at_once(queries, join, keys, values, message, tmp_path):
+    with pytest.raises(SuiteError, match=message):
+        queries.log(join, keys, values)
+    queries.flush()
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("millis", [10**18, -(10**18)])
+def test_times_beyond_the_calendar(queries, millis):
+    with pytest.raises(SuiteError, match="no time"):
+        queries.log(JOIN, {"user": 1}, {}, ts_millis=millis)
+    assert day_of(-62_135_596_800_000) == "0001-01-01"
+
+
+def test_options_that_cannot_be(queries, tmp_path):
+    with pytest.raises(SuiteError, match="greater than 0"):
+        QueryLog(tmp_path, rows=0)
+    with pytest.raises(SuiteError, match="type is one of 'join', 'groupBy', not 'group_by'"):
+        queries.register(SCHEMA, type="group_by")
+    with pytest.raises(SuiteError, match="no key 'usr' to sample by; did you mean 'user'"):
+        queries.register(SCHEMA, sample_percent=5, sample_keys=["usr"])
+    queries.close()
+    with pytest.raises(SuiteError, match="is closed"):
+        queries.log(JOIN, {"user": 1}, {})
+
+
+def test_many_threads_lose_nothing_and_write_nothing_twice(tmp_path):
+    with QueryLog(tmp_path, rows=50) as queries:
+        queries.register(SCHEMA)
+
+        def serve(n):
+            for i in range(250):
+                queries.log(JOIN, {"user": n * 1000 + i}, {"clicks": i}, ts_millis=D5 + i)
+
+        threads = [threading.Thread(target=serve, args=[n]) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
+    assert sorted(users) == [n * 1000 + i for n in range(8) for i in range(250)]
+    assert queries.dropped == 0
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_queries_do_not_wait_longer_than_asked(tmp_path):
+    with QueryLog(tmp_path, seconds=0.05) as queries:
+        queries.register(SCHEMA)
+        queries.log(JOIN, {"user": 1}, {})
+        end = time.monotonic() + 30
+        while not files(tmp_path) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert len(rows(tmp_path)) == 1
+
+
+CRASH = """
+import os, sys
+from pyarrow import parquet
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.schemas import LogSchema
+folder, when = sys.argv[1:]
+key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+log = QueryLog(folder)
+log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
+log.log("j", {"user": 1}, {}, ts_millis=0)
+log.flush()
+log.log("j", {"user": 2}, {}, ts_millis=0)
+whole = parquet.write_table
+def write(*args, **options):
+    whole(*args, **options)
+    os._exit(9)
+parquet.write_table = write
+if when == "renaming":
+    log.flush()
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize(("when", "left"), [("waiting", 0), ("renaming", 1)])
+def test_a_crash_leaves_whole_files_only(tmp_path, when, left):
+    root = ROOT
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH, str(tmp_path), when],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr
+    assert len(rows(tmp_path)) == 1
+    assert len(list(tmp_path.rglob(".*.tmp"))) == left  # a name that Spark does not read
+
+
+def test_a_full_disk_stops_nothing_and_what_is_lost_is_counted(tmp_path, monkeypatch):
+    from pyarrow import parquet
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with QueryLog(tmp_path, rows=2, seconds=600) as queries:
+        queries.register(SCHEMA)
+        with monkeypatch.context() as patched:
+            patched.setattr(parquet, "write_table", full)
+            for i in range(10):
+                queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
+            assert queries.dropped == 2  # four times two wait
+            with pytest.raises(OSError, match="No space"):
+                queries.flush()
+    assert [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)] == list(range(8))
+
+
+ENDING = """
+import sys
+from tidegauge.consistency.log.client import log
+key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+log(sys.argv[1], "j", {"user": 1}, {}, (key, {**key, "name": "V", "fields": []}), ts_millis=0)
+"""
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["written", "lost"])
+def test_what_waits_is_written_when_the_process_ends(tmp_path, there):
+    folder = tmp_path / "logs"
+    if not there:
+        folder.write_text("a file, where the folder should be")
+    root = ROOT
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, str(folder)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(rows(folder)) == there
+    assert ("RuntimeWarning: 1 queries for" in done.stderr) != there
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_does_not_write_what_its_parent_logged(tmp_path):
+    with QueryLog(tmp_path) as queries:
+        queries.register(SCHEMA)
+        queries.log(JOIN, {"user": 1}, {}, ts_millis=D5)
+        child = os.fork()
+        if child == 0:
+            try:
+                assert queries._buffer == []
+                assert queries._writer is None
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert len(rows(tmp_path)) == 1
+
+
+def test_sampling_keeps_whole_keys(tmp_path):
+    with QueryLog(tmp_path) as queries:
+        queries.register(SCHEMA, type="groupBy", sample_percent=20, sample_keys=["user"])
+        for i in range(400):
+            queries.log(JOIN, {"user": i % 100, "session": str(i)}, {}, ts_millis=D5 + i)
+    users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
+    wanted = [i for i in range(100) if keeps({"user": i}, 20)]
+    assert sorted(users) == sorted(wanted * 4)
+    assert 0 < len(wanted) < 100
+    assert {row["type"] for row in rows(tmp_path)} == {"groupBy"}
+
+
+def test_keys_are_sampled_as_spark_reads_them(tmp_path):
+    """Whether a service gives a time as a number or as a time."""
+    at = {"type": "long", "logicalType": "timestamp-millis"}
+    schema = LogSchema.of("j", record("K", at=at, n="int"), record("V"))
+    times = [dt.datetime(2023, 1, 5, tzinfo=dt.UTC) + dt.timedelta(hours=i) for i in range(50)]
+    with QueryLog(tmp_path) as queries:
+        queries.register(schema, sample_percent=40)
+        for i, time_ in enumerate(times):
+            queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=i)
+            queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=i)
+    kept = [row["ts_millis"] for row in rows(tmp_path)]
+    wanted = [i for i, time_ in enumerate(times) if keeps({"at": time_, "n": 1}, 40)]
+    assert kept == sorted(wanted * 2)
+    assert 0 < len(wanted) < 50
+
+
+def test_one_call_logs_by_the_log_of_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "_SHARED", {})
+    log(tmp_path, JOIN, {"user": 1}, {"clicks": 1}, (KEY, VALUE), ts_millis=D5)
+    log(tmp_path, JOIN, {"user": 2}, {"clicks": 2}, SCHEMA, ts_millis=D5 + 1, query_source="dev")
+    (shared,) = logs._SHARED.values()
+    assert files(tmp_path) == []
+    flush_logs()
+    assert [row["query_source"] for row in rows(tmp_path)] == [None, "dev"]
+    assert len(files(tmp_path)) == 1
+    with pytest.raises(SuiteError, match="a schema of 'team/search' is not one of 'other'"):
+        log(tmp_path, "other", {"user": 1}, {}, SCHEMA)
+    shared.close()
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1))
+def test_folders_of_any_join_read_back(name):
+    step = hive_escape(name)
+    assert "/" not in step
+    assert Partition.from_path(f"join_name={step}").values == (name,)

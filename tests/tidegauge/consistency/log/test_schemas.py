@@ -1,0 +1,183 @@
+"""Schemas of logged queries: which columns they are, by which hash they are known, how versions are merged."""
+
+import pytest
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.consistency.log.avro_types import columns_of, ddl, readable
+from tidegauge.consistency.log.schemas import (
+    LogSchema,
+    LogSchemas,
+    load_schemas,
+    merged,
+    save_schema,
+)
+
+from tests.tidegauge.consistency.logged_queries import record
+
+KEY = record("Key", user="long")
+
+
+def made(join="search", key=KEY, **features):
+    return LogSchema.of(join, key, record("Value", **features))
+
+
+def logical(kind, name, **more):
+    return {"type": kind, "logicalType": name, **more}
+
+
+TYPES = {
+    "boolean": ("boolean", "BOOLEAN"),
+    "int": ("int", "INT"),
+    "long": ("long", "BIGINT"),
+    "float": ("float", "FLOAT"),
+    "double": ("double", "DOUBLE"),
+    "string": ("string", "STRING"),
+    "bytes": ("bytes", "BINARY"),
+    "fixed": ({"type": "fixed", "name": "F", "size": 3}, "BINARY"),
+    "enum": ({"type": "enum", "name": "E", "symbols": ["A"]}, "STRING"),
+    "date": (logical("int", "date"), "DATE"),
+    "millis": (logical("long", "timestamp-millis"), "TIMESTAMP"),
+    "micros": (logical("long", "timestamp-micros"), "TIMESTAMP"),
+    "local": (logical("long", "local-timestamp-micros"), "TIMESTAMP_NTZ"),
+    "time of day": (logical("int", "time-millis"), "INT"),
+    "uuid": (logical("string", "uuid"), "STRING"),
+    "decimal": (logical("bytes", "decimal", precision=9, scale=2), "DECIMAL(9,2)"),
+    "whole decimal": (logical("bytes", "decimal", precision=9), "DECIMAL(9,0)"),
+    "logical type of another": (logical("string", "date"), "STRING"),
+    "nullable": (["null", "int"], "INT"),
+    "nullable, other way": (["int", "null"], "INT"),
+    "array": ({"type": "array", "items": ["null", "int"]}, "ARRAY<INT>"),
+    "map": ({"type": "map", "values": "double"}, "MAP<STRING, DOUBLE>"),
+    "record": (record("R", a="int", b=["null", "string"]), "STRUCT<`a`: INT, `b`: STRING>"),
+}
+
+
+@pytest.mark.parametrize(("avro", "expected"), TYPES.values(), ids=TYPES)
+def test_types(avro, expected):
+    assert {n: ddl(t) for n, t in columns_of(record("V", f=avro)).items()} == {"f": expected}
+
+
+def test_named_types_are_followed_and_nulls_have_no_column():
+    enum = {"type": "enum", "name": "E", "symbols": ["A"]}
+    schema = {**record("V", a=enum, b=["null", "ns.E"], c="null"), "namespace": "ns"}
+    assert columns_of(schema) == {"a": "string", "b": "string"}
+
+
+REFUSED = {
+    "several types": (["null", "int", "string"], "'f' is a union of int, string"),
+    "inside itself": (record("Node", next=["null", "Node"]), "'f.next' is a 'Node' inside itself"),
+    "too many digits": (logical("bytes", "decimal", precision=39), "39 digits"),
+    "null inside": ({"type": "array", "items": "null"}, "always null"),
+    "no schema": ("nonsense", "not an Avro schema"),
+}
+
+
+@pytest.mark.parametrize(("avro", "message"), REFUSED.values(), ids=REFUSED)
+def test_schemas_that_no_column_can_hold(avro, message):
+    with pytest.raises(SuiteError, match=message):
+        made(f=avro)
+
+
+@pytest.mark.parametrize("schema", ["{", '"int"', '["null", "int"]', "[]", {"type": "map"}])
+def test_what_is_no_record(schema):
+    with pytest.raises(SuiteError, match="not an Avro schema|are Avro records"):
+        LogSchema.of("search", KEY, schema)
+
+
+def test_only_known_logical_types_are_left_to_the_reader():
+    many = {"type": "array", "items": logical("string", "uuid")}
+    schema = record("V", a=logical("long", "timestamp-millis"), b=["null", many])
+    assert readable(schema)["fields"] == [
+        {"name": "a", "type": logical("long", "timestamp-millis")},
+        {"name": "b", "type": ["null", {"type": "array", "items": {"type": "string"}}]},
+    ]
+
+
+def test_the_hash_is_of_join_and_both_schemas():
+    # base64 of the MD5 of {"join_name":"j","key_schema":"k","value_schema":"v"}
+    from tidegauge.consistency.log.schemas import schema_hash_of
+
+    assert schema_hash_of("j", "k", "v") == "sqFt6wxx78"
+    one = made(clicks="int")
+    assert len({one.hash, made("other", clicks="int").hash, made(clicks="long").hash}) == 3
+    turned = {"fields": KEY["fields"], "name": "Key", "type": "record"}
+    assert made(key=turned, clicks="int") == one
+
+
+def test_two_schemas_of_one_hash_are_refused():
+    one = LogSchema.of("search", KEY, record("Value", a="int"), "same")
+    other = LogSchema.of("search", KEY, record("Value", b="int"), "same")
+    with pytest.raises(SuiteError, match="two schemas have the hash 'same'"):
+        LogSchemas([one, one, other])
+
+
+@pytest.mark.parametrize("schema_hash", [None, "a/b+c=..", "../../x"])
+def test_schemas_are_kept_beside_the_log(tmp_path, schema_hash):
+    one = LogSchema.of("search", KEY, record("Value", clicks="int"), schema_hash)
+    assert len(load_schemas(str(tmp_path))) == 0
+    save_schema(str(tmp_path), one)
+    (file,) = (tmp_path / "_schemas").iterdir()
+    before = file.stat().st_mtime_ns
+    save_schema(str(tmp_path), one)
+    assert file.stat().st_mtime_ns == before
+    (found,) = load_schemas(str(tmp_path))
+    assert found == one
+    assert found.registered_at == one.registered_at > 0
+
+
+def test_what_is_not_the_json_of_a_schema():
+    with pytest.raises(SuiteError, match="not the JSON of a query log's schema"):
+        LogSchema.from_json('{"join_name": "x"}')
+
+
+CLASHES = {
+    "own column": (
+        {"user": "long"},
+        {"ds": "string"},
+        "field 'ds', which is one column with the log's own",
+    ),
+    "letter case": (
+        {"user": "long"},
+        {"a": "int", "A": "int"},
+        "field 'A', which is one column with 'a'",
+    ),
+    "key and value": (
+        {"user": "long"},
+        {"user": "int"},
+        "'user' is BIGINT among the keys and INT among",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "message"), CLASHES.values(), ids=CLASHES)
+def test_fields_that_cannot_be_beside_each_other(key, value, message):
+    with pytest.raises(SuiteError, match=message):
+        LogSchema.of("search", record("Key", **key), record("Value", **value))
+
+
+def test_versions_are_merged():
+    key = record("Key", user="long", session="string")
+    one = made(key=key, clicks="int", old="int", session="string")
+    two = made(key=key, new="double", clicks=["null", "int"])
+    columns = merged([one, two], keys=["user"])
+    assert columns.keys == {"user": "long"}
+    assert columns.payload == {"session": "string"}  # once, though the values have it too
+    assert list(columns.values.items()) == [
+        ("clicks", "integer"),
+        ("old", "integer"),
+        ("new", "double"),
+    ]
+    there = merged([two], ["user"], {"user": "long", "gone": "date", "old": "integer"})
+    assert list(there.all) == ["user", "session", "gone", "old", "new", "clicks"]
+    assert list(merged([one]).keys) == ["user", "session"]
+
+
+def test_a_field_of_two_types_is_refused_naming_both():
+    one, two = made(clicks="int"), made(clicks="long")
+    message = f"'clicks' is INT in schema {one.hash}, and 'clicks' is BIGINT in schema {two.hash}"
+    with pytest.raises(SuiteError) as told:
+        merged([one, two])
+    assert message in str(told.value)
+    with pytest.raises(SuiteError, match="'clicks' is STRING in the flattened table, and"):
+        merged([one], there={"clicks": "string"})
+    with pytest.raises(SuiteError, match="has a key 'usr'; did you mean 'user'"):
+        merged([one], keys=["usr"])

@@ -1,0 +1,173 @@
+"""Configuration files of comparisons, and the commands on them."""
+
+import json
+import uuid
+
+import pytest
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.cli.main import run_command
+from tidegauge.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
+from tidegauge.consistency.compare.equality import Tolerance
+from tidegauge.consistency.configuration import GroupBy
+from tidegauge.files.consistency import load_configuration
+
+D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
+WHOLE = """
+namespace: shop
+join: team/search
+keys: [user, site]
+backfill:
+  query: SELECT * FROM logged_keys JOIN offline USING (user, site, ts)
+group_bys:
+  clicks: {features: [clicks, no], lag_ms: 2700000}
+  prices:
+    features: [price]
+    backfill: {callable: "json:loads"}
+tolerance: {price: {rel: 1e-6}, clicks: 2}
+logged_as: {price: price_usd}
+bucket_minutes: 30
+sample_percent: 12.5
+query_source: web
+segment_by: [query_source]
+since: 2023-01-02
+time: asked_at
+payload: [session]
+dataset: served
+schemas:
+  - {key: key.avsc, value: '{"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}', hash: h1}
+monitors:
+  - {series: {name: Consistency.mismatch}, detector: SimpleThreshold(0.05), severity: error}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text):
+        key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+        (tmp_path / "key.avsc").write_text(json.dumps(key))
+        file = tmp_path / "search.yml"
+        file.write_text(text)
+        return file
+
+    return written
+
+
+def test_all_fields(write):
+    found = load_configuration(write(WHOLE))
+    assert (found.dataset, found.type, found.keys) == ("served", "join", ("user", "site"))
+    assert (found.name, found.time, found.payload) == ("team/search", "asked_at", ("session",))
+    (schema,) = found.schemas
+    assert (schema.join, schema.hash, dict(schema.keys)) == ("team/search", "h1", {"user": "long"})
+    assert isinstance(found.backfill, QueryBackfill)
+    assert found.group_bys == {
+        "clicks": GroupBy(("clicks", "no"), 2_700_000),
+        "prices": GroupBy(("price",), 0, CallableBackfill(json.loads, "json:loads")),
+    }
+    assert found.tolerance == {"price": Tolerance(0, 1e-6), "clicks": Tolerance(2)}
+    assert (found.bucket_minutes, found.sample_percent, found.since) == (30, 12.5, "2023-01-02")
+    assert (found.query_sources, found.segment_by) == (("web",), ("query_source",))
+    (monitor,) = found.monitors
+    assert (monitor["series"], monitor["severity"]) == ({"name": "Consistency.mismatch"}, "error")
+    assert found.logged_as == {"price": "price_usd"}
+
+
+def test_few_fields(write):
+    text = "namespace: shop\ngroup_by: clicks\nkeys: [user]\nbackfill: {table: shop.offline}\nbucket_minutes:\n"
+    found = load_configuration(write(text))
+    assert (found.name, found.type, found.whole) == ("clicks", "groupBy", "clicks")
+    assert (found.dataset, found.time, found.schemas) == ("shop.clicks", "ts", ())
+    assert found.backfill == TableBackfill("shop.offline")
+    assert (found.bucket_minutes, found.group_bys, found.query_sources) == (None, {}, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("join: team/search", "joins: x"), r"yml:3: unknown field 'joins'; did you mean 'join'"),
+        (("join: team/search\n", ""), "names either a join or a group_by"),
+        (("keys: [user, site]", "keys: user"), r"yml:4: keys: Input should be a valid list"),
+        (("  query:", "  querry:"), "unknown field 'querry'; did you mean 'query'"),
+        (("  query:", "  table: t\n  query:"), "a backfill is one of table, query and callable"),
+        (
+            ("json:loads", "json"),
+            "callable 'json' names no function as in 'features.offline:backfill'",
+        ),
+        (("json:loads", "no_such_module:f"), "callable 'no_such_module:f': No module named"),
+        (("lag_ms: 2700000", "lag_ms: -1"), "lag_ms of 'clicks' is -1"),
+        (("lag_ms: 2700000", "lag: 1"), "unknown field 'lag'"),
+        (("[price]", "[clicks]"), "feature 'clicks' is of two group-bys"),
+        (("clicks: 2}", "click: 2}"), "unknown feature 'click'; did you mean 'clicks'"),
+        (("12.5", "101"), "101"),
+        (("key.avsc", "keys.avsc"), "cannot read the Avro schema 'keys.avsc'"),
+        (("key.avsc", "'{}'"), "not an Avro schema"),
+        (("payload: [session]", "payload: [site]"), "'site' is payload and a key"),
+        (("payload: [session]", "payload: price"), "'price' is payload and a feature"),
+        (("join: team/search", "join: s\ntype: table"), "type is join or groupBy, not 'table'"),
+        (
+            ("join: team/search", "group_by: s\ntype: join"),
+            "a group_by is of type groupBy, not 'join'",
+        ),
+        (("SimpleThreshold(0.05)", "Seasonl"), "did you mean 'Seasonal'"),
+        (("rel: 1e-6", "rel: -1"), "a tolerance is a number that is finite and not negative"),
+    ],
+)
+def test_what_is_wrong_in_a_file(write, change, problem):
+    with pytest.raises(SuiteError, match=problem):
+        load_configuration(write(WHOLE.replace(*change)))
+
+
+def test_a_file_that_is_no_mapping(write):
+    with pytest.raises(SuiteError, match="one mapping that begins with 'namespace: name'"):
+        load_configuration(write("- a"))
+
+
+def avro(name, **fields):
+    columns = [{"name": n, "type": t} for n, t in fields.items()]
+    return {"type": "record", "name": name, "fields": columns}
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_the_commands(spark, write, tmp_path, capsys):
+    from tidegauge.consistency.log.client import QueryLog
+    from tidegauge.consistency.log.schemas import LogSchema
+    from tidegauge.consistency.log.table import append_queries, create_log_table, log_folder
+
+    def run(*arguments):
+        status = run_command(["consistency", *map(str, arguments)])
+        return status, *capsys.readouterr()
+
+    namespace = f"commands_{uuid.uuid4().hex[:10]}"
+    spark.sql(f"CREATE DATABASE {namespace}").collect()
+    try:
+        create_log_table(spark, namespace)
+        with QueryLog(log_folder(spark, namespace)) as log:
+            log.register(LogSchema.of("search", avro("K", user="long"), avro("V", n="int")))
+            for user in (1, 2):
+                log.log("search", {"user": user}, {"n": 1}, ts_millis=D5)
+        bad = [(b"\x02", b"", D5)]
+        columns = "key_bytes binary, value_bytes binary, ts_millis long"
+        append_queries(spark.createDataFrame(bad, columns), namespace, "search")
+        file = write(
+            f"namespace: {namespace}\njoin: search\nkeys: [user]\n"
+            "backfill: {query: 'SELECT user, ts, CAST(user AS INT) AS n FROM logged_keys'}\n"
+            "monitors: [{series: {name: Consistency.mismatch}, detector: SimpleThreshold(0.2)}]\n"
+        )
+        db = ("--db", f"sqlite:///{tmp_path / 'c.db'}")
+        status, out, _ = run("run", file, *db, "--until", "2023-01-05")
+        assert status == 0
+        assert f"{namespace}.search: 1 new" in out
+        assert out.splitlines()[-1].startswith("  5 Jan 2023")  # the incident
+        status, out, _ = run("run", file, *db)
+        assert (status, out.splitlines()[-1]) == (0, f"{namespace}.search: nothing new")
+        target = tmp_path / "x.jsonl"
+        assert run("export", target, *db)[0] == 0
+        (line,) = map(json.loads, target.read_text().splitlines())
+        assert (line["key"], line["ts"]) == ("search", D5)
+        cells = line["metrics"]["segments"][""]["*"]["features"]["n"]
+        assert (cells["mismatch"], cells["total"]) == ([0.5], [2])
+        status, out, err = run("clean", namespace, "--dry-run")
+        assert (status, out) == (0, "ds=2023-01-05/join_name=search\n")
+        assert "would drop 1 partitions older than 90 days" in err
+    finally:
+        spark.sql(f"DROP DATABASE {namespace} CASCADE").collect()

@@ -1,0 +1,80 @@
+"""Comparisons in a repository: buckets as partitions, weights, new versions of late logs."""
+
+import datetime as dt
+
+import pytest
+from tidegauge.analyzers.core.errors import PreconditionError
+from tidegauge.consistency.compare.measuring import compare
+from tidegauge.consistency.recording import record, time_format
+
+pytestmark = pytest.mark.spark
+SCHEMA = "id int, ts timestamp, age int, tags array<string>, country string"
+
+
+def at(hour):
+    return dt.datetime(2023, 1, 5, hour, 20, tzinfo=dt.UTC)
+
+
+def frames(spark, late=()):
+    rows = [(i, at(7 + i % 2), i, ["a"] * i, "de") for i in range(4)]
+    logged = [(0, at(7), 5, ["a"], "de"), *rows[1:3], *late]
+    return [spark.createDataFrame(some, SCHEMA) for some in (logged, rows)]
+
+
+def compared(spark, late=()):
+    groups = {"user": ["age", "tags"], "place": ["country"]}
+    return compare(*frames(spark, late), ["id"], group_bys=groups)
+
+
+def test_a_comparison_is_remembered(spark, repository):
+    report = record(compared(spark), repository, "ns.join", tags={"by": "test"})
+    names = ["ds=2023-01-05/hr_minute=07-00", "ds=2023-01-05/hr_minute=08-00"]
+    assert {name: change.value for name, change in report.changes.items()} == dict.fromkeys(
+        names, "new"
+    )
+    assert list(repository.partitions("ns.join").partition) == names
+    assert [t.hour for t in repository.partitions("ns.join").time] == [7, 8]
+    facts = repository.metrics("ns.join")
+    found = {
+        (f.partition[-5:], f.instance, f.name): (f.value, f.weight) for f in facts.itertuples()
+    }
+    assert found["07-00", "user.age", "Consistency.mismatch"] == (0.5, 2)
+    assert found["07-00", "user.age", "Consistency.delta-min"] == (-5.0, 2)
+    assert found["07-00", "user.tags", "Consistency.edit_delete-max"] == (1.0, 2)
+    assert found["08-00", "user", "Consistency.row_missing"] == (1.0, 2)
+    assert found["08-00", "place", "Consistency.row_missing"] == (1.0, 2)
+    assert found["08-00", "place.country", "Consistency.mismatch"] == (0.0, 1)
+
+
+def test_comparing_records_where_it_is_told_to(spark, repository):
+    found = compare(*frames(spark), ["id"], repository=repository, dataset="ns.join")
+    facts = repository.metrics("ns.join", name="Consistency.mismatch", instance="*.age")
+    assert list(facts.value) == [0.5, 0.0]
+    assert len(found.groups) == 2
+    with pytest.raises(PreconditionError, match="name both"):
+        compare(*frames(spark), ["id"], repository=repository)
+
+
+@pytest.mark.soak
+def test_late_logs_are_a_new_version(spark, repository):
+    record(compared(spark), repository, "ns.join")
+    again = record(compared(spark), repository, "ns.join")
+    assert {change.value for change in again.changes.values()} == {"unchanged"}
+    late = record(compared(spark, [(3, at(8), 3, ["a"] * 3, "de")]), repository, "ns.join")
+    assert [change.value for _, change in sorted(late.changes.items())] == ["unchanged", "restated"]
+    versions = repository.partitions("ns.join")
+    assert list(versions.version) == [1, 2]
+
+
+def test_what_fails_closes_the_run_as_failed(spark, repository, monkeypatch):
+    store = repository.store
+    monkeypatch.setattr(type(store), "commit_batch", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        record(compared(spark), repository, "ns.join")
+    assert list(repository.runs().status) == ["failed"]
+
+
+def test_times_of_partitions():
+    assert time_format(("hr_minute",)) is None
+    assert time_format(("ds",)).keys == ("ds",)
+    assert time_format(("ds", "query_source", "hr_minute")).keys == ("ds", "hr_minute")

@@ -1,0 +1,311 @@
+"""Frames that show themselves, and are plain frames in all else."""
+
+import copy
+import datetime as dt
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.store import frames
+from tidegauge.repository.store.frames import Kind, records
+from tidegauge.repository.store.result_frame import ResultFrame
+from tidegauge.repository.testing.samples import commit, day, measurement, spec
+
+import tidegauge as tg
+from tests.pages import HOSTILE, LONG, shown
+
+KINDS = {
+    **dict.fromkeys(("value", "score"), Kind.NUMBER),
+    **dict.fromkeys(("id", "incident_id"), Kind.INTEGER),
+    "time": Kind.TIME,
+}
+
+
+def frame_of(rows, names):
+    return frames.frame_of(rows, {name: KINDS.get(name, Kind.ANY) for name in names})
+
+
+def test_a_result_is_a_frame_and_a_plain_frame_is_no_result():
+    frame = frame_of([{"name": "a", "value": 1.0}], ["name", "value"])
+    plain = pd.DataFrame({"name": ["a"], "value": [1.0]})
+    assert type(frame) is ResultFrame
+    assert isinstance(frame, pd.DataFrame)
+    assert not isinstance(plain, ResultFrame)
+    assert issubclass(ResultFrame, pd.DataFrame)
+    pd.testing.assert_frame_equal(frame, plain)
+    assert frame.equals(plain)
+    assert plain.equals(frame)
+    with pytest.raises(AssertionError):
+        pd.testing.assert_frame_equal(frame, plain * 2)
+
+
+def test_types_go_by_the_query_and_not_by_the_name_of_a_column():
+    rows = [{"rows": "all", "value": "high", "version": "1.0", "started_at": "noon"}]
+    frame = frames.frame_of(rows, frames.columns("rows value version started_at"))
+    assert frame.iloc[0].tolist() == ["all", "high", "1.0", "noon"]
+    typed = frames.frame_of([], frames.columns("x:integer y:number z:time f:flag"))
+    assert [str(kind) for kind in typed.dtypes] == [
+        "int64",
+        "float64",
+        "datetime64[us, UTC]",
+        "bool",
+    ]
+
+
+def test_what_is_computed_is_plain():
+    frame = frame_of([{"name": n, "value": v} for n, v in (("a", 1), ("b", 2))], ["name", "value"])
+    made = [
+        *(frame.copy(), frame[["name"]], frame[frame["value"] > 1], frame.head(1)),
+        *(pd.concat([frame, frame]), frame.groupby("name").sum(), frame.merge(frame, on="name")),
+        *(frame.reset_index(), frame.T, copy.deepcopy(frame), frame.sort_values("value")),
+    ]
+    assert {type(one) for one in made} == {pd.DataFrame}
+    frame["more"] = [3, 4]
+    assert frame["more"].tolist() == [3, 4]
+    assert type(frame["name"]) is pd.Series
+
+
+def test_a_frame_is_a_compact_table():
+    rows = [
+        {"name": f"n{n:03}", "value": n / 3, "severity": "error", "note": "", "time": when}
+        for n, when in enumerate(
+            dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(n) for n in range(100)
+        )
+    ]
+    text = shown(frame_of(rows, ["name", "value", "severity", "note", "time"]))
+    assert "n000" in text
+    assert "n009" in text
+    assert "n010" not in text
+    assert "n089" not in text
+    assert "... 80 rows more" in text
+    assert "n090" in text
+    assert "n099" in text
+    assert "100 rows; all with severity ■ error; nothing in note" in text
+    assert "0.33332013-01-02" in text
+    assert shown(frame_of([], ["name"])) == "name0 rows"
+    hours = [{"time": dt.datetime(2013, 1, 1, 7, tzinfo=dt.UTC)}, {"time": None}]
+    assert "2013-01-01 07:00" in shown(frame_of(hours, ["time"]))
+
+
+def test_a_column_that_is_empty_only_at_first_stays():
+    rows = [{"note": ""}] * 100 + [{"note": "seen"}]
+    assert "seen" in shown(frame_of(rows, ["note"]))
+
+
+def heads(frame):
+    return re.findall(r"<th><bdi>(.*?)</bdi></th>", frame._repr_html_())
+
+
+def anomaly(**told):
+    row = {
+        "id": 1,
+        "dataset": "d",
+        "time": None,
+        "partition": "ds=1",
+        "name": "Size",
+        "instance": "*",
+    }
+    row |= {"analyzer": "Size()", "score": 9.0, "value": 5.0, "severity": "error"}
+    row |= {"explanation": "it fell", "incident_id": 7}
+    return row | told
+
+
+def test_what_is_the_same_everywhere_is_told_below():
+    rows = [anomaly(), anomaly(id=2, partition="ds=2", value=6.0)]
+    frame = frame_of(rows, list(rows[0]))
+    text = shown(frame)
+    assert heads(frame) == ["partition", "value", "id"]
+    below = "dataset d, name Size, instance *, analyzer Size(), score 9, severity ■ error"
+    assert f"2 rows; all with {below}, explanation it fell, incident_id 7; nothing in time" in text
+    assert list(frame.columns) == list(rows[0])  # the frame is as it was
+
+
+def test_a_single_row_and_equal_rows_keep_their_columns():
+    row = anomaly()
+    first = ["name", "instance", "partition", "value", "severity", "explanation", "incident_id"]
+    frame = frame_of([row], list(row))
+    assert heads(frame) == [*first, "id", "dataset", "analyzer", "score"]
+    assert heads(frame_of([row, row], list(row))) == [*first, "id", "dataset", "analyzer", "score"]
+
+
+def test_an_analyzer_stands_early_where_it_tells_series_apart():
+    some = [anomaly(), anomaly(analyzer="Size(where='a')", value=6.0)]
+    assert heads(frame_of(some, list(some[0]))) == ["analyzer", "value"]
+    others = [anomaly(), anomaly(name="Mean", analyzer="Mean('x')", value=6.0)]
+    assert heads(frame_of(others, list(some[0]))) == ["name", "value", "analyzer"]
+
+
+def test_of_long_analyzers_the_filter_is_seen():
+    rows = [{"analyzer": f"Completeness('c', where='{x * 9}')"} for x in "ab"]  # 36 characters
+    rows += [{"analyzer": f"Completeness('cc', where='{x * 9}')"} for x in "ab"]
+    text = shown(frame_of(rows, ["analyzer"]))
+    assert "Completeness('c', where='aaaaaaaaa')" in text
+    assert "Completeness…cc', where='bbbbbbbbb')" in text
+
+
+def test_long_sentences_are_one_line_of_80_characters():
+    rows = [{"explanation": "a\n" + "b" * 100}, {"explanation": "c" * 80}]
+    html = frame_of(rows, ["explanation"])._repr_html_()
+    assert f"<td><bdi>a {'b' * 77}…</bdi></td>" in html
+    assert f"<td><bdi>{'c' * 80}</bdi></td>" in html
+
+
+def test_numbers_that_are_alike_but_missing_are_no_constant():
+    frame = ResultFrame({"a": pd.array([1, None], "Int64"), "b": [1.0, np.nan], "c": ["x", None]})
+    assert heads(frame) == ["a", "b", "c"]
+    assert heads(ResultFrame({"a": [True, True], "b": [1, 2], "c": [{}, {}]})) == ["b", "c"]
+
+
+def test_incidents_begin_with_what_is_said_of_them():
+    rows = [
+        {
+            "id": n,
+            "dataset": "d",
+            "headline": f"h{n}",
+            "severity": level,
+            "first": n,
+            "status": "open",
+        }
+        for n, level in ((1, "error"), (2, "info"))
+    ]
+    assert heads(frame_of(rows, list(rows[0]))) == ["id", "severity", "headline", "first"]
+
+
+def test_delays_shares_and_flags_are_words():
+    delays = [7200.0, -120.0, 93_780.0, 20.0, np.nan]  # 93,780 s are 1 d 2 h 3 min
+    frame = ResultFrame(
+        {
+            "n": range(5),
+            "delay": delays,
+            "relative": [-0.5, 0.014182, 0.0, np.inf, np.nan],
+            "late": [True, *[False] * 4],
+        }
+    )
+    lines = re.findall(r"<td>(.*?)</td>" * 3, frame._repr_html_())
+    assert lines == [
+        ("2 h", "-50 %", "yes"),
+        ("-2 min", "+1.42 %", "no"),
+        ("1 d 2 h", "+0 %", "no"),
+        ("0 min", "+inf %", "no"),
+        ("", "", "no"),
+    ]
+
+
+def test_odd_values():
+    frame = ResultFrame(
+        {"a": [None, np.nan, np.inf], "b": pd.array([1, None, 2], "Int64"), 3: [{}, {"k": 1}, []]}
+    )
+    assert "inf" in shown(frame)
+    assert "k=1" in shown(frame)
+    assert records(frame)[1] == {"a": None, "b": None, "3": {"k": 1}}
+
+
+@pytest.mark.parametrize("name", [HOSTILE, LONG])
+def test_hostile_text_and_many_rows(name):
+    columns = ["name", "explanation", "severity", "tags", *(f"{name}{n}" for n in range(40))]
+    row = dict.fromkeys(columns, name) | {"tags": {name: name}}
+    shown(frame_of([row] * 10_000, columns))
+
+
+def test_what_a_repository_returns_shows_itself(repo):
+    commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 32)))
+    repo.detect("d")
+    frames = [
+        *(repo.metrics("d"), repo.latest("d"), repo.anomalies("d"), repo.incidents("d")),
+        *(repo.partitions("d"), repo.runs("d"), repo.labels("d"), repo.scores("d")),
+        *(repo.chart("d"), repo.restatements("d"), repo.versions("d", "ds=2013-01-01")),
+        *(repo.compare("d", "ds=2013-01-01", "ds=2013-01-30"), repo.calendar("d")),
+        *(repo.drifts("d", "s"), repo.overview(), repo.alarm_rates("d")),
+        *(repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-30").frame(), *repo.pages("d")),
+    ]
+    for frame in frames:
+        assert type(frame) is ResultFrame
+        shown(frame)
+
+
+def test_results_show_themselves(repo):
+    groups = {(HOSTILE,): 30, ("b",): 20}
+    commit(
+        repo,
+        *(day(n, rows=50, groups=groups) for n in range(1, 30)),
+        day(30, rows=20, groups={("b",): 20}),
+        dataset=HOSTILE,
+    )
+    repo.detect(HOSTILE)
+    drifted = repo.drift(HOSTILE, "s", "ds=2013-01-01", "ds=2013-01-30")
+    text = shown(drifted)
+    assert "baseline: ds=2013-01-01, 50 values" in text
+    assert "60 %" in text
+    assert "lost0.6" in text
+    incident = int(repo.incidents(HOSTILE)["id"][0])
+    repo.label(incident, "acknowledged", note=LONG, by=HOSTILE)
+    text = shown(repo.incident(incident))
+    assert f"Incident {incident} of" in text
+    assert "◐ acknowledged" in text
+    assert "▲ warning" in text
+    assert "Causes" in text
+    assert "Labels" in text
+    assert "instead of 50" in shown(repo.causes(incident))
+    assert "share of the change" in shown(repo.causes(incident))
+
+
+def test_numbers_drift_as_curves(repo):
+    with_sketch = [
+        day(n, extra=[measurement(tg.ExactQuantile("x", 0.5), frequencies(low))])
+        for n, low in ((1, 0), (2, 50))
+    ]
+    commit(repo, *with_sketch)
+    text = shown(repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02"))
+    assert "current: ds=2013-01-02, 100 values" in text
+    assert "wasserstein50" in text
+
+
+def frequencies(low):
+    return FrequenciesAndNumRows.of([((n,), 1) for n in range(low, low + 100)])
+
+
+def test_a_repository_tells_its_datasets(repo):
+    assert "It is empty" in shown(repo)
+    commit(repo, day(1), day(2, rows=12, extra=[measurement(tg.Size(where="a"), NumMatches(2))]))
+    commit(repo, day(1), dataset=HOSTILE)
+    text = shown(repo)
+    assert "d2ds=2013-01-02" in text
+    assert "none" in text
+
+
+def test_the_overview_on_both_databases(url, tmp_path):
+    with tg.Repository(url, artifacts=tmp_path / "states") as repo:
+        commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 31)))
+        repo.detect("d")
+        (row,) = records(repo.overview())
+        assert (row["partitions"], row["newest"], row["rows"], row["warnings"]) == (
+            30,
+            "ds=2013-01-30",
+            9,
+            1,
+        )
+        assert repo.plot("d", name="Size").data["direction"].tolist() == [None] * 29 + ["low"]
+        shown(repo)
+
+
+def test_the_overview_counts_what_is_open(repo):
+    commit(repo, *(day(n, rows=100 + n % 2) for n in range(1, 32) if n != 20))
+    repo.detect("d")
+    assert records(repo.overview())[0]["missing"] == 0  # the gap was over with the next partition
+    anomalies = repo.anomalies("d")
+    gap = anomalies[anomalies["name"] == "MissingPartition"].iloc[0]
+    assert gap["partition"] == "ds=2013-01-21"
+    repo.label(int(gap["incident_id"]), "reopened")
+    (row,) = records(repo.overview())
+    expected = {"dataset": "d", "partitions": 30, "newest": "ds=2013-01-31", "rows": 101}
+    expected |= {"errors": 0, "warnings": 1, "infos": 0, "missing": 1, "late": 0}
+    expected |= {"series": len(repo.latest("d")), "failed": 1, "status": "complete", "run_id": 1}
+    assert {name: row[name] for name in expected} == expected
+    assert records(repo.overview("d", since="2013-02-01"))[0]["missing"] == 0
+    repo.store.mark_gone(repo.store.open_run(spec()), ["ds=2013-01-31"])
+    assert records(repo.overview())[0]["newest"] == "ds=2013-01-30"
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.overview("e")

@@ -1,0 +1,217 @@
+"""Rules files, and the rules of suite files. No Spark."""
+
+import datetime as dt
+
+import pytest
+from tidegauge.files.rules import find_rules, load_rules
+from tidegauge.files.suite import load_suite
+
+import tidegauge as tg
+
+SPEC = """
+dataset: flights
+table: warehouse.flights
+partition_by: [ds]
+keys: [flight, carrier]
+rules:
+  - BoundRule: {column: dep_delay, lower: -60, upper: 1440, policy: {FailPercent: 0.01}}
+  - Rule: {expr: "arr_time IS NOT NULL OR cancelled", name: arrived, on_null: pass, severity: warning, policy: FailAny}
+  - NotNullRule: tailnum
+  - SetRule: {column: code, values: ["01", NO, 07, 7, 1.5, "7", true, 2013-02-08, null]}
+  - BoundRule: {column: day, lower: 2013-01-01, upper: 2014-01-01, stage: after}
+  - BoundRule: {column: day_text, lower: "2013-01-01", closed: both, name: late}
+  - FormatRule: {column: tail, pattern: "N[0-9]+", policy: {FailCount: 10}}
+fixes:
+  - BoundFix: {column: air_time, lower: 0, upper: 900}
+  - Fix: {condition: "age > 150", column: age, value: "150", name: ageCap}
+  - NotNullFix: {column: carrier, default: unknown, policy: {FailPercent: 0.5}}
+policies:
+  - FailTotalRuleCountPolicy: 30
+  - FailTotalFixPercentPolicy: 0.05
+quarantine: warehouse.flights_rejects
+publish: warehouse.flights_clean
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(text, name="rules.yml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return to_file
+
+
+def test_a_rules_file_says_what_python_says(write):
+    loaded = load_rules(write(SPEC))
+    values = ["01", "NO", "07", 7, 1.5, "7", True, dt.date(2013, 2, 8), None]
+    python = (
+        tg.DQM()
+        .add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.01))
+        .add(
+            tg.Rule(
+                "arr_time IS NOT NULL OR cancelled", "arrived", on_null="pass", severity="warning"
+            ),
+            tg.FailAny,
+        )
+        .add(tg.NotNullRule("tailnum"))
+        .add(tg.SetRule("code", values))
+        .add(tg.BoundRule("day", dt.date(2013, 1, 1), dt.date(2014, 1, 1), stage="after"))
+        .add(tg.BoundRule("day_text", "2013-01-01", None, closed="both", name="late"))
+        .add(tg.FormatRule("tail", "N[0-9]+"), tg.FailCount(10))
+        .add(tg.BoundFix("air_time", 0, 900))
+        .add(tg.Fix("age > 150", column="age", value="150", name="ageCap"))
+        .add(tg.NotNullFix("carrier", "unknown"), tg.FailPercent(0.5))
+        .add(tg.FailTotalRuleCountPolicy(30))
+        .add(tg.FailTotalFixPercentPolicy(0.05))
+    )
+    assert loaded.dqm == python
+    assert loaded.suite == tg.Suite("flights", [], partition_by=["ds"], dqm=python)
+    assert (loaded.table, loaded.keys) == ("warehouse.flights", ("flight", "carrier"))
+    assert loaded.quarantine == "warehouse.flights_rejects"
+    assert loaded.publish == "warehouse.flights_clean"
+    assert loaded.parsed is None
+    assert loaded.lines["arrived"] == 8
+    assert loaded.place("ageCap").endswith("rules.yml:16")
+
+
+def test_quotes_make_texts_and_plain_values_have_types(write):
+    text = "dataset: d\ntable: t\nrules:\n  - SetRule: {column: c, values: [%s]}\n"
+
+    def sql(values):
+        (rule,) = load_rules(write(text % values)).dqm.tasks.rules
+        return rule.expression.text
+
+    assert sql('"1"') == "`c` IN ('1')"
+    assert sql("1, -2, 0.5") == "`c` IN (1, -2, 0.5D)"
+    assert (
+        sql("01, NO, on, 1_000, 2013-02-30") == "`c` IN ('01', 'NO', 'on', '1_000', '2013-02-30')"
+    )
+    assert sql("2013-02-08") == "`c` IN (DATE'2013-02-08')"
+    assert sql("true, 'false'") == "`c` IN (true, 'false')"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("- NotNullRule: tailnum", "- NotNulRule: tailnum"), ":9: unknown rule 'NotNulRule'; did you mean 'NotNullRule'?"),
+        (("lower: -60", "lowr: -60"), ":7: unknown option of BoundRule 'lowr'; did you mean 'lower'?"),
+        (("FailPercent: 0.01", "FailPercnt: 0.01"), ":7: unknown task policy 'FailPercnt'; did you mean 'FailPercent'?"),
+        (("FailPercent: 0.01", "FailPercent: 1 in 10"), ":7: FailPercent takes a share such as 0.05, not '1 in 10'"),
+        (("FailPercent: 0.01", "FailPercent: 50"), ":7: FailPercent takes a share above 0 and at most 1"),
+        (("policy: {FailPercent: 0.01}", "policy: FailCount"), ":7: FailCount takes a whole number, not nothing"),
+        (("policy: FailAny", "policy: {FailAny: 3}"), ":8: FailAny has no limit"),
+        (("lower: -60, upper: 1440", "lower: 60, upper: 14"), ":7: BoundRule: the lower bound 60 is not below"),
+        (("lower: -60, upper: 1440, ", ""), ":7: BoundRule needs a lower or an upper bound"),
+        (("on_null: pass", "on_null: skip"), ":8: Rule: on_null is one of"),
+        (("- NotNullRule: tailnum", "- NotNullRule"), ":9: 'column' is missing"),
+        (("- NotNullRule: tailnum", "- NotNullRule: {name: x}"), ":9: NotNullRule needs 'column'"),
+        (("- NotNullRule: tailnum", "- [tailnum]"), ":9: a rule is one name with its options"),
+        (("name: late", "name: arrived"), ":12: the name 'arrived' is taken"),
+        (("values: [", "values: x, name: ["), ":10: values is a list"),
+        (("FailTotalRuleCountPolicy: 30", "FailTotalRuleCountPolicy: many"), ":19: FailTotalRuleCountPolicy takes a whole number"),
+        (("FailTotalRuleCountPolicy: 30", "FailTotalRulesCountPolicy: 30"), ":19: unknown policy 'FailTotalRulesCountPolicy'; did you mean"),
+        (("FailTotalRuleCountPolicy: 30", "FailParserCountPolicy: 30"), "FailParserCountPolicy(30) is about files that are parsed"),
+        (("quarantine:", "quarantin:"), ":21: unknown field 'quarantin'; did you mean 'quarantine'?"),
+        (("keys: [flight, carrier]", "lenient_dates: true"), "lenient_dates is about files that are parsed"),
+        (("keys: [flight, carrier]", "schema: id INT"), "schema is for a path: of format: csv or json"),
+        (("keys: [flight, carrier]", "shema: id INT"), ":5: unknown field 'shema'; did you mean 'schema'?"),
+        (("table: warehouse.flights\n", ""), "either a table or a path"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
+    assert change[0] in SPEC
+    path = write(SPEC.replace(*change, 1))
+    with pytest.raises(tg.SuiteError) as error:
+        load_rules(path)
+    assert says in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_files_that_are_parsed(write):
+    text = (
+        "dataset: d\npath: d.csv\nformat: csv\noptions: {header: true}\nschema: id INT, at DATE\n"
+    )
+    parsed = load_rules(write(text + "lenient_dates: true\ndate_format: yyyyMMdd\n")).parsed
+    assert parsed["schema"] == "id INT, at DATE"
+    assert parsed["lenient_dates"]
+    assert parsed["fail_at_parsing_error"]
+    assert parsed["date_format"] == "yyyyMMdd"
+    limited = load_rules(
+        write(text + "fail_at_parsing_error: no\npolicies: [FailParserCountPolicy: 5]\n")
+    )
+    assert not limited.parsed["fail_at_parsing_error"]
+    assert [policy.name for policy in limited.parsed["policies"]] == ["FailParserCountPolicy(5)"]
+    assert not limited.dqm.policies
+    with pytest.raises(tg.SuiteError, match="did you mean 'header'"):
+        load_rules(write(text.replace("header", "heder")))
+    with pytest.raises(tg.SuiteError, match="leave partition_by out"):
+        load_rules(write(text + "partition_by: [ds]\n"))
+    with pytest.raises(tg.SuiteError, match="a rule or a fix at least"):
+        load_rules(write("dataset: d\ntable: t\n"))
+
+
+def test_files_that_are_none(tmp_path, write):
+    with pytest.raises(tg.SuiteError, match="cannot read the rules file"):
+        load_rules(tmp_path / "missing.yml")
+    with pytest.raises(tg.SuiteError, match="a rules file is one mapping"):
+        load_rules(write("- a\n"))
+    with pytest.raises(tg.SuiteError, match="no rules file at"):
+        find_rules(["nowhere/*.yml"])
+    assert find_rules([str(tmp_path)]) == [tmp_path / "rules.yml"]
+
+
+def test_a_suite_file_has_rules(write):
+    text = """
+dataset: flights
+table: flights
+analyzers: [Size]
+dqm:
+  name: daily
+  rules:
+    - NotNullRule: {column: tailnum, policy: {FailPercent: 0.1}}
+  fixes:
+    - Fix: {condition: air_time < 0, column: air_time, value: null, name: no negative}
+  policies:
+    - FailTotalRuleCountPolicy: 300
+"""
+    dqm = (
+        tg.DQM("daily")
+        .add(tg.NotNullRule("tailnum"), tg.FailPercent(0.1))
+        .add(tg.Fix("air_time < 0", column="air_time", value=None, name="no negative"))
+        .add(tg.FailTotalRuleCountPolicy(300))
+    )
+    assert load_suite(write(text)).suite == tg.Suite("flights", [tg.Size()], dqm=dqm)
+    without = load_suite(write(text.replace("analyzers: [Size]\n", ""))).suite
+    assert without == tg.Suite("flights", [], dqm=dqm)
+    with pytest.raises(tg.SuiteError, match=r":12: FailParserCountPolicy\(300\) is about files"):
+        load_suite(write(text.replace("FailTotalRuleCount", "FailParserCount")))
+    with pytest.raises(tg.SuiteError, match=r":7: unknown field 'rulez'; did you mean 'rules'"):
+        load_suite(write(text.replace("rules:", "rulez:")))
+    with pytest.raises(tg.SuiteError, match=r":8: unknown rule 'NotNulRule'"):
+        load_suite(write(text.replace("NotNullRule", "NotNulRule")))
+
+
+@pytest.mark.parametrize(
+    ("places", "text"),
+    [
+        ("table: t\npublish: t", "table 't' and publish 't' are one place"),
+        ("table: t\npublish: default.T", "are one place"),
+        ("table: spark_catalog.default.t\nquarantine: '`t`'", "are one place"),
+        ("table: t\npublish: u\nquarantine: U", "publish 'u' and quarantine 'U' are one place"),
+        ("path: /lake/t\npublish: file:///lake//t/", "are one place"),
+        ("path: s3a://b/t\npublish: s3://b/t/", "are one place"),
+        ("path: /lake/t\npublish: /lake", "lie one in the other"),
+        ("path: /lake/t\npublish: /x/t\nquarantine: /x/t/rejects", "lie one in the other"),
+    ],
+)
+def test_records_do_not_go_where_they_come_from(write, places, text):
+    rules = f"dataset: d\n{places}\nrules:\n  - NotNullRule: a\n"
+    with pytest.raises(tg.SuiteError, match=rf"rules\.yml: .*{text}"):
+        load_rules(write(rules))
+
+
+def test_places_with_names_that_begin_alike_are_two(write):
+    rules = "dataset: d\npath: /lake/t\npublish: /lake/t_clean\nquarantine: t\nrules: [NotNullRule: a]\n"
+    assert load_rules(write(rules)).publish == "/lake/t_clean"

@@ -1,0 +1,231 @@
+"""Names looked up, and what is refused."""
+
+from decimal import Decimal
+
+import pytest
+from tidegauge.analyzers.core.errors import DslError
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.griffin.bind.rules import Scope, bind, notices
+from tidegauge.griffin.dsl.nodes import Accuracy, Number, Profiling
+from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.lower.sql import expression_sql
+
+STRUCT = {
+    "type": "struct",
+    "fields": [{"name": "Zip", "type": "string", "nullable": True, "metadata": {}}],
+}
+TYPES = {
+    "id": "long",
+    "Name": "string",
+    "price": "decimal(9,2)",
+    "ratio": "double",
+    "ok": "boolean",
+    "day": "date",
+    "address": STRUCT,
+    "tags": {"type": "array", "elementType": "string", "containsNull": True},
+    "homes": {"type": "array", "elementType": STRUCT, "containsNull": True},
+    "words": {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
+    "codes": {"type": "map", "keyType": "integer", "valueType": STRUCT, "valueContainsNull": True},
+    "my col": "long",
+    "a`b": "long",
+}
+OTHER = {"id": "long", "city": "string", "count": "long"}
+
+
+def scope(**more):
+    tables = {"source": Schema.from_types(TYPES), "target": Schema.from_types(OTHER)}
+    tables["Earlier Step"] = Schema.from_types({"n": "long"})
+    functions = frozenset(
+        {"max", "min", "sum", "count", "upper", "length", "reflect", "cast", "coalesce", "abs"}
+    )
+    return Scope(tables, "source", more.pop("target", "target"), functions, **more)
+
+
+def bound(text, dq_type="profiling", **more):
+    return bind(parse(text, dq_type=dq_type), scope(**more), text)
+
+
+ITEMS = {
+    "ID": "`source`.`id` AS `ID`",
+    "source.name": "`source`.`Name` AS `name`",
+    "SOURCE.Id": "`source`.`id` AS `Id`",
+    "address.zip": "`source`.`address`.`Zip` AS `address_zip`",
+    "source.address['Zip']": "`source`.`address`.`Zip` AS `address_Zip`",
+    "tags[0]": "get(`source`.`tags`, 0) AS `tags_0`",
+    "homes[id].zip": "get(`source`.`homes`, `source`.`id`).`Zip` AS `homes_id_zip`",
+    "homes.zip": "`source`.`homes`.`Zip` AS `homes_zip`",
+    "words['k']": "try_element_at(`source`.`words`, 'k') AS `words_k`",
+    "words.k": "try_element_at(`source`.`words`, 'k') AS `words_k`",
+    "codes[7].zip": "try_element_at(`source`.`codes`, 7).`Zip` AS `codes_7_zip`",
+    "source['my col']": "`source`.`my col` AS `my col`",
+    "source[`my col`]": "`source`.`my col` AS `my col`",
+    "`a``b`": "`source`.`a``b` AS `a``b`",
+    "count(source)": "count(*) AS `count`",
+    "source.count()": "count(*) AS `count`",
+    "source.*.count()": "count(*) AS `count`",
+    "*.count()": "count(*) AS `count`",
+    "id.count()": "count(`source`.`id`) AS `id_count`",
+    "ratio is nan": "isnan(`source`.`ratio`) AS `ratio`",
+    "id is not nan": "true AS `id`",
+    "price is nan": "false AS `price`",
+}
+
+
+@pytest.mark.parametrize("text", ITEMS)
+def test_names(text):
+    (item,) = bound(text).items
+    assert expression_sql(item) == ITEMS[text]
+
+
+@pytest.mark.parametrize("text", ITEMS)
+def test_what_is_bound_stays(text):
+    once = bound(text)
+    assert bind(once, scope()) == once
+
+
+WRONG = {
+    # of profiling: the rule, where it is wrong, and what is said
+    "iid": (1, "there is no source or column 'iid'", "'id'"),
+    "source.nam": (1, "'source' has no column 'nam'", "'Name'"),
+    "max(id),\n source.pric": (1, "'source' has no column 'pric'", "'price'"),
+    "address.zap": (1, "no field 'zap'", "'Zip'"),
+    "id.x": (1, "type long has no field 'x'", None),
+    "id[0]": (1, "type long has no elements", None),
+    "tags['a']": (6, "counted from 0", None),
+    "codes['a']": (1, "keys of this map are of type integer", None),
+    "words[1]": (1, "keys of this map are of type string", None),
+    "target.city": (1, "'target' is another source", None),
+    "lenght(name)": (1, "no function 'lenght'", "'length'"),
+    "reflect('java.lang.System', 'exit')": (1, "may not be called", None),
+    "cast(id)": (1, "not called so", "int(x)"),
+    "upper(source)": (7, "the source 'source' cannot stand for a value", "count(*)"),
+    "max(*)": (5, "all columns together", None),
+    "name is nan": (1, "type string", "floats and doubles"),
+    "name like 'a\\\\b'": (11, "backslash", None),
+    "max(id) as a, min(id) as A": (15, "'A' is given twice", None),
+    "name, count(*)": (1, "'Name' is neither grouped", "group by source.Name"),
+    "name, max(id) group by upper(name)": (1, "'Name' is neither grouped", None),
+    "max(sum(id))": (5, "within another one", None),
+    "id where max(id) > 1": (10, "max is a function of many rows", None),
+    "id where id": (10, "of type long", None),
+    "count(*) group by max(id)": (19, "max is a function of many rows", None),
+    "*, count(*)": (1, "do not go with groups", None),
+    "name group by name order by id": (29, "'id' is neither grouped", None),
+    "select distinct name order by id": (31, "ordered by its items", None),
+    "id limit id": (10, "LIMIT is a whole number", None),
+    "id limit 1.5": (10, "LIMIT is a whole number", None),
+    "id order by 2": (13, "no item 2", None),
+    "id from sauce": (1, "no source 'sauce'", "'source'"),
+    "id group by 'a'": (13, "GROUP BY names columns", None),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong(text):
+    column, said, hint = WRONG[text]
+    with pytest.raises(DslError) as caught:
+        bound(text)
+    error = caught.value
+    assert said in error.message
+    assert hint is None or hint in str(error.hint)
+    assert error.phase in {"bind", "type"}
+    assert error.text == text
+    if "\n" not in text:
+        assert error.column == column
+
+
+ACCURACY = {
+    "source.id = target.id": None,
+    "Name = city and source.id = target.id": None,
+    "upper(city) rlike Name": None,
+    "ok and source.id = target.id": None,
+    "id = target.id": "'id' is a column of 'source' and of 'target'",
+    "source.id = 1": "there is none of 'target'",
+    "target.id = 1": "there is none of 'source'",
+    "source.id + target.id": None,  # a sum's type is Spark's to say
+    "source.id": "there is none of 'target'",
+    "max(source.id) = target.id": "max is a function of many rows",
+    "coalesce(source.id, target.id)": None,
+    "upper(concat(source.Name, target.city))": "no function 'concat'",
+    "length(coalesce(source.Name, target.city))": "true or false; this one is of type integer",
+}
+
+
+@pytest.mark.parametrize("text", ACCURACY)
+def test_accuracy(text):
+    said = ACCURACY[text]
+    if said is None:
+        assert isinstance(bound(text, "accuracy"), Accuracy)
+        return
+    with pytest.raises(DslError, match=said):
+        bound(text, "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [(None, "there is one"), ("SOURCE", "are the same"), ("x", "no source 'x'")]
+)
+def test_accuracy_needs_two_sources(target, said):
+    with pytest.raises(DslError, match=said):
+        bound("source.id = target.id", "accuracy", target=target)
+
+
+def test_numbers_that_spark_does_not_hold():
+    for number in ("9" * 39, "1E+38", "1E-39"):
+        rule = Profiling((Number(Decimal(number)),))
+        with pytest.raises(DslError, match="38 digits"):
+            bind(rule, scope())
+    bind(Profiling((Number(Decimal("1E+37")),)), scope())
+
+
+def test_frames_of_earlier_rules():
+    assert bound("n from `earlier step`").table == "Earlier Step"
+
+
+def test_letter_case_may_matter():
+    strict = Schema(Schema.from_types({"a": "long", "A": "string"}).struct, case_sensitive=True)
+    rule = bind(parse("A", dq_type="profiling"), Scope({"source": strict}, "source"))
+    assert rule.items[0].of.type == "string"
+    with pytest.raises(DslError, match="no column 'B'"):
+        bind(parse("source.B", dq_type="profiling"), Scope({"source": strict}, "source"))
+
+
+def test_aliases_go_first_where_results_are_named():
+    types = {"c": "long", "b": "long", "a": "long"}
+    rule = parse(
+        "count(*) as c, a as b group by b having c > max(c) order by c, b", dq_type="profiling"
+    )
+    with pytest.raises(DslError, match="'a' is neither grouped"):  # GROUP BY names the column b
+        bind(rule, Scope({"source": Schema.from_types(types)}, "source"))
+    rule = parse(
+        "count(*) as c, a as d group by d having c > max(c) order by c, d", dq_type="profiling"
+    )
+    found = bind(rule, Scope({"source": Schema.from_types(types)}, "source"))
+    assert [expression_sql(one) for one in (*found.group_by, found.having)] == [
+        "`source`.`a`", "count(*) > max(`source`.`c`)",
+    ]  # fmt: skip
+    assert [expression_sql(item.of) for item in found.order_by] == ["count(*)", "`source`.`a`"]
+
+
+def test_lists_and_distinctness():
+    found = bound("name, id + 1, id + 2, upper(name) as x", "uniqueness").items
+    assert [item.alias for item in found] == ["name", "id", "id_2", "x"]
+    found = bound("name, [day]", "distinct").items
+    assert [(item.of.alias, item.grouping) for item in found] == [("name", False), ("day", True)]
+    with pytest.raises(DslError, match="count is a function of many rows"):
+        bound("count(id)", "uniqueness")
+
+
+def test_not_before_a_comparison_is_noticed():
+    (said,) = notices(parse("not ok = true and id = 1", dq_type="accuracy"))
+    assert "`not a = b` means `(not a) = b`" in said
+    assert notices(parse("not (ok = true) and id = 1", dq_type="accuracy")) == ()
+
+
+def test_a_source_named_like_a_column():
+    tables = {"source": Schema.from_types({"source": STRUCT, "id": "long"})}
+    rule = bind(
+        parse("source.Zip, source.id, source", dq_type="profiling"), Scope(tables, "source")
+    )
+    assert [expression_sql(item.of) for item in rule.items] == [
+        "`source`.`source`.`Zip`", "`source`.`id`", "`source`.`source`",
+    ]  # fmt: skip

@@ -1,0 +1,519 @@
+"""Reading sources."""
+
+import base64
+import datetime as dt
+import json
+import threading
+import uuid
+from contextlib import contextmanager
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from tidegauge.analyzers.core.errors import GriffinDeprecationWarning, GriffinWarning, SourceError
+from tidegauge.griffin.config import ConnectorConfig
+from tidegauge.griffin.connectors.base import Connector
+from tidegauge.griffin.connectors.conditions import condition_sql, split_outside
+
+from tidegauge.griffin.connectors import check, open_batch, partitioned, stream
+
+HOSTILE = [
+    "it's",
+    'a"b',
+    "a`b",
+    "x; drop table y",
+    "${HOME}",
+    "a -- b",
+    "列",
+    "a b.c",
+    "x' or '1'='1",
+]
+PEOPLE = [(1, "ann", "x"), (2, "bob", None), (3, "it's", "y")]
+
+
+def read(kind, spark, **config):
+    config = {key.replace("__", "."): value for key, value in config.items()}
+    return open_batch(ConnectorConfig(kind, config), spark, "people")
+
+
+def ids(frame):
+    return sorted(row["id"] for row in frame.collect())
+
+
+@pytest.fixture(scope="module")
+def people(spark):
+    return spark.createDataFrame(PEOPLE, "id INT, name STRING, `a``b` STRING")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
+def test_files_of_formats_that_know_their_columns(spark, people, tmp_path, kind):
+    people = people.drop("a`b") if kind == "orc" else people  # which Spark cannot write there
+    people.write.format(kind).save(str(tmp_path / "f"))
+    frame = read("file", spark, format=kind.upper(), paths=[str(tmp_path / "f")])
+    assert sorted(frame.columns) == sorted(people.columns)
+    assert ids(frame) == [1, 2, 3]
+
+
+@pytest.mark.spark
+def test_parquet_is_what_files_are_if_nothing_is_said(spark, people, tmp_path):
+    people.write.parquet(str(tmp_path / "f"))
+    assert ids(read("file", spark, paths=str(tmp_path / "f"))) == [1, 2, 3]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("kind", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_separated_values(spark, tmp_path, kind, mark):
+    (tmp_path / "f").write_text(f"Id{mark}Name\n1{mark}ann\n")
+    paths = [str(tmp_path / "f")]
+    frame = read("file", spark, format=kind, paths=paths, options={"header": True})
+    assert frame.collect() == [("1", "ann")]
+    schema = [
+        {"name": "ID", "type": "string"},
+        {"name": "The Name", "type": "STRING", "nullable": True},
+    ]
+    frame = read("file", spark, format=kind, paths=paths, schema=schema)
+    assert frame.columns == ["ID", "The Name"]
+    assert frame.count() == 2
+    with pytest.raises(
+        SourceError, match="source 'people': connector 'file': columns of csv have no names"
+    ):
+        read("file", spark, format=kind, paths=paths)
+
+
+@pytest.mark.spark
+def test_text_is_one_column(spark, tmp_path):
+    (tmp_path / "f").write_text("a,b\nc\n")
+    frame = read("file", spark, format="text", paths=[str(tmp_path / "f")])
+    assert (frame.columns, frame.count()) == (["value"], 2)
+
+
+@pytest.mark.spark
+def test_paths_that_are_not_there(spark, people, tmp_path):
+    people.write.parquet(str(tmp_path / "f"))
+    paths = [str(tmp_path / "f"), str(tmp_path / "gone")]
+    with pytest.raises(SourceError, match="PATH_NOT_FOUND"):
+        read("file", spark, paths=paths)
+    for key in ("skipErrorPaths", "skipOnError"):
+        with pytest.warns(GriffinWarning, match="left out .*gone.*PATH_NOT_FOUND"):
+            assert ids(read("file", spark, paths=paths, **{key: True})) == [1, 2, 3]
+    with pytest.warns(GriffinWarning), pytest.raises(SourceError, match="none of the paths"):
+        read("file", spark, paths=paths[1:], skipErrorPaths=True)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [*(name for name in HOSTILE if "{" not in name), "a,b"])
+def test_a_path_is_a_path_whatever_it_holds(spark, tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "f.txt").write_text("one\n")
+    assert read("file", spark, format="text", paths=[str(tmp_path / name)]).count() == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({}, "the key 'paths' is missing"),
+        ({"path_s": "x"}, "the key 'paths' is missing; did you mean 'path_s'?"),
+        ({"paths": [1]}, "'paths' must be a list of texts"),
+        ({"paths": ["x"], "format": "parket"}, "unknown format 'parket'; did you mean 'parquet'?"),
+        ({"paths": ["x"], "options": "header"}, "'options' must be a mapping"),
+        ({"paths": ["x"], "schema": [{"name": "a"}]}, "'schema' must be a list of mappings"),
+        ({"paths": ["x"], "schema": [{"name": "a", "type": "itn"}]}, "'schema': 'itn' is no type"),
+    ],
+)
+def test_what_files_cannot_be(spark, config, told):
+    with pytest.raises(SourceError) as caught:
+        check(ConnectorConfig("file", config), spark, "people")
+    assert told in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def table(spark, people):
+    people.write.mode("overwrite").saveAsTable("people")
+    yield "people"
+    spark.sql("DROP TABLE people")
+
+
+WHERES = [
+    ("id = 1 or id = 3", [1, 3]),
+    ("name = 'it\\'s'", [3]),
+    ("`a``b` is not null", [1, 3]),
+    ("name in ('ann', 'bob')", [1, 2]),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("where", "wanted"), WHERES)
+def test_a_table_and_its_condition(spark, table, where, wanted):
+    assert ids(read("hive", spark, table__name=table, where=where)) == wanted
+    assert ids(read("hive", spark, database="default", table__name="PEOPLE", where=where)) == wanted
+
+
+@pytest.mark.spark
+def test_conditions_with_commas_between_them_count_a_row_once(spark, table):
+    with pytest.warns(GriffinDeprecationWarning, match="use 'or'"):
+        frame = read("hive", spark, table__name=table, where="id <= 2, name in ('bob', 'a,b')")
+        assert ids(frame) == [1, 2]
+
+
+@pytest.mark.spark
+def test_partitions_of_the_first_griffin(spark, table):
+    with pytest.warns(GriffinDeprecationWarning, match="'partitions' is deprecated"):
+        frame = read(
+            "hive", spark, table__name=table, partitions="id=1, name='ann'; id=2, name='x'"
+        )
+        assert ids(frame) == [1]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "where",
+    [
+        "1 = 1) UNION SELECT * FROM t --",
+        "id = 1; drop table people",
+        "(select 1) = 1",
+        "id = 1, ,x y",
+    ],
+)
+def test_nothing_but_a_condition_is_a_condition(spark, table, where):
+    with pytest.raises(SourceError, match="source 'people': connector 'hive'"):
+        check(ConnectorConfig("hive", {"table.name": table, "where": where}), spark, "people")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_name_of_a_table_is_a_name_whatever_it_holds(spark, name):
+    with pytest.raises(
+        SourceError, match="source 'people'.*(NOT_FOUND|cannot be found|no table can be named)"
+    ):
+        read("hive", spark, table__name=name)
+
+
+def test_a_text_is_split_outside_of_quotes_and_brackets():
+    assert split_outside("a = ',', f(b, 'c)'), `d,e` = \",\"", ",") == [
+        "a = ','",
+        " f(b, 'c)')",
+        ' `d,e` = ","',
+    ]
+    assert split_outside("'open, and", ",") == ["'open", " and"]
+
+
+@pytest.mark.spark
+def test_a_table_by_partitions(spark, people, tmp_path):
+    people.write.partitionBy("id").mode("overwrite").saveAsTable("parted")
+    try:
+        source = partitioned(ConnectorConfig("hive", {"table.name": "parted"}), spark, ["id"])
+        listed = source.list_partitions()
+        assert sorted(p.partition.values for p in listed) == [("1",), ("2",), ("3",)]
+        assert all(p.fingerprint for p in listed)
+        where = {"table.name": "parted", "where": "id < 3"}
+        source = partitioned(ConnectorConfig("hive", where), spark, ["id"])
+        assert sorted(p.partition.values for p in source.list_partitions()) == [("1",), ("2",)]
+    finally:
+        spark.sql("DROP TABLE parted")
+    people.write.partitionBy("id").parquet(str(tmp_path / "f"))
+    source = partitioned(ConnectorConfig("file", {"paths": [str(tmp_path / "f")]}), spark, ["id"])
+    assert len(source.list_partitions()) == 3
+    people.write.parquet(str(tmp_path / "g"))
+    source = partitioned(ConnectorConfig("file", {"paths": [str(tmp_path / "g")]}), spark, ["name"])
+    assert len(source.list_partitions()) == 3
+
+
+DERBY = "org.apache.derby.iapi.jdbc.AutoloadedDriver"
+
+
+@pytest.fixture(scope="module")
+def derby(spark, people):
+    """A database in memory, by the driver that comes with Spark."""
+    url = "jdbc:derby:memory:people;create=true"
+    writer = people.withColumnRenamed("a`b", "other").write.format("jdbc").mode("overwrite")
+    options = {"url": url, "driver": DERBY, "user": "app", "password": "app"}
+    writer.options(**options, dbtable="PEOPLE").save()
+    return options
+
+
+@pytest.mark.spark
+def test_a_database(spark, derby):
+    assert ids(read("jdbc", spark, **derby, tablename="PEOPLE").withColumnRenamed("ID", "id")) == [
+        1,
+        2,
+        3,
+    ]
+    frame = read("jdbc", spark, **derby, tablename="people", database="app", where="id > 1")
+    assert frame.count() == 2
+    assert read("jdbc", spark, **derby, sql="SELECT 1 AS x FROM PEOPLE").count() == 3
+    with pytest.raises(SourceError, match="PEOPLE WHERE 1=0 --"):
+        read("jdbc", spark, **derby, tablename='PEOPLE WHERE 1=0 --"')
+    with pytest.raises(SourceError, match="the key 'user' is missing"):
+        read("jdbc", spark, url=derby["url"], password="x", tablename="PEOPLE")
+    with pytest.raises(SourceError, match="'url' must begin with 'jdbc:'"):
+        read("jdbc", spark, **{**derby, "url": "http://x"}, tablename="PEOPLE")
+    with pytest.raises(SourceError, match="Driver"):
+        read(
+            "mysql",
+            spark,
+            **{**derby, "url": "jdbc:mysql://x/y", "driver": "com.mysql.jdbc.Driver"},
+            table__name="t",
+        )
+
+
+@pytest.mark.spark
+def test_cassandra_names_the_package_that_is_missing(spark):
+    with pytest.raises(
+        SourceError, match="spark.jars.packages=com.datastax.spark:spark-cassandra-connector"
+    ):
+        check(ConnectorConfig("cassandra", {"table.name": "t"}), spark)
+
+
+@pytest.mark.spark
+def test_connectors_of_ones_own(spark):
+    class_of = f"{__name__}:Ours"
+    assert ids(read("custom", spark, **{"class": class_of, "rows": 4})) == [0, 1, 2, 3]
+    with pytest.raises(SourceError, match="is no class of Python"):
+        read("custom", spark, **{"class": "org.apache.griffin.Mine"})
+    with pytest.raises(SourceError, match="cannot import 'nowhere:Mine'"):
+        read("custom", spark, **{"class": "nowhere:Mine"})
+    with pytest.raises(SourceError, match="Ours cannot be read as a stream"):
+        stream(ConnectorConfig("custom", {"class": class_of, "rows": 1}), spark)
+
+
+class Ours(Connector):
+    required = (("rows",),)
+
+    def batch(self, spark):
+        return spark.range(self.config["rows"])
+
+
+def test_conditions_as_sql():
+    assert condition_sql("a = 'x'") == "`a` = 'x'"
+
+
+AVRO = {
+    "type": "record", "name": "r", "namespace": "x",
+    "fields": [
+        {"name": "i", "type": ["null", "int"]},
+        {"name": "l", "type": ["int", "long"]},
+        {"name": "f", "type": ["null", "float", "double"]},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "us", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "dec", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}]},
+        {"name": "fixed", "type": {"type": "fixed", "name": "f3", "size": 3}},
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "kind", "type": {"type": "enum", "name": "e", "symbols": ["A", "B"]}},
+        {"name": "items", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "map", "type": {"type": "map", "values": ["null", "long"]}},
+        {"name": "rec", "type": ["null", {"type": "record", "name": "q", "fields": [
+            {"name": "x", "type": "int"}, {"name": "again", "type": ["null", "e"]},
+            {"name": "ids", "type": {"type": "array", "items": {"type": "string", "logicalType": "uuid"}}}]}]},
+    ],
+}  # fmt: skip
+UTC = dt.UTC
+FULL = {
+    "i": None, "l": 2**40, "f": 1.5, "day": dt.date(2024, 2, 29), "ms": dt.datetime(2024, 1, 1, 12, 0, 0, 123000, UTC),
+    "us": dt.datetime(1960, 1, 1, 12, 0, 0, 123456, UTC), "local": dt.datetime(2024, 1, 1, 1, 2, 3, 4), "dec": Decimal("-1.25"),
+    "fixed": b"abc", "id": uuid.UUID(int=5), "kind": "B", "items": ["x", None], "map": {"k": 1, "n": None},
+    "rec": {"x": 1, "again": "A", "ids": [uuid.UUID(int=6)]},
+}  # fmt: skip
+EMPTY = {**FULL, "i": 3, "f": None, "us": None, "dec": None, "items": [], "map": {}, "rec": None}
+WANTED = (
+    "struct<i:int,l:bigint,f:double,day:date,ms:timestamp,us:timestamp,local:timestamp_ntz,dec:decimal(10,2),"
+    "fixed:binary,id:string,kind:string,items:array<string>,map:map<string,bigint>,"
+    "rec:struct<x:int,again:string,ids:array<string>>>"
+)
+
+
+@pytest.fixture(params=["fastavro", "spark-avro"])
+def reader(request, spark, monkeypatch):
+    """Both ways to read Avro: ours, and that of Spark's package, which comes with the jars for Kafka."""
+    from tidegauge.griffin.connectors.base import has_format
+
+    if request.param == "fastavro":
+        monkeypatch.setattr("tidegauge.griffin.connectors.files.has_format", lambda *_: False)
+    elif not has_format(spark, "avro"):
+        pytest.skip("the session has no spark-avro")
+
+
+def write_avro(path, schema, rows):
+    fastavro = pytest.importorskip("fastavro")
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), rows)
+    return str(path)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka  # its jars bring Spark's package, too
+def test_avro_has_the_types_of_sparks_own_reader(spark, reader, tmp_path):
+    path = write_avro(tmp_path / "t.avro", AVRO, [FULL, EMPTY])
+    frame = read("file", spark, format="avro", paths=[str(tmp_path)])
+    assert frame.schema.simpleString() == WANTED
+    full, empty = frame.collect()
+    assert (full["i"], full["l"], full["f"], full["day"]) == (
+        None,
+        2**40,
+        1.5,
+        dt.date(2024, 2, 29),
+    )
+    assert (full["local"], full["dec"]) == (dt.datetime(2024, 1, 1, 1, 2, 3, 4), Decimal("-1.25"))
+    assert (bytes(full["fixed"]), full["id"], full["kind"]) == (b"abc", str(uuid.UUID(int=5)), "B")
+    assert (full["items"], full["map"]) == (["x", None], {"k": 1, "n": None})
+    assert full["rec"].asDict() == {"x": 1, "again": "A", "ids": [str(uuid.UUID(int=6))]}
+    micros = frame.selectExpr("unix_micros(ms)", "unix_micros(us)").first()
+    assert tuple(micros) == (1_704_110_400_123_000, -315_619_200_000_000 + 43_200_123_456)
+    assert (empty["us"], empty["dec"], empty["items"], empty["map"], empty["rec"]) == (
+        None,
+        None,
+        [],
+        {},
+        None,
+    )
+    with pytest.warns(GriffinDeprecationWarning, match="use 'file' with the format 'avro'"):
+        assert read("avro", spark, file__name=path).count() == 2
+    with pytest.warns(GriffinDeprecationWarning):
+        assert read("avro", spark, file__path=str(tmp_path), file__name="t.avro").count() == 2
+
+
+@pytest.mark.spark
+def test_avro_of_many_rows_and_of_none(spark, reader, tmp_path):
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}
+    write_avro(tmp_path / "many.avro", schema, [{"id": i} for i in range(12_001)])
+    assert read("file", spark, format="avro", paths=[str(tmp_path)]).distinct().count() == 12_001
+    path = write_avro(tmp_path / "none.avro", schema, [])
+    assert read("file", spark, format="avro", paths=[path]).collect() == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("reader", ["fastavro"], indirect=True)
+def test_avro_that_only_sparks_package_reads(spark, reader, tmp_path):
+    field = {"name": "u", "type": ["int", "string"]}
+    path = write_avro(
+        tmp_path / "t", {"type": "record", "name": "r", "fields": [field]}, [{"u": 1}]
+    )
+    with pytest.raises(
+        SourceError, match="a union of several types is read by Spark's package only"
+    ):
+        read("file", spark, format="avro", paths=[path])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["parquet", "avro", "text", "csv"])
+def test_files_as_a_stream(spark, tmp_path, kind):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    if kind == "parquet":
+        spark.range(3).write.mode("overwrite").parquet(str(folder))
+    elif kind == "avro":
+        schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}
+        write_avro(folder / "t.avro", schema, [{"id": i} for i in range(3)])
+    else:
+        (folder / "t").write_text("id\n0\n1\n2\n")
+    config = {"format": kind, "paths": [str(folder)], "options": {"header": "true"}}
+    frame = stream(ConnectorConfig("file", config), spark, "people")
+    assert frame.isStreaming
+    query = (
+        frame.writeStream.format("memory").queryName(f"streamed_{kind}")
+        .option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    assert spark.table(f"streamed_{kind}").count() == (4 if kind == "text" else 3)
+
+
+@pytest.mark.spark
+def test_folders_of_texts(spark, tmp_path):
+    for name, success in (("a", True), ("b", False), ("c", True)):
+        folder = tmp_path / "day" / name
+        folder.mkdir(parents=True)
+        (folder / "f").write_text(f"{name}\n")
+        if success:
+            (folder / "_SUCCESS").touch()
+    config = {"dir__path": str(tmp_path), "data__dir__depth": 2}
+    with pytest.warns(GriffinDeprecationWarning):
+        frame = read("text-dir", spark, **config)
+    assert sorted(row["value"] for row in frame.collect()) == ["a", "c"]
+    assert (tmp_path / "day" / "c" / "_DONE").exists()
+    with (
+        pytest.warns(GriffinDeprecationWarning),
+        pytest.raises(SourceError, match="no folder is to be read"),
+    ):
+        read("text-dir", spark, **config)
+
+
+@contextmanager
+def elasticsearch(documents):
+    """A server that answers searches as Elasticsearch does, three documents at a time."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append((self.command, self.path, body, self.headers.get("Authorization")))
+            begin = 0 if "/_search?" in self.path else int(body["scroll_id"])
+            hits = [{"_source": document} for document in documents[begin : begin + 3]]
+            told = json.dumps({"_scroll_id": str(begin + 3), "hits": {"hits": hits}}).encode()
+            self.send_response(404 if self.path.startswith("/gone") else 200)
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        do_DELETE = do_POST
+
+        def log_message(self, *_):
+            pass
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+        yield {"es.nodes": "127.0.0.1", "es.port": running.server_port}, asked
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+@pytest.mark.spark
+def test_elasticsearch(spark):
+    documents = [{"age": age, "city": "x"} for age in range(7)]
+    with elasticsearch(documents) as (options, asked):
+        options |= {"es.net.http.auth.user": "u", "es.net.http.auth.pass": "p"}
+        frame = read(
+            "elasticsearch", spark, paths=["bank", "a/b?c"], options=options,
+            filterExprs=["age > 1", "age < 6"], selectionExprs=["age"],
+        )  # fmt: skip
+        assert (frame.columns, sorted(row[0] for row in frame.collect())) == (["age"], [2, 3, 4, 5])
+        with pytest.raises(SourceError, match="cannot read .*/gone/_search.*404"):
+            read("elasticsearch", spark, paths=["gone"], options=options)
+        config = {"paths": ["bank"], "options": {**options, "es.nods": "x"}}
+        with pytest.raises(SourceError, match="unknown option 'es.nods'; did you mean 'es.nodes'"):
+            check(ConnectorConfig("elasticsearch", config), spark)
+        config = {"paths": ["bank"], "filterExprs": ["1) or (1"]}
+        with pytest.raises(SourceError):
+            check(ConnectorConfig("elasticsearch", config), spark)
+    paths = [path for _, path, *_ in asked]
+    assert paths[:2] == ["/bank,a%2Fb%3Fc/_search?scroll=5m", "/_search/scroll"]
+    assert asked[4][0] == "DELETE"
+    assert {told for *_, told in asked} == {"Basic " + base64.b64encode(b"u:p").decode()}
+    with (
+        elasticsearch([]) as (options, _),
+        pytest.raises(SourceError, match="there are no documents"),
+    ):
+        read("elasticsearch", spark, paths=["bank"], options=options)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"topics": "t"}, "the key 'kafka.config' is missing"),
+        ({"kafka.config": {"bootstrap.server": "x"}, "topics": "t"}, "did you mean 'bootstrap.server'"),
+        ({"kafka.config": {"bootstrap.servers": "x"}}, "the key 'topics' is missing"),
+        ({"kafka.config": {"bootstrap.servers": "x", "auto.offset.reset": "first"}, "topics": "t"}, "'auto.offset.reset' cannot be 'first'"),
+        ({"kafka.config": {"bootstrap.servers": "x"}, "topics": "t", "value.type": "java.lang.Long"}, "'value.type' must be 'java.lang.String'"),
+    ],
+)  # fmt: skip
+def test_what_kafka_cannot_be(spark, config, told):
+    with pytest.raises(SourceError) as caught:
+        check(ConnectorConfig("kafka", config), spark)
+    assert told in str(caught.value)

@@ -1,0 +1,67 @@
+"""What holds for every rule, and for every text that is none."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from tidegauge.analyzers.core.errors import DslError
+from tidegauge.griffin.dsl.nodes import Node
+from tidegauge.griffin.dsl.parser import parse, parse_expression
+from tidegauge.griffin.dsl.writer import write
+
+from tests.conftest import soak
+from tests.tidegauge.griffin.dsl import trees
+from tests.tidegauge.griffin.dsl.mutations import LONGEST, mutated
+
+TYPES = ("accuracy", "profiling", "uniqueness", "distinct")
+
+
+@given(trees.rules)
+@settings(max_examples=soak(300, 5_000))
+def test_a_rule_that_is_written_reads_as_itself(rule):
+    dq_type, tree = rule
+    text = write(tree)
+    again = parse(text, dq_type)
+    assert again == tree
+    assert repr(again) == repr(tree)  # numbers with all their digits, too
+    assert write(again) == text
+
+
+@given(trees.bare)
+@settings(max_examples=soak(300, 5_000))
+def test_an_expression_that_is_written_reads_as_itself(tree):
+    again = parse_expression(write(tree))
+    assert repr(again) == repr(tree)
+
+
+@given(trees.bare)
+@settings(max_examples=soak(100, 2_000))
+def test_nodes_know_where_they_stand(tree):
+    text = write(tree)
+    found = parse_expression(text)
+    assert (found.span.start, found.span.end) == (0, len(text))
+    before = text[: found.span.start]
+    assert (found.span.line, found.span.column) == (before.count("\n") + 1, len(before) + 1)
+
+
+@pytest.mark.soak
+def test_texts_are_rules_or_errors():
+    draw = random.Random(20130208)
+    kept = 0
+    for number in range(soak(2_000, 100_000)):
+        text = mutated(draw)
+        assert len(text) <= LONGEST
+        try:
+            tree = parse(text, draw.choice(TYPES), rule=f"rule {number}")
+        except DslError as error:
+            lines = text.split("\n")
+            assert 1 <= error.line <= len(lines)
+            assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+            assert error.column < error.end_column
+            assert "^" in error.caret
+            assert error.rule == f"rule {number}"
+            assert str(error)
+        else:
+            assert isinstance(tree, Node)
+            kept += 1
+    assert kept > number / 20  # changes are small enough that many stay rules

@@ -1,0 +1,183 @@
+"""Which rules have a measure, and that it says what the rule's plan says."""
+
+import random
+
+import pytest
+from tidegauge.analyzers.core.errors import DslError
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.scan.scan import metric_of, scan
+from tidegauge.griffin.bind.scope import Scope
+from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
+from tidegauge.griffin.measures.report import flattened
+from tidegauge.griffin.measures.selection import select_measure
+
+from tests.tidegauge.griffin.lower.running import run
+
+TYPES = {
+    "id": "long",
+    "name": "string",
+    "age": "integer",
+    "ts": "timestamp",
+    "tags": {"type": "array", "elementType": "string", "containsNull": True},
+}
+SCOPE = Scope(dict.fromkeys(("src", "tgt"), Schema.from_types(TYPES)), "src", "tgt")
+
+
+def config(dq_type, text, errors=(), outputs=(), **details):
+    details = {key.replace("__", "."): value for key, value in details.items()}
+    return RuleConfig(1, "griffin-dsl", text, dq_type, "r", "r", details, False, outputs, errors)
+
+
+MADE = {
+    "accuracy": (
+        config("accuracy", " src.id = tgt.id ", miss="missed", null__match="sql", target="tgt"),
+        "GriffinAccuracy('r', 'src.id = tgt.id', source='src', "
+        """details='{"miss":"missed","null.match":"sql"}', target='tgt')""",
+    ),
+    "names that stay are left out": (
+        config("uniqueness", "id", total="total", duplication__array="", source="src"),
+        "GriffinUniqueness('r', 'id', source='src')",
+    ),
+    "errors": (
+        config("completeness", "name", [ErrorCondition("name", "regex", ("^zh",))]),
+        "GriffinCompleteness('r', 'name', source='src', "
+        """details='{"error.confs":[{"column.name":"name","type":"regex","values":["^zh"]}]}')""",
+    ),
+    "output": (
+        config("profiling", "count(*)", outputs=(Output("metric", "n", "array"),)),
+        """GriffinProfiling('r', 'count(*)', source='src', details='{"flatten":"array","name":"n"}')""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_the_measure_of_a_rule(case):
+    what, text = MADE[case]
+    assert repr(select_measure(what, SCOPE)) == text
+
+
+def test_a_key_of_all_columns_names_them():
+    schema = Schema.from_types({"a": "long", "b`": "string", "day": "string"})
+    made = select_measure(config("duplication", ""), Scope({"src": schema}, "src"), by=("day",))
+    assert repr(made) == "GriffinDuplication('r', '`a`, `b```', source='src')"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        config("accuracy", "src.id = tgt.id", null__match="griffin"),
+        config("uniqueness", "id", target="tgt"),
+        config("uniqueness", "tags"),
+        config("distinct", "id, [name]"),
+        config("profiling", "count(distinct id)"),
+        config("profiling", "max(name)"),
+        config("profiling", "sum(age + 1)"),
+        config("profiling", "median(age)"),
+        config("profiling", "id"),
+        config("profiling", "name, count(*) group by name having count(*) > 1"),
+        config("profiling", "name, count(*) as n group by name order by n limit 5"),
+        config("profiling", "name, max(age) group by name"),
+        config("profiling", "count(*) group by name"),
+        config("profiling", "tags, count(*) group by tags"),
+        config("profiling", "distinct name"),
+        config("profiling", "count(*) from tgt"),
+        config("record-check", "SELECT 1"),
+        RuleConfig(1, "spark-sql", "SELECT 1"),
+    ],
+    ids=lambda what: what.rule,
+)
+def test_there_is_none_for_what_does_not_add(what):
+    assert select_measure(what, SCOPE) is None
+
+
+def test_what_is_no_rule_says_so():
+    with pytest.raises(DslError, match="age"):
+        select_measure(config("profiling", "count(*), age"), SCOPE)
+
+
+def rows_at_random(seed, count):
+    chance = random.Random(seed)  # noqa: S311 - of a test
+    return [
+        (
+            chance.choice("xy"),
+            chance.choice([None, *range(4)]),
+            chance.choice([None, "", "a", "7", "zh"]),
+            chance.choice([None, *range(-3, 9)]),
+        )
+        for _ in range(count)
+    ]
+
+
+COLUMNS = "part string, n long, s string, t long"
+SQL = "n > 1 OR s = 'a'"
+AGREE = {
+    "accuracy": config("accuracy", "source.n = target.n and (source.s = target.s or target.t > 5)"),
+    "accuracy, sql": config("accuracy", "source.n = target.n", null__match="sql"),
+    "completeness": config("completeness", "n, upper(s)", total="all"),
+    "completeness, errors": config(
+        "completeness",
+        "n",
+        [
+            ErrorCondition("s", "enumeration", ("", "hive_none")),
+            ErrorCondition("s", "regex", ("^z",)),
+            ErrorCondition("n", "enumeration", ("2",)),
+        ],
+    ),
+    "completeness, sql": config("completeness", SQL, expr=SQL),
+    "conformance": config("schema-conformance", "s", expr=[{"column": "s", "type": "int"}]),
+    "uniqueness": config("uniqueness", "n, s", duplication__array="dups", num="keys"),
+    "distinct": config("distinct", "n, s, t", duplication__array="dups"),
+    "duplication": config("duplication", "n, s"),
+    "timeliness": config(
+        "timeliness", "n, t", threshold=2, step__size="2ms", percentile__values=[0.5, "0.9"]
+    ),
+    "profiling": config(
+        "profiling",
+        "count(*) as c, count(s) as k, sum(n), avg(t), min(t), max(n), stddev(t), var_pop(n), "
+        "count_if(n > 1) as f where t > 0 or t is null",
+    ),
+    "groups": config("profiling", "s, N as m, count(*) as c group by n, source.s"),
+}
+
+
+def metric_of_plan(ran):
+    """Put a metric together from the rows of a plan's steps."""
+    found = {}
+    for table in ran.plan.metrics:
+        found |= flattened(ran.rows(table.step), table.flatten, table.name)
+    return found
+
+
+def alike(value):
+    """Return a metric whose lists are in one order, and whose numbers compare by their first digits."""
+    if isinstance(value, list):
+        return sorted(map(alike, value), key=repr)
+    if isinstance(value, dict):
+        return {key: alike(one) for key, one in value.items()}
+    return value if isinstance(value, str | None) else float(f"{float(value):.12g}")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", AGREE)
+@pytest.mark.parametrize("count", [40, 0])
+def test_the_measure_says_what_the_plan_says(spark, case, count):
+    what = AGREE[case]
+    source = spark.createDataFrame(rows_at_random(1, count), COLUMNS)
+    target = spark.createDataFrame(rows_at_random(2, 10), COLUMNS)
+    frames = {"source": source, "target": target}
+    text = None if "expr" in what.details else what.rule
+    ran = run(spark, text, what, frames)
+    tables = {name: Schema.from_frame(frame) for name, frame in frames.items()}
+    measure = select_measure(what, Scope(tables, "source", "target"))
+    if what.dq_type == "accuracy":
+        measure = measure.compared_with(ran.views.view("target"))
+    states = scan(source, [measure]).whole.states
+    report = metric_of(measure, states[measure]).value
+    said = metric_of_plan(ran)
+    ran.views.drop()
+    if count:
+        assert alike(dict(report.metric)) == alike(said)
+    else:  # a step that has no rows says nothing of what is not there
+        assert alike({k: v for k, v in report.metric.items() if v is not None}) == alike(
+            {k: v for k, v in said.items() if v is not None}
+        )

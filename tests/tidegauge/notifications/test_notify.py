@@ -1,0 +1,527 @@
+"""Notifications: each sink is told of each incident once, no run waits for it, and no secret is seen."""
+
+import datetime as dt
+import json
+import logging
+import socketserver
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing, contextmanager
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+from tidegauge.analyzers.core.errors import (
+    DatabaseAccessError,
+    ReadOnlyError,
+    SuiteError,
+    UnknownDatasetError,
+)
+from tidegauge.notifications.secrets import Mask, identity, redact
+from tidegauge.notifications.sinks import read_sink
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.config import notify_settings
+
+import tidegauge as tg
+from tests.test_plugins import ROOT, run
+from tidegauge.notifications import notify as module
+
+pytest.importorskip("apprise")
+
+SECRET = "T0pS3cretToken"
+HOSTILE = (
+    "a @Everyone\r\nInjected: x\u202e<img src=x onerror=alert(1)> <!channel>\x1b[31m" + "x" * 10_000
+)  # as long as a name may be, a dataset's but shorter
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch, tmp_path):
+    """No sinks but those of a test, no configuration, no proxy."""
+    for name in ("TIDEGAUGE_NOTIFY", "TIDEGAUGE_CONFIG", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, which stands still until a test moves it."""
+    at = SimpleNamespace(now=dt.datetime.now(dt.UTC))
+    monkeypatch.setattr(module, "_now", lambda: at.now)
+    return at
+
+
+def surge(repository, dataset="orders", name="revenue", severity="warning", monitors=None):
+    """Make one open incident, and return its id."""
+    first = dt.date(2013, 1, 1)
+    days = [f"ds={first + dt.timedelta(days=n)}" for n in range(60)]
+    values = {day: 1000.0 + n % 7 for n, day in enumerate(days)}
+    values[days[-1]] = 90_000.0
+    repository.record(dataset, name, values, scale="positive")
+    repository.detect(dataset, monitors or [tg.Monitor({}, "Seasonal", severity)])
+    found = repository.incidents(dataset, status="open")
+    assert len(found) == 1
+    return int(found["id"][0])
+
+
+@contextmanager
+def web(status=200, hang=None):
+    """Run a server, and yield its address without a scheme and what it was sent."""
+    got = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.path, json.loads(body), dict(self.headers)))
+            if hang is not None:
+                hang.wait(30)
+            self.send_response(server.status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads, server.status, server.block_on_close = True, status, False
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        at = f"localhost:{server.server_port}"
+        yield SimpleNamespace(at=at, got=got, server=server)
+    finally:
+        if hang is not None:
+            hang.set()
+        server.shutdown()
+        server.server_close()
+
+
+def notices(repository):
+    with repository.database.read() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT incident_id, sink, attempts, sent_at, error FROM notice"
+        )
+        return rows.all()
+
+
+def everything_stored(repository):
+    with closing(sqlite3.connect(repository.database.file)) as connection:
+        return "\n".join(connection.iterdump())
+
+
+def test_a_webhook_is_told_once(repo):
+    of = surge(repo)
+    with web() as server:
+        sink = f"json://{server.at}/"
+        (notice,) = tg.notify(repo, [sink])
+        assert notice == tg.Notice(identity(sink), of)
+        assert tg.notify(repo, [sink, sink]) == []
+        assert len(server.got) == 1
+        assert (
+            tg.notify(repo, f"json://{server.at}/other")[0].error == ""
+        )  # another sink is another
+    path, body, _ = server.got[0]
+    assert path == "/"
+    assert body["title"] == "Tidegauge: warning in orders"
+    lines = body["message"].splitlines()
+    assert lines[0] == repo.incidents()["headline"][0]
+    assert lines[1] == f"- {repo.anomalies()['explanation'][0]}"
+    assert lines[-1] == f"See: tidegauge anomalies show {of}"
+    assert notices(repo)[0][:3] == (of, identity(sink), 1)
+
+
+@pytest.mark.parametrize("scheme", ["http", "json+http"])
+def test_a_bare_address_is_a_webhook_as_it_stands(repo, scheme):
+    surge(repo)
+    with web() as server:
+        tg.notify(repo, f"{scheme}://me:pw@{server.at}/a%20b?token=AbC&x=")
+    path, _, headers = server.got[0]
+    assert path == "/a%20b?token=AbC&x="
+    assert headers["Authorization"].startswith("Basic ")
+
+
+def test_the_addresses_of_services_are_theirs():
+    apprise = pytest.importorskip("apprise")
+    from tidegauge.notifications.sinks import _service
+
+    address = "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
+    read_sink("json://localhost").open()  # loads its plug-ins
+    asset = apprise.AppriseAsset()
+    assert _service(apprise, address, asset).service_name == "Slack"
+    hook = _service(apprise, "json+https://[::1]:8443/x", asset)
+    assert (hook.host, hook.port, hook.secure, hook.fullpath) == ("[::1]", 8443, True, "/x")
+
+
+def test_once_over_threads_and_processes(repo, tmp_path):
+    surge(repo)
+    url = f"sqlite:///{repo.database.file}"
+    code = (
+        "import sys\nfrom tidegauge.repository.repository import Repository\n"
+        "from tidegauge.notifications.notify import notify\n"
+        "with Repository(sys.argv[1]) as repo:\n"
+        "    print('ready', flush=True); sys.stdin.readline()\n"
+        "    print(len(notify(repo, sys.argv[2])))\n"
+    )
+    with web() as server:
+        sink = f"json://{server.at}/"
+        others = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, url, sink],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        for other in others:
+            assert other.stdout.readline() == "ready\n"
+        told = []
+
+        def here():
+            with Repository(url) as mine:
+                told.append(len(tg.notify(mine, sink)))
+
+        threads = [threading.Thread(target=here) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        told += [int(other.communicate("\n", timeout=60)[0]) for other in others]
+        for thread in threads:
+            thread.join()
+    assert sorted(told) == [0, 0, 0, 0, 0, 1]
+    assert len(server.got) == 1
+
+
+def test_failures_are_tried_again_later_and_five_times_in_all(repo, clock, caplog):
+    of = surge(repo)
+    with web(status=500) as server:
+        sink = f"json://{server.at}/"
+        tries = [0]
+        for minutes in (0, 0.9, 0.2, 4, 1, 29, 1, 119, 1, 9999):
+            clock.now += dt.timedelta(minutes=minutes)
+            tries.append(tries[-1] + len(tg.notify(repo, sink)))
+        assert tries == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    ((incident, _, attempts, sent, error),) = notices(repo)
+    assert (incident, attempts, sent) == (of, 5, None)
+    assert error.endswith("error=500.")
+    assert f"could not notify: incident {of} to json:" in caplog.text
+
+
+def test_a_retry_that_works_is_the_last(repo, clock):
+    surge(repo)
+    with web(status=503) as server:
+        sink = f"json://{server.at}/"
+        assert tg.notify(repo, sink)[0].error
+        server.server.status = 200
+        clock.now += dt.timedelta(minutes=1)
+        assert not tg.notify(repo, sink)[0].error
+        clock.now += dt.timedelta(days=1)
+        assert tg.notify(repo, sink) == []
+    ((_, _, attempts, sent, error),) = notices(repo)
+    assert (attempts, error) == (2, None)
+    assert sent is not None
+
+
+def test_a_claim_whose_owner_died_is_taken_over_after_an_hour(repo, clock):
+    from tidegauge.notifications.claims import claim
+
+    of = surge(repo)
+    assert claim(repo.database, of, "log", clock.now)
+    clock.now += dt.timedelta(minutes=59)
+    assert tg.notify(repo, "log") == []
+    clock.now += dt.timedelta(minutes=1)
+    assert tg.notify(repo, "log") == [tg.Notice("log", of)]
+
+
+def test_a_server_that_hangs_is_waited_for_once_and_not_for_long(repo, clock):
+    for dataset in ("a", "b", "c"):
+        surge(repo, dataset)
+    with web(hang=threading.Event()) as server:
+        began = time.monotonic()
+        told = tg.notify(repo, [f"json://{server.at}/", "log"], seconds=0.5)
+        assert time.monotonic() - began < 3
+    assert [notice.error for notice in told] == ["no answer within 0.5 s", "", "", ""]
+    assert [row[2] for row in notices(repo) if row[1] != "log"] == [1]
+
+
+def test_only_what_is_open_and_grave_enough(repo):
+    quiet, loud = surge(repo, "quiet", severity="info"), surge(repo, "loud", severity="error")
+    expected = surge(repo, "known")
+    repo.label(expected, "expected")
+    over = surge(repo, "over")
+    repo.record(
+        "over", "revenue", {f"ds=2013-03-{n:02}": 1000.0 for n in range(2, 9)}, scale="positive"
+    )
+    repo.detect("over", [tg.Monitor({}, "Seasonal")])
+    assert repo.incidents("over")["status"].tolist() == ["resolved"]
+    assert over not in repo.incidents(status="open")["id"].tolist()
+    assert tg.notify(repo, "log", dataset="quiet") == []
+    assert [n.incident for n in tg.notify(repo, "log")] == [loud]
+    assert [
+        n.incident for n in tg.notify(repo, "log", severity="info", dataset=["quiet", "known"])
+    ] == [quiet]
+    with pytest.raises(UnknownDatasetError, match="did you mean 'quiet'"):
+        tg.notify(repo, "log", dataset="quite")
+    with pytest.raises(SuiteError, match="unknown severity 'grave'"):
+        tg.notify(repo, "log", severity="grave")
+
+
+def test_a_repository_that_is_only_read_refuses(repo):
+    with (
+        Repository(f"sqlite:///{repo.database.file}", read_only=True) as reader,
+        pytest.raises(ReadOnlyError),
+    ):
+        tg.notify(reader, "log")
+
+
+def test_the_log_tells_with_the_severity(repo, caplog):
+    surge(repo, severity="error")
+    tg.notify(repo, ["log"])
+    (record,) = [r for r in caplog.records if r.name == "tidegauge.incidents"]
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("Tidegauge: error in orders\n1 Mar 2013: ")
+
+
+def test_secrets_are_seen_nowhere(repo, clock, caplog, capfd, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    surge(repo)
+    monkeypatch.setenv("HOOK", SECRET)
+    with web(status=404) as server:
+        sinks = [
+            f"json://me:{SECRET}@{server.at}/services/{SECRET}?-key={SECRET}",
+            f"json+http://{server.at}/${{HOOK}}",
+            f"http://{server.at}/x?token={SECRET}",
+            f"json://localhost:1/{SECRET}",  # nobody listens
+            f"jsons://{server.at}/{SECRET}",  # no TLS there
+            f"nosuch://{SECRET}@host",
+            f"https://localhost:{SECRET}/",
+            f"{SECRET}/{SECRET}",
+            f"nosuch:{SECRET}",
+            f"slack://{SECRET}",
+        ]
+        suite = tg.Suite("orders", [tg.Size()], notify=sinks)
+        told = [notice for _ in range(2) for notice in tg.notify(repo, sinks)]
+        told += module.notify_all(repo, {"orders": sinks})
+        assert len(server.got) == 3
+        assert all(SECRET in str(path) for path, *_ in server.got)
+    assert all(notice.error for notice in told)
+    assert any("error=404" in notice.error for notice in told)
+    out, err = capfd.readouterr()
+    seen = [everything_stored(repo), caplog.text, out, err, *map(repr, told), *map(str, told)]
+    seen += [module.summarize(told), repr(suite), suite.canonical()]
+    for text in seen:
+        assert SECRET.lower() not in text.lower()
+    assert "${HOOK}" in suite.canonical()
+
+
+def test_what_is_hidden_and_what_is_shown():
+    mask = Mask("slack://T1/a%2Fb/Key-1?x=p+q")
+    assert mask.hide("KEY-1 and a/b, a%2Fb or p+q at slack") == "*** and ***, *** or p+q at slack"
+    assert Mask("log").hide("log") == "log"
+    assert redact("slack://abc/${TOKEN}") == "slack://***${TOKEN}"
+    assert redact("a b") == "***"
+    assert identity("slack://a") != identity("slack://b")
+    assert "abc" not in repr(read_sink("json://abc"))
+
+
+def test_hostile_names_do_no_harm(repo, caplog):
+    surge(repo, f"d{HOSTILE}"[:1000], f"n{HOSTILE}")
+    with web() as server:
+        tg.notify(repo, [f"json://{server.at}/", "log"])
+    (_, body, _) = server.got[0]
+    assert len(body["title"]) < 200
+    assert len(body["message"]) < 1200
+    assert len(body["message"].splitlines()) == 3
+    for text in (body["title"], body["message"], caplog.records[-1].getMessage()):
+        assert "@Everyone" not in text
+        assert all(c.isprintable() or c == "\n" for c in text)
+
+
+@pytest.mark.parametrize(("form", "shown"), [("text", "<img"), ("html", "&lt;img")])
+def test_mail_is_sent_as_text_or_escaped(repo, form, shown):
+    surge(repo, "d<img src=x onerror=alert(1)>", "n\r\nBcc: x@y <img src=x onerror=alert(1)>")
+    mails = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            self.wfile.write(b"220 here\r\n")
+            while line := self.rfile.readline():
+                if line.upper().startswith(b"DATA"):
+                    self.wfile.write(b"354 go on\r\n")
+                    mails.append(b"".join(iter(self.rfile.readline, b".\r\n")))
+                self.wfile.write(
+                    b"221 bye\r\n" if line.upper().startswith(b"QUIT") else b"250 ok\r\n"
+                )
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        sink = f"mailto://localhost:{server.server_address[1]}?from=us@example.org&to=you@example.org&format={form}"
+        (notice,) = tg.notify(repo, sink)
+        server.shutdown()
+    assert notice.error == ""
+    mail = message_from_bytes(mails[0], policy=policy.default)
+    assert mail["Subject"].startswith("Tidegauge: warning in d<img")
+    assert mail["Bcc"] is None
+    body = mail.get_body(("html",) if form == "html" else ("plain",)).get_content()
+    body = body.replace("&nbsp;", " ")
+    assert f"n Bcc: x@y {shown} src=x" in body
+    assert ("<img" in body) == (form == "text")
+
+
+def test_sinks_that_there_are_not_are_named_and_the_others_told(repo, caplog, monkeypatch):
+    surge(repo)
+    told = tg.notify(repo, ["lug", "nosuch://host", "${NO_SUCH}", "log"])
+    assert [notice.sink.partition(":")[0] for notice in told] == [
+        "lug",
+        "nosuch",
+        "${NO_SUCH}",
+        "log",
+    ]
+    assert told[0].error == "unknown sink 'lug'; did you mean 'log'?"
+    assert told[1].error
+    assert told[2].error == "a sink is ${NO_SUCH}, but the environment has no NO_SUCH"
+    assert told[3].error == ""
+    assert "could not notify: lug: unknown sink" in caplog.text
+    assert len(notices(repo)) == 1  # what was never tried costs no attempt
+    monkeypatch.setattr("tidegauge.notifications.sinks.find_spec", lambda _: None)
+    (notice,) = tg.notify(repo, "slack://a/b/c")
+    assert notice.error == "the sink slack://*** needs apprise: pip install 'tidegauge[notify]'"
+
+
+def test_apprise_is_imported_only_when_it_is_used():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, tidegauge as tg, tidegauge.cli.suite_runs\n"
+            "with tg.Repository('sqlite://') as repo:\n"
+            "    print(tg.notify(repo, ['log', 'slack://a/b/c']), 'apprise' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout == "[] False\n"
+
+
+PAGER = """
+told = []
+def page(title, body, argument):
+    print(argument, title)
+    if argument == "fails":
+        raise SystemExit("no " + argument)
+"""
+
+
+def install(folder, package, target, text):
+    (folder / f"{target.partition(':')[0]}.py").write_text(text)
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    name = target.partition("_")[0]
+    (info / "entry_points.txt").write_text(f"[tidegauge.sinks]\n{name} = {target}\n")
+
+
+def test_sinks_of_other_packages(repo, tmp_path):
+    surge(repo)
+    install(tmp_path, "pager-sink", "pager_sink:page", PAGER)
+    install(tmp_path, "broken-sink", "broken_sink:page", "import no_such_module")
+    install(tmp_path, "odd-sink", "odd_sink:page", "page = 7")
+    sinks = ["pager:team", "pager:fails", "broken:x", "odd", "pagr"]
+    done = run(
+        tmp_path,
+        "import tidegauge as tg\n"
+        f"with tg.Repository('sqlite:///{repo.database.file}') as repo:\n"
+        f"    for notice in tg.notify(repo, {sinks!r}):\n"
+        "        print(notice.sink.partition(':')[0], '|', notice.error)\n",
+    )
+    assert done.stdout.splitlines() == [
+        "team Tidegauge: warning in orders",
+        "fails Tidegauge: warning in orders",
+        "pager | ",
+        "pager | SystemExit: no ***",
+        "broken | sink 'broken' of broken-sink cannot be used:"
+        " ModuleNotFoundError: No module named 'no_such_module'",
+        "odd | sink 'odd' of odd-sink cannot be used: it is no function",
+        "pagr | unknown sink 'pagr'; did you mean 'pager'?",
+    ]
+    assert "plug-in 'broken' of broken-sink was skipped" in done.stderr
+
+
+def test_where_sinks_are_given(monkeypatch, tmp_path):
+    assert notify_settings() == []
+    file = tmp_path / "tidegauge.toml"
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(file))
+    file.write_text('notify = ["log", "${SLACK}"]\n')
+    assert notify_settings() == ["log", "${SLACK}"]
+    monkeypatch.setenv("TIDEGAUGE_NOTIFY", " json://a\n log ")
+    assert notify_settings() == ["json://a", "log"]
+    monkeypatch.setenv("TIDEGAUGE_NOTIFY", "")
+    assert notify_settings() == []
+    monkeypatch.delenv("TIDEGAUGE_NOTIFY")
+    for wrong in (f'"{SECRET}"', f'["{SECRET}", 7]'):
+        file.write_text(f"notify = {wrong}\n")
+        with pytest.raises(DatabaseAccessError, match="notify is a list of texts") as caught:
+            notify_settings()
+        assert SECRET not in str(caught.value)
+    file.write_text('db = "sqlite://"\nnotify = []\n')
+    with Repository() as repository:
+        assert repository.datasets() == []
+
+
+def test_suites_name_sinks(tmp_path):
+    plain = tg.Suite("d", [tg.Size()])
+    assert "notify" not in json.loads(plain.canonical())
+    file = tmp_path / "suite.yml"
+    text = "dataset: d\ntable: t\nanalyzers: [Size]\nnotify:\n  - log\n  - ${SLACK}\n"
+    file.write_text(text)
+    suite = tg.load_suite(file).suite
+    assert suite.notify == ("log", "${SLACK}")
+    assert tg.Suite.from_json(suite.canonical()) == suite
+    for wrong in ("log", [7], [" "]):
+        with pytest.raises(SuiteError, match="notify is a list of texts"):
+            tg.Suite("d", [tg.Size()], notify=wrong)
+
+
+def fake_run(monkeypatch, repository, tmp_path, notify):
+    """Run a suite file for a dataset as if Spark had measured it."""
+    from tidegauge.cli import suite_runs as runs
+
+    file = tmp_path / "suite.yml"
+    file.write_text(f"dataset: orders\ntable: t\nanalyzers: [Size]\nnotify: {json.dumps(notify)}\n")
+    ran = SimpleNamespace(dataset="orders", changes={}, failed={}, checks={}, passed=True)
+    monkeypatch.setattr(runs, "spark_session", lambda _: None)
+    monkeypatch.setattr(runs, "analyze", lambda *_, **__: ran)
+    return runs.run_suites([str(file)], repository)
+
+
+def test_a_run_tells_and_never_fails_by_it(repo, monkeypatch, tmp_path, caplog):
+    of = surge(repo)
+    assert fake_run(monkeypatch, repo, tmp_path, []).notices == []  # off by default
+    assert notices(repo) == []
+    summary = fake_run(monkeypatch, repo, tmp_path, ["log", "lug"])
+    assert summary.notices[0] == tg.Notice("log", of)
+    assert (
+        "notifications: 1 sent, 1 failed (lug: unknown sink 'lug'; did you mean 'log'?)"
+        in summary.lines()
+    )
+    assert summary.status(fail_on_anomaly=False) == 0
+    monkeypatch.setenv("TIDEGAUGE_NOTIFY", "json://localhost:1/")
+    (notice,) = fake_run(monkeypatch, repo, tmp_path, ["log"]).notices
+    assert notice.error == "A Connection error occurred sending JSON notification to ***."
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.delenv("TIDEGAUGE_NOTIFY")
+    summary = fake_run(monkeypatch, repo, tmp_path, ["log"])
+    assert summary.notices[0].error.startswith("cannot read the configuration")
+    assert summary.status(fail_on_anomaly=False) == 0
+
+
+@pytest.mark.postgres
+def test_claims_on_both_databases(url, tmp_path, clock):
+    with Repository(url, artifacts=tmp_path) as repository:
+        of = surge(repository)
+        assert tg.notify(repository, "log") == [tg.Notice("log", of)]
+        assert tg.notify(repository, "log") == []

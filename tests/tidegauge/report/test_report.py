@@ -1,0 +1,160 @@
+"""The report: a table, and one page."""
+
+import csv
+import datetime as dt
+import io
+import json
+
+import pytest
+from tidegauge.analysis import Run
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.runs.ledger import Change, RunStatus
+from tidegauge.analyzers.runs.recording import RunReport
+from tidegauge.cli.main import run_command
+from tidegauge.report.page import write_report
+from tidegauge.repository.store.frames import records
+from tidegauge.repository.testing.samples import commit, day, measurement, spec
+
+import tidegauge as tg
+from tests.pages import HOSTILE, LONG, read_page, shown
+
+MADE = dt.datetime(2013, 2, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def url(repo):
+    rows = [1000] * 29 + [300]
+    commit(repo, *(day(n, rows=r) for n, r in enumerate(rows, 1)))
+    repo.detect("d")
+    return str(repo.database.url)
+
+
+def test_a_row_for_each_dataset(url, repo, capsys):
+    repo.record("other", "revenue", 1.5, partition="ds=2013-01-01")
+    assert run_command(["report", "--db", url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:3] == ["d", "30", "ds=2013-01-30"]
+    assert lines[2].split()[:3] == ["other", "1", "ds=2013-01-01"]
+    assert run_command(["report", "d", "--db", url, "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["warnings"], row["rows"], row["status"]) == ("1", "300", "complete")
+    assert run_command(["report", "--db", url, "--format", "json", "--since", "2013-02-01"]) == 0
+    assert [r["warnings"] for r in json.loads(capsys.readouterr().out)] == [0, 0]
+    assert run_command(["report", "e", "--db", url]) == 1
+    assert "no dataset 'e'" in capsys.readouterr().err
+
+
+def test_a_page(url, repo, tmp_path, capsys):
+    file = tmp_path / "report.html"
+    file.write_text("older")
+    commit(repo, day(3, "b", rows=990))
+    repo.store.mark_gone(repo.store.open_run(spec()), ["ds=2013-01-04"])
+    assert run_command(["report", "d", "--db", url, "--html", str(file)]) == 0
+    assert capsys.readouterr().out.strip() == str(file)
+    tags, text = read_page(file.read_text(encoding="utf-8"))
+    assert tags.count("svg") > 5
+    assert "Tidegauge report: d" in text
+    assert "▲ warning: 30 Jan 2013: volume -70 %" in text
+    assert "ds=2013-01-03: version 2" in text
+    assert "ds=2013-01-04: gone" in text
+    assert "30 partitions, 1 restated, 1 gone" in text
+    assert "Size in ds=2013-01-30" in text
+    assert "✕ failed" in text  # of a column that is not there
+    assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
+
+
+def test_settled_incidents_are_listed_and_a_window_leaves_out(url, repo, tmp_path):
+    repo.label(int(repo.incidents()["id"][0]), "expected", note="a strike")
+    text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+    assert "Made 2013-02-01 12:00 UTC" in text
+    assert "Open incidentsNone." in text
+    assert "Settled incidents" in text
+    assert "✓ expected" in text
+    late = write_report(repo, tmp_path / "b.html", since="2014-01-01", made=MADE)
+    assert "Settled" not in read_page(late.read_text("utf-8"))[1]
+
+
+def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url, repo, tmp_path):
+    def sizes():
+        text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+        table = text[text.index("Series, the last") : text.index("Runs")]
+        assert "as usual" not in table[: table.index("anomaly, ")]  # the worst come first
+        return table
+
+    number = int(repo.incidents()["id"][0])
+    assert f"anomaly, ● open ({number})" in sizes()
+    repo.label(number, "expected")
+    assert f"anomaly, ✓ expected ({number})" in sizes()
+    assert "open" not in sizes()
+
+
+def test_a_page_is_not_printed_in_another_form(url, tmp_path, capsys):
+    asked = ["report", "--db", url, "--html", str(tmp_path / "a.html"), "--format", "json"]
+    assert run_command(asked) != 0
+    assert "--html writes a page, and --format json prints" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_an_empty_repository(repo, tmp_path):
+    page = write_report(repo, tmp_path / "a.html", made=MADE)
+    assert "The repository is empty." in read_page(page.read_text("utf-8"))[1]
+    with pytest.raises(tg.DatabaseAccessError, match="cannot write"):
+        write_report(repo, tmp_path / "no" / "a.html")
+
+
+def test_hostile_names_do_no_harm(repo, tmp_path):
+    groups = {(HOSTILE,): 30, (LONG[:500],): 20}
+    found = [day(n, rows=50, groups=groups) for n in range(1, 30)]
+    commit(repo, *found, day(30, rows=20, groups={("b",): 20}), dataset=HOSTILE)
+    repo.record(
+        "other", LONG, {f"ds=2013-01-{n:02}": n for n in range(1, 5)}, instance=LONG, segment=LONG
+    )
+    repo.detect(HOSTILE)
+    repo.label(int(repo.incidents()["id"][0]), "reopened", note=LONG, by=HOSTILE)
+    page = write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8")
+    tags, text = read_page(page)
+    assert tags.count("title") > 5
+    assert "onerror" in text
+    assert len(page) < 300_000
+
+
+def test_ten_thousand_series_with_long_names_stay_small(repo, tmp_path):
+    groups = {(f"{n}{HOSTILE}" + "W" * 150,): 1 for n in range(900)}
+    state = FrequenciesAndNumRows.of(groups.items())
+    extra = [measurement(tg.Histogram("s", where=f"n = {n}"), state) for n in range(5)]
+    commit(repo, day(1, rows=900, groups=groups, extra=extra))
+    assert records(repo.overview())[0]["series"] == 6 * 1801 + 5
+    page = write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8")
+    assert len(page.encode()) < 1_000_000
+    assert "and 10,411 more" in read_page(page)[1]
+    shown(repo.latest("d"))
+    shown(repo)
+    with pytest.raises(tg.HistoryError, match="10,811 series match"):
+        repo.plot("d")
+
+
+def test_runs_and_suites_show_themselves(repo):
+    changes = {f"ds={n}{HOSTILE}": Change.NEW for n in range(1000)} | {"ds=x": Change.UNCHANGED}
+    failed = {tg.Mean(f"{LONG}{n}"): tg.NoSuchColumnError(HOSTILE, ["y"]) for n in range(200)}
+    report = RunReport(3, HOSTILE, RunStatus.COMPLETE, changes, 4, ("ds=gone",), failed)
+    text = shown(Run(report, repo))
+    assert "Run 3 of" in text
+    assert "✓ complete" in text
+    assert "new1000" in text
+    assert "unchanged1" in text
+    assert "ds=gonegone" in text
+    assert "and 991 more" in text
+    suite = tg.Suite(
+        HOSTILE,
+        [tg.Size(where=f"{LONG}{n}") for n in range(200)],
+        partition_by=["ds"],
+        segments=[[LONG]],
+        tags={HOSTILE: LONG},
+        notify=["https://user:secret@example.org/hook"],
+    )
+    text = shown(suite)
+    assert "Suite for" in text
+    assert "partitioned byds" in text
+    assert "and 160 more" in text
+    assert "secret" not in text
+    assert "1 sinks" in text

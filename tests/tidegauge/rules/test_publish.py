@@ -1,0 +1,422 @@
+"""Stage, validate, publish: tables and folders, partitions, quarantine, failures, leftovers, recording."""
+
+from pathlib import Path
+
+import pytest
+from tidegauge.analyzers.core.errors import PartitionColumnError, RuleError, SourceError, SuiteError
+from tidegauge.analyzers.sources.targets import check_disjoint_locations, parent_location
+from tidegauge.rules.judging import judge
+from tidegauge.rules.verdicts import VerdictFiles
+
+import tidegauge as tg
+from tests.spark_actions import counted
+
+pytestmark = [pytest.mark.spark, pytest.mark.classic]  # counts actions or writes to Hive
+
+ROWS = [(1, "2013-02-01"), (-1, "2013-02-01"), (2, "2013-02-02"), (-2, "2013-02-03"), (300, None)]
+"""By day: one kept of two, one of one, none of one, and one without a day that is repaired."""
+DQM = tg.DQM().add(tg.Rule("a > 0", "positive")).add(tg.Fix("a > 200", "a", 200, "cap"))
+KEPT = [(1, "2013-02-01"), (2, "2013-02-02"), (200, None)]
+STRICT = DQM.add(tg.FailTotalRuleCountPolicy(2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database(spark):
+    spark.sql("CREATE DATABASE IF NOT EXISTS pub")
+    yield
+    spark.sql("DROP DATABASE pub CASCADE")
+
+
+@pytest.fixture(params=[pytest.param("table", marks=pytest.mark.soak), "folder"])
+def place(request, spark, tmp_path):
+    """A table's name or a folder that is not there yet."""
+    if request.param == "folder":
+        yield str(tmp_path / "clean")
+        return
+    yield "pub.clean"
+    for table in spark.catalog.listTables("pub"):
+        if table.isTemporary:  # a view of another test, which is listed with every database
+            continue
+        spark.sql(f"DROP TABLE pub.`{table.name}`")
+
+
+def frame(spark, rows=ROWS):
+    return spark.createDataFrame(rows, "a long, ds string")
+
+
+def rows_of(data):
+    rows = ((row["a"], None if row["ds"] is None else str(row["ds"])) for row in data.collect())
+    return sorted(rows, key=str)
+
+
+def read(spark, place):
+    return spark.read.parquet(place) if "/" in place else spark.table(place)
+
+
+def is_there(spark, place):
+    return Path(place).exists() if "/" in place else spark.catalog.tableExists(place)
+
+
+def leftovers(spark, place):
+    if "/" in place:
+        return [p.name for p in Path(place).parent.iterdir() if "staging" in p.name]
+    return [t.name for t in spark.catalog.listTables("pub") if "staging" in t.name]
+
+
+def test_what_passes_is_published(spark, place):
+    published = DQM.publish(frame(spark), place)
+    assert rows_of(published.data) == rows_of(read(spark, place)) == sorted(KEPT, key=str)
+    assert published.check.passed
+    assert (published.state.records, published.state.rejects) == (5, 2)
+    assert published.state.fix_count("cap") == 1
+    assert [str(s) for s in published.state.samples if s.task == "positive"] != []
+    assert leftovers(spark, place) == []
+
+
+def test_what_fails_leaves_nothing_and_changes_nothing(spark, place):
+    with pytest.raises(tg.DQMError, match="2 of 5 records"):
+        STRICT.publish(frame(spark), place)
+    assert not is_there(spark, place)
+    DQM.publish(frame(spark, [(7, "2012-01-01")]), place)
+    with pytest.raises(tg.DQMError):
+        STRICT.publish(frame(spark), place)
+    assert rows_of(read(spark, place)) == [(7, "2012-01-01")]
+    assert leftovers(spark, place) == []
+
+
+def test_the_frame_is_computed_once(spark, place, tmp_path):
+    from pyspark.sql import functions as F
+
+    log = tmp_path / "computed"
+
+    def touch(a):
+        with open(log, "a") as file:
+            file.write(f"{a}\n")
+        return a
+
+    seen = frame(spark).withColumn("a", F.udf(touch, "long")("a"))
+    DQM.publish(seen, place, quarantine=f"{tmp_path}/bin")
+    assert sorted(map(int, log.read_text().split())) == [-2, -1, 1, 2, 300]
+
+
+def test_partitions_are_kept_apart(spark, place):
+    DQM.publish(frame(spark), place, partition_by=["ds"])
+    DQM.publish(frame(spark, [(5, "2013-02-02"), (6, "2013-02-04")]), place, mode="partitions")
+    assert rows_of(read(spark, place)) == sorted(
+        [(1, "2013-02-01"), (5, "2013-02-02"), (6, "2013-02-04"), (200, None)], key=str
+    )
+    # All records of a day are rejected: there is nothing left of it.
+    DQM.publish(frame(spark, [(-5, "2013-02-02"), (8, "2013-02-05")]), place, mode="partitions")
+    assert rows_of(read(spark, place)) == sorted(
+        [(1, "2013-02-01"), (6, "2013-02-04"), (8, "2013-02-05"), (200, None)], key=str
+    )
+    DQM.publish(frame(spark, [(9, "2013-02-01")]), place, mode="append")
+    assert rows_of(read(spark, place).where("ds = '2013-02-01'")) == [
+        (1, "2013-02-01"),
+        (9, "2013-02-01"),
+    ]
+    DQM.publish(frame(spark, [(3, "2013-02-09")]), place)
+    assert rows_of(read(spark, place)) == [(3, "2013-02-09")]
+
+
+@pytest.mark.soak
+def test_a_table_of_hive_keeps_its_partitioning(spark):
+    spark.sql("CREATE TABLE pub.old (a BIGINT) PARTITIONED BY (ds STRING) STORED AS TEXTFILE")
+    DQM.publish(frame(spark, ROWS[:3]), "pub.old")
+    assert rows_of(spark.table("pub.old")) == [(1, "2013-02-01"), (2, "2013-02-02")]
+    DQM.publish(frame(spark, [(4, "2013-02-02")]), "pub.old")
+    assert rows_of(spark.table("pub.old")) == [(4, "2013-02-02")]
+    assert [r[0] for r in spark.sql("SHOW PARTITIONS pub.old").collect()] == ["ds=2013-02-02"]
+    spark.sql("DROP TABLE pub.old")
+
+
+def test_a_table_may_be_written_from_itself(spark, place):
+    DQM.publish(frame(spark), place)
+    DQM.publish(read(spark, place).selectExpr("a + 1 AS a", "ds"), place)
+    assert rows_of(read(spark, place)) == sorted(
+        [(2, "2013-02-01"), (3, "2013-02-02"), (200, None)], key=str
+    )
+
+
+def test_what_a_killed_run_left_is_replaced(spark, place):
+    if "/" in place:
+        left = Path(place).parent / "_tidegauge_staging_clean"
+        left.mkdir()
+        (left / "part-0.parquet").write_text("half a file")
+    else:
+        spark.sql("CREATE TABLE pub._tidegauge_staging_clean (x STRING) USING parquet")
+    DQM.publish(frame(spark), place)
+    assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
+    assert leftovers(spark, place) == []
+
+
+def test_rejects_go_to_quarantine_whatever_the_verdict(spark, place, tmp_path):
+    bin_ = str(tmp_path / "bin") if "/" in place else "pub.bin"
+    of = {"partition_by": ["ds"], "quarantine": bin_, "mode": "partitions"}
+    for _ in range(2):  # a second run does not double them
+        with pytest.raises(tg.DQMError):
+            STRICT.publish(frame(spark), place, **of)
+        assert rows_of(read(spark, bin_)) == [(-1, "2013-02-01"), (-2, "2013-02-03")]
+    assert {tuple(r["broken_rules"]) for r in read(spark, bin_).collect()} == {("positive",)}
+    DQM.publish(frame(spark, [(1, "2013-02-01"), (-4, "2013-02-04")]), place, **of)
+    assert rows_of(read(spark, bin_)) == [(-2, "2013-02-03"), (-4, "2013-02-04")]
+
+
+def test_applied_rejects_are_appended_or_replaced(spark, tmp_path):
+    place = str(tmp_path / "bin")
+    applied = DQM.apply(frame(spark), partition_by=["ds"])
+    applied.quarantine(place)
+    applied.quarantine(place)
+    assert spark.read.parquet(place).count() == 4
+    applied.quarantine(place, mode="partitions")
+    assert rows_of(spark.read.parquet(place)) == [(-1, "2013-02-01"), (-2, "2013-02-03")]
+
+
+def test_policies_see_what_is_left(spark, place):
+    def largest(data, state):
+        return data.agg({"a": "max"}).first()[0] == 200 and data.count() == state.records - 2
+
+    DQM.add(largest).publish(frame(spark), place)
+    with pytest.raises(tg.DQMError, match="none"):
+        DQM.add(tg.DQMPolicy(lambda data, state: data.count() == 0, "none")).publish(
+            frame(spark), place
+        )
+
+
+def test_a_rule_that_the_data_makes_fail_is_named(spark, place):
+    broken = tg.DQM().add(tg.Rule("100 / (a - 1) < 1000", "divides")).add(tg.Rule("a > 0", "pos"))
+    with pytest.raises(tg.DQMError, match="divides"):
+        broken.publish(frame(spark), place)
+    assert not is_there(spark, place)
+    assert leftovers(spark, place) == []
+
+
+def test_a_new_table_that_cannot_be_filled_is_not_left(spark, place, monkeypatch):
+    from pyspark.sql import DataFrameWriter
+
+    plain = DataFrameWriter.insertInto
+
+    def refuse(writer, name, overwrite=None):
+        if "staging" not in name:
+            raise OSError("disk full")
+        return plain(writer, name, overwrite)
+
+    def refuse_folder(writer, path):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(DataFrameWriter, "insertInto", refuse)
+    monkeypatch.setattr(DataFrameWriter, "parquet", refuse_folder)
+    with pytest.raises(OSError, match="disk full"):
+        DQM.publish(frame(spark), place)
+    assert not is_there(spark, place)
+    assert leftovers(spark, place) == []
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_read(spark, place):
+    DQM.publish(frame(spark), place, partition_by=["ds"])
+    cases = [
+        (frame(spark).withColumnRenamed("a", "b"), {}, SourceError, "lacks a and has b beside"),
+        (
+            frame(spark),
+            {"partition_by": ["a"]},
+            PartitionColumnError,
+            "partitioned by ds, not by a",
+        ),
+        (frame(spark), {"mode": "replace"}, RuleError, "'partitions', not 'replace'"),
+    ]
+    with counted(spark) as found:
+        for data, options, error, text in cases:
+            with pytest.raises(error, match=text):
+                DQM.publish(data, place, **options)
+    assert [e for e in found if e["successJobIds"]] == []
+    with pytest.raises(PartitionColumnError, match="did you mean 'ds'"):
+        DQM.publish(frame(spark), f"{place}_new", partition_by=["dt"])
+    with pytest.raises(RuleError, match="give partition_by="):
+        DQM.publish(frame(spark), f"{place}_new", mode="partitions")
+
+
+def test_a_kept_failure_is_raised_without_reading(spark, place, tmp_path):
+    source = str(tmp_path / "source")
+    frame(spark).write.parquet(source)
+    verdicts = VerdictFiles(str(tmp_path / "verdicts"))
+    with pytest.raises(tg.DQMError):
+        STRICT.publish(spark.read.parquet(source), place, verdicts=verdicts)
+    again = spark.read.parquet(source)
+    with counted(spark) as found, pytest.raises(tg.DQMError, match="2 of 5 records"):
+        STRICT.publish(again, place, verdicts=verdicts)
+    assert [e for e in found if e["successJobIds"]] == []
+
+
+def test_counts_are_recorded_as_a_run(spark, repo):
+    applied = DQM.apply(
+        frame(spark), partition_by=["ds"], repository=repo, dataset="days", tags={"job": "nightly"}
+    )
+    metrics = repo.metrics("days", name="RuleRejects", instance="positive")
+    assert dict(zip(metrics["partition"], metrics["value"], strict=True)) == {
+        "ds=2013-02-01": 1.0,
+        "ds=2013-02-02": 0.0,
+        "ds=2013-02-03": 1.0,
+        "ds=__HIVE_DEFAULT_PARTITION__": 0.0,
+    }
+    assert set(metrics["run_id"]) == {applied.run}
+    (run,) = repo.runs("days").itertuples()
+    assert (run.status, run.tags) == ("complete", {"job": "nightly"})
+    # The same data again is the same version; other counts are another.
+    DQM.apply(frame(spark), partition_by=["ds"], repository=repo, dataset="days")
+    assert set(repo.partitions("days")["version"]) == {1}
+    DQM.apply(
+        frame(spark, [(-9, "2013-02-02")]), partition_by=["ds"], repository=repo, dataset="days"
+    )
+    versions = repo.partitions("days").set_index("partition")["version"]
+    assert versions["ds=2013-02-02"] == 2
+    assert versions["ds=2013-02-01"] == 1
+    judged = judge(repo, "days", DQM.add(tg.FailTotalRuleCountPolicy(1)))
+    assert {name for name, verdict in judged.items() if not verdict.passed} == {
+        "ds=2013-02-01",
+        "ds=2013-02-02",
+        "ds=2013-02-03",
+    }
+
+
+def test_recording_reads_nothing_more(spark, repo, tmp_path):
+    source = str(tmp_path / "source")
+    frame(spark).write.parquet(source)
+    data = spark.read.parquet(source)
+    with counted(spark) as plain:
+        DQM.apply(data)
+    with counted(spark) as recorded:
+        DQM.apply(data, repository=repo, dataset="whole")
+    jobs = [sum(bool(e["successJobIds"]) for e in some) for some in (plain, recorded)]
+    assert jobs[0] == jobs[1]
+    (kept,) = repo.verdicts("whole").itertuples()
+    assert (kept.partition, kept.passed) == ("", True)
+
+
+def test_a_failed_publication_is_recorded_too(spark, repo, place):
+    with pytest.raises(tg.DQMError):
+        STRICT.publish(frame(spark), place, repository=repo, dataset="strict")
+    metrics = repo.metrics("strict", name="RecordRules.rejected")
+    assert metrics["value"].tolist() == [2.0]
+
+
+def test_a_run_that_cannot_be_stored_is_closed_as_failed(spark, repo, monkeypatch):
+    def refuse(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(repo.store, "commit_batch", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        DQM.apply(frame(spark), repository=repo, dataset="days")
+    assert repo.runs("days")["status"].tolist() == ["failed"]
+    with pytest.raises(RuleError, match="together"):
+        DQM.apply(frame(spark), repository=repo)
+
+
+@pytest.mark.parametrize("given", ["repository", "verdicts", "nothing"])
+def test_a_failure_is_kept_once_and_raised_again(spark, repo, place, tmp_path, given):
+    source = str(tmp_path / "in" / "source")
+    frame(spark).write.parquet(source)
+    of = {"repository": repo, "dataset": "strict"} if given != "nothing" else {}
+    if given == "verdicts":
+        of["verdicts"] = VerdictFiles(str(tmp_path / "verdicts"))
+    with pytest.raises(tg.DQMError):
+        STRICT.publish(spark.read.parquet(source), place, **of)
+    again = spark.read.parquet(source)
+    with counted(spark) as found, pytest.raises(tg.DQMError, match="2 of 5 records"):
+        STRICT.publish(again, place, **of)
+    assert [e for e in found if e["successJobIds"]] == []
+    if given == "nothing":
+        database = spark.catalog.getDatabase("pub").locationUri.removeprefix("file:")
+        folder = Path(place).parent if "/" in place else Path(database)
+        assert list(folder.glob("dqm.*.check"))  # tables of other tests lie there, too
+        return
+    assert len(repo.runs("strict")) == 1
+    (kept,) = repo.verdicts("strict").itertuples()
+    assert kept.specification == STRICT.specification
+    assert kept.run_id == repo.metrics("strict")["run_id"][0]
+    # Who applies the same rules to the same data finds the same verdict.
+    STRICT.apply(spark.read.parquet(source), repository=repo, dataset="strict")
+    assert len(repo.verdicts("strict")) == 1
+
+
+def test_a_catalog_without_folders_keeps_no_verdict_beside(spark):
+    assert parent_location(spark, "nowhere.clean") is None
+    assert parent_location(spark, "nofs://host/lake/clean") is None
+
+
+def test_types_are_those_of_the_target(spark, place):
+    DQM.publish(frame(spark), place)
+    text = frame(spark).selectExpr("CAST(a AS STRING) AS a", "ds")
+    for mode in ("append", "overwrite"):
+        with pytest.raises(SourceError, match="column 'a' is string, and bigint there"):
+            DQM.publish(text, place, mode=mode)
+    with pytest.raises(SourceError, match=r"column 'a' is decimal\(2,1\), and bigint there"):
+        DQM.publish(spark.sql("SELECT 2.7 AS a, '2013-02-01' AS ds"), place, mode="append")
+    assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
+    # What may be null, and what is told of a column, do not matter.
+    never = spark.sql("SELECT 5L AS a, '2013-02-01' AS ds")
+    DQM.publish(never.withMetadata("a", {"unit": "s"}), place)
+    assert rows_of(read(spark, place)) == [(5, "2013-02-01")]
+
+
+def test_types_of_quarantined_records_are_those_of_the_target(spark, place, tmp_path):
+    bin_ = str(tmp_path / "bin")
+    DQM.publish(frame(spark), place, quarantine=bin_)
+    narrow = frame(spark).selectExpr("CAST(a AS INT) AS a", "ds")
+    with pytest.raises(SourceError, match="column 'a' is int, and bigint there"):
+        DQM.publish(narrow, f"{place}_new", quarantine=bin_)
+    with pytest.raises(SourceError, match="column 'a' is int, and bigint there"):
+        DQM.apply(narrow).quarantine(bin_)
+
+
+@pytest.mark.soak
+def test_a_partition_column_may_differ_if_it_prints_the_same(spark):
+    spark.sql("CREATE TABLE pub.typed (a BIGINT, ds STRING) USING parquet PARTITIONED BY (ds)")
+    DQM.publish(spark.sql("SELECT 1L AS a, DATE'2013-02-01' AS ds"), "pub.typed")
+    assert rows_of(spark.table("pub.typed")) == [(1, "2013-02-01")]
+    spark.sql("CREATE TABLE pub.numbered (a BIGINT, hr BIGINT) USING parquet PARTITIONED BY (hr)")
+    DQM.publish(spark.sql("SELECT 1L AS a, 7 AS hr"), "pub.numbered")
+    with pytest.raises(SourceError, match="column 'hr' is string, and bigint there"):
+        DQM.publish(spark.sql("SELECT 1L AS a, '07' AS hr"), "pub.numbered", mode="append")
+    spark.sql("DROP TABLE pub.typed")
+    spark.sql("DROP TABLE pub.numbered")
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "partitions"])
+def test_a_folder_is_read_back_as_it_was_published(spark, tmp_path, mode):
+    place = str(tmp_path / "clean")
+    data = spark.createDataFrame([(1, "2013-02-01", "07")], "a long, ds string, hr string")
+    published = DQM.publish(data, place, partition_by=["ds", "hr"], mode=mode)
+    assert [tuple(row) for row in published.data.select("a", "ds", "hr").collect()] == [
+        (1, "2013-02-01", "07")
+    ]
+    assert published.data.schema["ds"].dataType.simpleString() == "string"
+    none = DQM.publish(
+        data.selectExpr("-a AS a", "ds", "hr"),
+        f"{place}_of_none",
+        partition_by=["ds", "hr"],
+        mode=mode,
+    )
+    assert none.data.columns == ["a", "ds", "hr"]
+    assert none.data.count() == 0
+
+
+def test_rejects_do_not_go_where_records_go(spark, place):
+    again = f"file:{place}/" if "/" in place else place.upper()
+    with pytest.raises(SuiteError, match="are one place"):
+        DQM.publish(frame(spark), place, quarantine=again)
+    assert not is_there(spark, place)
+
+
+def test_a_table_and_its_folder_are_one_place(spark):
+    spark.sql("CREATE TABLE pub.here (a BIGINT) USING parquet")
+    folder = spark.catalog.getDatabase("pub").locationUri + "/here"
+    with pytest.raises(SuiteError, match="are one place"):
+        check_disjoint_locations({"table": "pub.here", "publish": folder}, spark)
+    spark.catalog.setCurrentDatabase("pub")
+    try:
+        with pytest.raises(SuiteError, match="are one place"):
+            check_disjoint_locations({"table": "pub.here", "publish": "HERE"}, spark)
+    finally:
+        spark.catalog.setCurrentDatabase("default")
+    check_disjoint_locations({"table": "pub.here", "publish": "here"}, spark)
+    spark.sql("DROP TABLE pub.here")

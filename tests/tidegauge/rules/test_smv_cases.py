@@ -1,0 +1,308 @@
+"""Cases of the system that rules, fixes and policies were first known from, and of its design's examples.
+
+Comments name the cases. Where a case states sums, the records behind them are worked out by hand.
+"""
+
+import pytest
+from tidegauge.rules.result import CheckResult
+
+import tidegauge as tg
+
+pytestmark = pytest.mark.spark
+
+
+def frame(spark, rows, schema="a int, b double"):
+    return spark.createDataFrame(rows, schema)
+
+
+def values(data):
+    return sorted(tuple(row) for row in data.collect())
+
+
+@pytest.fixture(scope="module")
+def two(spark):
+    return frame(spark, [(1, 0.3), (0, 0.2)])
+
+
+@pytest.fixture(scope="module")
+def three(spark):
+    """With these go a rule b < 0.4 and a fix a < 1 -> 1, which count one record each."""
+    return frame(spark, [(1, 0.3), (0, 0.2), (3, 0.5)])
+
+
+RULE = tg.Rule("b < 0.4", "rule1")
+FIX = tg.Fix("a < 1", column="a", value=1, name="fix2")
+
+
+def test_counts_that_are_fed_by_hand():  # T1
+    state = tg.DQMState(["rule1", "rule2"], ["fix1"])
+    for _ in range(11):
+        state.add_records()
+    for _ in range(6):
+        state.add_rule("rule1")
+    state.add_rule("rule2")
+    for _ in range(3):
+        state.add_fix("fix1")
+    state.snapshot()
+    assert (state.records, state.rule_count("rule1")) == (11, 6)
+    assert (state.total_rule_count, state.total_fix_count) == (7, 3)
+
+
+def test_a_rule_rejects_and_shows_an_example(two):  # T3
+    done = tg.DQM().add(tg.Rule("a + b > 0.3", "sum")).apply(two)
+    assert values(done.data) == [(1, 0.3)]
+    (sample,) = done.state.samples
+    assert (sample.task, str(sample)) == ("sum", "a=0,b=0.2")
+
+
+def test_a_rule_that_none_may_break(two):  # T5
+    done = tg.DQM().add(tg.Rule("a <= 0", "rule"), tg.FailAny).apply(two)
+    assert done.data.count() == 1
+    assert not done.check.passed
+    assert (done.state.records, done.state.rule_count("rule")) == (2, 1)
+    assert [s.record["a"] for s in done.state.samples] == ["1"]
+    assert done.check.outcomes == (("rule", False),)
+
+
+POLICIES = [
+    ("T7", tg.FailTotalRuleCountPolicy(2), True),  # 1 < 2
+    ("", tg.FailTotalRuleCountPolicy(1), False),
+    ("T9", tg.FailTotalRulePercentPolicy(0.3), False),  # 1 of 3 is more than 0.3
+    ("", tg.FailTotalRulePercentPolicy(0.34), True),
+    ("", tg.FailTotalFixCountPolicy(2), True),
+    ("", tg.FailTotalFixPercentPolicy(0.3), False),
+    (
+        "T13",
+        tg.DQMPolicy(lambda s: s.rule_count("rule1") + s.fix_count("fix2") == 3, "three"),
+        False,
+    ),
+    ("", tg.DQMPolicy(lambda s: s.rule_count("rule1") + s.fix_count("fix2") == 2, "two"), True),
+    # as the design has it, of the frame after rules and fixes, and the counts
+    ("", tg.DQMPolicy(lambda df, s: df.count() == s.records - s.rejects, "frame"), True),
+    ("", tg.DQMPolicy(lambda df, s: df.where("a < 1").count() > 0, "repaired"), False),
+]
+
+
+def test_policies_of_all_data(three):
+    dqm = tg.DQM().add(RULE).add(FIX)
+    for _, policy, _ in POLICIES:
+        dqm = dqm.add(policy)
+    done = dqm.apply(three)
+    assert dict(done.check.outcomes) == {policy.name: holds for _, policy, holds in POLICIES}
+    assert done.check.passed is False
+
+
+def test_three_built_in_rules(spark):  # T11
+    rows = [(1, "m", "a"), (0, "f", "c"), (2, "m", "z"), (1, "o", "x"), (1, "m", "zz")]
+    dqm = (
+        tg.DQM()
+        .add(tg.BoundRule("a", 0, 2))
+        .add(tg.SetRule("b", ["m", "f"]))
+        .add(tg.FormatRule("c", "."))
+        .add(tg.FailTotalRuleCountPolicy(3))
+    )
+    done = dqm.apply(frame(spark, rows, "a int, b string, c string"))
+    assert not done.check.passed
+    assert [done.state.rule_count(rule.name) for rule in dqm.tasks.rules] == [1, 1, 1]
+    assert values(done.data) == [(0, "f", "c"), (1, "m", "a")]
+
+
+def test_a_share_that_a_fix_may_have(two, three):  # T15
+    done = tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(three)
+    assert (done.check.passed, done.check.outcomes) == (True, (("fix2", True),))
+    assert done.state.fix_count("fix2") == 1
+    assert values(done.data) == [(1, 0.2), (1, 0.3), (3, 0.5)]
+    half = tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(two)  # one of two is not less than half
+    assert half.check.outcomes == (("fix2", False),)
+
+
+def test_a_verdict_with_newlines_reads_back():  # T17
+    told = CheckResult(False, (("rule", "one\ntwo\r\n"),), ("a\nb",), (("rule", False),))
+    assert CheckResult.from_json(told.to_json()) == told
+
+
+def test_what_is_measured_is_what_is_left(spark):  # T19
+    data = frame(spark, [(-1,), (-2,), (0,), (1,), (2,)], "a int")
+    done = tg.DQM().add(tg.Rule("a > 0", "positive")).apply(data)
+    assert done.data.count() == 2
+
+
+def test_a_failed_verdict_is_raised(three):  # T27
+    dqm = tg.DQM().add(RULE).add(FIX)
+    dqm = dqm.add(tg.FailTotalRuleCountPolicy(2)).add(tg.FailTotalFixCountPolicy(1))
+    done = dqm.apply(three)
+    with pytest.raises(tg.DQMError, match=r"FailTotalFixCountPolicy\(1\)") as raised:
+        done.check.terminate_at_error()
+    assert raised.value.result is done.check
+    state = done.state
+    assert (state.records, state.parser_count) == (3, 0)
+    assert (state.fix_count("fix2"), state.rule_count("rule1")) == (1, 1)
+
+
+def test_task_policies_come_first_rules_before_fixes(three):
+    dqm = tg.DQM().add(tg.FailTotalRuleCountPolicy(9)).add(FIX, tg.FailAny).add(RULE, tg.FailAny)
+    names = [name for name, _ in dqm.apply(three).check.outcomes]
+    assert names == ["rule1", "fix2", "FailTotalRuleCountPolicy(9)"]
+
+
+def test_null_is_counted_apart_and_the_first_rule_is_charged(spark):  # R1
+    data = frame(spark, [(5, 9), (None, 1), (1, 1), (5, 1), (None, None)], "a int, b int")
+    dqm = tg.DQM().add(tg.Rule("a < 3", "r1")).add(tg.Rule("b < 3", "r2"))
+    done = dqm.apply(data)
+    state = done.state
+    assert values(done.data) == [(1, 1)]
+    assert [state.violations(r) for r in ("r1", "r2")] == [2, 1]
+    assert [state.unknown(r) for r in ("r1", "r2")] == [2, 1]
+    assert [state.rule_count(r) for r in ("r1", "r2")] == [4, 0]
+    assert (state.rejects, done.rejects.count()) == (4, 4)
+
+
+def test_two_caps_on_one_column(spark):  # R5
+    data = frame(spark, [(-5,), (5,), (500,), (700,), (None,)], "a int")
+    both = tg.DQM().add(tg.Fix("a < 1", "a", 1, "low")).add(tg.Fix("a > 150", "a", 150, "high"))
+    done = both.apply(data)
+    assert (done.state.fix_count("low"), done.state.fix_count("high")) == (1, 2)
+    assert sorted(r.a for r in done.data.collect() if r.a is not None) == [1, 5, 150, 150]
+    one = tg.DQM().add(tg.BoundFix("a", 1, 150, name="cap")).apply(data).state
+    assert [one.fix_count(n) for n in ("cap", "cap.low", "cap.high")] == [3, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["a + 0.5 > 0.3", "a", "b", "x.y.z"])
+def test_names_with_dots_and_names_of_columns(two, name):  # R7
+    done = tg.DQM().add(tg.Rule("a > 0", name), tg.FailAny).apply(two)
+    assert done.state.rule_count(name) == 1
+    assert done.check.outcomes == ((name, False),)
+    assert values(done.data) == [(1, 0.3)]
+    plain = tg.DQM().add(tg.Rule("a + 0.5 > 0.3"))  # the text of the condition is its name
+    assert plain.apply(two).state.rule_count("a + 0.5 > 0.3") == 0
+
+
+# what the design writes
+
+
+@pytest.fixture(scope="module")
+def people(spark):
+    rows = [
+        (0, "M", "Ann"),
+        (30, "F", "bob"),
+        (151, "x", "Cy"),
+        (200, None, None),
+        (None, "M", "D"),
+    ]
+    return frame(spark, rows, "age int, gender string, name string")
+
+
+def test_the_age_rules(people):
+    dqm = (
+        tg.DQM()
+        .add(tg.Rule("age < 150", "ageLT150"), tg.FailAny)
+        .add(tg.BoundRule("age", 1, 150), tg.FailCount(10))
+        .add(tg.Fix("age > 150", column="age", value="150", name="ageFix150"))
+        .add(tg.BoundFix("age", 1, 150, name="ageFix1-150"))
+        .add(tg.FailTotalRuleCountPolicy(30))
+    )
+    done = dqm.apply(people)
+    # 151, 200 and null go to the first rule, 0 to the second; rules see values before they are fixed
+    assert done.state.rule_count("ageLT150") == 3
+    assert done.state.rule_count("BoundRule(age, 1, 150)") == 1
+    assert done.state.total_fix_count == 0
+    assert done.check.error_messages == (("ageLT150", "3 of 5 records, none wanted"),)
+    assert [r.age for r in done.data.collect()] == [30]
+
+
+def test_the_age_fixes_without_the_rules(people):
+    fixes = tg.DQM().add(tg.Fix("age > 150", column="age", value="150", name="ageFix150"))
+    fixes = fixes.add(tg.BoundFix("age", 1, 150, name="ageFix1-150"))
+    done = fixes.apply(people)
+    assert done.state.fix_count("ageFix150") == 2
+    assert done.state.fix_count("ageFix1-150.low") == 1
+    assert done.state.fix_count("ageFix1-150.high") == 0  # the first fix left nothing to it
+    assert sorted(r.age for r in done.data.collect() if r.age is not None) == [1, 30, 150, 150]
+
+
+def test_formats_and_sets(people):
+    dqm = tg.DQM().add(tg.FormatRule("name", "[A-Z].*")).add(tg.SetRule("gender", ["M", "F"]))
+    done = dqm.apply(people)
+    # bob and null break the format; x the set
+    assert [done.state.rule_count(r.name) for r in dqm.tasks.rules] == [2, 1]
+    assert sorted(r.name for r in done.data.collect()) == ["Ann", "D"]
+
+
+def test_their_fix_twins(people):
+    dqm = tg.DQM().add(tg.FormatFix("name", "[A-Z].*", "Someone"))
+    dqm = dqm.add(tg.SetFix("gender", ["M", "F"], "O")).add(tg.NotNullFix("age", -1))
+    done = dqm.apply(people)
+    assert [done.state.fix_count(f.name) for f in dqm.tasks.fixes] == [1, 1, 1]
+    rows = {(r.age, r.gender, r.name) for r in done.data.collect()}
+    assert rows == {
+        (0, "M", "Ann"),
+        (30, "F", "Someone"),
+        (151, "O", "Cy"),
+        (200, None, None),
+        (-1, "M", "D"),
+    }
+
+
+class DoubleOpenBoundRule(tg.DQMRule):
+    def __init__(self, column, upper, lower):
+        super().__init__(f"{column} < {upper} AND {column} > {lower}", name=f"OpenBound({column})")
+
+
+class DefaultSetFix(tg.DQMFix):
+    def __init__(self, column, values, default):
+        some = ", ".join(f"'{v}'" for v in values)
+        super().__init__(
+            f"{column} NOT IN ({some})", column, f"'{default}'", name=f"SetFix({column})"
+        )
+
+
+class Most(tg.DQMPolicy):
+    """A policy of one's own, without a function."""
+
+    def __init__(self, share):
+        self.share = share
+        self.name = f"most({share})"
+
+    def holds(self, state, data=None):
+        return state.rejects < self.share * state.records
+
+    def message(self, state):
+        return f"{state.rejects} of {state.records} rejected"
+
+
+class Tolerant(tg.DQMTaskPolicy):
+    def __init__(self, most):
+        self.most = most
+
+    def refuses(self, count, records):
+        return f"{count} > {self.most}" if count > self.most else None
+
+
+def test_rules_fixes_and_policies_by_subclassing(people):
+    dqm = (
+        tg.DQM()
+        .add(DoubleOpenBoundRule("age", 151, 0), Tolerant(3))
+        .add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0))
+        .add(Most(0.5))
+    )
+    done = dqm.apply(people)
+    assert done.state.rule_count("OpenBound(age)") == 4
+    assert done.state.fix_count("SetFix(gender)") == 0
+    assert done.check.error_messages == (
+        ("OpenBound(age)", "4 > 3"),
+        ("most(0.5)", "4 of 5 rejected"),
+    )
+    assert dict(done.check.outcomes)["SetFix(gender)"] is True
+    same = tg.DQM().add(DoubleOpenBoundRule("age", 151, 0), Tolerant(3))
+    same = same.add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0)).add(Most(0.5))
+    assert same.specification == dqm.specification
+    other = tg.DQM().add(DoubleOpenBoundRule("age", 151, 0), Tolerant(3))
+    other = other.add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0)).add(Most(0.6))
+    assert other.specification != dqm.specification
+
+
+def test_one_dqm_serves_many_frames(people, spark):
+    dqm = tg.DQM().add(tg.BoundRule("age", 1, 150, name="age"))
+    other = frame(spark, [(7,), (0,)], "age long")
+    assert dqm.apply(people).state.rule_count("age") == 4
+    assert dqm.apply(other).state.rule_count("age") == 1

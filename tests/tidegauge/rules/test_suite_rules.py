@@ -1,0 +1,130 @@
+"""A suite's own rules: counted in its pass, kept by partition, judged, and judged again."""
+
+import pytest
+
+import tidegauge as tg
+from tests.spark_actions import counted
+
+pytestmark = pytest.mark.spark
+DAYS = ("2013-01-01", "2013-01-02", "2013-01-03")
+# By day: ages, of which 200 and -1 break the bounds, and null is unknown.
+AGES = {DAYS[0]: [10, 20, 200], DAYS[1]: [10, None, 30, -1], DAYS[2]: [1, 2, 3, 4]}
+
+
+def dqm(limit=2):
+    return (
+        tg.DQM("people")
+        .add(tg.BoundRule("age", 0, 150, name="age"), tg.FailCount(limit))
+        .add(tg.Rule("age <> 2", "not two", severity="warning", on_null="pass"))
+        .add(tg.Fix("age > 25", column="age", value="25", name="cap"))
+    )
+
+
+def suite(**options):
+    given = {"partition_by": ["ds"], "dqm": dqm()} | options
+    return tg.Suite("people", [tg.Size()], **given)
+
+
+@pytest.fixture
+def table(spark):
+    rows = [(age, day) for day, ages in AGES.items() for age in ages]
+    spark.createDataFrame(rows, "age int, ds string").repartition(1).write.partitionBy("ds").mode(
+        "overwrite"
+    ).format("parquet").saveAsTable("people_of_rules")
+    yield "people_of_rules"
+    spark.sql("DROP TABLE people_of_rules")
+
+
+def values(frame):
+    rows = frame[["partition", "name", "instance", "value"]].itertuples(index=False)
+    return {tuple(row[:3]): row[3] for row in rows}
+
+
+def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, table, repo):
+    run = tg.analyze(table, suite(), repository=repo)
+    found = values(repo.metrics("people"))
+    days = [f"ds={day}" for day in DAYS]
+    told = {
+        ("Size", "*"): (3, 4, 4),
+        ("RuleViolations", "age"): (1, 1, 0),
+        ("RuleUnknown", "age"): (0, 1, 0),
+        ("RuleRejects", "age"): (1, 2, 0),
+        ("RuleRejectsRatio", "age"): (1 / 3, 0.5, 0),
+        ("RuleRejects", "not two"): (0, 0, 1),
+        ("FixCount", "cap"): (0, 1, 0),
+        ("FixCountRatio", "cap"): (0, 0.25, 0),
+        ("RecordRules.rejected", "*"): (1, 2, 0),
+        ("RecordRules.fixed", "*"): (0, 1, 0),
+    }
+    for (name, instance), numbers in told.items():
+        assert [found[day, name, instance] for day in days] == list(numbers), (name, instance)
+    assert {day: check.passed for day, check in run.checks.items()} == {
+        days[0]: True,
+        days[1]: False,
+        days[2]: True,
+    }
+    assert not run.passed
+    assert "policies fail in 1" in str(run)
+    assert run.checks[days[1]].error_messages == (("age", "2 of 4 records, fewer than 2 wanted"),)
+    kept = repo.verdicts("people")
+    assert set(zip(kept["partition"], kept["passed"], strict=True)) == {
+        (days[0], True),
+        (days[1], False),
+        (days[2], True),
+    }
+    whole = repo.merge("people", tg.RuleViolations("age", "`age` >= 0 AND `age` < 150"))
+    assert whole.value == 2
+
+
+def test_what_failed_fails_again_though_nothing_is_scanned(spark, table, repo):
+    first = tg.analyze(table, suite(), repository=repo)
+    again = tg.analyze(table, suite(), repository=repo)
+    assert not again.changes
+    assert again.checks == first.checks
+    assert not again.passed
+
+
+@pytest.mark.classic
+def test_other_limits_are_tried_on_the_past_without_data(spark, table, repo):
+    tg.analyze(table, suite(), repository=repo)
+    with counted(spark) as executed:
+        judged = tg.judge(repo, "people", dqm(limit=1))
+    assert executed == []
+    assert [judged[f"ds={day}"].passed for day in DAYS] == [False, False, True]
+    with pytest.raises(tg.HistoryError, match="never measured"):
+        tg.judge(repo, "people", tg.DQM().add(tg.Rule("age > 1")))
+
+
+def test_histories_go_on_when_a_rule_is_added(spark, table, repo):
+    tg.analyze(table, suite(), repository=repo)
+    more = dqm().add(tg.NotNullRule("age", name="there"), tg.FailAny)
+    tg.analyze(table, suite(dqm=more), repository=repo)
+    frame = repo.metrics("people")
+    # Rules before the new one are what they were; its own counts are measured for the past, too.
+    for name in ("RuleViolations", "RuleRejects"):
+        of = frame[(frame["name"] == name) & (frame["instance"] == "age")]
+        assert of["analyzer"].nunique() == 1
+        assert len(of) == len(DAYS)
+    there = frame[(frame["name"] == "RuleViolations") & (frame["instance"] == "there")]
+    assert list(there["value"]) == [0, 1, 0]
+
+
+def test_a_rule_that_raises_fails_by_name_where_it_does(spark, table, repo):
+    raising = dqm().add(tg.Rule("10 / (age - 3) > -100", "divided", on_null="pass"))
+    run = tg.analyze(table, suite(dqm=raising), repository=repo)
+    frame = repo.metrics("people", name="RuleViolations")
+    status = {(r.partition[-1], r.instance): r.status for r in frame.itertuples()}
+    assert status == {
+        **{(day, name): "finite" for day in "123" for name in ("age", "not two")},
+        **{(day, "divided"): "finite" for day in "12"},
+        ("3", "divided"): "failed",
+    }
+    assert "divided" in run.checks[f"ds={DAYS[2]}"].error_messages[0][1]
+    assert run.checks[f"ds={DAYS[0]}"].passed
+
+
+def test_a_suite_with_rules_reads_back(repo):
+    with_rules = suite()
+    assert tg.Suite.from_json(with_rules.canonical()) == with_rules
+    with pytest.raises(tg.SuiteError, match="looks at the data"):
+        suite(dqm=dqm().add(tg.DQMPolicy(lambda df, state: df.count() > state.records, "more")))

@@ -1,0 +1,40 @@
+"""What `doctor` says of a session."""
+
+import pytest
+from tidegauge.analyzers.scan import capabilities as module
+from tidegauge.analyzers.scan.capabilities import Capabilities
+from tidegauge.doctor import MISSING, OK, WORKER_CURE, WRONG, examine_spark
+
+PACKAGES = {f"{name} of Spark's Python workers" for name in ("pyarrow", "numpy", "datasketches")}
+
+
+@pytest.mark.spark
+def test_a_session_is_examined(spark):
+    found = {one.what: one for one in examine_spark(spark)}
+    assert found.pop("Spark").found == spark.version
+    assert found.keys() >= PACKAGES
+    assert {one.status for one in found.values()} == {OK}
+
+
+class Session:
+    version = "3.5.0"
+
+
+def test_what_falls_back_and_what_workers_lack(monkeypatch):
+    least = Capabilities(frozenset({"hll"}), smallest_rows=False)
+    monkeypatch.setattr(module, "capabilities", lambda _: least)
+    monkeypatch.setattr(module, "worker_versions", lambda _: {"pyarrow": "15.0", "numpy": None})
+    found = {one.what: one for one in examine_spark(Session())}
+    assert found["KLL quantiles"].found.endswith("computed in Python workers, by datasketches")
+    assert found["pyarrow of Spark's Python workers"].found == "15.0"
+    lacking = found["numpy of Spark's Python workers"]
+    assert (lacking.status, lacking.found, lacking.cure) == (MISSING, "not installed", WORKER_CURE)
+
+
+def test_a_spark_that_is_too_old(monkeypatch):
+    def refuse(_):
+        raise module.UnsupportedSparkError("Spark 3.2 is too old")
+
+    monkeypatch.setattr(module, "capabilities", refuse)
+    (found,) = examine_spark(Session())
+    assert (found.status, found.found) == (WRONG, "Spark 3.2 is too old")

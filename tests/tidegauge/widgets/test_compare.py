@@ -1,0 +1,110 @@
+"""What the compare view is told. No Spark."""
+
+import datetime as dt
+import math
+
+import pytest
+from tidegauge.repository.testing.samples import commit, day, spec
+
+import tidegauge as tg
+from tidegauge.widgets import compare as comparison
+
+FIRST, LAST = {"partition": "ds=2013-01-01"}, {"partition": "ds=2013-01-09"}
+
+
+@pytest.fixture
+def repo():
+    with tg.Repository("sqlite://") as made:
+        commit(made, *(day(n, rows=10 + n) for n in range(1, 10)))
+        yield made
+
+
+def told(repo, baseline, current):
+    return comparison.compare(repo, {"dataset": "d", "baseline": baseline, "current": current})
+
+
+def test_sides_are_the_newest_first(repo):
+    answer = comparison.sides(repo, {"dataset": "d"})
+    assert answer.told["partitions"] == [f"ds=2013-01-0{n}" for n in range(9, 0, -1)]
+    assert answer.told["within"] == [""] * 9
+    seconds = dt.datetime(2013, 1, 9, tzinfo=dt.UTC).timestamp()
+    assert answer.arrays["times"][0] == seconds
+
+
+def test_names_are_whole_because_they_come_back_as_sides(repo):
+    name = "ds=2013-01-10/key=" + "k" * 300
+    repo.record("long", "x", 1.0, partition=name)
+    assert comparison.sides(repo, {"dataset": "long"}).told["partitions"] == [name]
+
+
+def test_runs_that_measured_nothing_are_no_sides(repo):
+    run = commit(repo, day(9, rows=30, fingerprint="b"))
+    repo.store.open_run(spec())
+    runs = comparison.sides(repo, {"dataset": "d"}).told["runs"]
+    assert [one["id"] for one in runs] == [run, 1]
+    assert [one["measured"] for one in runs] == [1, 9]
+
+
+def test_partitions_without_time_come_last(repo):
+    repo.record("loose", "x", 1.0, partition="batch=1")
+    answer = comparison.sides(repo, {"dataset": "loose"})
+    assert answer.told["partitions"] == ["batch=1"]
+    assert math.isnan(answer.arrays["times"][0])
+
+
+def test_every_metric_has_the_id_of_its_series(repo):
+    answer = told(repo, FIRST, LAST)
+    texts, arrays = answer.told["texts"], answer.arrays
+    row = texts["name"].index("Size")
+    assert arrays["baseline"][row] == 11
+    assert arrays["current"][row] == 19
+    assert answer.told["total"] == answer.told["rows"] == len(arrays["ids"])
+    assert len(set(arrays["ids"].tolist())) == answer.told["rows"]
+    number = arrays["ids"][row]
+    with repo.database.read() as connection:
+        query = "select s.name from series s where s.id = ?"
+        found = connection.exec_driver_sql(query, (int(number),)).scalar_one()
+    assert found == "Size"
+
+
+def test_what_is_unusual_is_sent_and_counted_though_it_surprises_least(repo, monkeypatch):
+    monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(18)")
+    repo.detect("d", [monitor])
+    whole = told(repo, FIRST, LAST)
+    assert whole.told["unusual"] == 1
+    monkeypatch.setattr(comparison, "MOST", 1)
+    answer = told(repo, FIRST, LAST)
+    assert answer.told["texts"]["name"] == ["Size"]
+    assert answer.arrays["unusual"].tolist() == [1]
+    assert (answer.told["rows"], answer.told["total"]) == (1, whole.told["total"])
+
+
+def test_sides_as_they_are_asked_for():
+    assert comparison.side({"partition": "p"}) == "p"
+    assert comparison.side({"run": 3}) == 3
+    assert comparison.side({"since": "2013-01-01", "until": ""}) == ("2013-01-01", None)
+    with pytest.raises(tg.HistoryError, match="is no side"):
+        comparison.side(None)
+
+
+def chosen(repo, **asked):
+    row = comparison.frame(repo, {"dataset": "d", **asked}).set_index("name").loc["Size"]
+    return row["baseline"], row["current"]
+
+
+def test_nothing_chosen_is_the_newest_partition_and_the_one_a_week_before(repo):
+    assert chosen(repo, kind="partitions", sort="surprise") == (12, 19)  # 2 and 9 January
+    commit(repo, day(17, rows=99))
+    assert chosen(repo) == (19, 99)  # none on 10 January: the one before
+    repo.record("loose", "Size", {"batch=1": 1.0, "batch=2": 2.0})
+    assert chosen(repo, dataset="loose") == (2, 1)  # without times, as they are listed
+    repo.record("lonely", "Size", 1.0, partition="batch=1")
+    with pytest.raises(tg.HistoryError, match="'lonely' has no two partitions"):
+        chosen(repo, dataset="lonely")
+
+
+@pytest.mark.parametrize("given", [{"baselin", "current"}, {"current"}, {"baselin"}])
+def test_sides_that_are_missing_or_misspelt_are_named(repo, given):
+    with pytest.raises(tg.HistoryError, match="needs baseline and current") as raised:
+        chosen(repo, **dict.fromkeys(given, FIRST))
+    assert str(raised.value).endswith(f"; there are: {', '.join(sorted(given))}")

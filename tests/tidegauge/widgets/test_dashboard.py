@@ -1,0 +1,394 @@
+"""The dashboard's side of the talk: what it is asked, and what it answers. No browser, no Spark."""
+
+import json
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from tidegauge.doctor import examine
+from tidegauge.widgets.answer import Answer, plain, table
+
+import tidegauge as tg
+from tidegauge.widgets import script as built
+
+DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
+HOSTILE = '<img src=x onerror="alert(1)">'
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """These tests need no script, and run where none could be built."""
+    monkeypatch.setattr(built, "problem", lambda: None)
+    monkeypatch.setattr(tg.Dashboard, "_esm", "export default {}")
+    monkeypatch.setattr(tg.Dashboard, "_css", "")
+
+
+@pytest.fixture
+def found(repo, script):
+    """A repository with an anomaly."""
+    numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=True))
+    repo.record("orders", "n", numbers, scale="count")
+    repo.record("orders", "m", dict.fromkeys(DAYS, 5.0), instance=HOSTILE)
+    repo.detect("orders")
+    return repo
+
+
+class Talk:
+    """The other end of the wire."""
+
+    def __init__(self, dashboard):
+        self.sent, self.catalogue = [], None
+        self.dashboard = dashboard
+
+    def hear(self, kind, data=None, buffers=None, **_):
+        self.sent.append((data, buffers))
+
+    def ask(self, ask, **about):
+        self.sent.clear()
+        self.dashboard.comm.publish_msg = self.hear
+        content = {"id": "7", "ask": ask, "about": about, "catalogue": self.catalogue}
+        message = {"content": {"data": {"method": "custom", "content": content}}, "buffers": []}
+        self.dashboard.comm.handle_msg(message)
+        ((data, buffers),) = self.sent
+        said = data["content"]
+        assert said["id"] == "7"
+        json.dumps(said, allow_nan=False)
+        arrays = {}
+        for (name, kind, shape), buffer in zip(said.get("arrays", []), buffers, strict=True):
+            assert kind in {"u1", "i4", "f4", "f8"}, "what the script can read"
+            arrays[name] = np.frombuffer(buffer, kind).reshape(shape)
+        if ask == "catalogue":
+            self.catalogue = said["told"]["catalogue"]
+        return said.get("told", said), arrays
+
+
+@pytest.fixture
+def talk(found):
+    return Talk(tg.Dashboard(found, by="ann"))
+
+
+def row_of(told, arrays, name):
+    (row,) = [n for n, code in enumerate(arrays["name"]) if told["words"]["name"][code] == name]
+    return row
+
+
+def test_the_catalogue(talk):
+    told, arrays = talk.ask("catalogue")
+    assert told["datasets"] == ["orders"]
+    assert told["labels"] == [day[3:] for day in DAYS]
+    assert told["writable"] is True
+    assert HOSTILE in told["words"]["instance"]
+    row = row_of(told, arrays, "n")
+    assert arrays["marks"].tolist() == [[row, 30]]
+    assert len(arrays["ids"]) == len(arrays["dataset"]) == len(arrays["analyzer"])
+
+
+def test_levels_and_values_of_some_rows(talk):
+    row = row_of(*talk.ask("catalogue"), "n")
+    _, whole = talk.ask("levels", by="score")
+    _, some = talk.ask("levels", by="score", rows=[row], first=20, last=31)
+    np.testing.assert_array_equal(some["levels"], whole["levels"][[row], 20:31])
+    assert whole["levels"][row, 30] > 50
+    _, changes = talk.ask("levels", by="change", rows=[row])
+    assert changes["levels"][0, 30] == 128 - round(127 * math.sqrt(97 / 100))
+    _, lines = talk.ask("rows", rows=[row])
+    assert lines["values"][0, -2:].tolist() == [101.0, 3.0]
+
+
+def test_a_cell(talk):
+    row = row_of(*talk.ask("catalogue"), "n")
+    told, _ = talk.ask("cell", row=row, column=30)
+    assert (told["partition"], told["value"], told["status"]) == (DAYS[30], 3.0, "finite")
+    assert 99 < told["expected"] < 102
+    assert told["anomalies"][0]["status"] == "open"
+    assert talk.ask("cell", row=row, column=0)[0]["anomalies"] == []
+
+
+def test_a_cell_without_a_value(talk, found):
+    found.record("other", "x", 1.0, partition="part=a")
+    row = row_of(*talk.ask("catalogue"), "x")
+    told, _ = talk.ask("cell", row=row, column=31)
+    assert (told["partition"], told["value"]) == ("part=a", 1.0)
+    assert talk.ask("cell", row=row, column=3)[0]["status"] == "absent"
+
+
+def test_a_cell_of_a_detector_of_whole_partitions(talk):
+    row = row_of(*talk.ask("catalogue"), "MissingPartition")
+    told, _ = talk.ask("cell", row=row, column=30)
+    assert (told["status"], told["name"]) == ("absent", "MissingPartition")
+    assert told["detector"] == "MissingPartition()"
+
+
+def test_what_comes_meanwhile_changes_no_places(talk, found):
+    told, arrays = talk.ask("catalogue")
+    row, number = row_of(told, arrays, "n"), arrays["ids"][row_of(told, arrays, "n")]
+    found.record("aaa", "first of all", 9.0, partition="ds=2012-01-01")
+    found.record("orders", "n", 7.0, partition="ds=2012-01-01", scale="count")
+    other = Talk(talk.dashboard)
+    other.ask("catalogue")  # another page of the same dashboard
+    assert talk.ask("rows", rows=[row])[1]["values"][0, -2:].tolist() == [101.0, 3.0]
+    assert talk.ask("cell", row=row, column=30)[0]["value"] == 3.0
+    assert talk.ask("series", ids=[number])[1]["value"].shape == (1, 31)
+    for _ in range(8):
+        other.ask("catalogue")
+    assert talk.ask("rows", rows=[row])[0]["kind"] == "OutdatedError"
+
+
+def test_of_several_partitions_at_one_time_the_last_counts_everywhere(repo, script):
+    both = {"ds=2013-01-01/region=EU": 2.0, "ds=2013-01-01/region=US": 3.0}
+    repo.record("d", "n", both)
+    talk = Talk(tg.Dashboard(repo))
+    _, arrays = talk.ask("catalogue")
+    assert talk.ask("rows", rows=[0])[1]["values"].tolist() == [[3.0]]
+    told, _ = talk.ask("cell", row=0, column=0)
+    assert (told["partition"], told["value"]) == ("ds=2013-01-01/region=US", 3.0)
+    assert talk.ask("series", ids=arrays["ids"].tolist())[1]["value"].tolist() == [[3.0]]
+
+
+def test_as_it_was_known(repo, script):
+    repo.record("d", "n", {DAYS[0]: 1.0})
+    then = datetime.now(UTC)
+    repo.record("d", "n", {DAYS[0]: 2.0, DAYS[1]: 3.0})
+    told, _ = Talk(tg.Dashboard(repo, as_of=then)).ask("catalogue")
+    assert told["labels"] == ["2013-01-01"]
+    with pytest.raises(tg.HistoryError, match="no such run"):
+        tg.Dashboard(repo, as_of=999)
+
+
+def test_series(talk):
+    told, arrays = talk.ask("catalogue")
+    ids = [arrays["ids"][row_of(told, arrays, name)] for name in ("n", "m")]
+    told, arrays = talk.ask("series", ids=ids)
+    assert [one["name"] for one in told["series"]] == ["n", "m"]
+    assert arrays["value"][:, 30].tolist() == [3.0, 5.0]
+    assert arrays["status"][0].tolist() == [told["statuses"].index("finite")] * 31
+    assert arrays["lower"][0, 30] < arrays["expected"][0, 30] < arrays["upper"][0, 30]
+    (anomaly,) = told["anomalies"]
+    assert (anomaly["row"], anomaly["column"], anomaly["direction"]) == (0, 30, "low")
+
+
+def test_old_versions_and_what_was_said_of_series(talk, found):
+    found.record("orders", "n", 102.0, partition=DAYS[4], scale="count")
+    found.label_range("orders", "ignore", since="2013-01-02", until="2013-01-03", note="late")
+    incident = int(found.incidents()["id"][0])
+    found.label(incident, "acknowledged", by="ann")
+    told, arrays = talk.ask("catalogue")
+    row = row_of(told, arrays, "n")
+    told, arrays = talk.ask("series", ids=[arrays["ids"][row]])
+    assert arrays["old"].tolist() == [[0.0, 4.0, 1.0, 100.0]]
+    assert arrays["value"][0, 4] == 102.0
+    said = [(one["label"], one["note"], one["about"]) for one in told["said"]]
+    assert said == [("ignore", "late", None), ("acknowledged", None, incident)]
+
+
+def test_the_like_of_a_series_in_another_dataset(talk, found):
+    found.record("copies", "n", {DAYS[0]: 7.0}, scale="count")
+    told, arrays = talk.ask("catalogue")
+    words, codes = told["words"], arrays
+    (row,) = [
+        n
+        for n in range(len(codes["ids"]))
+        if (words["dataset"][codes["dataset"][n]], words["name"][codes["name"][n]])
+        == ("orders", "n")
+    ]
+    told, arrays = talk.ask("series", ids=[codes["ids"][row]], overlay="copies")
+    assert [one["dataset"] for one in told["series"]] == ["orders", "copies"]
+    assert arrays["value"][:, 0].tolist() == [100.0, 7.0]
+
+
+def test_too_many_series(talk, found):
+    for n in range(51):
+        found.record("many", f"m{n}", 1.0, partition=DAYS[0])
+    _, arrays = talk.ask("catalogue")
+    told, _ = talk.ask("series", ids=arrays["ids"].tolist()[:51])
+    assert told["error"] == "51 series are too many to be told apart; choose up to 50"
+
+
+def test_incidents_and_what_others_said_meanwhile(talk, found):
+    listed, _ = talk.ask("incidents", dataset="orders")
+    assert listed["rows"] == 1
+    incident = int(found.incidents()["id"][0])
+    told, _ = talk.ask("incident", incident=incident)
+    assert (told["status"], told["revision"]) == ("open", 0)
+    assert len(told["evidence"]) == 1
+    said, _ = talk.ask("say", incident=incident, label="acknowledged", note="on it", seen=0)
+    assert said["status"] == "acknowledged"
+    assert [(one["label"], one["note"], one["by"]) for one in said["said"]] == [
+        ("acknowledged", "on it", "ann")
+    ]
+    late, _ = talk.ask("say", incident=incident, label="expected", note="", seen=0)
+    assert late["kind"] == "ConflictError"
+    assert "ann said 'acknowledged' (on it)" in late["error"]
+    assert found.incidents()["status"].tolist() == ["acknowledged"]
+    again, _ = talk.ask("say", incident=incident, label="expected", note="", seen=said["revision"])
+    assert again["status"] == "expected"
+
+
+def test_a_repository_that_is_only_read(found):
+    with tg.Repository(str(found.database.url), read_only=True) as reader:
+        talk = Talk(tg.Dashboard(reader))
+        assert talk.ask("catalogue")[0]["writable"] is False
+        incident = int(found.incidents()["id"][0])
+        told, _ = talk.ask("say", incident=incident, label="resolved", seen=0)
+        assert told["kind"] == "ReadOnlyError"
+
+
+def test_sides_comparisons_distributions_and_partitions(talk):
+    told, _ = talk.ask("sides", dataset="orders")
+    assert told["partitions"][:2] == [DAYS[30], DAYS[29]]
+    sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
+    told, arrays = talk.ask("compare", dataset="orders", **sides)
+    place = told["texts"]["name"].index("n")
+    assert (arrays["baseline"][place], arrays["current"][place]) == (101.0, 3.0)
+    windows = [{"since": "2013-01-01", "until": "2013-01-07"}, {"since": "2013-01-08", "until": ""}]
+    told, _ = talk.ask("compare", dataset="orders", baseline=windows[0], current=windows[1])
+    assert told["rows"] == told["total"] == 2
+    told, _ = talk.ask("compare", dataset="orders", baseline={}, current={})
+    assert told["error"] == "{} is no side: give partition, run, or since and until"
+    assert talk.ask("columns", dataset="orders")[0]["names"] == []
+    told, _ = talk.ask("distribution", dataset="orders", column="x", **sides)
+    assert told["kind"] == "HistoryError"
+    told, _ = talk.ask("partitions", dataset="orders")
+    assert told["rows"] == 31
+
+
+def test_the_pulse_beats_when_something_is_written(talk, found):
+    before = talk.ask("catalogue")[0]["commits"]
+    assert talk.ask("pulse")[0]["commits"] == before
+    found.record("orders", "n", 1.0, partition="ds=2013-02-01")
+    assert talk.ask("pulse")[0]["commits"] == before + 1
+
+
+def test_what_is_no_question(talk):
+    told, _ = talk.ask("drop")
+    assert told["error"] == "no question 'drop'"
+    told, _ = talk.ask("levels", by="scores")
+    assert told["error"] == "unknown colour 'scores'; did you mean 'score'?"
+    told, _ = talk.ask("cell")
+    assert told["kind"] == "KeyError"
+
+
+def test_data_is_what_the_view_shows(found):
+    dashboard = tg.Dashboard(found, "orders")
+    scores = dashboard.data
+    assert scores.columns.tolist() == [day[3:] for day in DAYS]
+    row = scores.index[scores.index.get_level_values("name") == "n"][0]
+    assert scores.loc[row].iloc[-1] > 3
+    dashboard.options = {"overview": {"by": "change"}}
+    assert dashboard.data.loc[row].iloc[-1] == pytest.approx(-0.97, abs=0.01)
+    dashboard.view = "incidents"
+    assert dashboard.data["id"].tolist() == found.incidents("orders")["id"].tolist()
+    dashboard.view = "partitions"
+    assert dashboard.data["partition"].tolist() == DAYS
+    dashboard.view = "compare"
+    assert dashboard.data["baseline"].tolist() == [101.0, 5.0]  # a week before the newest
+    assert dashboard.data["current"].tolist() == [3.0, 5.0]
+    dashboard.options = {"compare": {"baselin": {"partition": DAYS[0]}, "current": {}}}
+    with pytest.raises(tg.HistoryError, match="there are: baselin, current"):
+        _ = dashboard.data
+    sides = {"baseline": {"partition": DAYS[0]}, "current": {"partition": DAYS[1]}}
+    dashboard.options = {"compare": sides}
+    assert dashboard.data["current"].tolist() == [101.0, 5.0]
+    dashboard.view = "distribution"
+    with pytest.raises(tg.HistoryError, match="needs column and baseline and current"):
+        _ = dashboard.data
+    dashboard.view = "series"
+    assert dashboard.data.empty
+    told, arrays = Talk(dashboard).ask("catalogue")
+    number = int(arrays["ids"][row_of(told, arrays, "n")])
+    dashboard.options = {"series": {"ids": [number]}}
+    assert dashboard.data["value"].tolist()[-2:] == [101.0, 3.0]
+    assert dashboard.data["anomaly_id"].tolist()[-1] == found.anomalies()["id"][0]
+
+
+def test_names_in_data_are_whole(repo, script):
+    repo.record("d", "n" * 1000, 1.0)
+    dashboard = tg.Dashboard(repo)
+    assert dashboard.data.index.get_level_values("name").tolist() == ["n" * 1000]
+    told, arrays = Talk(dashboard).ask("catalogue")
+    assert len(told["words"]["name"][0]) == 200
+    dashboard.view, dashboard.options = "series", {"series": {"ids": [int(arrays["ids"][0])]}}
+    assert dashboard.data["name"].tolist() == ["n" * 1000]
+
+
+def test_wrong_views_and_datasets(found):
+    with pytest.raises(tg.UnknownNameError, match="did you mean 'overview'"):
+        tg.Dashboard(found, view="overviw")
+    with pytest.raises(tg.UnknownDatasetError, match="'order'"):
+        tg.Dashboard(found, "order")
+
+
+def test_an_empty_repository(repo, script):
+    dashboard = tg.Dashboard(repo)
+    assert dashboard.dataset is None
+    told, _ = Talk(dashboard).ask("catalogue")
+    assert told["datasets"] == []
+    dashboard.view = "partitions"
+    with pytest.raises(tg.HistoryError, match="the repository is empty"):
+        _ = dashboard.data
+    repo.record("d", "n", {DAYS[0]: 1.0})
+    assert dashboard.data["partition"].tolist() == [DAYS[0]]
+
+
+def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):
+    monkeypatch.setattr(built, "STATIC", tmp_path)
+    monkeypatch.setattr(built, "SCRIPT", tmp_path / "dashboard.js")
+    with pytest.raises(tg.SetupError, match="it was never built; `make widgets`"):
+        tg.Dashboard(repo)
+    (tmp_path / "missing.txt").write_text("there is no npm\n")
+    with pytest.raises(tg.SetupError, match="no script: there is no npm; `make"):
+        tg.Dashboard(repo)
+    (finding,) = [one for one in examine("sqlite://") if one.what == "the dashboard's script"]
+    assert (finding.status, finding.found) == ("missing", "there is no npm")
+
+
+def test_answers_hold_nothing_that_json_cannot():
+    assert plain({1: [math.nan, np.float64(2), np.int64(3), None, True]}) == {
+        "1": [None, 2.0, 3, None, True]
+    }
+    told, buffers = Answer({}, {"ids": np.array([2**53], np.int64)}).packed()
+    assert told["arrays"] == [["ids", "f8", [1]]]
+    assert np.frombuffer(buffers[0], "<f8").tolist() == [2.0**53]
+
+
+def test_tables():
+    import pandas as pd
+
+    time = pd.to_datetime(["2013-02-08", None], utc=True).astype("datetime64[us, UTC]")
+    frame = pd.DataFrame({"time": time, "n": pd.array([1, None], "Int64"), "t": ["x", None]})
+    answer = table(frame, more=1)
+    assert answer.told["texts"] == {"t": ["x", None]}
+    assert (answer.told["rows"], answer.told["more"]) == (2, 1)
+    np.testing.assert_array_equal(answer.arrays["time"], [1360281600.0, np.nan])
+    np.testing.assert_array_equal(answer.arrays["n"], [1.0, np.nan])
+
+
+def test_every_question_on_both_databases(url, script, tmp_path):
+    with tg.Repository(url, artifacts=tmp_path) as repo:
+        numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=True))
+        repo.record("orders", "n", numbers, scale="count")
+        repo.detect("orders")
+        talk = Talk(tg.Dashboard(repo, by="ann"))
+        told, arrays = talk.ask("catalogue")
+        row = row_of(told, arrays, "n")
+        incident = int(repo.incidents()["id"][0])
+        sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
+        asked = {
+            "levels": {"by": "change"},
+            "rows": {"rows": [row]},
+            "cell": {"row": row, "column": 30},
+            "series": {"ids": [arrays["ids"][row]]},
+            "sides": {"dataset": "orders"},
+            "compare": {"dataset": "orders", **sides},
+            "columns": {"dataset": "orders"},
+            "incidents": {"dataset": None},
+            "incident": {"incident": incident},
+            "say": {"incident": incident, "label": "acknowledged", "seen": 0},
+            "partitions": {"dataset": "orders"},
+            "day": {"dataset": "orders", "partition": DAYS[30]},
+            "pulse": {},
+        }
+        for ask, about in asked.items():
+            assert "error" not in talk.ask(ask, **about)[0], ask
+        assert repo.incidents()["status"].tolist() == ["acknowledged"]

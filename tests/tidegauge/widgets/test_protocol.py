@@ -1,0 +1,112 @@
+"""Typed messages of the dashboard: the TypeScript declarations are current, and answers hold what they declare. No Spark."""
+
+from typing import NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.testing.contract import commit, day, measurement
+from tidegauge.widgets.protocol import QUESTIONS
+
+import tidegauge as tg
+from tidegauge.widgets import protocol_dts
+from tidegauge.widgets import script as built
+
+DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
+EARLY = {"baseline": {"partition": DAYS[0]}, "current": {"partition": DAYS[1]}}
+SIDES = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
+
+
+def with_cities(number):
+    city = tg.Histogram("city")
+    state = FrequenciesAndNumRows.of([(("a",), 30), (("b",), number)])
+    return day(number, only=[city], extra=[measurement(city, state)])
+
+
+@pytest.fixture
+def dashboard(monkeypatch):
+    monkeypatch.setattr(built, "problem", lambda: None)
+    monkeypatch.setattr(tg.Dashboard, "_esm", "export default {}")
+    monkeypatch.setattr(tg.Dashboard, "_css", "")
+    with tg.Repository("sqlite://") as repo:
+        numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=True))
+        repo.record("orders", "n", numbers, scale="count")
+        repo.record("orders", "n", 102.0, partition=DAYS[4], scale="count")
+        rates = dict.fromkeys(DAYS, 0.1)
+        repo.record("features", "Consistency.mismatch", rates, instance="g.f")
+        repo.detect("orders")
+        repo.label_range("orders", "ignore", since="2013-01-02", until="2013-01-03", note="late")
+        commit(repo, *(with_cities(n) for n in range(1, 11)))
+        yield tg.Dashboard(repo, by="ann")
+
+
+def test_the_declarations_are_those_that_would_be_generated():
+    written = protocol_dts.DECLARATIONS.read_text(encoding="utf-8")
+    assert written == protocol_dts.declarations(), "run python -m tidegauge.widgets.protocol_dts"
+
+
+def test_every_question_is_typed(dashboard):
+    assert set(QUESTIONS) == set(dashboard._questions)
+
+
+def test_a_type_without_a_counterpart_is_refused():
+    with pytest.raises(TypeError, match="no TypeScript type for <class 'complex'>"):
+        protocol_dts._type(complex)
+
+
+def check(data, message, path):
+    """Compare the keys of JSON, or of arrays, with a typed dictionary, at all depths."""
+    if not is_typeddict(message):
+        return
+    hints = get_type_hints(message, include_extras=True)
+    required = {key for key, hint in hints.items() if get_origin(hint) is not NotRequired}
+    assert required <= set(data) <= set(hints), path
+    for key, hint in get_type_hints(message).items():
+        if key not in data or data[key] is None:
+            continue
+        inner = [one for one in get_args(hint) if is_typeddict(one)]
+        if is_typeddict(hint):
+            check(data[key], hint, f"{path}.{key}")
+        elif len(inner) == 1:
+            for one in data[key]:
+                check(one, inner[0], f"{path}.{key}")
+
+
+def test_answers_hold_what_is_declared(dashboard):
+    repo = dashboard.repository
+    numbers = dashboard._questions["catalogue"]({}).arrays["ids"].tolist()
+    consistent = dashboard._questions["consistency"]({"dataset": "features"}).arrays["ids"].tolist()
+    incident = int(repo.incidents()["id"].iloc[0])
+    (row,) = [
+        row for row, text in enumerate(dashboard.data.index.get_level_values("name")) if text == "n"
+    ]
+    asked = {
+        "levels": {"by": "change"},
+        "rows": {"rows": [row]},
+        "cell": {"row": row, "column": 30},
+        "series": {"ids": numbers},
+        "sides": {"dataset": "orders"},
+        "compare": {"dataset": "orders", **SIDES},
+        "columns": {"dataset": "orders"},
+        "consistency": {"dataset": "features"},
+        "consistency_lines": {"dataset": "features", "ids": consistent},
+        "consistency_features": {"dataset": "features", "ids": consistent},
+        "incidents": {"dataset": None},
+        "incident": {"incident": incident},
+        "say": {"incident": incident, "label": "acknowledged", "seen": 0},
+        "partitions": {"dataset": "orders"},
+        "day": {"dataset": "orders", "partition": DAYS[30]},
+        "distribution": {"dataset": "d", "column": "city", "segment": None, **EARLY},
+        "drifts": {"dataset": "d", "column": "city", "segment": None},
+    }
+    for question, types in QUESTIONS.items():
+        about = asked.get(question, {})
+        check(about, types.about, f"{question}.about")
+        answer = dashboard._questions[question](about)
+        check(answer.told, types.answer, question)
+        check(answer.arrays, types.arrays, f"{question}.arrays")
+        if is_typeddict(types.arrays):
+            for name, hint in get_type_hints(types.arrays).items():
+                if name not in answer.arrays:
+                    continue
+                dtype = get_args(get_args(hint)[1])[0]
+                assert answer.arrays[name].dtype == dtype, f"{question}.{name}"

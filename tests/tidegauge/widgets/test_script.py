@@ -1,0 +1,76 @@
+"""The dashboard's script: its own tests run in node, its types hold, and it is built as it should be."""
+
+import subprocess
+
+import hatch_build
+import pytest
+from hatch_build import WIDGETS, check_types, find_node
+
+
+@pytest.fixture(scope="module")
+def node():
+    try:
+        found, _ = find_node()
+    except OSError as error:
+        pytest.skip(f"no node: {error}")
+    if not (WIDGETS / "node_modules").exists():
+        pytest.skip("the packages of the script are not installed: make widgets")
+    return found
+
+
+def test_in_node(node, tmp_path):
+    subprocess.run([*node, "build.mjs", str(tmp_path)], cwd=WIDGETS, check=True)
+    done = subprocess.run(
+        [*node, "--test", *map(str, sorted(tmp_path.rglob("*.mjs")))],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    count = len(list((WIDGETS / "tests").rglob("*.test.ts")))
+    assert count > 3
+    assert done.stdout.count("# Subtest:") > count
+
+
+def test_types_hold(node):
+    assert check_types() is None
+
+
+def test_what_is_built_holds_the_licence_and_asks_nobody(node):
+    script = (WIDGETS / "static" / "dashboard.js").read_text()
+    assert "Leon Sorokin" in script[:1500]
+    assert "Permission is hereby granted" in script[:1500]
+    style = (WIDGETS / "static" / "dashboard.css").read_text()
+    for text in (script, style):
+        for asking in ("fetch(", "XMLHttpRequest", "import(", "innerHTML", "url(http", "@import"):
+            assert asking not in text
+
+
+def test_where_it_cannot_be_built_the_reason_is_kept_until_it_can(tmp_path, monkeypatch):
+    for name, file in {
+        "SCRIPT": "dashboard.js",
+        "STYLE": "dashboard.css",
+        "MISSING": "missing.txt",
+    }.items():
+        monkeypatch.setattr(hatch_build, name, tmp_path / file)
+    monkeypatch.setattr(hatch_build, "STATIC", tmp_path)
+
+    def nowhere():
+        raise OSError("there is no npm")
+
+    monkeypatch.setattr(hatch_build, "find_node", nowhere)
+    problem = "its script could not be built: there is no npm"
+    assert hatch_build.build() == problem
+    assert (tmp_path / "missing.txt").read_text() == problem + "\n"
+
+    def bundle(node, npm):
+        (tmp_path / "dashboard.js").write_text("")
+        (tmp_path / "dashboard.css").write_text("")
+
+    monkeypatch.setattr(hatch_build, "find_node", lambda: (["node"], ["npm"]))
+    monkeypatch.setattr(hatch_build, "_bundle", bundle)
+    assert hatch_build.out_of_date()
+    assert hatch_build.build() is None
+    assert not (tmp_path / "missing.txt").exists()
+    assert not hatch_build.out_of_date()

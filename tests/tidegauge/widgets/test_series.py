@@ -1,0 +1,144 @@
+"""What the series and distribution views are told. No Spark, no browser."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.widgets.overview import Overview
+
+import tidegauge as tg
+from tidegauge.widgets import compare as comparison
+from tidegauge.widgets import distribution
+from tidegauge.widgets import series as charts
+
+CITY = tg.Histogram("city")
+
+
+@pytest.fixture
+def repo():
+    with tg.Repository("sqlite://") as found:
+        yield found
+
+
+def cities(number, **counts):
+    state = FrequenciesAndNumRows.of([((name,), count) for name, count in counts.items()])
+    return day(number, only=[CITY], extra=[measurement(CITY, state)])
+
+
+def test_series_tell_versions_and_what_restated_points_were(repo):
+    repo.record("orders", "revenue", {"ds=2013-02-08": 10.0, "ds=2013-02-09": 20.0})
+    repo.record("orders", "revenue", {"ds=2013-02-09": 25.0, "ds=2013-02-10": math.nan})
+    overview = Overview(repo)
+    ids = overview.catalogue().arrays["ids"].tolist()
+    told = charts.series(overview, {"ids": ids})
+    assert told.arrays["value"][0, :2].tolist() == [10, 25]
+    assert told.arrays["version"].tolist() == [[1, 2, 1]]
+    assert [told.told["statuses"][n] for n in told.arrays["status"][0]] == [
+        "finite",
+        "finite",
+        "NaN",
+    ]
+    assert told.arrays["old"].tolist() == [[0, 1, 1, 20]]
+
+
+def test_an_overlay_adds_the_like_of_another_dataset(repo):
+    for dataset, name in (("orders", "revenue"), ("orders_eu", "revenue"), ("orders_eu", "cost")):
+        repo.record(dataset, name, 10.0, partition="ds=2013-02-08")
+    overview = Overview(repo)
+    catalogue = overview.catalogue()
+    first = int(catalogue.arrays["ids"][0])
+    told = charts.series(overview, {"ids": [first], "overlay": "orders_eu"})
+    assert [(one["dataset"], one["name"]) for one in told.told["series"]] == [
+        ("orders", "revenue"),
+        ("orders_eu", "revenue"),
+    ]
+    assert told.arrays["version"].shape == (2, 1)
+
+
+def test_points_that_were_not_measured_have_no_version(repo):
+    repo.record("orders", "revenue", 1.0, partition="ds=2013-02-08")
+    repo.record("visits", "count", 2.0, partition="ds=2013-02-09")
+    overview = Overview(repo)
+    told = charts.series(overview, {"ids": overview.catalogue().arrays["ids"].tolist()})
+    assert told.arrays["version"].tolist() == [[1, 0], [0, 1]]
+
+
+def test_the_columns_of_which_a_distribution_is_stored(repo):
+    commit(repo, *(cities(n, a=3, b=n) for n in (1, 2, 3)))
+    assert distribution.columns(repo, {"dataset": "d"}).told == {"names": ["city"]}
+
+
+def test_drift_is_told_for_a_window_as_for_the_whole(repo):
+    commit(repo, *(cities(n, a=30, b=n) for n in range(1, 11)))
+    asked = {"dataset": "d", "column": "city"}
+    whole = distribution.drifts(repo, asked)
+    # The first seven are the least that a partition is compared with.
+    assert whole.told["texts"]["partition"] == ["ds=2013-01-08", "ds=2013-01-09", "ds=2013-01-10"]
+    last = distribution.drifts(
+        repo, {**asked, "since": "2013-01-10", "until": "2013-01-10T00:00:00"}
+    )
+    assert last.told["texts"]["partition"] == ["ds=2013-01-10"]
+    assert last.arrays["js"].tolist() == whole.arrays["js"].tolist()[2:]
+    none = distribution.drifts(repo, {**asked, "since": "2014-01-01"})
+    assert none.told["texts"]["partition"] == []
+
+
+def test_a_distribution_is_told_with_its_distances(repo):
+    commit(repo, cities(1, a=3, b=1), cities(2, a=1, c=1))
+    sides = {"baseline": {"partition": "ds=2013-01-01"}, "current": {"partition": "ds=2013-01-02"}}
+    told = distribution.distribution(repo, {"dataset": "d", "column": "city", **sides})
+    assert (told.told["kind"], told.told["baseline_rows"], told.told["current_rows"]) == (
+        "categorical",
+        4,
+        2,
+    )
+    shares = zip(
+        told.told["categories"],
+        told.arrays["baseline_values"].tolist(),
+        told.arrays["current_values"].tolist(),
+        strict=True,
+    )
+    assert sorted(shares) == [("a", 0.75, 0.5), ("b", 0.25, 0.0), ("c", 0.0, 0.5)]
+    assert told.told["distances"]["unseen"] == 0.5
+    assert told.told["distances"]["lost"] == 0.25
+
+
+def of_country(measured, country):
+    name, within = measured.partition.values[0], f"country={country}"
+    return replace(
+        measured,
+        partition=Partition(("ds", "country"), (name, country)),
+        segment=within,
+        measurements=tuple(replace(one, segment=within) for one in measured.measurements),
+    )
+
+
+def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
+    german = [of_country(cities(n, berlin=n), "DE") for n in range(1, 9)]
+    french = [of_country(cities(n, paris=1), "FR") for n in range(1, 9)]
+    commit(repo, *german, *french)
+    sides = comparison.sides(repo, {"dataset": "d"}).told
+    assert set(zip(sides["partitions"], sides["within"], strict=True)) >= {
+        ("ds=2013-01-08/country=DE", "country=DE"),
+        ("ds=2013-01-08/country=FR", "country=FR"),
+    }
+    asked = {
+        "dataset": "d",
+        "column": "city",
+        "baseline": {"since": "2013-01-01", "until": "2013-01-03"},
+        "current": {"since": "2013-01-04", "until": "2013-01-05"},
+    }
+    told = distribution.distribution(repo, {**asked, "segment": "country=DE"}).told
+    assert (told["baseline_rows"], told["current_rows"]) == (1 + 2 + 3, 4 + 5)
+    assert told["categories"] == ["berlin"]
+    both = distribution.distribution(repo, {**asked, "segment": None}).told
+    assert (both["baseline_rows"], both["current_rows"]) == (6 + 3, 9 + 2)
+    drifts = distribution.drifts(repo, {**asked, "segment": "country=DE"})
+    assert drifts.told["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
+    assert drifts.arrays["js"].tolist() == [0]
+    assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
+    every = distribution.drifts(repo, {**asked, "segment": ""})
+    assert every.told["texts"]["segment"] == ["country=DE", "country=FR"]

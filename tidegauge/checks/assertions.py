@@ -1,0 +1,231 @@
+"""Assertions on metric values, and their texts."""
+
+from __future__ import annotations
+
+import linecache
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from math import inf, isnan
+from numbers import Real
+from types import CodeType
+from typing import Any
+
+from tidegauge.analyzers.core.description import Description, check_choice
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
+from tidegauge.analyzers.core.registry import Registry
+
+LONGEST_SOURCE = 60
+"""Maximum characters of a lambda's source that is shown in place of its name."""
+_WHOLE = 2**53
+CLOSED = ("both", "lower", "upper", "neither")
+
+
+class Assertion(ABC):
+    """An assertion on a value."""
+
+    @abstractmethod
+    def holds(self, value: Any) -> bool:
+        """Return whether a value satisfies the assertion."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the assertion as the end of a sentence."""
+
+    @abstractmethod
+    def refused(self) -> str:
+        """Return the words between a violating value and the assertion in a message."""
+
+
+ASSERTIONS: Registry[Between] = Registry("assertion")
+
+
+@dataclass(frozen=True, repr=False)
+class Between(Description, Assertion):
+    """Assert that a number lies within bounds. NaN never does.
+
+    It converts to text and JSON, as analyzers do.
+
+    Parameters
+    ----------
+    lower, upper : float, optional
+        The bounds; open if not given.
+    closed : str
+        Inclusive bounds: ``both``, ``lower``, ``upper`` or ``neither``.
+
+    Raises
+    ------
+    IllegalAnalyzerParameterError
+        If no number lies within the bounds.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> str(tg.Between(0.99)), str(tg.Between(upper=5, closed="neither")), tg.Between(1, 3).holds(3)
+    ('at least 0.99', 'less than 5', True)
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    closed: str = "both"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self, "closed", CLOSED)
+        low, high = self._bounds()
+        if not (low < high or (low == high and self.closed == "both")):  # rejects NaN, too
+            msg = f"{self!r}: nothing lies within; the lower bound comes first"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def _bounds(self) -> tuple[float, float]:
+        return (
+            -inf if self.lower is None else self.lower,
+            inf if self.upper is None else self.upper,
+        )
+
+    def holds(self, value: Any) -> bool:
+        """Compare a number with the bounds."""
+        number, (low, high) = float(value), self._bounds()
+        above = number >= low if self.lower is None or self.has_lower else number > low
+        below = number <= high if self.upper is None or self.has_upper else number < high
+        return above and below
+
+    @property
+    def has_lower(self) -> bool:
+        """True if the lower bound is inclusive."""
+        return self.closed in {"both", "lower"}
+
+    @property
+    def has_upper(self) -> bool:
+        """True if the upper bound is inclusive."""
+        return self.closed in {"both", "upper"}
+
+    def __str__(self) -> str:
+        if self.lower is None and self.upper is None:
+            return "any number"
+        if self.lower == self.upper:
+            return f"exactly {told(self.lower)}"
+        words = []
+        if self.lower is not None:
+            words.append(f"{'at least' if self.has_lower else 'more than'} {told(self.lower)}")
+        if self.upper is not None:
+            words.append(f"{'at most' if self.has_upper else 'less than'} {told(self.upper)}")
+        return " and ".join(words)
+
+    def refused(self) -> str:
+        """Return the words before the assertion in a message."""
+        return "is not"
+
+
+ASSERTIONS.add(Between)
+
+
+@dataclass(frozen=True)
+class FunctionAssertion(Assertion):
+    """An assertion by a Python function of the value.
+
+    Attributes
+    ----------
+    function : callable
+        Takes the metric's value and returns whether it satisfies the assertion.
+    """
+
+    function: Callable[[Any], Any]
+
+    def holds(self, value: Any) -> bool:
+        """Call the function."""
+        return bool(self.function(value))
+
+    def __str__(self) -> str:
+        code = getattr(self.function, "__code__", None)
+        name = getattr(self.function, "__qualname__", None) or repr(self.function)
+        if not isinstance(code, CodeType) or code.co_name != "<lambda>":
+            return str(name)
+        return _expression(code) or "a function"
+
+    def refused(self) -> str:
+        """Return the words before the assertion in a message."""
+        return "does not satisfy"
+
+
+Bound = float | Decimal | None
+AssertionLike = Assertion | Callable[[Any], Any] | float | Decimal | tuple[Bound, Bound]
+"""Types accepted as an assertion: a function of the value, a minimum, a pair of bounds (both
+inclusive, None for open), or a `Between`."""
+
+
+def as_assertion(wanted: AssertionLike) -> Assertion:
+    """Convert a value of `AssertionLike` to an assertion.
+
+    Raises
+    ------
+    SuiteError
+        If it is not one of `AssertionLike`.
+
+    Examples
+    --------
+    >>> print(as_assertion(0.99), as_assertion((None, 5)), as_assertion(lambda n: n > 600), sep="; ")
+    at least 0.99; at most 5; n > 600
+    """
+    if isinstance(wanted, Assertion):
+        return wanted
+    if isinstance(wanted, Real | Decimal) and not isinstance(wanted, bool):
+        return Between(float(wanted))
+    if isinstance(wanted, tuple | list) and len(wanted) == 2:
+        return Between(*wanted)  # type: ignore[arg-type]  # a description types its options
+    if callable(wanted):
+        return FunctionAssertion(wanted)
+    msg = (
+        "an assertion is a function of the value, its least value, a pair of bounds such as (0, None)"
+        f" or tg.Between(...), not {wanted!r}"
+    )
+    raise SuiteError(msg)
+
+
+def told(value: Any, digits: int = 12) -> str:
+    """Format a number for a message; whole numbers with all their digits.
+
+    Examples
+    --------
+    >>> told(3.0), told(0.9999996), told(2 / 3, 4), told(float("nan"))
+    ('3', '0.9999996', '0.6667', 'NaN')
+    """
+    if not isinstance(value, Real):
+        return f"a {type(value).__name__}"
+    number = float(value)
+    if isnan(number):
+        return "NaN"
+    return (
+        f"{number:.0f}" if number.is_integer() and abs(number) < _WHOLE else f"{number:.{digits}g}"
+    )
+
+
+def violation_message(value: Any, assertion: Assertion) -> str:
+    """Return the message for a violating value, with as few digits as show the violation.
+
+    Examples
+    --------
+    >>> violation_message(0.49247311828, Between(0.95)), violation_message(0.9999996, Between(1))
+    ('0.4925 is not at least 0.95', '0.9999996 is not at least 1')
+    """
+    text = told(value)
+    if isinstance(assertion, Between) and isinstance(value, Real):
+        texts = [told(value, digits) for digits in (4, 6, 8, 10)]
+        text = next((t for t in texts if not assertion.holds(t)), text)
+    return f"{text} {assertion.refused()} {assertion}"
+
+
+def _expression(code: CodeType) -> str:
+    """Return the source of a lambda's body, if it is available and short."""
+    starts, ends = [], []
+    for line, end_line, column, end in code.co_positions():
+        if line and end_line and column is not None and end:  # the first has no position
+            starts.append((line, column))
+            ends.append((end_line, end))
+    if not starts or min(starts)[0] != max(ends)[0]:
+        return ""
+    (line, first), (_, last) = min(starts), max(ends)
+    source = linecache.getline(code.co_filename, line).encode()
+    text = source[first:last].decode(errors="replace").strip()
+    return text if len(text) <= LONGEST_SOURCE else ""

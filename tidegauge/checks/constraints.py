@@ -1,0 +1,258 @@
+"""Constraints: an analyzer, an assertion on its value, and the result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from numbers import Real
+from typing import Any
+
+from tidegauge.analyzers.core.errors import SuiteError, describe
+from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence
+from tidegauge.analyzers.core.metric import Failure, Metric
+from tidegauge.analyzers.measures.counts import Compliance
+from tidegauge.analyzers.measures.histogram import Distribution
+from tidegauge.checks.assertions import Assertion, violation_message
+
+
+class ConstraintStatus(StrEnum):
+    """Outcome of a constraint; every status but ``failure`` lets the check pass."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NO_DATA = "no data"
+    """The filter leaves no value to evaluate."""
+    NO_HISTORY = "no history"
+    """There is no earlier value to compare with."""
+
+
+@dataclass(frozen=True)
+class ConstraintResult:
+    """Result of one constraint.
+
+    Attributes
+    ----------
+    constraint : Constraint
+    status : ConstraintStatus
+    message : str
+        The value, the assertion and the hint; empty on success.
+    value : float or None
+        The evaluated number; None if there is none, or if the value is not a number.
+    metric : Metric or None
+        None if it was not measured.
+    """
+
+    constraint: Constraint
+    status: ConstraintStatus
+    message: str = ""
+    value: float | None = None
+    metric: Metric[Any] | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True if the constraint lets the check pass."""
+        return self.status is not ConstraintStatus.FAILURE
+
+
+@dataclass(frozen=True)
+class PartitionResult:
+    """Result of one constraint in one partition.
+
+    Attributes
+    ----------
+    check, place : int
+        Which check, and which of its constraints.
+    dataset, partition : str
+    time : datetime or None
+    segment : str
+    result : ConstraintResult
+    """
+
+    check: int
+    place: int
+    dataset: str
+    partition: str
+    time: datetime | None
+    segment: str
+    result: ConstraintResult
+
+
+@dataclass(frozen=True)
+class Constraint(ABC):
+    """An assertion on one metric.
+
+    Attributes
+    ----------
+    analyzer : Analyzer
+    assertion : Assertion
+    hint : str
+        Text added to the failure message.
+    """
+
+    analyzer: AnyAnalyzer
+    assertion: Assertion
+    hint: str = field(default="", kw_only=True)
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """The assertion as one line of text."""
+
+    @abstractmethod
+    def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
+        """Evaluate a metric that has a value."""
+
+    def evaluate(self, evidence: Evidence) -> ConstraintResult:
+        """Evaluate the constraint; any problem is a failure, never an exception.
+
+        An empty metric passes if it has a filter, because no row can violate the constraint;
+        without a filter it fails with the metric's error. Size of no rows is 0 and is evaluated.
+        """
+        metric = evidence.metric(self.analyzer)
+        if metric is None:
+            text = f"{subject(self.analyzer)} was not measured; add {self.analyzer!r} to the suite"
+            return self.failed(text)
+        if isinstance(metric.outcome, Failure):
+            if metric.empty and self.analyzer.where is not None:
+                text = f"no row with a value where {self.analyzer.where}: not evaluated"
+                return ConstraintResult(self, ConstraintStatus.NO_DATA, text, None, metric)
+            return self.failed(f"{subject(self.analyzer)} has no value: {_reason(metric)}", metric)
+        return self.compare(metric, evidence)
+
+    def failed(
+        self, message: str, metric: Metric[Any] | None = None, value: float | None = None
+    ) -> ConstraintResult:
+        """Return a failure, with the hint appended to its message."""
+        text = f"{message}. {self.hint}" if self.hint else message
+        return ConstraintResult(self, ConstraintStatus.FAILURE, text, value, metric)
+
+    def judge(
+        self, value: Any, metric: Metric[Any], tell: Callable[[str], str] = str
+    ) -> ConstraintResult:
+        """Evaluate the assertion on a value.
+
+        Parameters
+        ----------
+        value : Any
+        metric : Metric
+        tell : callable
+            Turns the text of the violation into the message.
+        """
+        number = float(value) if isinstance(value, Real) else None
+        try:
+            holds = self.assertion.holds(value)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            text = f"the assertion ({self.assertion}) raised {describe(error)}"
+            return self.failed(tell(text), metric, number)
+        if holds:
+            return ConstraintResult(self, ConstraintStatus.SUCCESS, "", number, metric)
+        return self.failed(tell(violation_message(value, self.assertion)), metric, number)
+
+
+@dataclass(frozen=True)
+class MetricConstraint(Constraint):
+    """An assertion on a metric's value.
+
+    Attributes
+    ----------
+    part : Part, optional
+        The number to take from a composite value; the value itself if not given.
+    """
+
+    part: MetricComponent | None = field(default=None, kw_only=True)
+
+    @property
+    def description(self) -> str:
+        """The assertion as one line of text."""
+        of = f"{self.part} of " if self.part else ""
+        return f"{of}{subject(self.analyzer)}: {self.assertion}"
+
+    def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
+        """Evaluate the value, or a part of it."""
+        return self.judge(self.part.of(metric.value) if self.part else metric.value, metric)
+
+
+class MetricComponent(ABC):
+    """One number of a composite value."""
+
+    @abstractmethod
+    def of(self, value: Any) -> float:
+        """Return the number."""
+
+
+@dataclass(frozen=True)
+class DistinctValueCount(MetricComponent):
+    """Number of distinct values of a Histogram, null included."""
+
+    def of(self, value: Distribution) -> float:
+        """Return the number of distinct values."""
+        return float(value.number_of_bins)
+
+    def __str__(self) -> str:
+        return "distinct values"
+
+
+DATA_TYPE_GROUPS = {
+    "Unknown": ("Unknown",),
+    "Fractional": ("Fractional",),
+    "Integral": ("Integral",),
+    "Boolean": ("Boolean",),
+    "String": ("String",),
+    "Numeric": ("Fractional", "Integral"),
+}
+"""Types counted by DataType, by the kind that a check asserts; ``Unknown`` is null."""
+
+
+@dataclass(frozen=True)
+class DataTypeShare(MetricComponent):
+    """Share of the non-null values that are of one inferred type; of all rows for ``Unknown``.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.texts import DataType, DataTypeState
+    >>> value = DataType("x").compute_metric_from(DataTypeState(unknown=2, integral=3, string=1)).value
+    >>> DataTypeShare("Numeric").of(value), DataTypeShare("Unknown").of(value)
+    (0.75, 0.3333333333333333)
+    """
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in DATA_TYPE_GROUPS:
+            known = ", ".join(DATA_TYPE_GROUPS)
+            msg = f"has_data_type: the kind is one of {known}, not {self.kind!r}"
+            raise SuiteError(msg)
+
+    def of(self, value: Distribution) -> float:
+        """Return the share; 0 if all values are null."""
+        counts = {kind: entry.absolute for kind, entry in value.values.items()}
+        rows = sum(counts.values()) - (counts["Unknown"] if self.kind != "Unknown" else 0)
+        return sum(counts[kind] for kind in DATA_TYPE_GROUPS[self.kind]) / rows if rows else 0.0
+
+    def __str__(self) -> str:
+        return f"share of {self.kind}"
+
+
+def subject(analyzer: AnyAnalyzer) -> str:
+    """Return an analyzer's text for messages; a Compliance by its rule name and filter.
+
+    Examples
+    --------
+    >>> subject(Compliance("on time", "delay <= 15", where="delay IS NOT NULL"))
+    'on time where delay IS NOT NULL'
+    """
+    if not isinstance(analyzer, Compliance):
+        return repr(analyzer)
+    return (
+        analyzer.instance
+        if analyzer.where is None
+        else f"{analyzer.instance} where {analyzer.where}"
+    )
+
+
+def _reason(metric: Metric[Any]) -> str:
+    assert isinstance(metric.outcome, Failure)
+    return str(metric.outcome.error)

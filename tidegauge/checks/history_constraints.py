@@ -1,0 +1,229 @@
+"""Constraints that compare a metric with its history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from math import inf, isfinite, nan
+from statistics import fmean, median
+from typing import Any
+
+from tidegauge.analyzers.core.description import Description
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence
+from tidegauge.analyzers.core.metric import Metric
+from tidegauge.checks.assertions import Between, told
+from tidegauge.checks.constraints import Constraint, ConstraintResult, ConstraintStatus, subject
+
+_AGO = re.compile(r"(?:(?P<statistic>mean|median|min|max) of )?(?P<count>[1-9]\d*)(?P<unit>[hdw])")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": fmean,
+    "median": median,
+    "min": min,
+    "max": max,
+}
+COMPARISONS = ("difference", "ratio")
+MISSING = ("pass", "fail")
+DIGITS = 6
+"""Significant digits of the values compared in messages."""
+
+
+@dataclass(frozen=True, repr=False)
+class Baseline(Description):
+    """Part of a metric's history that a value is compared with.
+
+    Parameters
+    ----------
+    ago : str
+        ``7d``: the partition exactly that long before (hours ``h``, days ``d``, weeks ``w``).
+        ``previous``: the partition before. ``mean of 28d``, ``median of ...``, ``min of ...``,
+        ``max of ...``: over all partitions within that time before.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> days = [datetime(2013, 2, day) for day in (1, 2, 3)]
+    >>> Baseline("mean of 2d").of(EarlierValues(days[2], days, ["a", "b", "c"], [1.0, 2.0, 9.0]))
+    ('2d before', 1.5)
+    """
+
+    ago: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ago != "previous" and not _AGO.fullmatch(self.ago):
+            msg = f"{self.ago!r} is no part of a history; write '7d', 'previous' or 'mean of 28d'"
+            raise SuiteError(msg)
+
+    def of(self, earlier: EarlierValues) -> tuple[str, float] | None:
+        """Return the label and the value of the baseline; None if there is none."""
+        if self.ago == "previous":
+            return earlier.last()
+        match = _AGO.fullmatch(self.ago)
+        assert match is not None
+        length = timedelta(**{_UNITS[match["unit"]]: int(match["count"])})
+        if match["statistic"] is None:
+            return earlier.at(length)
+        values = earlier.within(length)
+        length_text = f"{match['count']}{match['unit']} before"
+        return (length_text, _STATISTICS[match["statistic"]](values)) if values else None
+
+    def __str__(self) -> str:
+        if self.ago == "previous" or " of " in self.ago:
+            return self.ago
+        return f"{self.ago} before"
+
+
+@dataclass(frozen=True)
+class HistoryConstraint(Constraint):
+    """An assertion on a metric relative to its history.
+
+    The assertion applies to the difference, now minus then, or the ratio, now divided by then.
+
+    Attributes
+    ----------
+    baseline : Baseline
+    how : str
+        ``difference`` or ``ratio``; 0 / 0 is 1.
+    missing : str
+        ``pass`` or ``fail``: the result if there is nothing to compare with.
+    """
+
+    baseline: Baseline = field(kw_only=True)
+    how: str = field(default="difference", kw_only=True)
+    missing: str = field(default="pass", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _one_of("how", self.how, COMPARISONS)
+        _one_of("missing", self.missing, MISSING)
+
+    @property
+    def description(self) -> str:
+        """The assertion as one line of text."""
+        difference_or_ratio = f"{self.how} to {self.baseline}"
+        if self.how == "difference" and isinstance(self.assertion, Between):
+            difference_or_ratio = (
+                _bound_text(self.assertion, str(self.baseline))
+                or f"{difference_or_ratio} {self.assertion}"
+            )
+        else:
+            difference_or_ratio = f"{difference_or_ratio} {self.assertion}"
+        return f"{subject(self.analyzer)}: {difference_or_ratio}"
+
+    def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
+        """Evaluate the difference or ratio."""
+        if not isinstance(metric.value, int | float):
+            return self.failed(_composite_value_message(self), metric)
+        now = float(metric.value)
+        earlier = evidence.earlier(self.analyzer)
+        found = None if earlier is None else self.baseline.of(earlier)
+        if found is None:
+            what = "value" if earlier is not None else "history"
+            return self.no_history(f"no {what} of {self.baseline} to compare with", metric, now)
+        place, then = found
+
+        def tell(refused: str) -> str:
+            was = f"{told(now, DIGITS)}, after {told(then, DIGITS)} ({place})"
+            return f"{was}: the {self.how} {refused}"
+
+        result = self.judge(difference_or_ratio(now, then, self.how), metric, tell)
+        return ConstraintResult(self, result.status, result.message, now, metric)
+
+    def no_history(self, text: str, metric: Metric[Any], now: float) -> ConstraintResult:
+        """Return the result if there is nothing to compare with."""
+        if self.missing == "fail":
+            return self.failed(text, metric, now)
+        return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
+
+
+@dataclass(frozen=True)
+class AnomalyConstraint(Constraint):
+    """An assertion that a detector finds no anomaly in a metric, given its history.
+
+    Attributes
+    ----------
+    usual : Usual
+    missing : str
+        ``pass`` or ``fail``: the result if the history is too short.
+    """
+
+    assertion: Between = field(default_factory=Between, kw_only=True)
+    usual: AnomalySettings = field(default_factory=AnomalySettings, kw_only=True)
+    missing: str = field(default="pass", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _one_of("missing", self.missing, MISSING)
+
+    @property
+    def description(self) -> str:
+        """The assertion as one line of text."""
+        return f"{subject(self.analyzer)}: usual for {self.usual.detector}"
+
+    def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
+        """Evaluate the metric with the detector."""
+        if not isinstance(metric.value, int | float):
+            return self.failed(_composite_value_message(self), metric)
+        now = float(metric.value)
+        judgement = evidence.judged(self.analyzer, self.usual)
+        if judgement is None:
+            text = f"too little is known from before for {self.usual.detector} to tell"
+            if self.missing == "fail":
+                return self.failed(text, metric, now)
+            return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
+        if not judgement.unusual:
+            return ConstraintResult(self, ConstraintStatus.SUCCESS, "", now, metric)
+        within = judgement.lower <= now <= judgement.upper
+        also = ", though within the usual range" if within else ""
+        parts = [f"{told(now, DIGITS)} is unusual for {self.usual.detector}{also}"]
+        if isfinite(judgement.expected):
+            parts.append(f"expected {told(judgement.expected, DIGITS)}")
+        if isfinite(judgement.lower) or isfinite(judgement.upper):
+            parts.append(
+                f"usual are {told(judgement.lower, DIGITS)} to {told(judgement.upper, DIGITS)}"
+            )
+        return self.failed(", ".join(parts), metric, now)
+
+
+def difference_or_ratio(now: float, then: float, how: str) -> float:
+    """Return a difference or a ratio in decimal arithmetic, so that 0.94 is 0.05 below 0.99.
+
+    NaN if either number is not finite; 0 / 0 is 1, any other number divided by 0 is infinite.
+
+    Examples
+    --------
+    >>> difference_or_ratio(0.94, 0.99, "difference"), difference_or_ratio(3.0, 4.0, "ratio"), difference_or_ratio(0.0, 0.0, "ratio")
+    (-0.05, 0.75, 1.0)
+    """
+    if not (isfinite(now) and isfinite(then)):
+        return nan
+    if how == "difference":
+        return float(Decimal(repr(now)) - Decimal(repr(then)))
+    if then == 0:
+        return 1.0 if now == 0 else inf if now > 0 else -inf
+    return float(Decimal(repr(now)) / Decimal(repr(then)))
+
+
+def _composite_value_message(constraint: Constraint) -> str:
+    return f"{subject(constraint.analyzer)} is several numbers, which cannot be compared as one"
+
+
+def _bound_text(assertion: Between, baseline: str) -> str:
+    """Return the text of a closed one-sided bound of a difference; empty for other bounds."""
+    if assertion.closed != "both":
+        return ""
+    low, high = assertion.lower, assertion.upper
+    if high is None and low is not None and low <= 0:
+        return f"not below {baseline}" + (f" by more than {told(-low)}" if low else "")
+    if low is None and high is not None and high >= 0:
+        return f"not above {baseline}" + (f" by more than {told(high)}" if high else "")
+    return ""
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        msg = f"{option} must be {' or '.join(map(repr, known))}, not {value!r}"
+        raise SuiteError(msg)

@@ -1,0 +1,201 @@
+"""Check methods on metrics of a table or column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
+from tidegauge.analyzers.measures.columns import ColumnCount, ColumnExists
+from tidegauge.analyzers.measures.counts import Size, ZerosCount
+from tidegauge.analyzers.measures.exact_quantiles import ExactQuantile, InterquartileRange
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum, Range
+from tidegauge.analyzers.measures.histogram import MAX_DETAIL_BINS, Distribution, Histogram
+from tidegauge.analyzers.measures.information import Entropy, MutualInformation
+from tidegauge.analyzers.measures.moments import (
+    Correlation,
+    Kurtosis,
+    Skewness,
+    StandardDeviation,
+    Variance,
+)
+from tidegauge.analyzers.measures.quantiles import ApproxQuantile
+from tidegauge.analyzers.measures.sums import Mean, Sum
+from tidegauge.analyzers.measures.texts import MaxLength, MinLength
+from tidegauge.analyzers.measures.uniqueness import (
+    Distinctness,
+    DuplicateRowCount,
+    Uniqueness,
+    UniqueValueRatio,
+)
+from tidegauge.checks.assertions import AssertionLike, Between
+from tidegauge.checks.builder import Columns, ConstraintBuilder, listed
+from tidegauge.checks.constraints import DistinctValueCount
+
+
+class MetricMethods(ConstraintBuilder):
+    """Constraints on one number of a table or column, by an assertion.
+
+    Nulls, NaN and empty data follow the semantics of the analyzer that the method is named after.
+    """
+
+    def has_size(self, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the number of rows."""
+        return self.has(Size(), assertion, hint=hint)
+
+    def has_column_count(self, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the number of columns, partition columns included."""
+        return self.has(ColumnCount(), assertion, hint=hint)
+
+    def has_column(self, column: str, *, hint: str = "") -> Self:
+        """Assert that a column exists."""
+        return self.has(ColumnExists(column), Between(1, 1), hint=hint)
+
+    def has_zeros_count(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the number of zeros in a column."""
+        return self.has(ZerosCount(column), assertion, hint=hint)
+
+    def has_duplicate_row_count(
+        self, assertion: AssertionLike, columns: Columns = (), *, hint: str = ""
+    ) -> Self:
+        """Assert on the number of rows that occur more than once, by some columns or all."""
+        return self.has(DuplicateRowCount(_as_tuple(columns)), assertion, hint=hint)
+
+    def has_uniqueness(self, columns: Columns, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the share of rows whose value occurs once."""
+        return self.has(Uniqueness(listed(columns)), assertion, hint=hint)
+
+    def has_distinctness(
+        self, columns: Columns, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the number of distinct values divided by rows."""
+        return self.has(Distinctness(listed(columns)), assertion, hint=hint)
+
+    def has_unique_value_ratio(
+        self, columns: Columns, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the share of distinct values that occur once."""
+        return self.has(UniqueValueRatio(listed(columns)), assertion, hint=hint)
+
+    def has_number_of_distinct_values(
+        self, column: str, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the number of distinct values, null included."""
+        return self.has(Histogram(column), assertion, part=DistinctValueCount(), hint=hint)
+
+    def has_histogram_values(
+        self,
+        column: str,
+        assertion: Callable[[Distribution], Any],
+        max_detail_bins: int = MAX_DETAIL_BINS,
+        *,
+        hint: str = "",
+    ) -> Self:
+        """Assert on the value frequencies of a column.
+
+        Parameters
+        ----------
+        column : str
+        assertion : callable
+            Function of the `Distribution`: ``lambda d: d["EWR"].ratio < 0.5``.
+        max_detail_bins : int
+            As for `Histogram`.
+        hint : str
+        """
+        return self.has(Histogram(column, max_detail_bins), assertion, hint=hint)
+
+    def has_approx_count_distinct(
+        self, column: str, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the estimated number of distinct non-null values."""
+        return self.has(ApproxCountDistinct(column), assertion, hint=hint)
+
+    def has_entropy(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the entropy of a column, in nats."""
+        return self.has(Entropy(column), assertion, hint=hint)
+
+    def has_mutual_information(
+        self, first: str, second: str, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the mutual information of two columns, in nats."""
+        return self.has(MutualInformation((first, second)), assertion, hint=hint)
+
+    def has_correlation(
+        self, first: str, second: str, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the correlation of two columns."""
+        return self.has(Correlation(first, second), assertion, hint=hint)
+
+    def has_approx_quantile(
+        self,
+        column: str,
+        quantile: float,
+        assertion: AssertionLike,
+        relative_error: float = 0.01,
+        *,
+        hint: str = "",
+    ) -> Self:
+        """Assert on an approximate quantile, from a sketch; 0.5 is the median."""
+        return self.has(ApproxQuantile(column, quantile, relative_error), assertion, hint=hint)
+
+    def has_exact_quantile(
+        self, column: str, quantile: float, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on an exact quantile; 0.5 is the median."""
+        return self.has(ExactQuantile(column, quantile), assertion, hint=hint)
+
+    def has_min(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the minimum of a column."""
+        return self.has(Minimum(column), assertion, hint=hint)
+
+    def has_max(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the maximum of a column."""
+        return self.has(Maximum(column), assertion, hint=hint)
+
+    def has_range(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the maximum minus the minimum of a column."""
+        return self.has(Range(column), assertion, hint=hint)
+
+    def has_interquartile_range(
+        self, column: str, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the interquartile range of a column."""
+        return self.has(InterquartileRange(column), assertion, hint=hint)
+
+    def has_mean(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the mean of a column."""
+        return self.has(Mean(column), assertion, hint=hint)
+
+    def has_sum(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the sum of a column."""
+        return self.has(Sum(column), assertion, hint=hint)
+
+    def has_standard_deviation(
+        self, column: str, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the population standard deviation of a column."""
+        return self.has(StandardDeviation(column), assertion, hint=hint)
+
+    def has_variance(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the population variance of a column."""
+        return self.has(Variance(column), assertion, hint=hint)
+
+    def has_skewness(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the skewness of a column."""
+        return self.has(Skewness(column), assertion, hint=hint)
+
+    def has_kurtosis(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the excess kurtosis of a column."""
+        return self.has(Kurtosis(column), assertion, hint=hint)
+
+    def has_min_length(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the length of the shortest text of a column."""
+        return self.has(MinLength(column), assertion, hint=hint)
+
+    def has_max_length(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the length of the longest text of a column."""
+        return self.has(MaxLength(column), assertion, hint=hint)
+
+
+def _as_tuple(columns: Columns) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)

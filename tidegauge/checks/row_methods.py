@@ -1,0 +1,244 @@
+"""Check methods on rows: all rows, or a minimum share of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.formatting import one_line
+from tidegauge.analyzers.core.sql import column_sql, constant
+from tidegauge.analyzers.measures.counts import Completeness, Compliance
+from tidegauge.analyzers.measures.texts import DataType, PatternMatch
+from tidegauge.analyzers.measures.uniqueness import Uniqueness
+from tidegauge.checks.assertions import CLOSED, AssertionLike
+from tidegauge.checks.builder import Columns, ConstraintBuilder, listed, share
+from tidegauge.checks.constraints import DataTypeShare
+
+LONGEST = 120
+"""Maximum characters of a generated rule name."""
+
+
+class RowMethods(ConstraintBuilder):
+    """Constraints on the share of rows that satisfy a condition: all, or ``at_least`` a share."""
+
+    def is_complete(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that a column has no null; NaN is not null."""
+        return self.has(Completeness(column), share(at_least), hint=hint)
+
+    def has_completeness(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
+        """Assert on the share of rows where a column is not null."""
+        return self.has(Completeness(column), assertion, hint=hint)
+
+    def are_complete(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that all given columns are non-null in each row."""
+        return self.have_completeness(columns, share(at_least), hint=hint)
+
+    def have_completeness(
+        self, columns: Columns, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the share of rows where all given columns are non-null."""
+        return self.has(_non_null_rule(listed(columns), " AND "), assertion, hint=hint)
+
+    def are_any_complete(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that at least one of the given columns is non-null in each row."""
+        return self.have_any_completeness(columns, share(at_least), hint=hint)
+
+    def have_any_completeness(
+        self, columns: Columns, assertion: AssertionLike, *, hint: str = ""
+    ) -> Self:
+        """Assert on the share of rows where at least one of the given columns is non-null."""
+        return self.has(_non_null_rule(listed(columns), " OR "), assertion, hint=hint)
+
+    def is_unique(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that each value of a column occurs once. Rows where it is null are excluded."""
+        return self.are_unique(column, at_least, hint=hint)
+
+    def are_unique(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that each combination of values of some columns occurs once.
+
+        Rows where all of them are null are excluded; a null beside a value counts as a value.
+        """
+        return self.has(Uniqueness(listed(columns)), share(at_least), hint=hint)
+
+    def is_primary_key(self, columns: Columns, *, hint: str = "") -> Self:
+        """Assert that each combination of values occurs once, as `are_unique`.
+
+        Nulls are not tested: add `are_complete`.
+        """
+        return self.are_unique(columns, hint=hint)
+
+    def satisfies(
+        self, predicate: str, name: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that a Spark SQL condition is true; null is not.
+
+        Parameters
+        ----------
+        predicate : str
+        name : str
+            Name of the rule.
+        at_least : float
+            Minimum share of rows.
+        hint : str
+        """
+        return self.has(Compliance(name, predicate), share(at_least), hint=hint)
+
+    def has_pattern(
+        self, column: str, pattern: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that texts contain a match of a Java regular expression or built-in pattern.
+
+        Null does not match. For the built-in patterns see `PatternMatch`.
+        """
+        return self.has(PatternMatch(column, pattern), share(at_least), hint=hint)
+
+    def contains_email(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that texts contain an email address."""
+        return self.has_pattern(column, "EMAIL", at_least, hint=hint)
+
+    def contains_url(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that texts contain an http, https or ftp URL."""
+        return self.has_pattern(column, "URL", at_least, hint=hint)
+
+    def contains_credit_card_number(
+        self, column: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that texts contain a credit card number."""
+        return self.has_pattern(column, "CREDITCARD", at_least, hint=hint)
+
+    def contains_social_security_number(
+        self, column: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that texts contain a US social security number."""
+        return self.has_pattern(column, "SOCIAL_SECURITY_NUMBER_US", at_least, hint=hint)
+
+    def has_data_type(
+        self, column: str, kind: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that values are of one inferred data type.
+
+        Parameters
+        ----------
+        column : str
+        kind : str
+            ``Fractional``, ``Integral``, ``Numeric`` (either of them), ``Boolean`` or ``String``:
+            their share of the non-null values, 0 if there are none. ``Unknown``: the share of nulls
+            among all rows.
+        at_least : float
+        hint : str
+        """
+        return self.has(DataType(column), share(at_least), hint=hint, part=DataTypeShare(kind))
+
+    def is_non_negative(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that numbers are at least 0; null passes."""
+        rule = f"coalesce({column_sql(column)}, 0) >= 0"
+        return self.satisfies(rule, f"{column} is not negative", at_least, hint=hint)
+
+    def is_positive(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
+        """Assert that numbers are greater than 0; null passes."""
+        rule = f"coalesce({column_sql(column)}, 1) > 0"
+        return self.satisfies(rule, f"{column} is positive", at_least, hint=hint)
+
+    def is_less_than(
+        self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that one column is less than another; null fails."""
+        return self._ordered(column, "<", other, at_least, hint)
+
+    def is_less_than_or_equal_to(
+        self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that one column is at most another; null fails."""
+        return self._ordered(column, "<=", other, at_least, hint)
+
+    def is_greater_than(
+        self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that one column is greater than another; null fails."""
+        return self._ordered(column, ">", other, at_least, hint)
+
+    def is_greater_than_or_equal_to(
+        self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
+    ) -> Self:
+        """Assert that one column is at least another; null fails."""
+        return self._ordered(column, ">=", other, at_least, hint)
+
+    def is_contained_in(
+        self,
+        column: str,
+        values: Iterable[Any] | None = None,
+        *,
+        lower: Any = None,
+        upper: Any = None,
+        closed: str = "both",
+        at_least: float = 1.0,
+        hint: str = "",
+    ) -> Self:
+        """Assert that values are in a set or within bounds; null passes.
+
+        Parameters
+        ----------
+        column : str
+        values : iterable, optional
+            Texts, numbers, booleans, dates or times.
+        lower, upper : optional
+            Bounds instead of values; either may be omitted.
+        closed : str
+            Inclusive bounds: ``both``, ``lower``, ``upper`` or ``neither``.
+        at_least : float
+        hint : str
+
+        Raises
+        ------
+        SuiteError
+            If neither or both of values and bounds are given, or a value has no SQL literal.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("a").is_contained_in("b", ["x", "y"]).constraints[0].analyzer.predicate
+        "`b` IS NULL OR `b` IN ('x', 'y')"
+        """
+        bounds = lower is not None or upper is not None
+        if isinstance(values, str) or (values is not None) == bounds or closed not in CLOSED:
+            msg = (
+                "is_contained_in takes a list of values, or lower= and upper= with closed= one of "
+                + ", ".join(map(repr, CLOSED))
+            )
+            raise SuiteError(msg)
+        sql = column_sql(column)
+        try:
+            if values is not None:
+                some = list(values)
+                name = f"{column} is one of {', '.join(map(str, some))}"
+                rule = f"{sql} IN ({', '.join(map(constant, some))})" if some else "false"
+            else:
+                name, rule = _range(column, sql, lower, upper, closed)
+        except TypeError as error:
+            msg = f"is_contained_in({column!r}): {error}"
+            raise SuiteError(msg) from error
+        rule = f"{sql} IS NULL OR {rule}"
+        return self.satisfies(rule, one_line(name, LONGEST), at_least, hint=hint)
+
+    def _ordered(self, column: str, sign: str, other: str, at_least: float, hint: str) -> Self:
+        rule = f"{column_sql(column)} {sign} {column_sql(other)}"
+        return self.satisfies(rule, f"{column} {sign} {other}", at_least, hint=hint)
+
+
+def _non_null_rule(columns: tuple[str, ...], joined: str) -> Compliance:
+    """Return the rule that all, or any, of the columns are non-null."""
+    word = joined.strip().casefold()
+    verb = "are complete" if word == "and" and len(columns) > 1 else "is complete"
+    name = f" {word} ".join(columns) if word == "and" else f"any of {', '.join(columns)}"
+    rule = joined.join(f"{column_sql(column)} IS NOT NULL" for column in columns)
+    return Compliance(one_line(f"{name} {verb}", LONGEST), rule)
+
+
+def _range(column: str, sql: str, lower: Any, upper: Any, closed: str) -> tuple[str, str]:
+    """Return the name and the SQL condition of bounds."""
+    above = ">=" if closed in {"both", "lower"} else ">"
+    below = "<=" if closed in {"both", "upper"} else "<"
+    told = [(sign, bound) for sign, bound in ((above, lower), (below, upper)) if bound is not None]
+    rule = " AND ".join(f"{sql} {sign} {constant(bound)}" for sign, bound in told)
+    return f"{column} " + " and ".join(f"{sign} {bound}" for sign, bound in told), f"({rule})"

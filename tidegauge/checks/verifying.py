@@ -1,0 +1,208 @@
+"""`verify`: evaluate checks on a DataFrame, a run or a repository."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analysis import Run
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
+from tidegauge.analyzers.core.metric import Metric
+from tidegauge.checks.check import Check
+from tidegauge.checks.constraints import PartitionResult
+from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
+from tidegauge.checks.verification import Verification
+from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
+from tidegauge.repository.history.evidence import load_evidence
+from tidegauge.repository.history.targets import CheckTarget, View
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.queries import AsOf, Moment, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def verify(
+    source: DataFrame | Run | Repository,
+    checks: Check | Iterable[Check],
+    *,
+    dataset: str | None = None,
+    partitions: str | Sequence[str] | None = None,
+    segment: str = "",
+    as_of: AsOf = None,
+    repository: Repository | None = None,
+    partition: str = "",
+    time: Moment = None,
+) -> Verification:
+    """Evaluate checks on a DataFrame, a run or a repository.
+
+    A DataFrame is scanned once for all checks. A run or a repository is not scanned: stored numbers
+    are read as they are, all others are computed from stored states.
+
+    Parameters
+    ----------
+    source : DataFrame, Run or Repository
+        Of a run, the partitions it measured, as it left them.
+    checks : Check or iterable of Check
+    dataset : str, optional
+        With a repository: the dataset; the check's own if not given, or the only one stored.
+    partitions : str or sequence of str, optional
+        With a repository or run: ``all``, conditions on partition keys, or names. With a repository
+        the newest if not given.
+    segment : str
+        A segment instead of whole partitions: ``origin=EWR``. With a DataFrame, the segment whose
+        history it is compared with.
+    as_of : datetime or int, optional
+        Read the repository as of this time or run.
+    repository : Repository, optional
+        With a DataFrame: the repository with the history of ``dataset`` that constraints compare
+        with.
+    partition : str
+        With a DataFrame: the partition it holds, ``ds=2013-02-08``.
+    time : str, date or datetime, optional
+        With a DataFrame: the partition's time, if its name does not contain it.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    SuiteError
+        If there is no check, or an argument does not apply to the source.
+    UnknownDatasetError, PartitionSelectionError
+        If the repository has no such dataset or partition.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> check = tg.Check("flights").is_complete("dep_time", at_least=0.95).has_size((600, None))
+    >>> result = tg.verify(flights, check)  # doctest: +SKIP
+    >>> result.passed, result.failures["message"].tolist()  # doctest: +SKIP
+    (False, ["0.91 is not at least 0.95"])
+    """
+    several = (checks,) if isinstance(checks, Check) else tuple(checks)
+    _validate_checks(several)
+    if isinstance(source, Run | Repository):
+        if repository is not None or partition or time is not None:
+            msg = "repository=, partition= and time= say whose history a DataFrame is compared with"
+            raise SuiteError(msg)
+        if isinstance(source, Run):
+            dataset = source.dataset if dataset is None else dataset
+            partitions = tuple(source.changes) if partitions is None else partitions
+            as_of = source.id if as_of is None else as_of
+            source = source.repository
+        return Verification(
+            several, _verify_repository(source, several, dataset, partitions, segment, as_of)
+        )
+    if not hasattr(source, "selectExpr"):
+        msg = f"verify takes a DataFrame of Spark, a run or a repository, not {source!r}"
+        raise SuiteError(msg)
+    if partitions is not None:
+        msg = "partitions= is of a run or a repository; partition= says which one a DataFrame is"
+        raise SuiteError(msg)
+    from tidegauge.analyzers.scan.scan import calculate
+
+    wanted = list(dict.fromkeys(a for check in several for a in check.analyzers))
+    metrics = dict(zip(wanted, calculate(source, wanted), strict=True)) if wanted else {}
+    of = CheckTarget(UNSTORED_ID, partition, Window.between(time, None).since, segment=segment)
+    found: list[PartitionResult] = []
+    for place, check in enumerate(several):
+        name = dataset or check.dataset or ""
+        evidence: Evidence = Measurements(metrics)
+        if repository is not None and _history_analyzers([check]):
+            view = View(
+                repository.database,
+                repository.artifacts,
+                resolve_dataset(repository, name or None),
+                as_of,
+            )
+            evidence, of = _with_history(view, check, of, metrics)
+            name = view.dataset
+        found += _judged(place, check, name, of, evidence)
+    return Verification(several, tuple(found), source)
+
+
+def _validate_checks(checks: Sequence[Check]) -> None:
+    """Validate the checks before anything is read."""
+    if not checks or not all(isinstance(check, Check) for check in checks):
+        msg = "verify takes at least one check, such as tg.Check('flights').has_size(600)"
+        raise SuiteError(msg)
+    for check in checks:
+        if not check.constraints:
+            msg = f"check {check.name!r} has no constraints; add one, such as .has_size(600)"
+            raise SuiteError(msg)
+        for constraint in check.constraints:
+            if isinstance(constraint, AnomalyConstraint):
+                monitor_of(constraint.usual, constraint.analyzer)
+
+
+def _verify_repository(
+    repository: Repository,
+    checks: Sequence[Check],
+    dataset: str | None,
+    partitions: str | Sequence[str] | None,
+    segment: str,
+    as_of: AsOf,
+) -> tuple[PartitionResult, ...]:
+    """Evaluate checks on a repository, those of one dataset together."""
+    of_dataset: dict[str, list[int]] = {}
+    for place, check in enumerate(checks):
+        name = resolve_dataset(repository, dataset or check.dataset)
+        of_dataset.setdefault(name, []).append(place)
+    found: dict[int, list[PartitionResult]] = {place: [] for place in range(len(checks))}
+    for name, places in of_dataset.items():
+        view = View(repository.database, repository.artifacts, name, as_of)
+        targets = view.targets(partitions, segment)
+        some = [checks[place] for place in places]
+        analyzers = list(dict.fromkeys(a for check in some for a in check.analyzers))
+        known = load_evidence(view, targets, analyzers, _history_analyzers(some))
+        for target in targets:
+            for place in places:
+                found[place] += _judged(place, checks[place], name, target, known.of(target))
+    return tuple(one for place in sorted(found) for one in found[place])
+
+
+def _judged(
+    place: int, check: Check, dataset: str, of: CheckTarget, evidence: Evidence
+) -> list[PartitionResult]:
+    return [
+        PartitionResult(place, number, dataset, of.partition, of.time, of.segment, result)
+        for number, result in enumerate(check.evaluate(evidence))
+    ]
+
+
+def resolve_dataset(repository: Repository, named: str | None) -> str:
+    """Return the named dataset, or the only one in the repository."""
+    if named is not None:
+        return named
+    there = repository.datasets()
+    if len(there) == 1:
+        return there[0]
+    known = ", ".join(map(repr, there)) or "none"
+    msg = f"say which dataset is meant, by dataset= or in the check; there are: {known}"
+    raise SuiteError(msg)
+
+
+def _history_analyzers(checks: Iterable[Check]) -> tuple[AnyAnalyzer, ...]:
+    """Return the analyzers that are compared with history."""
+    kinds = HistoryConstraint | AnomalyConstraint
+    found = (c.analyzer for check in checks for c in check.constraints if isinstance(c, kinds))
+    return tuple(dict.fromkeys(found))
+
+
+def _with_history(
+    view: View, check: Check, of: CheckTarget, metrics: Mapping[AnyAnalyzer, Metric[Any]]
+) -> tuple[Evidence, CheckTarget]:
+    """Return a DataFrame's metrics with the history to compare with, and its partition and time."""
+    target = view.placed(of)
+    if target.time is None:
+        msg = (
+            f"check {check.name!r} compares with history: say which partition the data are, as in"
+            " partition='ds=2013-02-08', or time='2013-02-08'"
+        )
+        raise SuiteError(msg)
+    own = {analyzer: metrics[analyzer] for analyzer in check.analyzers}
+    known = load_evidence(view, [target], check.analyzers, _history_analyzers([check]), own)
+    return known.of(target), target

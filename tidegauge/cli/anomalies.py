@@ -1,0 +1,196 @@
+"""Commands for anomalies and incidents."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegauge.cli.options import (
+    DATA_FAILED,
+    AnomalyId,
+    ArtifactsOption,
+    By,
+    Dataset,
+    Db,
+    FormatOption,
+    Note,
+    Since,
+    Until,
+    open_repository,
+    the_dataset,
+)
+from tidegauge.cli.output import Format, print_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+anomalies_app = typer.Typer(
+    help="List, explain and label anomalies and incidents.", no_args_is_help=True
+)
+
+Status = Annotated[str | None, typer.Option(help="Only of this status, as in open.")]
+
+
+def detect(
+    dataset: Dataset = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    since: Since = None,
+    until: Until = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Score the whole history again, not what is new.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+    fail_on_anomaly: Annotated[
+        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if there are anomalies.")
+    ] = False,
+) -> int:
+    """Detect anomalies in new and changed metrics, and print them."""
+    with open_repository(db, artifacts) as repository:
+        name = the_dataset(repository, dataset)
+        frame = repository.detect(name, since=since, until=until, replay=replay)
+    _print_anomalies(frame, form)
+    return DATA_FAILED if fail_on_anomaly and len(frame) else 0
+
+
+def backtest(
+    detectors: Annotated[
+        list[str],
+        typer.Argument(metavar="DETECTOR...", help="As in Seasonal 'OnlineNormal(2, 2)'."),
+    ],
+    dataset: Annotated[
+        str | None, typer.Option(help="The dataset; may be left out if there is one.")
+    ] = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    name: Annotated[str | None, typer.Option(help="Only series of this metric.")] = None,
+    instance: Annotated[str | None, typer.Option(help="Only series of this column.")] = None,
+    since: Since = None,
+    until: Until = None,
+    rule: Annotated[
+        str | None, typer.Option(help="What counts as an anomaly, as in 'Threshold(4)'.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Compare detectors on stored history, without storing anything."""
+    with open_repository(db, artifacts, read_only=True) as repository:
+        frame = repository.backtest(
+            the_dataset(repository, dataset),
+            detectors,
+            name=name,
+            instance=instance,
+            since=since,
+            until=until,
+            rule=rule,
+        )
+    print_frame(frame, form)
+
+
+@anomalies_app.command("list")
+def anomalies_list(
+    dataset: Dataset = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    status: Status = None,
+    since: Since = None,
+    until: Until = None,
+    incidents: Annotated[
+        bool, typer.Option("--incidents", help="Group anomalies into incidents, one per line.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List anomalies, the highest score first; or incidents, the newest first."""
+    with open_repository(db, artifacts, read_only=True) as repository:
+        if incidents:
+            frame = repository.incidents(dataset, status=status, since=since, until=until)
+            shown = ["id", "dataset", "severity", "series", "status", "headline"]
+            print_frame(frame, form, shown)
+        else:
+            frame = repository.anomalies(dataset, status=status, since=since, until=until)
+            _print_anomalies(frame, form)
+
+
+@anomalies_app.command()
+def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) -> None:
+    """Show an incident: metrics, partitions, explanations, causes and labels."""
+    with open_repository(db, artifacts, read_only=True) as repository:
+        print(repository.incident(number).explain())
+
+
+@anomalies_app.command()
+def ack(
+    number: AnomalyId,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Acknowledge an anomaly or incident: somebody is looking into it."""
+    _label(number, "acknowledged", note, by, db, artifacts)
+
+
+@anomalies_app.command()
+def expect(
+    number: AnomalyId,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Label an anomaly or incident as expected, and exclude it from training."""
+    _label(number, "expected", note, by, db, artifacts)
+
+
+@anomalies_app.command()
+def resolve(
+    number: AnomalyId,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Resolve an anomaly or incident."""
+    _label(number, "resolved", note, by, db, artifacts)
+
+
+@anomalies_app.command()
+def label(
+    number: AnomalyId,
+    said: Annotated[
+        str,
+        typer.Argument(
+            metavar="LABEL",
+            help="bad, ignore, rebaseline, reopened, acknowledged, expected or resolved.",
+        ),
+    ],
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Label an anomaly or incident, with any label."""
+    _label(number, said, note, by, db, artifacts)
+
+
+def _label(
+    number: int, said: str, note: str | None, by: str | None, db: str | None, artifacts: str | None
+) -> None:
+    with open_repository(db, artifacts) as repository:
+        repository.label(number, said, note=note, by=by or _user())
+    print(f"{number}: {said}")
+
+
+def _user() -> str | None:
+    """Return the user's name; None if the system has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return None
+
+
+def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
+    print_frame(
+        frame, form, ["id", "dataset", "partition", "score", "severity", "status", "explanation"]
+    )

@@ -1,0 +1,144 @@
+"""Commands for feature consistency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegauge.cli.options import (
+    ArtifactsOption,
+    Dataset,
+    Db,
+    Since,
+    Until,
+    Warehouse,
+    open_repository,
+    say,
+    the_dataset,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+consistency_app = typer.Typer(
+    help="Compare online (logged) with offline (backfilled) features.", no_args_is_help=True
+)
+ConfFile = Annotated[
+    Path, typer.Argument(metavar="CONF.yml", help="Consistency configuration file.")
+]
+
+
+@consistency_app.command()
+def run(
+    conf: ConfFile,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    since: Annotated[str | None, typer.Option(help="The first day, as 2023-01-05.")] = None,
+    until: Annotated[str | None, typer.Option(help="The last day; yesterday if left out.")] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Compare all days again, not only what changed.")
+    ] = False,
+    lag: Annotated[
+        bool,
+        typer.Option(
+            "--estimate-lag",
+            help="Only estimate the write lag of each group-by that maximises consistency.",
+        ),
+    ] = False,
+    longest_lag: Annotated[
+        str, typer.Option(metavar="TIME", help="The longest lag that is tried, as 2h or 90m.")
+    ] = "2h",
+    lag_step: Annotated[
+        str, typer.Option(metavar="TIME", help="Step between the lags to try, such as 5m or 250ms.")
+    ] = "5m",
+    warehouse: Warehouse = None,
+) -> int:
+    """Flatten, backfill, compare and measure new and changed days, and store the metrics."""
+    from tidegauge.consistency import run as run_consistency
+
+    if lag:
+        return _estimate_lag(conf, since, until, longest_lag, lag_step, warehouse)
+    with open_repository(db, artifacts) as repository:
+        done = run_consistency(
+            conf, repository=repository, spark=_session(warehouse),
+            since=since, until=until, recompute=recompute,
+        )  # fmt: skip
+        print(done)
+        if done.reports:
+            for headline in repository.incidents(done.dataset, status="open").headline:
+                print(f"  {headline}")
+        for bad in done.flattened.samples:
+            say(f"could not be read, {bad.ds}: {bad.reason} ({bad.part or 'the query'})")
+    return 0
+
+
+@consistency_app.command()
+def clean(
+    namespace: Annotated[str, typer.Argument(help="The database of the query log.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the partitions that would be dropped.")
+    ] = False,
+    warehouse: Warehouse = None,
+) -> int:
+    """Drop the days of a query log that are past its retention."""
+    from tidegauge.consistency import clean as clean_log
+
+    done = clean_log(_session(warehouse), namespace, dry_run=dry_run)
+    for name in done.dropped:
+        print(name)
+    say(str(done))
+    return 0
+
+
+@consistency_app.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Where to write.")],
+    dataset: Dataset = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    since: Since = None,
+    until: Until = None,
+) -> int:
+    """Export metrics as JSON lines, one per day, to serve from a key-value store."""
+    from tidegauge.consistency.export_jsonl import consistency_file
+
+    with open_repository(db, artifacts, read_only=True) as repository:
+        name = the_dataset(repository, dataset)
+        count = consistency_file(repository, name, file, since=since, until=until)
+        say(f"{file}: {count} days of {name}")
+    return 0
+
+
+def _estimate_lag(
+    conf: Path, since: str | None, until: str | None, longest: str, step: str, warehouse: str | None
+) -> int:
+    from tidegauge.consistency import estimate_lag, load_configuration
+    from tidegauge.griffin.reading.keys import milliseconds
+
+    try:
+        longest_ms, step_ms = milliseconds(longest), milliseconds(step)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    configuration = load_configuration(conf)
+    found = estimate_lag(
+        configuration, spark=_session(warehouse),
+        since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,
+    )  # fmt: skip
+    print(found)
+    settings = found.settings()
+    if settings and not configuration.group_bys:
+        say("a lag is set of a group-by; list the features of one under group_bys")
+    elif settings:
+        import yaml
+
+        print("\nTo be set in the configuration:\n")
+        print(yaml.safe_dump({"group_bys": settings}, sort_keys=False, allow_unicode=True), end="")
+    return 0
+
+
+def _session(warehouse: str | None) -> SparkSession:
+    from tidegauge.spark.session import spark_session
+
+    return spark_session(warehouse)

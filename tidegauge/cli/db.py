@@ -1,0 +1,161 @@
+"""Commands for the repository's database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
+
+if TYPE_CHECKING:
+    from tidegauge.repository.store.artifacts import Artifacts
+    from tidegauge.repository.store.database import Database
+
+db_app = typer.Typer(help="The repository's database.", no_args_is_help=True)
+
+
+@contextmanager
+def _at_any_revision(url: str | None) -> Iterator[Database]:
+    """Open a database at any revision, to read or change the revision."""
+    from tidegauge.repository.store.config import settings
+    from tidegauge.repository.store.database import Database
+
+    database = Database.unchecked(settings(url, None)[0])
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
+    from tidegauge.repository.store.config import artifacts_of, settings
+
+    return artifacts_of(database, settings(url, given)[1])
+
+
+@db_app.command()
+def upgrade(db: Db = None) -> None:
+    """Upgrade the database schema to the newest revision; a SQLite file is backed up first."""
+    from tidegauge.repository.store.database import head_revision
+
+    with _at_any_revision(db) as database:
+        before = database.revision()
+        if before == head_revision():
+            print(f"{database.name} is at revision {before}, the newest")
+            return
+        backup = database.upgrade()
+        kept = f"; the old one is kept in {backup}" if backup else ""
+        print(f"{database.name} upgraded from {before} to {database.revision()}{kept}")
+
+
+@db_app.command()
+def downgrade(
+    revision: Annotated[str, typer.Argument(help="As in 0002; `db current` says which it has.")],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Downgrade the database schema to an older revision, for an older tidegauge; backs up first.
+
+    Data that the older revision has no place for is lost, except in the backup.
+    """
+    from tidegauge.repository.maintenance.backups import back_up
+    from tidegauge.repository.store.database import all_revisions
+
+    with _at_any_revision(db) as database:
+        before = database.revision()
+        if before is None or revision not in all_revisions() or revision >= before:
+            known = ", ".join(sorted(r for r in all_revisions() if before and r < before)) or "none"
+            msg = f"{revision!r} is no revision before {before or 'an empty database'}; there are: {known}"
+            raise typer.BadParameter(msg)
+        backup = back_up(database, _artifacts(database, db, artifacts))
+        database.migrate(revision)
+        print(
+            f"{database.name} taken down from {before} to {revision}; the newer is kept in {backup}"
+        )
+
+
+@db_app.command()
+def current(db: Db = None) -> None:
+    """Print the database's revision, and the newest one."""
+    from tidegauge.repository.store.database import head_revision
+
+    with _at_any_revision(db) as database:
+        print(f"{database.revision() or 'empty'} (newest: {head_revision()})")
+
+
+@db_app.command()
+def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
+    """Verify the database: integrity, complete batches, checksums of all states."""
+    from tidegauge.repository.maintenance.integrity import check as find_problems
+    from tidegauge.repository.maintenance.integrity import orphan_files
+
+    with open_repository(db, artifacts) as repository:
+        problems = find_problems(repository.database, repository.artifacts)
+        for problem in problems:
+            print(problem)
+        orphans = orphan_files(repository.database, repository.artifacts)
+        if orphans:
+            print(f"{len(orphans)} files to which nothing refers; `db clean` removes them")
+        print(
+            f"{repository.database.name}: " + (f"{len(problems)} problems" if problems else "sound")
+        )
+    return TOOL_FAILED if problems else 0
+
+
+@db_app.command()
+def backup(
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    to: Annotated[Path | None, typer.Option(help="A file, not overwritten.")] = None,
+) -> None:
+    """Back up the repository, including large states; PostgreSQL by pg_dump."""
+    from tidegauge.repository.maintenance.backups import back_up
+
+    with _at_any_revision(db) as database:
+        if database.revision() is None:
+            msg = f"{database.name} is empty"
+            raise typer.BadParameter(msg)
+        print(back_up(database, _artifacts(database, db, artifacts), to))
+
+
+@db_app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `db backup` wrote.")],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Restore a backup; the current contents are backed up first."""
+    from tidegauge.repository.maintenance.backups import restore as put_back
+
+    with _at_any_revision(db) as database:
+        before = put_back(database, _artifacts(database, db, artifacts), file)
+        kept = f"; what it held is kept in {before}" if before else ""
+        print(f"{database.name} restored from {file}, revision {database.revision()}{kept}")
+
+
+@db_app.command()
+def clean(
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    versions: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Versions superseded so long ago, as in 90d.")
+    ] = None,
+    states: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Age of partitions whose states to remove.")
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Age of runs without stored results.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Apply retention: remove data older than an age (12w, 90d, 6mo, 2y), and unreferenced files.
+
+    States needed by windows and unsettled anomalies are kept; totals continue from stored sums.
+    """
+    with open_repository(db, artifacts) as repository:
+        done = repository.clean(versions=versions, states=states, runs=runs, dry_run=dry_run)
+        print(f"{repository.database.name}: {done}")

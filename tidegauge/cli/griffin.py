@@ -1,0 +1,98 @@
+"""Commands for Apache Griffin jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import (
+    TOOL_FAILED,
+    ArtifactsOption,
+    Db,
+    FormatOption,
+    Warehouse,
+    open_repository,
+    say,
+)
+from tidegauge.cli.output import Format, print_frame
+
+griffin_app = typer.Typer(
+    help="Run Apache Griffin jobs from their JSON files.", no_args_is_help=True
+)
+EnvFile = Annotated[Path, typer.Argument(metavar="ENV.json", help="Spark, sinks, checkpoints.")]
+JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Sources and rules.")]
+
+
+@griffin_app.command()
+def run(
+    env: EnvFile,
+    dq: JobFile,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The name of the history; the job's if left out.")
+    ] = None,
+    partition_by: Annotated[
+        list[str] | None, typer.Option(help="A partition column; may be given again.")
+    ] = None,
+    partitions: Annotated[
+        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+    ] = "new",
+    timestamp: Annotated[
+        int | None, typer.Option(help="Milliseconds since 1970; the job's, or now.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="For a stream: measure the available data and exit.")
+    ] = False,
+    warehouse: Warehouse = None,
+    form: FormatOption = Format.TABLE,
+) -> int:
+    """Run a job, print its metrics, and store them."""
+    from tidegauge.analyzers.core.errors import GriffinError
+    from tidegauge.griffin.reading import read_env
+    from tidegauge.griffin.running import run as run_job
+    from tidegauge.griffin.sessions import session_for
+
+    spark = session_for(read_env(env), None, warehouse) if warehouse is not None else None
+    with open_repository(db, artifacts) as repository:
+        failed: GriffinError | None = None
+        try:
+            result = run_job(
+                env, dq, spark=spark, repository=repository, dataset=dataset,
+                partition_by=partition_by or (), partitions=partitions, timestamp=timestamp, once=once,
+            )  # fmt: skip
+        except GriffinError as error:
+            if error.result is None:
+                raise
+            failed, result = error, error.result
+        for said in result.notices:
+            say(said)
+        print_frame(
+            result.metrics(), form, ["partition", "rule", "source", "column", "value", "text"]
+        )
+        if failed is not None:
+            say(f"error: {failed}")
+            return TOOL_FAILED
+    return 0
+
+
+@griffin_app.command()
+def check(
+    dq: JobFile,
+    env: Annotated[
+        Path | None, typer.Option(help="Griffin's env.json with the Spark configuration.")
+    ] = None,
+    warehouse: Warehouse = None,
+) -> int:
+    """Parse, bind and plan all rules, and print their SQL, without reading data."""
+    from tidegauge.griffin.checking import check as check_job
+    from tidegauge.griffin.reading import read_env
+    from tidegauge.griffin.sessions import session_for
+
+    told = read_env({} if env is None else env)
+    spark = session_for(told, None, warehouse) if warehouse is not None else None
+    for line in check_job(dq, env, spark=spark).lines():
+        print(line)
+    return 0

@@ -1,0 +1,366 @@
+"""The ``tidegauge`` command-line interface.
+
+Exit status: 0 on success, 1 if tidegauge failed or was misused, 2 if the data failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.analyzers.core.errors import TidegaugeError, describe
+from tidegauge.cli.anomalies import anomalies_app, backtest, detect
+from tidegauge.cli.consistency import consistency_app
+from tidegauge.cli.dashboard import dashboard
+from tidegauge.cli.db import db_app
+from tidegauge.cli.griffin import griffin_app
+from tidegauge.cli.options import (
+    TOOL_FAILED,
+    ArtifactsOption,
+    AsOfOption,
+    Dataset,
+    Db,
+    FormatOption,
+    Since,
+    Table,
+    Until,
+    Warehouse,
+    moment,
+    open_repository,
+    say,
+    the_dataset,
+)
+from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.report import report
+from tidegauge.cli.rules import rules_app
+
+app = typer.Typer(
+    name="tidegauge",
+    help="Measure data quality, store metric history, and detect anomalies.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(anomalies_app, name="anomalies")
+app.add_typer(db_app, name="db")
+app.add_typer(rules_app, name="rules")
+app.add_typer(griffin_app, name="griffin")
+app.add_typer(consistency_app, name="consistency")
+import_app = typer.Typer(help="Import metrics from other tools.", no_args_is_help=True)
+app.add_typer(import_app, name="import")
+app.command()(detect)
+app.command()(backtest)
+app.command()(report)
+app.command()(dashboard)
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command and return its exit status; errors are printed on one line."""
+    try:
+        status = app(arguments, prog_name="tidegauge", standalone_mode=False)
+    except typer.TyperException as error:  # typer would exit with 2, reserved for data failures
+        text = error.format_message().rstrip(".")
+        if text:  # without arguments the help is already shown
+            say(f"{text}; --help says more")
+        return TOOL_FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted; what was committed stays, the next run goes on behind it")
+        return TOOL_FAILED
+    except TidegaugeError as error:
+        say(f"error: {error}")
+        return TOOL_FAILED
+    except Exception as error:
+        if os.environ.get("TIDEGAUGE_TRACE"):
+            raise
+        say(f"error: {describe(error)} (TIDEGAUGE_TRACE=1 shows where)")
+        return TOOL_FAILED
+    return status if isinstance(status, int) else 0
+
+
+@app.command()
+def run(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    partitions: Annotated[
+        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+    ] = "new",
+    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
+    warehouse: Warehouse = None,
+    rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
+    resegment: Annotated[
+        bool, typer.Option("--resegment", help="Choose the values that are segments again.")
+    ] = False,
+    fail_on_anomaly: Annotated[
+        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
+    ] = False,
+) -> int:
+    """Measure new and changed partitions of the suites' tables, and detect anomalies."""
+    from tidegauge.cli.suite_runs import run_suites
+
+    with open_repository(db, artifacts) as repository:
+        summary = run_suites(
+            suites,
+            repository,
+            partitions,
+            _tags(tag or []),
+            warehouse,
+            rename=rename,
+            resegment=resegment,
+        )
+        for line in summary.lines():
+            print(line)
+        return summary.status(fail_on_anomaly=fail_on_anomaly)
+
+
+def _tags(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            msg = f"--tag {pair!r}: write key=value"
+            raise typer.BadParameter(msg)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+@app.command()
+def profile(
+    table: Table,
+    output: Annotated[
+        Path | None, typer.Option(help="A file for the suite, not overwritten.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The dataset's name.")] = None,
+    sample_rows: Annotated[
+        int, typer.Option(min=1, help="About how many rows to look at.")
+    ] = 100_000,
+    source_format: Annotated[
+        str, typer.Option("--format", help="How a folder is read.")
+    ] = "parquet",
+    warehouse: Warehouse = None,
+) -> None:
+    """Profile a table and propose a suite file, with a comment on each choice."""
+    from tidegauge.profiler import profile as propose
+    from tidegauge.spark.session import spark_session
+
+    if output is not None and output.exists():
+        msg = f"{output} is there already; name another file"
+        raise typer.BadParameter(msg)
+    spark = spark_session(warehouse)
+    text = propose(
+        table, dataset, sample_rows=sample_rows, spark=spark, format=source_format
+    ).to_yaml()
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text, encoding="utf-8")
+        print(f"{output}: {text.count('# ')} comments, {text.count('  - ')} analyzers")
+
+
+@app.command()
+def explain(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    warehouse: Warehouse = None,
+) -> None:
+    """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
+    from tidegauge.cli.suite_runs import tables_of
+    from tidegauge.explanation import explain as plan_of
+    from tidegauge.files.suite import find_suites, load_suite
+    from tidegauge.spark.session import spark_session
+
+    files = [load_suite(path) for path in find_suites(suites)]
+    spark = spark_session(warehouse)
+    for file in files:
+        for one in tables_of(spark, file):
+            print(plan_of(one, spark=spark))
+
+
+@app.command()
+def metrics(
+    dataset: Dataset = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    name: Annotated[
+        str | None, typer.Option(help="A metric, or an analyzer for all of its metrics.")
+    ] = None,
+    instance: Annotated[str | None, typer.Option(help="A column, columns or rule.")] = None,
+    segment: Annotated[str | None, typer.Option(help="A segment, as in country=US.")] = None,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOfOption = None,
+    window: Annotated[
+        str | None, typer.Option(help="Roll-ups instead of partitions: 7d, month, total.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Print the metric history of a dataset."""
+    with open_repository(db, artifacts) as repository:
+        frame = repository.metrics(
+            the_dataset(repository, dataset),
+            name=name,
+            instance=instance,
+            segment=segment,
+            since=since,
+            until=until,
+            as_of=moment(as_of),
+            window=window,
+        )
+    shown = [
+        "partition",
+        "segment",
+        "name",
+        "instance",
+        "value",
+        "weight",
+        "status",
+        "version",
+        "analyzer",
+    ]
+    if (frame["segment"] == "").all():
+        shown.remove("segment")
+    print_frame(frame, form, shown)
+
+
+@import_app.command()
+def deequ(
+    file: Annotated[Path, typer.Argument(help="The JSON of a FileSystemMetricsRepository.")],
+    dataset: Annotated[str, typer.Option(help="The dataset to import into.")],
+    by: Annotated[
+        list[str] | None, typer.Option(help="A tag whose values are segments; may be repeated.")
+    ] = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Import metrics from a Deequ or PyDeequ repository."""
+    from tidegauge.repository.exchange.deequ import import_deequ
+
+    with open_repository(db, artifacts) as repository:
+        done = import_deequ(repository, file, dataset, tuple(by or ()))
+    print(
+        f"{done.dataset}: {done.results} results with {done.metrics} metrics read, {done.new} new"
+    )
+    for reason in done.skipped:
+        say(f"left out: {reason}")
+
+
+class ExportFormat(StrEnum):
+    """An export format."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    OPENLINEAGE = "openlineage"
+    PROMETHEUS = "prometheus"
+
+
+@app.command()
+def export(
+    form: Annotated[ExportFormat, typer.Argument(metavar="csv|parquet|openlineage|prometheus")],
+    dataset: Dataset = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Output file; defaults to standard output, required for parquet."),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOfOption = None,
+    partition: Annotated[
+        str | None, typer.Option(help="For openlineage; the newest if left out.")
+    ] = None,
+) -> None:
+    """Export metrics: the history as csv or parquet, the newest as openlineage or prometheus."""
+    import json
+
+    from tidegauge.repository.exchange import files
+    from tidegauge.repository.exchange.openlineage import openlineage_event
+    from tidegauge.repository.exchange.prometheus import prometheus_text
+
+    with open_repository(db, artifacts, read_only=True) as repository:
+        if form is ExportFormat.PROMETHEUS:
+            _write(prometheus_text(repository, None if dataset is None else [dataset]), output)
+            return
+        name = the_dataset(repository, dataset)
+        if form is ExportFormat.OPENLINEAGE:
+            event = openlineage_event(repository, name, partition)
+            _write(json.dumps(event, indent=1, allow_nan=False) + "\n", output)
+            return
+        if form is ExportFormat.PARQUET and output is None:
+            msg = "parquet needs a file: --output metrics.parquet"
+            raise typer.BadParameter(msg)
+        pages = repository.pages(name, since=since, until=until, as_of=moment(as_of))
+        if output is None:
+            files.write_csv(pages, sys.stdout)
+            return
+        write = files.csv_file if form is ExportFormat.CSV else files.parquet_file
+        print(f"{output}: {write(pages, output)} rows")
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+        print(output)
+
+
+@app.command()
+def doctor(
+    db: Db = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Start a session, too, and ask what it can do.")
+    ] = False,
+) -> int:
+    """Check the installation: report each part's status, with fixes for problems."""
+    from tidegauge.doctor import WRONG, examine, examine_spark
+    from tidegauge.repository.store.config import settings
+
+    wrong = False
+    findings = examine(settings(db, None)[0])
+    if spark:
+        from tidegauge.spark.session import spark_session
+
+        findings = chain(findings, examine_spark(spark_session()))
+    for finding in findings:
+        wrong |= finding.status == WRONG
+        print(f"{finding.status:<8} {finding.what}: {finding.found}")
+        if finding.cure:
+            print(f"{'':<8} cure: {finding.cure}")
+    return TOOL_FAILED if wrong else 0
+
+
+@app.command()
+def demo(
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
+        "tidegauge-demo"
+    ),
+) -> int:
+    """Run a demonstration on real data: every flight from New York in 2013."""
+    from tidegauge.demo.show import show
+
+    started = time.monotonic()
+    with open_repository(db, artifacts) as repository:
+        status = show(repository, folder)
+    print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
+    command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
+    option = "" if db is None else f" --db {db}"
+    print(f"  {command} dashboard{option}")
+    print(f"  {command} metrics flights --name Completeness --instance dep_time{option}")
+    print(f"  {command} anomalies list flights --incidents{option}")
+    print("Run it again: nothing is new then, so nothing is scanned.")
+    return status

@@ -1,0 +1,87 @@
+"""Options that commands share, and opening the repository."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegauge.cli.output import Format
+
+if TYPE_CHECKING:
+    from tidegauge.repository.repository import Repository
+
+TOOL_FAILED, DATA_FAILED = 1, 2
+
+Db = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help="The repository's database; else TIDEGAUGE_DB, tidegauge.toml, sqlite:///tidegauge.db.",
+    ),
+]
+ArtifactsOption = Annotated[
+    str | None,
+    typer.Option("--artifacts", help="Folder for large states; else TIDEGAUGE_ARTIFACTS."),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Dataset = Annotated[
+    str | None, typer.Argument(help="The dataset; may be left out if there is one.")
+]
+Table = Annotated[str, typer.Argument(help="A table's name, or a folder (with a slash).")]
+Warehouse = Annotated[
+    str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
+]
+Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
+AsOfOption = Annotated[
+    str | None, typer.Option("--as-of", help="As known at a UTC time, or after a run.")
+]
+AnomalyId = Annotated[int, typer.Argument(metavar="ID", help="As `anomalies list` prints it.")]
+Note = Annotated[str | None, typer.Option(help="Why.")]
+By = Annotated[str | None, typer.Option(help="Author of the label; defaults to the user's name.")]
+Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]
+
+
+def say(text: str) -> None:
+    """Print a message to standard error."""
+    print(f"tidegauge: {text}", file=sys.stderr)
+
+
+@contextmanager
+def open_repository(
+    url: str | None, artifacts: str | None, *, read_only: bool = False
+) -> Iterator[Repository]:
+    """Open the repository that the options name; close it at the end."""
+    from tidegauge.repository.repository import Repository
+
+    with Repository(url, artifacts=artifacts, read_only=read_only) as repository:
+        yield repository
+
+
+def the_dataset(repository: Repository, name: str | None) -> str:
+    """Return the named dataset, or the only one."""
+    if name is not None:
+        return name
+    there = repository.datasets()
+    if len(there) != 1:
+        msg = (
+            f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"
+        )
+        raise typer.BadParameter(msg)
+    return there[0]
+
+
+def moment(text: str | None) -> datetime | int | None:
+    """Parse ``--as-of``: a time in ISO format, or a run's id."""
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        msg = f"--as-of {text!r} is neither a time such as 2026-01-31T12:00 nor the number of a run"
+        raise typer.BadParameter(msg) from error

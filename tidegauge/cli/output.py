@@ -1,0 +1,57 @@
+"""Print frames as a table, as CSV or as JSON."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Format(StrEnum):
+    """An output format."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = None) -> None:
+    """Print a frame; a table shows only the named columns, the other formats show all."""
+    match form:
+        case Format.CSV:
+            frame.to_csv(sys.stdout, index=False)
+        case Format.JSON:
+            text = frame.to_json(orient="records", date_format="iso", double_precision=15, indent=1)
+            print(text)
+        case Format.TABLE:
+            _print_table(frame[columns] if columns else frame)
+
+
+def _print_table(frame: pd.DataFrame) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from tidegauge.repository.store.frames import records
+
+    table = Table(box=None, pad_edge=False)
+    for column in frame.columns:
+        numeric = frame[column].dtype.kind in "if"
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in records(frame):
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    wide = None if sys.stdout.isatty() else 200
+    Console(width=wide).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if hasattr(value, "strftime"):
+        return str(value.strftime("%Y-%m-%d %H:%M"))
+    return str(value)

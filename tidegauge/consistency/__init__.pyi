@@ -1,0 +1,31 @@
+# Public names; `__init__.py` imports each when it is first used.
+
+from .backfill import CallableBackfill as CallableBackfill
+from .backfill import QueryBackfill as QueryBackfill
+from .backfill import TableBackfill as TableBackfill
+from .compare.comparison import Comparison as Comparison
+from .compare.equality import Tolerance as Tolerance
+from .compare.measuring import compare as compare
+from .configuration import Configuration as Configuration
+from .configuration import GroupBy as GroupBy
+from .export_jsonl import export_consistency as export_consistency
+from .import_jsonl import import_consistency as import_consistency
+from .import_jsonl import open_consistency as open_consistency
+from .lag.estimates import LagEstimate as LagEstimate
+from .lag.estimates import LagEstimates as LagEstimates
+from .log.client import QueryLog as QueryLog
+from .log.client import flush_logs as flush_logs
+from .log.client import log as log
+from .log.decoding import decode as decode
+from .log.flatten import flatten as flatten
+from .log.retention import clean as clean
+from .log.sampling import sample as sample
+from .log.schemas import LogSchema as LogSchema
+from .log.schemas import LogSchemas as LogSchemas
+from .log.table import append_queries as append_queries
+from .log.table import create_log_table as create_log_table
+from .log.table import sync_log_table as sync_log_table
+from .recording import record as record
+from .running import estimate_lag as estimate_lag
+from .running import load_configuration as load_configuration
+from .running import run as run

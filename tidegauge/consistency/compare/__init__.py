@@ -1,0 +1,1 @@
+"""Comparison of logged with backfilled features: alignment, join, equality, measures."""

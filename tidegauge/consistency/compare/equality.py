@@ -1,0 +1,196 @@
+"""Equality of values as Spark SQL: null-safe, recursive, with an optional tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field
+from tidegauge.analyzers.core.sql import constant, quote
+
+INFINITY = "double('Infinity')"
+OWN = "__tidegauge_"
+"""Prefix of lambda variables; a column with such a name would be shadowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Absolute and relative tolerance for numeric equality.
+
+    Two numbers are equal if ``|a - b| <= max(absolute, relative * max(|a|, |b|))``, as with
+    Python's ``math.isclose``. In arrays, maps and structs it applies to every number inside.
+
+    Parameters
+    ----------
+    absolute, relative : float
+        Finite, not negative.
+
+    Raises
+    ------
+    IllegalAnalyzerParameterError
+
+    Examples
+    --------
+    >>> Tolerance.of(0.5), Tolerance.of({"rel": 1e-6})
+    (Tolerance(absolute=0.5, relative=0.0), Tolerance(absolute=0.0, relative=1e-06))
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def __post_init__(self) -> None:
+        for value in (self.absolute, self.relative):
+            if not isfinite(value) or value < 0:
+                msg = f"a tolerance is a number that is finite and not negative, not {value!r}"
+                raise IllegalAnalyzerParameterError(msg)
+
+    def __bool__(self) -> bool:
+        """Return whether the tolerance is not zero."""
+        return bool(self.absolute or self.relative)
+
+    @classmethod
+    def of(cls, given: Any) -> Tolerance:
+        """Make a tolerance from an absolute number, or a mapping with ``abs`` and ``rel``."""
+        match given:
+            case Tolerance():
+                return given
+            case bool():
+                pass
+            case int() | float():
+                return cls(float(given))
+            case Mapping() if given and given.keys() <= {"abs", "rel"}:
+                return cls(float(given.get("abs", 0)), float(given.get("rel", 0)))
+        msg = f"a tolerance is a number, or {{'abs': ..., 'rel': ...}}, not {given!r}"
+        raise IllegalAnalyzerParameterError(msg)
+
+
+EXACTLY = Tolerance()
+
+
+def kind_of(of: Any) -> str:
+    """Return the kind of a type in Spark's JSON form, as in `Field.kind`."""
+    return Field("", "", of).kind
+
+
+def shape(of: Any) -> Any:
+    """Return a type without nullability and comments.
+
+    Examples
+    --------
+    >>> shape({"type": "array", "elementType": "long", "containsNull": True})
+    ('array', 'long')
+    """
+    match of:
+        case {"type": "array", "elementType": element}:
+            return "array", shape(element)
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return "map", shape(key), shape(value)
+        case {"type": "struct", "fields": fields}:
+            return "struct", tuple((f["name"].casefold(), shape(f["type"])) for f in fields)
+    return of
+
+
+def holds(of: Any, kinds: frozenset[str]) -> bool:
+    """Return whether a type, or any type nested in it, is of the given kinds."""
+    match of:
+        case {"type": "array", "elementType": element}:
+            inside = [element]
+        case {"type": "map", "keyType": key, "valueType": value}:
+            inside = [key, value]
+        case {"type": "struct", "fields": fields}:
+            inside = [field["type"] for field in fields]
+        case _:
+            inside = []
+    return kind_of(of) in kinds or any(holds(part, kinds) for part in inside)
+
+
+def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
+    """Return SQL for ``a - b`` as a double; integers and decimals are subtracted exactly.
+
+    If the exact difference overflows in Spark, the values are subtracted as doubles.
+
+    Examples
+    --------
+    >>> minus("`a`", "`b`", ("double", "float"))
+    '(CAST(`a` AS DOUBLE) - CAST(`b` AS DOUBLE))'
+    """
+    doubles = f"(CAST({a} AS DOUBLE) - CAST({b} AS DOUBLE))"
+    if {"float", "double"} & set(kinds):
+        return doubles
+    wide = [
+        f"CAST({v} AS BIGINT)" if k in INTEGRAL else v for v, k in zip((a, b), kinds, strict=True)
+    ]
+    if INTEGRAL - {"long"} >= set(kinds):
+        return f"CAST({wide[0]} - {wide[1]} AS DOUBLE)"
+    return f"coalesce(CAST(try_subtract({wide[0]}, {wide[1]}) AS DOUBLE), {doubles})"
+
+
+def same(a: str, b: str, of: Any, tolerance: Tolerance = EXACTLY, depth: int = 0) -> str:
+    """Return SQL that is true if two values are equal, else false; never null.
+
+    Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps are equal regardless of key order.
+
+    Parameters
+    ----------
+    a, b : str
+        Spark SQL.
+    of : str or mapping, or tuple of two
+        The type of both in Spark's JSON form; two numbers may have different types.
+    tolerance : Tolerance
+    depth : int
+        Number of enclosing lambdas; each needs its own variable names.
+
+    Examples
+    --------
+    >>> same("`a`", "`b`", "string", Tolerance(0.5))
+    '(`a` <=> `b`)'
+    """
+    types = of if isinstance(of, tuple) else (of, of)
+    kinds = (kind_of(types[0]), kind_of(types[1]))
+    if set(kinds) <= NUMERIC:
+        return _numbers(a, b, kinds, tolerance)
+    if kinds[0] == "variant":
+        return f"(to_json({a}) <=> to_json({b}))"
+    loose = bool(tolerance) and holds(types[0], NUMERIC)
+    if not loose and not holds(types[0], frozenset({"map", "variant"})):
+        return f"({a} <=> {b})"
+    return _both(a, b, _inside(a, b, types[0], tolerance, depth))
+
+
+def _numbers(a: str, b: str, kinds: tuple[str, str], tolerance: Tolerance) -> str:
+    if not tolerance:
+        return f"({a} <=> {b})"
+    apart = f"abs({minus(a, b, kinds)})"
+    allowed = constant(tolerance.absolute)
+    if tolerance.relative:
+        size = f"greatest(abs(CAST({a} AS DOUBLE)), abs(CAST({b} AS DOUBLE)))"
+        allowed = f"greatest({allowed}, {constant(tolerance.relative)} * {size})"
+    # Infinite differences never match: with infinite values, both sides of <= would be infinite.
+    near = f"({apart} < {INFINITY} AND {apart} <= {allowed})"
+    return f"(({a} <=> {b}) OR coalesce({near}, false))"
+
+
+def _both(a: str, b: str, condition: str) -> str:
+    """Return SQL for a condition on two values that is evaluated only if both are non-null."""
+    return f"CASE WHEN {a} IS NULL OR {b} IS NULL THEN {a} IS NULL AND {b} IS NULL ELSE {condition} END"
+
+
+def _inside(a: str, b: str, of: Any, tolerance: Tolerance, depth: int) -> str:
+    """Return SQL that compares the contents of two values."""
+    x, y = f"{OWN}x{depth}", f"{OWN}y{depth}"
+    if of["type"] == "array":
+        equal = same(x, y, of["elementType"], tolerance, depth + 1)
+        pairs = f"zip_with({a}, {b}, ({x}, {y}) -> {equal})"
+        return f"(size({a}) = size({b}) AND forall({pairs}, {x} -> {x}))"
+    if of["type"] == "map":
+        equal = same(f"{a}[{x}]", f"{b}[{x}]", of["valueType"], tolerance, depth + 1)
+        alike = f"forall(map_keys({a}), {x} -> map_contains_key({b}, {x}) AND {equal})"
+        return f"(size({a}) = size({b}) AND {alike})"
+    fields = [
+        same(f"{a}.{quote(f['name'])}", f"{b}.{quote(f['name'])}", f["type"], tolerance, depth)
+        for f in of["fields"]
+    ]
+    return f"({' AND '.join(fields) or 'true'})"

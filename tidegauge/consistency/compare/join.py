@@ -1,0 +1,250 @@
+"""Comparison table: full outer join of logged and backfilled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.schema import INTEGRAL, Field, Schema
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.consistency.compare.alignment import (
+    BUCKET,
+    DATE,
+    DAY,
+    OTHER,
+    UNORDERED,
+    AlignedPart,
+    Alignment,
+    copy_of,
+    has,
+    presence_of,
+    require_comparable,
+)
+from tidegauge.consistency.compare.equality import OWN, holds, shape
+from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MICROS = {
+    "timestamp": "unix_micros({})",
+    "timestamp_ntz": "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {})",
+}
+
+
+def pair(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> DataFrame:
+    """Return the comparison table, lazily.
+
+    It holds the keys, the time and the columns of `Pairs.by`; ``row_presence``, which is
+    ``matched``, ``missing`` (only in the backfill) or ``extra`` (only in the log); ``row_copy``,
+    the row's number among those of its key; ``row_null_key``, whether a key or the time is null;
+    and for each feature ``logged_<feature>`` and ``<feature>``.
+
+    Null keys equal each other. Rows with the same key are numbered by their values on each side,
+    and joined by number, so duplicates do not multiply.
+
+    Raises
+    ------
+    PreconditionError
+        Listing all mismatches: missing columns, and types that are not comparable.
+    """
+    return pair_parts(logged, [AlignedPart(backfilled, {"": pairs.features})], pairs)
+
+
+def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment) -> DataFrame:
+    """Return the comparison table of features with several backfills; see `pair`.
+
+    With several backfills it also holds ``row_presence_<group_by>``, which is ``other`` for rows
+    that occur only in the backfills of other group-bys, and ``row_copy_<group_by>``. With these in
+    place of ``row_presence`` and ``row_copy``, which span all backfills, each group-by has the
+    result of `pair` for its backfill alone. Rows of several backfills that are not in the log are
+    one row if their key, number and partition are the same.
+    """
+    from pyspark.sql import functions as F
+
+    schemas = [Schema.from_frame(logged), *(Schema.from_frame(part.data) for part in parts)]
+    require_comparable(pairs, schemas[0], schemas[1:], parts)
+    layout = Layout(schemas, pairs)
+    joined = layout.logged(logged, [part.features for part in parts])
+    for p, part in enumerate(parts):
+        other = layout.backfilled(part.data, p, part.features)
+        joined = joined.join(other, F.expr(layout.meets(p)), "full_outer")
+        merged = layout.merged(p)
+        kept = [name for name in joined.columns if name.removeprefix(OWN) not in merged]
+        joined = joined.selectExpr(
+            *(f"coalesce({OWN}{a}, {OWN}{b}) AS {OWN}{a}" for a, b in merged.items()),
+            *map(quote, kept),
+        )
+    key = [f"{OWN}k.k{i}" for i in range(len(pairs.keys) + 1)]
+    columns = dict(zip((*pairs.keys, pairs.time), key, strict=True))
+    columns |= {name: f"{OWN}p{i}" for i, name in enumerate(pairs.partition_by)}
+    if pairs.bucket_minutes:
+        columns[BUCKET] = _bucket(f"{OWN}m", pairs.bucket_minutes)
+    there = [f"{OWN}b{p}k IS NOT NULL" for p in range(len(parts))]
+    columns[PRESENCE] = _presence(" OR ".join(there))
+    copies = [f"{OWN}a{p}n" for p in range(len(parts))]
+    columns[COPY] = f"coalesce({', '.join(copies)})"
+    columns[NULL_KEY] = " OR ".join(f"{part} IS NULL" for part in key)
+    if len(parts) > 1:
+        for known, copy, part in zip(there, copies, parts, strict=True):
+            columns |= {presence_of(name): _presence(known) for name in part.group_bys}
+            columns |= {copy_of(name): copy for name in part.group_bys}
+    at = {name: (p, i) for p, part in enumerate(parts) for i, name in enumerate(part.features)}
+    for name in pairs.features:
+        p, i = at[name]
+        columns |= {LOGGED + name: f"{OWN}a{p}v{i}", name: f"{OWN}b{p}v{i}"}
+    return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
+
+
+def _presence(in_backfill: str) -> str:
+    """Return SQL for the presence of a row, given its presence in a backfill."""
+    in_log = f"CASE WHEN {in_backfill} THEN 'matched' ELSE 'extra' END"
+    in_none = f"CASE WHEN {in_backfill} THEN 'missing' ELSE '{OTHER}' END"
+    return f"CASE WHEN {OWN}ak IS NOT NULL THEN {in_log} ELSE {in_none} END"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Column layout of each side, so that the rows of all sides can be joined.
+
+    A row has its key, ``k``, its minute, ``m``, and the partition columns, ``p0`` and so on. For
+    the log, ``a0n`` is the row's number within its key by the features of the first backfill, and
+    ``a0v0`` the first of these features. The columns of the first backfill begin with ``b0``.
+
+    Attributes
+    ----------
+    schemas : sequence of Schema
+        Schemas of the log and of each backfill.
+    pairs : Pairs
+    """
+
+    schemas: Sequence[Schema]
+    pairs: Alignment
+
+    def shared(self, p: int) -> list[int]:
+        """Return the indexes of partition columns that are also keys, as both sides have them."""
+        both = (self.schemas[0], self.schemas[p + 1])
+        names = enumerate(self.pairs.partition_by)
+        return [i for i, name in names if all(has(side, name) for side in both)]
+
+    def logged(self, data: DataFrame, parts: Sequence[Sequence[str]]) -> DataFrame:
+        """Return the log with rows numbered for each backfill."""
+        columns, numbers = self._own(0), [f"{OWN}k AS {OWN}ak"]
+        for p, features in enumerate(parts):
+            fields = {
+                f"a{p}v{i}": self.schemas[0].field(quote(self.pairs.in_log(name)))
+                for i, name in enumerate(features)
+            }
+            columns |= {to: field.sql for to, field in fields.items()}
+            numbers.append(f"{self._number(p, '', fields)} AS {OWN}a{p}n")
+        made = data.selectExpr(*(f"{sql} AS {OWN}{name}" for name, sql in columns.items()))
+        return made.selectExpr("*", *numbers)
+
+    def backfilled(self, data: DataFrame, p: int, features: Sequence[str]) -> DataFrame:
+        """Return a backfill with rows numbered."""
+        own = f"b{p}"
+        schema = self.schemas[p + 1]
+        fields = {f"{own}v{i}": schema.field(quote(name)) for i, name in enumerate(features)}
+        columns = {own + name: sql for name, sql in self._own(p + 1).items()}
+        columns |= {to: field.sql for to, field in fields.items()}
+        made = data.selectExpr(*(f"{sql} AS {OWN}{name}" for name, sql in columns.items()))
+        return made.selectExpr("*", f"{self._number(p, own, fields)} AS {OWN}{own}n")
+
+    def meets(self, p: int) -> str:
+        """Return the join condition between the rows joined so far and a backfill."""
+        shared = self.shared(p)
+        conditions = [f"{OWN}k = {OWN}b{p}k", f"{OWN}a{p}n = {OWN}b{p}n"]
+        for i in range(len(self.pairs.partition_by)):
+            equal = f"{OWN}p{i} <=> {OWN}b{p}p{i}"
+            if i in shared:
+                conditions.append(equal)
+            elif p:  # rows of other backfills that are not in the log
+                conditions.append(f"({OWN}ak IS NOT NULL OR {equal})")
+        return " AND ".join(conditions)
+
+    def merged(self, p: int) -> dict[str, str]:
+        """Return the columns to coalesce: those joined so far by those of a backfill."""
+        merged = {name: f"b{p}{name}" for name in ("k", "m")}
+        merged |= {f"p{i}": f"b{p}p{i}" for i in range(len(self.pairs.partition_by))}
+        # A row that is not in the log keeps its number from the backfill, which exceeds those of
+        # the log's rows of its key, so it joins no row that a logged one joins. Numbers of other
+        # keys are unrelated.
+        alike = [q for q in range(len(self.schemas) - 1) if self.shared(q) == self.shared(p)]
+        return merged | {f"a{q}n": f"b{p}n" for q in alike}
+
+    def _own(self, at: int) -> dict[str, str]:
+        """Return SQL for the key, the minute and the partition columns."""
+        own = self.schemas[at]
+        time, minute = _time(own, self.schemas, self.pairs.time)
+        key = [*(_key(own, self.schemas, name) for name in self.pairs.keys), time]
+        names = ", ".join(f"'k{i}', {part}" for i, part in enumerate(key))
+        # One struct instead of its fields: in a join of structs, null fields equal each other.
+        columns = {"k": f"named_struct({names})", "m": minute}
+        parts = enumerate(self.pairs.partition_by)
+        return columns | {f"p{i}": _part(own, self.schemas, name, minute) for i, name in parts}
+
+    def _number(self, p: int, own: str, fields: Mapping[str, Field]) -> str:
+        """Return SQL for a row's number within its key, ordered by its values."""
+        key = ", ".join(f"{OWN}{own}{name}" for name in ("k", *(f"p{i}" for i in self.shared(p))))
+        order = [_ordered(OWN + to, field.type) for to, field in fields.items()] or ["NULL"]
+        return f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(order)})"
+
+
+def _ordered(sql: str, of: Any, depth: int = 0) -> str:
+    """Return SQL of a sort key: equal values sort equal, whatever the order of a map's keys."""
+    if not holds(of, UNORDERED):
+        return sql
+    k, x = f"{OWN}k{depth}", f"{OWN}x{depth}"
+    match of:
+        case {"type": "array", "elementType": element}:
+            return f"transform({sql}, {x} -> {_ordered(x, element, depth + 1)})"
+        case {"type": "map", "valueType": value}:
+            values = f"transform_values({sql}, ({k}, {x}) -> {_ordered(x, value, depth + 1)})"
+            return f"array_sort(map_entries({values}))"
+        case {"type": "struct", "fields": fields}:
+            parts = (_ordered(f"{sql}.{quote(f['name'])}", f["type"], depth) for f in fields)
+            return f"CASE WHEN {sql} IS NOT NULL THEN struct({', '.join(parts)}) END"
+    return f"to_json({sql})"
+
+
+def _key(own: Schema, schemas: Sequence[Schema], name: str) -> str:
+    kinds = {schema.field(quote(name)).kind for schema in schemas}
+    sql = own.field(quote(name)).sql
+    return f"CAST({sql} AS BIGINT)" if kinds <= INTEGRAL else sql
+
+
+def _time(own: Schema, schemas: Sequence[Schema], name: str) -> tuple[str, str]:
+    """Return SQL for the time, and for its minute since 1970."""
+    mine = own.field(quote(name))
+    if mine.kind not in INTEGRAL:
+        return mine.sql, _floor(_MICROS[mine.kind].format(mine.sql), 60_000_000)
+    millis = f"CAST({mine.sql} AS BIGINT)"
+    all_millis = all(schema.field(quote(name)).kind in INTEGRAL for schema in schemas)
+    time = millis if all_millis else f"timestamp_millis({millis})"
+    return time, _floor(millis, 60_000)
+
+
+def _floor(number: str, unit: int) -> str:
+    return f"(({number}) - pmod({number}, {unit}L)) div {unit}L"
+
+
+def _part(own: Schema, schemas: Sequence[Schema], name: str, minute: str) -> str:
+    """Return SQL for a partition column; null if only another side has it."""
+    having = [side for side in schemas if has(side, name)]
+    fields = [side.field(quote(name)) for side in having]
+    types = {"long" if field.kind in INTEGRAL else str(shape(field.type)) for field in fields}
+    if name == DATE and len(having) < len(schemas):
+        types.add("string")
+    if has(own, name):
+        found = _key(own, [own], name)
+        return found if len(types) == 1 else f"CAST({found} AS STRING)"
+    if name == DATE:
+        return f"CAST(date_add(DATE'1970-01-01', CAST({_floor(minute, DAY)} AS INT)) AS STRING)"
+    return "NULL"
+
+
+def _bucket(minute: str, width: int) -> str:
+    """Return SQL for the start of a minute's bucket, as in ``07-00``."""
+    start = f"(pmod({minute}, {DAY}L) - pmod({minute}, {width}L))"
+    return f"concat(lpad({start} div 60, 2, '0'), '-', lpad({start} % 60, 2, '0'))"

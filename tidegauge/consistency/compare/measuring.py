@@ -1,0 +1,256 @@
+"""Comparison of logged with backfilled features, and measurement of each feature."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    PreconditionError,
+    UnknownNameError,
+)
+from tidegauge.analyzers.core.schema import NUMERIC, Schema
+from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.runs.recording import Recorder
+from tidegauge.analyzers.scan.scan import Group, Scan, scan
+from tidegauge.consistency.compare.alignment import OTHER, Alignment, copy_of, presence_of
+from tidegauge.consistency.compare.comparison import ALL, Comparison
+from tidegauge.consistency.compare.distributions import (
+    LONGEST,
+    ConsistencyDistribution,
+    ConsistencyEdits,
+    ConsistencyEditsSkipped,
+    K,
+)
+from tidegauge.consistency.compare.equality import EXACTLY, Tolerance, holds
+from tidegauge.consistency.compare.join import pair
+from tidegauge.consistency.compare.maps import ConsistencyKeys
+from tidegauge.consistency.compare.measures import (
+    COPY,
+    LOGGED,
+    PRESENCE,
+    AnyMeasure,
+    ConsistencyCells,
+    ConsistencyRows,
+    of_numbers,
+)
+from tidegauge.consistency.compare.numbers import ConsistencyNumbers
+from tidegauge.consistency.recording import record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def compare(
+    logged: DataFrame,
+    backfilled: DataFrame,
+    keys: str | Sequence[str],
+    time: str = "ts",
+    *,
+    group_bys: Mapping[str, Sequence[str]] | None = None,
+    tolerance: Mapping[str, Any] | None = None,
+    bucket_minutes: int | None = 60,
+    partition_by: str | Sequence[str] = ("ds",),
+    logged_as: Mapping[str, str] | None = None,
+    k: int = K,
+    longest: int = LONGEST,
+    repository: Recorder | None = None,
+    dataset: str | None = None,
+) -> Comparison:
+    """Compare logged features with backfilled ones, row by row, and measure each of them.
+
+    Rows are joined by their keys and time (and by the partition columns that both sides have), with
+    null equal to null. Rows on one side only are counted as such; features are measured over
+    matched rows. The comparison table is cached in Spark while it is measured. To store it instead,
+    write the result of `tidegauge.consistency.compare.join.pair`, and pass it to `measure`.
+
+    Parameters
+    ----------
+    logged : DataFrame
+        Features served online.
+    backfilled : DataFrame
+        The same features, computed offline.
+    keys : str or sequence of str
+    time : str
+        A timestamp, or milliseconds since 1970.
+    group_bys : mapping of str to sequence of str, optional
+        The features of each group-by. By default all common columns, in one group-by named ``*``.
+    tolerance : mapping, optional
+        Tolerance for numbers by feature: an absolute number, or ``{"abs": ..., "rel": ...}``. In
+        arrays, maps and structs it applies to the numbers inside.
+    bucket_minutes : int or None
+        Width of the buckets ``hr_minute``, a divisor of a day; None for no buckets.
+    partition_by : str or sequence of str
+        Columns by which results are partitioned. ``ds`` is derived from the time, in UTC, if no
+        side has it.
+    logged_as : mapping of str to str, optional
+        Names of features in the log, if they differ.
+    k : int
+        Accuracy of distributions; see `ReqQuantile`.
+    longest : int
+        Different arrays whose lengths multiply to more than its square get no edit distance.
+    repository : Repository, optional
+        Repository to record the results in; see `record`.
+    dataset : str, optional
+        Dataset name in the repository.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    PreconditionError
+        Listing all mismatches: missing columns, and types that are not comparable.
+
+    Examples
+    --------
+    For two frames with the columns ``user``, ``ts`` and ``age``::
+
+        found = compare(log, backfill, keys=["user"], tolerance={"age": 0.5})
+        found.merged(["ds"]).metrics()
+    """
+    if (repository is None) != (dataset is None):
+        raise PreconditionError(
+            "what is compared is recorded in a repository under a dataset: name both"
+        )
+    keys, partition_by = _names(keys), _names(partition_by)
+    features = _features(logged, backfilled, keys, time, group_bys, partition_by, logged_as or {})
+    named = tuple(dict.fromkeys(name for some in features.values() for name in some))
+    if unknown := sorted({*(tolerance or {}), *(logged_as or {})} - set(named)):
+        raise UnknownNameError("feature", unknown[0], named)
+    pairs = Alignment(keys, named, time, partition_by, bucket_minutes, dict(logged_as or {}))
+    table = pair(logged, backfilled, pairs).persist()
+    try:
+        found = measure(table, features, pairs.by, tolerance, k=k, longest=longest)
+    finally:
+        table.unpersist()
+    if repository is not None and dataset is not None:
+        record(found, repository, dataset)
+    return found
+
+
+def measure(
+    table: DataFrame,
+    group_bys: Mapping[str, Sequence[str]],
+    by: Sequence[str] = ("ds", "hr_minute"),
+    tolerance: Mapping[str, Any] | None = None,
+    *,
+    k: int = K,
+    longest: int = LONGEST,
+    also: Collection[Values] = (),
+) -> Comparison:
+    """Measure a comparison table, read once per group of features; see `compare`.
+
+    Groups in ``also`` are part of the result even if they have no row.
+    """
+    schema = Schema.from_frame(table)
+    allowed = {name: Tolerance.of(given) for name, given in (tolerance or {}).items()}
+    measures: list[AnyMeasure] = []
+    found: list[Scan] = []
+    for own, some in _parts(table, group_bys).items():
+        part = [
+            one
+            for group_by, features in some.items()
+            for one in _measures(schema, group_by, features, allowed, k, longest)
+        ]
+        measures += part
+        found.append(scan(_rows_of(table, own), part, tuple(by)))
+    groups = {
+        values: _together([one.groups.get(values, one.nothing) for one in found])
+        for values in sorted({*also, *(values for one in found for values in one.groups)})
+    }
+    return Comparison(table, tuple(by), tuple(measures), groups)
+
+
+def _parts(
+    table: DataFrame, group_bys: Mapping[str, Sequence[str]]
+) -> dict[str | None, dict[str, Sequence[str]]]:
+    """Return group-bys by the one whose presence column they use; None for the common one."""
+    parts: dict[str | None, dict[str, Sequence[str]]] = {}
+    there = {name.casefold() for name in table.columns}
+    for name, features in group_bys.items():
+        own = name if presence_of(name).casefold() in there else None
+        parts.setdefault(own, {})[name] = features
+    return parts
+
+
+def _rows_of(table: DataFrame, group_by: str | None) -> DataFrame:
+    """Return the rows of a group-by with its own backfill, or the whole table for None."""
+    if group_by is None:
+        return table
+    own = {PRESENCE: presence_of(group_by), COPY: copy_of(group_by)}
+    others = [quote(name) for name in table.columns if name not in own]
+    # Null in rows of days that were compared with a single backfill.
+    chosen = [
+        f"coalesce({quote(one)}, {quote(name)}) AS {quote(name)}" for name, one in own.items()
+    ]
+    return table.selectExpr(*others, *chosen).where(f"{quote(PRESENCE)} <> '{OTHER}'")
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    states = {measure: state for group in groups for measure, state in group.states.items()}
+    return Group(max(group.rows for group in groups), states)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _features(
+    logged: DataFrame,
+    backfilled: DataFrame,
+    keys: Sequence[str],
+    time: str,
+    group_bys: Mapping[str, Sequence[str]] | None,
+    partition_by: Sequence[str],
+    logged_as: Mapping[str, str],
+) -> dict[str, tuple[str, ...]]:
+    """Return the features of each group-by."""
+    if group_bys is not None:
+        return {name: tuple(features) for name, features in group_bys.items()}
+    taken = {name.casefold() for name in (*keys, time, *partition_by)}
+    served = {name.casefold() for name in logged.columns}
+    return {
+        ALL: tuple(
+            name
+            for name in backfilled.columns
+            if name.casefold() not in taken and logged_as.get(name, name).casefold() in served
+        )
+    }
+
+
+def _measures(
+    schema: Schema,
+    group_by: str,
+    features: Iterable[str],
+    allowed: Mapping[str, Tolerance],
+    k: int,
+    longest: int,
+) -> Iterator[AnyMeasure]:
+    """Yield all measures of a group-by: of rows, and of each feature by its type."""
+    yield from (ConsistencyRows(metric, group_by) for metric in ConsistencyRows.metrics)
+    for name in features:
+        field = schema.field(quote(name))
+        near = allowed.get(name, EXACTLY)
+        if near and not holds(field.type, NUMERIC):
+            msg = f"{name!r} is of type {field.kind} and holds no numbers, so it can have no tolerance"
+            raise IllegalAnalyzerParameterError(msg)
+        of, within = (group_by, name), (near.absolute, near.relative)
+        yield from (ConsistencyCells(m, *of, *within) for m in ConsistencyCells.metrics)
+        if of_numbers(field) and of_numbers(schema.field(quote(LOGGED + name))):
+            yield from (ConsistencyNumbers(m, *of) for m in ConsistencyNumbers.metrics)
+            yield from (
+                ConsistencyDistribution(m, *of, k) for m in ("delta", "logged", "backfilled")
+            )
+        if field.kind == "map":
+            yield from (ConsistencyKeys(m, *of, *within) for m in ConsistencyKeys.metrics)
+        elif field.kind == "array":
+            lengths = ("logged_length", "backfilled_length")
+            yield from (ConsistencyDistribution(m, *of, k) for m in lengths)
+            yield from (
+                ConsistencyEdits(m, *of, *within, longest, k) for m in ConsistencyEdits.metrics
+            )
+            yield ConsistencyEditsSkipped("edit_skipped", *of, *within, longest)

@@ -1,0 +1,193 @@
+"""Configuration of a join's consistency: keys, group-bys, backfills and tolerances."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
+from tidegauge.consistency.backfill import TIME, Backfill, TableBackfill
+from tidegauge.consistency.compare.distributions import LONGEST, K
+from tidegauge.consistency.compare.equality import Tolerance
+from tidegauge.consistency.log.query import GROUP_BY, JOIN, TYPES
+from tidegauge.consistency.log.sampling import threshold
+from tidegauge.consistency.log.schemas import LogSchema
+
+_TAKEN = frozenset(
+    [
+        *("ds", "hr_minute", "ts", "group_by_name", "feature_name", "metric_name"),
+        *("histogram", "number", "row_presence", "row_copy", "row_null_key"),
+    ]
+)
+"""Column names reserved for the tables of comparisons."""
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """Features that are computed and written together.
+
+    Attributes
+    ----------
+    features : tuple of str
+    lag_ms : int
+        Write lag: milliseconds until written values are served. The backfill is queried at this
+        long before each query.
+    backfill : Backfill, optional
+        Defaults to the join's backfill.
+    """
+
+    features: tuple[str, ...]
+    lag_ms: int = 0
+    backfill: Backfill | None = None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Configuration for comparing a join's logged features with backfilled ones.
+
+    Attributes
+    ----------
+    namespace : str
+        Database of the query log and of the tables derived from it.
+    name : str
+        Name of the join, or of the group-by if ``type`` is ``groupBy``.
+    keys : tuple of str
+        Columns by which rows are joined, besides the time.
+    backfill : Backfill, optional
+        Default for group-bys without their own.
+    group_bys : mapping of str to GroupBy
+        If empty, all common features form one group-by, named ``*``, or for a single group-by its
+        own name.
+    type : str
+        ``join`` or ``groupBy``, as in the query log.
+    time : str
+        Time column of backfills, when a query was made: a timestamp, or milliseconds since 1970.
+    payload : tuple of str
+        Log fields that accompany a request, such as a session id; kept, and not compared.
+    schemas : tuple of LogSchema
+        Schema versions of keys and values, earliest first; by default those stored beside the log.
+    dataset : str
+        Dataset name in the repository; ``<namespace>.<name>`` by default.
+    tolerance : mapping of str to Tolerance
+        By feature.
+    logged_as : mapping of str to str
+        Names of features in the log, if they differ.
+    bucket_minutes : int or None
+        Width of the time buckets; None for no buckets.
+    sample_percent : float
+        Percentage of keys to sample; all queries of a sampled key are compared.
+    query_sources : tuple of str
+        Query sources to include; all if empty.
+    segment_by : tuple of str
+        Columns of the flattened log, such as ``query_source``, by which results are segmented.
+    since : str, optional
+        The first day.
+    monitors : tuple of mapping
+        Monitors of the metrics, in the form of suite files.
+    k, longest : int
+        As for `compare`.
+
+    Raises
+    ------
+    SuiteError
+        For the first invalid setting.
+
+    Examples
+    --------
+    >>> from tidegauge.consistency.backfill import QueryBackfill
+    >>> sql = "SELECT user, ts, age FROM logged_keys JOIN users USING (user)"
+    >>> Configuration("shop", "search", ("user",), QueryBackfill(sql)).dataset
+    'shop.search'
+    """
+
+    namespace: str
+    name: str
+    keys: tuple[str, ...]
+    backfill: Backfill | None = None
+    group_bys: Mapping[str, GroupBy] = field(default_factory=dict)
+    type: str = JOIN
+    time: str = TIME
+    payload: tuple[str, ...] = ()
+    schemas: tuple[LogSchema, ...] = ()
+    dataset: str = ""
+    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    logged_as: Mapping[str, str] = field(default_factory=dict)
+    bucket_minutes: int | None = 60
+    sample_percent: float = 100.0
+    query_sources: tuple[str, ...] = ()
+    segment_by: tuple[str, ...] = ()
+    since: str | None = None
+    monitors: tuple[Mapping[str, Any], ...] = ()
+    k: int = K
+    longest: int = LONGEST
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.namespace:
+            raise SuiteError("a comparison needs a namespace, and a join or a group_by")
+        if self.type not in TYPES:
+            raise SuiteError(f"type is {' or '.join(TYPES)}, not {self.type!r}")
+        if not self.keys:
+            raise SuiteError("keys are the columns by which queries are joined with the backfill")
+        if not self.dataset:
+            object.__setattr__(self, "dataset", f"{self.namespace}.{self.name}")
+        threshold(self.sample_percent)
+        self._check_names()
+        for name, group_by in self.group_bys.items():
+            self._check(name, group_by)
+        if not self.group_bys:
+            self.backfill_of(self.whole)
+
+    def _check_names(self) -> None:
+        """Raise `SuiteError` for ambiguous or unknown names."""
+        features = self.features
+        for name, count in Counter(features).items():
+            if count > 1:
+                raise SuiteError(f"feature {name!r} is of two group-bys; it can be of one")
+        for name in self.payload:
+            if name in self.keys or name in features:
+                what = "a key" if name in self.keys else "a feature"
+                raise SuiteError(f"{name!r} is payload and {what}; it can be one of them")
+        for name in self.segment_by:
+            if name.casefold() in _TAKEN or name in self.keys:
+                raise SuiteError(f"segment_by cannot name {name!r}, which results have already")
+        for name in (*self.tolerance, *self.logged_as) if self.group_bys else ():
+            if name not in features:
+                raise UnknownNameError("feature", name, features)
+
+    def _check(self, name: str, group_by: GroupBy) -> None:
+        backfill = self.backfill_of(name)
+        if not group_by.features:
+            raise SuiteError(f"group-by {name!r} has no features")
+        if group_by.lag_ms < 0:
+            raise SuiteError(f"lag_ms of {name!r} is {group_by.lag_ms}; a lag is not negative")
+        if group_by.lag_ms and isinstance(backfill, TableBackfill):
+            raise SuiteError(
+                f"group-by {name!r} has lag_ms {group_by.lag_ms}, but its backfill is {backfill}, computed"
+                " already: a lag needs a query over logged_keys, or a callable"
+            )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features of all group-bys; empty if none are named."""
+        return tuple(name for one in self.group_bys.values() for name in one.features)
+
+    @property
+    def whole(self) -> str:
+        """The name of the group-by of all features if none is configured."""
+        return self.name if self.type == GROUP_BY else "*"
+
+    def backfill_of(self, group_by: str) -> Backfill:
+        """Return the backfill of a group-by, or the default one.
+
+        Raises
+        ------
+        SuiteError
+            If it has none.
+        """
+        own = self.group_bys.get(group_by)
+        found = (own and own.backfill) or self.backfill
+        if found is None:
+            raise SuiteError(f"{group_by!r} needs a backfill: a table, a query or a callable")
+        return found

@@ -1,0 +1,224 @@
+"""Export of consistency metrics as JSON Lines, for serving from a key-value store.
+
+A line is one day of a join: ``{"key": "<join>", "metrics": {...}, "ts": <milliseconds>}``, where
+``ts`` is the day's start in UTC. It holds a summary without states, which can be viewed but not
+merged::
+
+    {"dataset": "<namespace>.<join>", "partitions": ["ds=2023-01-05/hr_minute=07-00", ...],
+     "times": [<milliseconds>, ...],
+     "segments": {"": {"<group_by>": {"rows": {"row_missing": [...]},
+                                      "features": {"<feature>": {"mismatch": [...], "delta":
+                                      [...]}}}}}}
+
+Lists have one entry per partition: a number, or for a distribution a list of its minimum, p5, p25,
+p50, p75, p95 and maximum; null if there is no finite number. `tidegauge.consistency.import_jsonl`
+reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
+from tidegauge.repository.history.feature_consistency import (
+    ConsistencyIndex,
+    PartitionColumns,
+    measures,
+    moments,
+    values,
+)
+from tidegauge.repository.store.consistency_series import QUANTILES
+from tidegauge.repository.store.queries import Moment, Window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.repository import Repository
+
+_COLUMNS = 24
+"""Partitions read per batch; a longer day is read whole."""
+
+Line = Mapping[str, Any]
+
+
+def export_consistency(
+    repository: Repository,
+    dataset: str,
+    target: TextIO,
+    *,
+    since: Moment = None,
+    until: Moment = None,
+) -> int:
+    """Write the consistency metrics of a dataset as JSON Lines, one line per day.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+        ``<namespace>.<join>``.
+    target : text file
+    since, until : str, date or datetime, optional
+        Inclusive bounds on the partition's time.
+
+    Returns
+    -------
+    int
+        Number of days written.
+
+    Raises
+    ------
+    UnknownDatasetError
+    HistoryError
+        If the dataset has no consistency metrics, or partitions without a time.
+
+    Examples
+    --------
+    >>> import sys, tidegauge as tg
+    >>> with tg.Repository("sqlite://") as repo:
+    ...     rate = {"ds=2023-01-05": 0.25}
+    ...     repo.record("shop.search", "Consistency.mismatch", rate, instance="clicks.n")
+    ...     export_consistency(repo, "shop.search", sys.stdout)
+    1
+    {"key":"search","metrics":{"dataset":"shop.search","partitions":["ds=2023-01-05"],"times":[1672876800000],"segments":{"":{"clicks":{"rows":{},"features":{"n":{"mismatch":[0.25]}}}}}},"ts":1672876800000}
+    1
+    """
+    count = 0
+    for line in _lines(repository, dataset, Window.between(since, until)):
+        # As a whole: piece by piece it is many times slower.
+        text = json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        target.write(f"{text}\n")
+        count += 1
+    return count
+
+
+def consistency_file(
+    repository: Repository,
+    dataset: str,
+    file: str | Path,
+    *,
+    since: Moment = None,
+    until: Moment = None,
+) -> int:
+    """Write consistency metrics to a JSON Lines file; see `export_consistency`.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If the file is not writable.
+    """
+    try:
+        with Path(file).open("w", encoding="utf-8", newline="\n") as target:
+            return export_consistency(repository, dataset, target, since=since, until=until)
+    except OSError as error:
+        raise DatabaseAccessError(f"cannot write {file}: {error}") from error
+
+
+def _lines(repository: Repository, dataset: str, window: Window) -> Iterator[Line]:
+    with repository.database.read() as connection:
+        at = moments(connection, dataset, window)
+        first = measures(connection, dataset)
+        if not first.subjects:
+            msg = f"{dataset!r} has no consistency metrics"
+            raise HistoryError(msg)
+        if any(time != time for time in at.times.tolist()):  # noqa: PLR0124 - NaN
+            msg = f"{dataset!r} has partitions without a time: they are of no day"
+            raise HistoryError(msg)
+        all_of = [first] + [
+            measures(connection, dataset, segment)
+            for segment in first.segments
+            if segment != first.segment
+        ]
+        for days in _together(at):
+            whole = _taken(at, range(days[0].start, days[-1].stop))
+            found = [
+                values(connection, of, whole, list(of.series), range(len(of.subjects)))
+                for of in all_of
+            ]
+            for day in days:
+                some = _taken(at, day)
+                here = slice(day.start - days[0].start, day.stop - days[0].start)
+                pairs = zip(all_of, found, strict=True)
+                metrics = {
+                    "dataset": dataset,
+                    "partitions": list(some.labels),
+                    "times": [round(1000 * time) for time in some.times.tolist()],
+                    "segments": {of.segment: _summary(of, all_[..., here]) for of, all_ in pairs},
+                }
+                begin = 1000 * _day(float(some.times[0]))
+                yield {"key": dataset.partition(".")[2] or dataset, "metrics": metrics, "ts": begin}
+
+
+def _together(at: PartitionColumns) -> Iterator[list[range]]:
+    """Yield batches of days, each day as a range of columns."""
+    days: list[range] = []
+    for _, columns in groupby(range(len(at.times)), key=lambda n: _day(float(at.times[n]))):
+        found = list(columns)
+        days.append(range(found[0], found[-1] + 1))
+        if days[-1].stop - days[0].start >= _COLUMNS:
+            yield days
+            days = []
+    if days:
+        yield days
+
+
+def _day(seconds: float) -> int:
+    return int(seconds // 86400) * 86400
+
+
+def _taken(at: PartitionColumns, columns: range) -> PartitionColumns:
+    """Return a contiguous range of columns."""
+    first, end = columns.start, columns.stop
+    here = (at.column >= first) & (at.column < end)
+    return PartitionColumns(
+        at.partitions[here], at.column[here] - first, at.labels[first:end], at.times[first:end]
+    )
+
+
+def _summary(of: ConsistencyIndex, found: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the metrics of each group-by, without those that have no finite value."""
+    plain, distributions = _split(list(of.series))
+    place = {metric: n for n, metric in enumerate(of.series)}
+    parts = {metric: [place[metric]] for metric in plain}
+    parts |= {metric: [place[f"{metric}-{q}"] for q in QUANTILES] for metric in distributions}
+    told: dict[str, Any] = {}
+    for m, subject in enumerate(of.subjects):
+        own: dict[str, list[Any]] = {}
+        for metric, places in parts.items():
+            lines = found[places, m]
+            finite = np.isfinite(lines)
+            if not finite.any():
+                continue
+            numbers = lines.astype(object)
+            numbers[~finite] = None
+            entries = numbers.T.tolist()
+            if metric in distributions:
+                own[metric] = [None if set(one) == {None} else one for one in entries]
+            else:
+                own[metric] = [one for (one,) in entries]
+        group = told.setdefault(subject.group_by, {"rows": {}, "features": {}})
+        if subject.feature is None:
+            group["rows"] = own
+        elif own:
+            group["features"][subject.feature] = own
+    return told
+
+
+def _split(metrics: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate scalar metrics from distributions, which have one series per quantile.
+
+    Examples
+    --------
+    >>> _split(["smape", *(f"delta-{q}" for q in QUANTILES), "odd-p50"])
+    (['smape', 'odd-p50'], ['delta'])
+    """
+    there = set(metrics)
+    bases = dict.fromkeys(metric.rpartition("-")[0] for metric in metrics if "-" in metric)
+    whole = [base for base in bases if all(f"{base}-{q}" in there for q in QUANTILES)]
+    parts = {f"{base}-{q}" for base in whole for q in QUANTILES}
+    return [metric for metric in metrics if metric not in parts], whole

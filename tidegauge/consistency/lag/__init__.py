@@ -1,0 +1,1 @@
+"""Estimation of the write lag that makes logged and backfilled features most consistent."""

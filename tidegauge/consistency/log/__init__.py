@@ -1,0 +1,1 @@
+"""The query log: client, table, Avro schemas, decoding, sampling, retention."""

@@ -1,0 +1,375 @@
+"""Logging client for services, without Spark: buffered, with atomically visible Parquet files."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import uuid
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Self
+
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import SuiteError, nearest
+from tidegauge.analyzers.sources.filesystems import absolute, file_system
+from tidegauge.consistency.log.query import (
+    JOIN,
+    LOG_COLUMNS,
+    TYPES,
+    Query,
+    RegisteredJoin,
+    day_of,
+    encoded,
+    hive_escape,
+)
+from tidegauge.consistency.log.schemas import LogSchema, save_schema
+
+_FULL = 4
+"""Buffer limit, in multiples of a write; beyond it callers write themselves."""
+
+
+class QueryLog:
+    """Appends queries to the folder of a query log; safe across threads and processes.
+
+    Queries are buffered in memory. A background thread writes them when there are enough, and at
+    intervals; unwritten queries of a killed process are lost. A file has a temporary name until it
+    is complete, so readers never see a partial file. Failed writes (a full disk) are retried; if
+    four times the write size is buffered, queries are dropped and counted: a failing log does not
+    stop the service it logs.
+
+    Parameters
+    ----------
+    folder : str
+        The table's folder, as a path or URI (`log_folder`); partitions become visible in the table with
+        `sync_log_table`.
+    query_source : str, optional
+        Default environment or service of queries.
+    rows : int
+        Write when this many queries are buffered.
+    megabytes : float
+        Write when this much of keys and values is buffered.
+    seconds : float
+        Write at least this often.
+
+    Attributes
+    ----------
+    dropped : int
+        Queries that were lost after failed writes.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        query_source: str | None = None,
+        rows: int = 10_000,
+        megabytes: float = 16,
+        seconds: float = 60,
+    ) -> None:
+        if not (rows >= 1 and megabytes > 0 and seconds > 0):
+            raise SuiteError("rows, megabytes and seconds of a query log are greater than 0")
+        self.folder, self.query_source, self.dropped = absolute(str(folder)), query_source, 0
+        self._rows, self._bytes, self._seconds = rows, int(megabytes * 2**20), seconds
+        self._joins: dict[str, RegisteredJoin] = {}
+        self._saved: set[str] = set()
+        self._closed = False
+        self._begin()
+        _OPEN.add(self)
+
+    def _begin(self) -> None:
+        """Reset the buffer: a forked process leaves inherited queries to its parent."""
+        self._wake, self._writing = threading.Condition(), threading.Lock()
+        self._buffer: list[Query] = []
+        self._size = 0
+        self._failing = False
+        self._writer: threading.Thread | None = None
+
+    def register(
+        self,
+        schema: LogSchema,
+        *,
+        type: str = JOIN,  # noqa: A002 - the column's name
+        sample_percent: float = 100,
+        sample_keys: Sequence[str] = (),
+    ) -> str:
+        """Set how a join's queries are written from now on; earlier versions stay readable.
+
+        Parameters
+        ----------
+        schema : LogSchema
+        type : str
+            ``join`` or ``groupBy``.
+        sample_percent : float
+            Percentage of keys to sample: all queries of a sampled key are logged, of others none;
+            see `sampling`.
+        sample_keys : sequence of str
+            Keys to sample by; all by default. Leave out keys that differ from query to query.
+
+        Returns
+        -------
+        str
+            The schema's hash.
+        """
+        if type not in TYPES:
+            raise SuiteError(f"type is one of {', '.join(map(repr, TYPES))}, not {type!r}")
+        self._joins[schema.join] = RegisteredJoin(schema, type, sample_percent, sample_keys)
+        return schema.hash
+
+    def schema_of(self, join: str) -> LogSchema | None:
+        """Return the current schema of a join's queries; None if it is not registered."""
+        known = self._joins.get(join)
+        return None if known is None else known.schema
+
+    def log(
+        self,
+        join: str,
+        keys: Mapping[str, Any] | None,
+        values: Mapping[str, Any] | None,
+        *,
+        ts_millis: int | None = None,
+        query_source: str | None = None,
+    ) -> None:
+        """Log one query and its response.
+
+        Parameters
+        ----------
+        join : str
+        keys : mapping of str to Any or None
+            Keys, with any payload. None, together with no values, if the join has no schema yet.
+        values : mapping of str to Any or None
+            The features; nullable ones may be left out. None if there was no response.
+        ts_millis : int, optional
+            The query's time in milliseconds since 1970; now by default. Its UTC day is the
+            partition.
+        query_source : str, optional
+
+        Raises
+        ------
+        SuiteError
+            If the join is not registered, or keys or values do not match its schema.
+        """
+        known = self._joins.get(join)
+        if known is None and (keys is not None or values is not None or not join):
+            close = nearest(join, self._joins)
+            hint = f"; did you mean {close!r}?" if close else "; register its schema"
+            raise SuiteError(f"no schema of {join!r} is known to the log{hint}")
+        if keys is None and values is not None:
+            raise SuiteError(f"a query of {join!r} has values, but no keys")
+        millis = time.time_ns() // 1_000_000 if ts_millis is None else int(ts_millis)
+        key = "" if known is None or keys is None else encoded(known.key, keys, join)
+        if known is not None and keys is not None and not known.chosen(key):
+            return
+        value = "" if known is None or values is None else encoded(known.value, values, join)
+        kind = JOIN if known is None else known.type
+        schema = None if known is None else known.schema
+        source = query_source or self.query_source
+        self._append(Query(day_of(millis), join, key, value, millis, source, schema, kind))
+
+    def _append(self, query: Query) -> None:
+        """Buffer a query; if the buffer is full, write it first."""
+        failed = False
+        while True:
+            with self._wake:
+                if self._closed:
+                    raise SuiteError(f"the query log of {self.folder!r} is closed")
+                if not self._due(_FULL):
+                    return self._take(query)
+                if failed:
+                    self.dropped += 1
+                    return None
+            try:
+                self.flush()
+            except OSError:
+                failed = True
+
+    def _take(self, query: Query) -> None:
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_on, daemon=True)
+            self._writer.start()
+        self._buffer.append(query)
+        self._size += len(query.key) + len(query.value)
+        if self._due():
+            self._wake.notify_all()
+
+    def _due(self, times: int = 1) -> bool:
+        return len(self._buffer) >= times * self._rows or self._size >= times * self._bytes
+
+    def _write_on(self) -> None:
+        while not self._closed:
+            with self._wake:
+                # After a failure wait for the timeout, or a full disk would keep this thread busy.
+                self._wake.wait_for(
+                    lambda: self._closed or (self._due() and not self._failing),
+                    timeout=self._seconds,
+                )
+            try:
+                self.flush()
+                self._failing = False
+            except OSError:
+                self._failing = True
+
+    def flush(self) -> None:
+        """Write all buffered queries.
+
+        Raises
+        ------
+        OSError
+            If writing fails; queries stay buffered.
+        """
+        with self._writing:
+            with self._wake:
+                waiting, self._buffer, self._size = self._buffer, [], 0
+            parts: dict[tuple[str, str], list[Query]] = {}
+            for query in waiting:
+                parts.setdefault((query.ds, query.join), []).append(query)
+            try:
+                while parts:
+                    of, queries = next(iter(parts.items()))
+                    self._write(*of, queries)
+                    del parts[of]
+            finally:
+                left = [query for queries in parts.values() for query in queries]
+                with self._wake:
+                    self._buffer[:0] = left
+                    self._size += sum(len(q.key) + len(q.value) for q in left)
+
+    def _write(self, ds: str, join: str, queries: Sequence[Query]) -> None:
+        """Write one file of a partition, preceded by the schemas that it needs."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        for schema in {q.schema.hash: q.schema for q in queries if q.schema}.values():
+            if schema.hash not in self._saved:
+                save_schema(self.folder, schema)
+                self._saved.add(schema.hash)
+        rows = [
+            (q.key, q.value, q.ts_millis, q.query_source, q.schema and q.schema.hash, q.type)
+            for q in queries
+        ]
+        columns = [
+            pa.array(column, pa.int64() if name == "ts_millis" else pa.string())
+            for name, column in zip(LOG_COLUMNS, zip(*rows, strict=True), strict=True)
+        ]
+        system, root = file_system(self.folder)
+        folder = f"{root.rstrip('/')}/ds={hive_escape(ds)}/join_name={hive_escape(join)}"
+        system.create_dir(folder, recursive=True)
+        name = f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}.parquet"
+        waiting = f"{folder}/.{name}.tmp"  # hidden from Spark
+        parquet.write_table(pa.table(columns, LOG_COLUMNS), waiting, filesystem=system)
+        system.move(waiting, f"{folder}/{name}")
+
+    def close(self) -> None:
+        """Write all buffered queries, and accept no more.
+
+        Raises
+        ------
+        OSError
+            If writing fails.
+        """
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        if self._writer is not None and self._writer is not threading.current_thread():
+            self._writer.join()
+        self.flush()
+
+    def _end(self) -> None:
+        """Close the log at process exit; warn if queries are lost."""
+        try:
+            self.close()
+        except OSError as error:
+            told = f"{len(self._buffer)} queries for {self.folder!r} are lost: {error}"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
+
+    def __enter__(self) -> Self:
+        """Return the log, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the log."""
+        self.close()
+
+
+_OPEN: weakref.WeakSet[QueryLog] = weakref.WeakSet()
+_SHARED: dict[str, QueryLog] = {}
+
+
+def log(
+    folder: str,
+    join: str,
+    keys: Mapping[str, Any] | None,
+    values: Mapping[str, Any] | None,
+    schemas: LogSchema | tuple[str | Mapping[str, Any], str | Mapping[str, Any]],
+    *,
+    ts_millis: int | None = None,
+    query_source: str | None = None,
+) -> None:
+    """Log one query of a join, by this process's shared `QueryLog` of a folder.
+
+    It is written within a minute, when 10,000 are buffered, on `flush_logs`, and at process exit.
+
+    Parameters
+    ----------
+    folder : str
+        The query log's folder.
+    join : str
+    keys, values : mapping of str to Any or None
+        As for `QueryLog.log`.
+    schemas : LogSchema or (str or mapping, str or mapping)
+        The Avro schemas of keys and values. For many queries, create one `LogSchema` and reuse it.
+    ts_millis : int, optional
+    query_source : str, optional
+
+    Raises
+    ------
+    SuiteError
+        If keys or values do not match the schemas.
+    """
+    if isinstance(schemas, LogSchema):
+        schema = schemas
+    else:
+        key, value = (s if isinstance(s, str) else canonical_json(dict(s)) for s in schemas)
+        schema = _schema_of(join, key, value)
+    if schema.join != join:
+        raise SuiteError(f"a schema of {schema.join!r} is not one of {join!r}")
+    place = absolute(str(folder))
+    shared = _SHARED.get(place) or _SHARED.setdefault(place, QueryLog(place))
+    if shared.schema_of(join) != schema:
+        shared.register(schema)
+    shared.log(join, keys, values, ts_millis=ts_millis, query_source=query_source)
+
+
+@lru_cache(maxsize=1024)
+def _schema_of(join: str, key: str, value: str) -> LogSchema:
+    return LogSchema.of(join, key, value)
+
+
+def flush_logs() -> None:
+    """Write all buffered queries of `log`.
+
+    Raises
+    ------
+    OSError
+        If writing fails; queries stay buffered.
+    """
+    for shared in list(_SHARED.values()):
+        shared.flush()
+
+
+def _close_all() -> None:
+    for one in list(_OPEN):
+        one._end()  # noqa: SLF001 - its own module
+
+
+def _begin_all() -> None:
+    for one in list(_OPEN):
+        one._begin()  # noqa: SLF001 - its own module
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all)

@@ -1,0 +1,219 @@
+"""Decoding of logged queries from Avro into columns, with all failures reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
+from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.scan.capabilities import arrow_schema
+from tidegauge.consistency.log.avro_types import ddl, struct
+from tidegauge.consistency.log.decode_worker import decoder
+from tidegauge.consistency.log.schemas import Columns, LogSchema, merged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ENCODINGS = ("base64", "raw")
+_EMPTY, _BAD = "__tidegauge_empty", "__tidegauge_bad"
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""Bounds of the years 1 to 9999."""
+
+
+@dataclass(frozen=True)
+class DayCounts:
+    """Decoding counts of one day.
+
+    Attributes
+    ----------
+    ds : str or None
+    rows : int
+        Number of logged queries.
+    empty : int
+        Queries without a response, because nothing had been uploaded yet. They are kept, with null
+        features.
+    bad : mapping of str to int
+        Queries that could not be decoded, by reason.
+    """
+
+    ds: str | None
+    rows: int = 0
+    empty: int = 0
+    bad: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def read(self) -> int:
+        """Number of decoded queries."""
+        return self.rows - sum(self.bad.values())
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A query that could not be decoded.
+
+    Attributes
+    ----------
+    ds : str or None
+    reason : str
+        ``not base64``, ``truncated``, ``trailing bytes``, ``not of its schema``, ``out of range`` (a value that
+        its type cannot hold), ``unknown schema``, ``no schema`` (without a hash, where several are known) or
+        ``no time``.
+    part : str or None
+        ``key`` or ``value``, if the reason concerns one of them.
+    schema_hash : str or None
+    key_hash : str or None
+        MD5 of the key as logged; keys themselves may be private.
+    start : str or None
+        The first bytes of the part, in hexadecimal.
+    """
+
+    ds: str | None
+    reason: str
+    part: str | None
+    schema_hash: str | None
+    key_hash: str | None
+    start: str | None
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Decoded queries of a log, and those that could not be decoded.
+
+    Each action reads everything again unless `persist` is called.
+
+    Attributes
+    ----------
+    columns : Columns
+        Keys, payload and features.
+    """
+
+    columns: Columns
+    _frame: DataFrame
+
+    @property
+    def data(self) -> DataFrame:
+        """The decoded queries: schema_hash, ts, keys, payload, features, query_source, ds."""
+        names = ["schema_hash", "ts", *self.columns.all, "query_source", "ds"]
+        return self._frame.where(f"{_BAD} IS NULL").selectExpr(*map(quote, names))
+
+    @property
+    def bad(self) -> DataFrame:
+        """The bad records: ds, reason, part, schema_hash, key_hash, start; see `BadRecord`."""
+        inside = [f"{_BAD}.{name}" for name in ("reason", "part", "key_hash", "start")]
+        reason, part, *rest = inside
+        chosen = self._frame.where(f"{_BAD} IS NOT NULL")
+        return chosen.selectExpr("ds", reason, part, "schema_hash", *rest)
+
+    def persist(self) -> Decoded:
+        """Cache the decoded queries until `unpersist`."""
+        return Decoded(self.columns, self._frame.persist())
+
+    def unpersist(self) -> None:
+        """Drop the cache."""
+        self._frame.unpersist()
+
+    def days(self) -> list[DayCounts]:
+        """Return the counts by day, in order; one action."""
+        by = ["ds", f"{_BAD}.reason AS reason", f"{_EMPTY} AS empty"]
+        counts = self._frame.selectExpr(*by).groupBy("ds", "reason", "empty").count()
+        found: dict[str | None, dict[str, Any]] = {}
+        for ds, reason, empty, count in counts.collect():
+            day = found.setdefault(ds, {"rows": 0, "empty": 0, "bad": {}})
+            day["rows"] += count
+            if reason is not None:
+                day["bad"][reason] = day["bad"].get(reason, 0) + count
+            elif empty:
+                day["empty"] += count
+        ordered = sorted(found, key=lambda ds: (ds is not None, ds))
+        return [
+            DayCounts(ds, **{**found[ds], "bad": dict(sorted(found[ds]["bad"].items()))})
+            for ds in ordered
+        ]
+
+    def sample_bad(self, most: int = 5) -> list[BadRecord]:
+        """Return a few bad records for each day and reason, the same ones each time; one action."""
+        order = "key_hash, start, part, schema_hash"
+        rank = f"row_number() OVER (PARTITION BY ds, reason ORDER BY {order}) AS n"
+        rows = self.bad.selectExpr("*", rank).where(f"n <= {int(most)}")
+        return [BadRecord(*row[:-1]) for row in rows.orderBy("ds", "reason", "n").collect()]
+
+
+def decode(
+    logs: DataFrame,
+    schemas: Iterable[LogSchema],
+    columns: Columns | None = None,
+    encoding: str | None = None,
+) -> Decoded:
+    """Decode logged queries.
+
+    Parameters
+    ----------
+    logs : DataFrame
+        Columns key_bytes, value_bytes and ts_millis; query_source, schema_hash and ds are optional.
+        A query without a hash is decoded with the only schema, if there is exactly one.
+    schemas : iterable of LogSchema
+        Schema versions of one join, earliest first.
+    columns : Columns, optional
+        Columns to return; by default all columns of all versions.
+    encoding : str, optional
+        ``base64`` or ``raw`` bytes of Avro. By default text is base64 and binary is raw.
+
+    Returns
+    -------
+    Decoded
+
+    Raises
+    ------
+    SourceError
+        If a column is missing or has the wrong type.
+    SuiteError
+        If a field has different types in two versions, or the encoding is unknown.
+    """
+    from pyspark.sql.types import StructType
+
+    known = list(schemas)
+    columns = merged(known) if columns is None else columns
+    schema = Schema.from_frame(logs)
+    kinds = _check(schema)
+    if encoding is not None and encoding not in ENCODINGS:
+        msg = f"encoding is one of {', '.join(map(repr, ENCODINGS))}, not {encoding!r}"
+        raise SuiteError(msg)
+    raw = tuple((encoding or ("raw" if k == "binary" else "base64")) == "raw" for k in kinds)
+    only = literal(known[0].hash) if len(known) == 1 else "CAST(NULL AS STRING)"
+    in_time = f"ts_millis BETWEEN {_FIRST_MS} AND {_LAST_MS}"
+    prepared = logs.selectExpr(
+        "CAST(key_bytes AS BINARY) AS key_bytes",
+        "CAST(value_bytes AS BINARY) AS value_bytes",
+        f"coalesce(nullif({_optional(schema, 'schema_hash')}, ''), {only}) AS schema_hash",
+        f"CASE WHEN {in_time} THEN timestamp_millis(ts_millis) END AS ts",
+        f"{_optional(schema, 'query_source')} AS query_source",
+        f"{_optional(schema, 'ds')} AS ds",
+    )
+    passed = {"schema_hash": "string", "ts": "timestamp", "query_source": "string", "ds": "string"}
+    parts = struct(dict.fromkeys(("reason", "part", "key_hash", "start"), "string"))
+    result = struct({**passed, **columns.all, _EMPTY: "boolean", _BAD: parts})
+    arrow = arrow_schema(StructType.fromJson(struct(columns.all)))
+    read = decoder({s.hash: s.readable for s in known}, arrow, raw=(raw[0], raw[1]))
+    return Decoded(columns, prepared.mapInArrow(read, StructType.fromJson(result)))
+
+
+def _check(schema: Schema) -> Sequence[str]:
+    """Check the input columns, and return the kinds of both byte columns."""
+    wanted = {"key_bytes": TEXT | {"binary"}, "value_bytes": TEXT | {"binary"}}
+    wanted["ts_millis"] = INTEGRAL
+    for name, kinds in wanted.items():
+        if name not in schema.names:
+            there = ", ".join(schema.names)
+            msg = f"a query log has a column {name!r}; this has {there or 'none'}"
+            raise SourceError(msg)
+        if schema.field(name).kind not in kinds:
+            msg = f"column {name!r} of a query log is {ddl(schema.field(name).type)}; it should be"
+            raise SourceError(f"{msg} {' or '.join(sorted(kinds))}")
+    return [schema.field(name).kind for name in ("key_bytes", "value_bytes")]
+
+
+def _optional(schema: Schema, name: str) -> str:
+    return f"CAST({quote(name) if name in schema.names else 'NULL'} AS STRING)"

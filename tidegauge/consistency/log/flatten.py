@@ -1,0 +1,240 @@
+"""Flattening of the query log into a table with one column per key and feature, by day."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.scan.grouping import filter_partitions
+from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.sources.sources import ListedPartition
+from tidegauge.analyzers.sources.targets import TableTarget, replace
+from tidegauge.consistency.log.avro_types import ddl
+from tidegauge.consistency.log.decoding import BadRecord, DayCounts, decode
+from tidegauge.consistency.log.query import JOIN
+from tidegauge.consistency.log.sampling import BUCKETS, sample, threshold
+from tidegauge.consistency.log.schemas import OWN_COLUMNS, Columns, LogSchema, LogSchemas, merged
+from tidegauge.consistency.log.table import join_table, log_table, read_schemas, sync_log_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OF, _SEEN = "tidegauge.logged", "tidegauge.logs."
+"""Table properties: the join it belongs to, and the log fingerprint of each day."""
+_SCHEMA_PROBLEMS = {"unknown schema", "no schema"}
+_SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """Result of flattening.
+
+    Attributes
+    ----------
+    table : str
+        The full name, quoted.
+    columns : Columns
+        The table's columns: keys, payload and features.
+    days : tuple of Day
+        Days written in this run, with counts of decoded and bad queries.
+    unchanged : tuple of str
+        Days whose logs are unchanged.
+    samples : tuple of BadRecord
+        Samples of bad records, at most five for each day and reason.
+    """
+
+    table: str
+    columns: Columns
+    days: tuple[DayCounts, ...]
+    unchanged: tuple[str, ...]
+    samples: tuple[BadRecord, ...]
+
+    def __str__(self) -> str:
+        """Return a one-line summary."""
+        bad = sum(sum(day.bad.values()) for day in self.days)
+        told = f"{self.table}: {len(self.days)} days, {sum(d.read for d in self.days)} queries"
+        return f"{told}, {bad} not decodable"
+
+
+def flatten(
+    spark: SparkSession,
+    namespace: str,
+    join: str,
+    until: str,
+    *,
+    since: str | None = None,
+    keys: Sequence[str] | None = None,
+    schemas: Iterable[LogSchema] | None = None,
+    type: str = JOIN,  # noqa: A002 - the column's name
+    sample_percent: float = 100,
+    encoding: str | None = None,
+) -> Flattened:
+    """Write a join's logged queries as ``<namespace>.<join>_logged``, partitioned by ds.
+
+    New days are written, and days whose log files changed because queries came late are replaced as
+    a whole. So are days with queries of unknown schemas, once other schemas are known. The table
+    has the columns schema_hash, ts, keys, payload, features, query_source, ds; new features append
+    columns, and removed ones stay. A query without a response has null for every feature.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    namespace : str
+        Namespace of the query log and of the new table.
+    join : str
+        The name of a join or group-by.
+    until : str
+        The last day, as ``2023-01-05``.
+    since : str, optional
+        The first day; by default the first of the log.
+    keys : sequence of str, optional
+        Fields of the key that identify an entity; the rest is payload. All by default.
+    schemas : iterable of LogSchema, optional
+        Schema versions, earliest first; by default those stored beside the log.
+    type : str
+        ``join`` or ``groupBy``. Queries without a type are of a join.
+    sample_percent : float
+        Percentage of keys to sample: all queries of a sampled key are written, of others none. All
+        are counted.
+    encoding : str, optional
+        As for `decode`.
+
+    Returns
+    -------
+    Flattened
+
+    Raises
+    ------
+    NoSuchTableError
+        If there is no query log.
+    SuiteError
+        If a feature has different types in two versions, naming both, or a key is in no schema.
+    SourceError
+        If the table belongs to another join.
+    """
+    logs = log_table(spark, namespace)
+    name = join_table(namespace, join, "logged")
+    sync_log_table(spark, namespace)
+    if schemas is None:
+        known = read_schemas(spark, namespace).of_join(join)
+    else:
+        known = [schema for schema in LogSchemas(schemas) if schema.join == join]
+    there = _properties(spark, name, f"{type} {join}")
+    columns = merged(known, keys, _columns_there(spark, name) if there else None)
+    sample_by = sorted(columns.keys) if threshold(sample_percent) < BUCKETS else []
+    asked = [type, encoding, threshold(sample_percent), sample_by]
+    marks = _Marks(canonical_json(asked), canonical_json([schema.hash for schema in known]))
+    listed = {
+        one.partition.value("ds"): one
+        for one in open_table(spark, logs).list_partitions()
+        if one.partition.value("join_name") == join
+    }
+    days = sorted(ds for ds in listed if (since is None or since <= ds) and ds <= until)
+    unchanged = [ds for ds in days if marks.fit(listed[ds], there.get(_SEEN + ds))]
+    todo = [ds for ds in days if ds not in unchanged]
+    target = TableTarget(spark, name)
+    _make(spark, target, columns, f"{type} {join}")
+    if not todo:
+        return Flattened(name, columns, (), tuple(unchanged), ())
+    partitions = [(ds, join) for ds in todo]
+    rows = filter_partitions(spark.table(logs), ("ds", "join_name"), partitions)
+    if "type" in rows.columns:
+        rows = rows.where(f"coalesce(type, {literal(JOIN)}) = {literal(type)}")
+    decoded = decode(rows, known, columns, encoding).persist()
+    try:
+        kept = sample(decoded.data, sample_by, sample_percent) if sample_by else decoded.data
+        counts = {day.ds: day for day in decoded.days()}
+        written = [counts.get(ds, DayCounts(ds)) for ds in todo]
+        holds = [tuple(row) for row in kept.select("ds").distinct().collect()]
+        # Clear the marks first: a run killed while writing leaves days in an unknown state.
+        _forget(spark, name, [_SEEN + ds for ds in todo])
+        replace(target, kept, "partitions", ["ds"], holds, [(ds,) for ds in todo])
+        samples = decoded.sample_bad(_SAMPLES) if any(day.bad for day in written) else []
+    finally:
+        decoded.unpersist()
+    seen = {_SEEN + day.ds: marks.of(listed[day.ds], day) for day in written if day.ds}
+    _set_properties(spark, name, seen)
+    return Flattened(name, columns, tuple(written), tuple(unchanged), tuple(samples))
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Fingerprints of a day, to decide whether to flatten it again."""
+
+    asked: str
+    schemas: str
+
+    def of(self, listed: ListedPartition, day: DayCounts) -> str:
+        mark = self._mark(listed)
+        return f"{mark}/{self._with()}" if _SCHEMA_PROBLEMS & day.bad.keys() else mark
+
+    def fit(self, listed: ListedPartition, kept: str | None) -> bool:
+        mark = self._mark(listed)
+        return kept in {mark, f"{mark}/{self._with()}"}
+
+    def _mark(self, listed: ListedPartition) -> str:
+        return _digest(f"{listed.fingerprint} {self.asked}")
+
+    def _with(self) -> str:
+        return _digest(self.schemas)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _properties(spark: SparkSession, name: str, of: str) -> dict[str, str]:
+    """Return the flattened table's properties; empty if it does not exist.
+
+    Raises
+    ------
+    SourceError
+        If the table exists and belongs to something else.
+    """
+    if not spark.catalog.tableExists(name):
+        return {}
+    found: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {name}").collect())
+    if found.get(_OF) != of:
+        whose = f"is that of {found[_OF]!r}" if _OF in found else "was not made of a query log"
+        raise SourceError(f"{name} {whose}, so {of!r} cannot be flattened into it; rename one")
+    return found
+
+
+def _columns_there(spark: SparkSession, name: str) -> dict[str, Any]:
+    fields: list[dict[str, Any]] = spark.table(name).schema.jsonValue()["fields"]
+    return {f["name"]: f["type"] for f in fields if f["name"] not in OWN_COLUMNS}
+
+
+def _make(spark: SparkSession, target: TableTarget, columns: Columns, of: str) -> None:
+    """Create the table, or append new columns."""
+    types = {name: ddl(kind) for name, kind in columns.all.items()}
+    if not target.exists():
+        every = {"schema_hash": "STRING", "ts": "TIMESTAMP", **types, "query_source": "STRING"}
+        spark.sql(
+            f"CREATE TABLE {target.name} ({_listed(every)}) USING parquet"
+            f" PARTITIONED BY (ds STRING) TBLPROPERTIES ({literal(_OF)} = {literal(of)})"
+        ).collect()
+        return
+    there = set(target.read().columns)
+    new = {name: kind for name, kind in types.items() if name not in there}
+    if new:
+        spark.sql(f"ALTER TABLE {target.name} ADD COLUMNS ({_listed(new)})").collect()
+
+
+def _listed(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{quote(name)} {kind}" for name, kind in types.items())
+
+
+def _set_properties(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
+    told = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({told})").collect()
+
+
+def _forget(spark: SparkSession, name: str, properties: Iterable[str]) -> None:
+    keys = ", ".join(map(literal, properties))
+    spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ({keys})").collect()

@@ -1,0 +1,114 @@
+"""A logged query: its encoding, and its partition."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from tidegauge.analyzers.core.errors import SuiteError, nearest
+from tidegauge.consistency.log.avro_types import need_fastavro
+from tidegauge.consistency.log.sampling import BUCKETS, bucket, threshold
+from tidegauge.consistency.log.schemas import LogSchema
+
+JOIN, GROUP_BY = TYPES = ("join", "groupBy")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOG_COLUMNS = ["key_bytes", "value_bytes", "ts_millis", "query_source", "schema_hash", "type"]
+"""Columns of a query log's files; day and join are in the folder names."""
+_ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+
+
+class Query(NamedTuple):
+    """An encoded query with its partition."""
+
+    ds: str
+    join: str
+    key: str
+    value: str
+    ts_millis: int
+    query_source: str | None
+    schema: LogSchema | None
+    type: str
+
+
+class RegisteredJoin:
+    """A join's current schema and sampling, ready to write with."""
+
+    def __init__(self, schema: LogSchema, kind: str, percent: float, keys: Sequence[str]) -> None:
+        parse = need_fastavro().parse_schema
+        self.schema, self.type = schema, kind
+        self.limit = threshold(percent)
+        self.sample_keys = list(keys) or list(schema.keys)
+        for name in self.sample_keys:
+            if name not in schema.keys:
+                close = nearest(name, schema.keys)
+                hint = f"; did you mean {close!r}?" if close else ""
+                raise SuiteError(f"{schema.join!r} has no key {name!r} to sample by{hint}")
+        self._readable = parse(json.loads(schema.readable[0]))
+        self.key, self.value = (parse(json.loads(text)) for text in (schema.key, schema.value))
+
+    def chosen(self, key: str) -> bool:
+        """Return whether the sample includes a key, as returned by `encoded`.
+
+        The key is decoded as Spark will do it, as a service may have passed a time as a number.
+        """
+        if self.limit == BUCKETS:
+            return True
+        stream = io.BytesIO(base64.b64decode(key))
+        found = need_fastavro().schemaless_reader(stream, self._readable, None)
+        return bucket({name: found[name] for name in self.sample_keys}) < self.limit
+
+
+def encoded(schema: Any, record: Mapping[str, Any], join: str) -> str:
+    """Encode a record as the base64 of its Avro bytes."""
+    fastavro = need_fastavro()
+    names = {field["name"] for field in schema["fields"]}
+    for name in record:
+        if name not in names:
+            close = nearest(name, names)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise SuiteError(f"{schema['name']} of {join!r} has no field {name!r}{hint}")
+    stream = io.BytesIO()
+    try:
+        # raise_errors is fifty times slower, so it is used only for invalid records.
+        if not fastavro.validate(record, schema, raise_errors=False):
+            fastavro.validate(record, schema)
+        fastavro.schemaless_writer(stream, schema, record)
+    except Exception as error:  # invalid values can raise anything
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise SuiteError(f"a query of {join!r} does not suit its schema: {told[:300]}") from error
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def day_of(ts_millis: int) -> str:
+    """Return the UTC day of a time in milliseconds since 1970.
+
+    Raises
+    ------
+    SuiteError
+        If it is outside the years 1 to 9999.
+
+    Examples
+    --------
+    >>> day_of(1672963199999), day_of(1672963200000), day_of(-1)
+    ('2023-01-05', '2023-01-06', '1969-12-31')
+    """
+    try:
+        return (_EPOCH + timedelta(milliseconds=ts_millis)).date().isoformat()
+    except OverflowError:
+        raise SuiteError(f"{ts_millis!r} is no time in milliseconds since 1970") from None
+
+
+def hive_escape(value: str) -> str:
+    """Escape a partition value for a Hive folder name.
+
+    Examples
+    --------
+    >>> hive_escape("team/search v1"), hive_escape("50%")
+    ('team%2Fsearch v1', '50%25')
+    """
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", value)

@@ -1,0 +1,307 @@
+"""Schema registry of the query log: schemas by hash, stored beside the log."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import SuiteError, nearest
+from tidegauge.analyzers.sources.filesystems import file_system
+from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, readable
+
+FOLDER = "_schemas"
+"""Schema folder inside a query log's folder; Spark skips names with a leading underscore."""
+OWN_COLUMNS = ("schema_hash", "ts", "query_source", "ds")
+"""Columns of a flattened log besides keys, payload and values."""
+_LETTERS = 10
+
+
+@dataclass(frozen=True)
+class LogSchema:
+    """Avro schemas of the keys and values of a join's logged queries.
+
+    Attributes
+    ----------
+    join : str
+    key, value : str
+        Avro schemas of records, as canonical JSON.
+    hash : str
+        Ten characters by which every logged query refers to its schema.
+    registered_at : int
+        Milliseconds since 1970; orders versions, and is not part of the schema's identity.
+    """
+
+    join: str
+    key: str
+    value: str
+    hash: str
+    registered_at: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        join: str,
+        key: str | Mapping[str, Any],
+        value: str | Mapping[str, Any],
+        schema_hash: str | None = None,
+    ) -> LogSchema:
+        """Create a schema from two Avro schemas.
+
+        Parameters
+        ----------
+        join : str
+            The name of a join, or of a group-by that is queried on its own.
+        key, value : str or mapping
+            Avro schemas of records, as JSON text or parsed.
+        schema_hash : str, optional
+            The hash in the log, if another system assigned it.
+
+        Raises
+        ------
+        SuiteError
+            If one is not a schema of a record, or has a field that no column can hold.
+
+        Examples
+        --------
+        >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+        >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+        >>> schema = LogSchema.of("team/search", key, value)
+        >>> schema.keys, schema.values, len(schema.hash)
+        ({'user': 'long'}, {'clicks': 'integer'}, 10)
+        """
+        if not join:
+            raise SuiteError("a join has a name")
+        key, value = (canonical_json(parse_record(schema)) for schema in (key, value))
+        known_by = schema_hash or schema_hash_of(join, key, value)
+        made = cls(join, key, value, known_by, time.time_ns() // 1_000_000)
+        _check_names(made)
+        return made
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        """The columns of the key, payload included, with their types in Spark's JSON form."""
+        return columns_of(json.loads(self.key))
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The columns of the value that are not in the key, with their types."""
+        found = columns_of(json.loads(self.value))
+        return {name: kind for name, kind in found.items() if name not in self.keys}
+
+    @property
+    def readable(self) -> tuple[str, str]:
+        """Both schemas as JSON, without logical types that are read as their underlying type."""
+        key, value = (json.dumps(readable(json.loads(text))) for text in (self.key, self.value))
+        return key, value
+
+    def to_json(self) -> str:
+        """Serialize to JSON text."""
+        kept = {"join_name": self.join, "key_schema": self.key, "value_schema": self.value}
+        return canonical_json({**kept, "hash": self.hash, "registered_at": self.registered_at})
+
+    @classmethod
+    def from_json(cls, text: str) -> LogSchema:
+        """Parse the output of `to_json`.
+
+        Raises
+        ------
+        SuiteError
+            If the text is anything else.
+        """
+        try:
+            kept = json.loads(text)
+            found = cls.of(
+                kept["join_name"], kept["key_schema"], kept["value_schema"], kept["hash"]
+            )
+            return cls(found.join, found.key, found.value, found.hash, int(kept["registered_at"]))
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"not the JSON of a query log's schema: {text[:200]!r} ({error})"
+            raise SuiteError(msg) from error
+
+
+def schema_hash_of(join: str, key: str, value: str) -> str:
+    """Return the first ten characters of the base64 MD5 of a join's name and schemas as JSON."""
+    text = canonical_json({"join_name": join, "key_schema": key, "value_schema": value})
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
+    return base64.b64encode(digest).decode()[:_LETTERS]
+
+
+def _check_names(schema: LogSchema) -> None:
+    """Raise for columns that conflict with each other or with the log's own."""
+    inside_value = columns_of(json.loads(schema.value))
+    for name, kind in inside_value.items():
+        if name in schema.keys and ddl(schema.keys[name]) != ddl(kind):
+            msg = (
+                f"{name!r} is {ddl(schema.keys[name])} among the keys and {ddl(kind)} among the values"
+                f" of {schema.join!r}; give it one type"
+            )
+            raise SuiteError(msg)
+    taken = {name: f"the log's own {name!r}" for name in OWN_COLUMNS}
+    for name in [*schema.keys, *schema.values]:
+        other = taken.setdefault(name.casefold(), repr(name))
+        if other != repr(name):
+            msg = (
+                f"{schema.join!r} has a field {name!r}, which is one column with {other}; rename it"
+            )
+            raise SuiteError(msg)
+
+
+class LogSchemas:
+    """Schemas by hash.
+
+    Examples
+    --------
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> known = LogSchemas([LogSchema.of("search", key, value, "abc")])
+    >>> known["abc"].join, len(known), [schema.hash for schema in known.of_join("other")]
+    ('search', 1, [])
+    """
+
+    def __init__(self, schemas: Iterable[LogSchema] = ()) -> None:
+        self._by_hash: dict[str, LogSchema] = {}
+        for schema in schemas:
+            self.add(schema)
+
+    def add(self, schema: LogSchema) -> LogSchema:
+        """Add a schema, and return the one registered for its hash; an equal, earlier one is kept.
+
+        Raises
+        ------
+        SuiteError
+            If another schema has the same hash.
+        """
+        known = self._by_hash.setdefault(schema.hash, schema)
+        if known != schema:
+            msg = (
+                f"two schemas have the hash {schema.hash!r}: one of {known.join!r} and one of"
+                f" {schema.join!r}; each version needs its own"
+            )
+            raise SuiteError(msg)
+        return known
+
+    def of_join(self, join: str) -> list[LogSchema]:
+        """Return the versions of a join, earliest first."""
+        found = [schema for schema in self if schema.join == join]
+        return sorted(found, key=lambda schema: (schema.registered_at, schema.hash))
+
+    def __getitem__(self, schema_hash: str) -> LogSchema:
+        """Return the schema of a hash; raise KeyError if there is none."""
+        return self._by_hash[schema_hash]
+
+    def __iter__(self) -> Iterator[LogSchema]:
+        """Iterate over the schemas."""
+        return iter(self._by_hash.values())
+
+    def __len__(self) -> int:
+        """Return the number of schemas."""
+        return len(self._by_hash)
+
+
+def save_schema(folder: str, schema: LogSchema) -> None:
+    """Write a schema beside a query log, unless it exists; the file appears atomically."""
+    system, root = file_system(f"{folder.rstrip('/')}/{FOLDER}")
+    system.create_dir(root, recursive=True)
+    name = base64.urlsafe_b64encode(schema.hash.encode()).decode()  # a hash may have a slash
+    final = f"{root}/{name}.json"
+    if system.get_file_info(final).is_file:
+        return
+    waiting = f"{root}/.{name}-{time.time_ns()}"
+    with system.open_output_stream(waiting) as file:
+        file.write(schema.to_json().encode())
+    system.move(waiting, final)
+
+
+def load_schemas(folder: str) -> LogSchemas:
+    """Read the schemas beside a query log on an Arrow filesystem; empty if there are none."""
+    from pyarrow import fs
+
+    system, root = file_system(f"{folder.rstrip('/')}/{FOLDER}")
+    files = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    found = LogSchemas()
+    for file in sorted(files, key=lambda file: file.path):
+        if file.is_file and not file.base_name.startswith("."):
+            with system.open_input_stream(file.path) as stream:
+                found.add(LogSchema.from_json(stream.read().decode()))
+    return found
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a flattened log, besides its own, with their types in Spark's JSON form.
+
+    Attributes
+    ----------
+    keys : mapping of str to Any
+        Columns that identify an entity.
+    payload : mapping of str to Any
+        Additional columns of requests, such as a session id.
+    values : mapping of str to Any
+        The features.
+    """
+
+    keys: Mapping[str, Any]
+    payload: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """All columns, in order."""
+        return {**self.keys, **self.payload, **self.values}
+
+
+def merged(
+    schemas: Sequence[LogSchema],
+    keys: Sequence[str] | None = None,
+    there: Mapping[str, Any] | None = None,
+) -> Columns:
+    """Return the columns of all versions together: new ones are appended, removed ones stay.
+
+    Parameters
+    ----------
+    schemas : sequence of LogSchema
+        Schema versions, earliest first.
+    keys : sequence of str, optional
+        Fields of the key that identify an entity; the rest is payload. None for all.
+    there : mapping of str to Any, optional
+        Existing columns of the table.
+
+    Raises
+    ------
+    SuiteError
+        If a field has conflicting names or types, naming both, or a key is in no version.
+    """
+    found: dict[str, tuple[str, Any, str]] = {}  # by name in lower case
+
+    def add(columns: Mapping[str, Any], whose: str) -> None:
+        for name, kind in columns.items():
+            first, known, where = found.setdefault(name.casefold(), (name, kind, whose))
+            if first != name or ddl(known) != ddl(kind):
+                msg = (
+                    f"{first!r} is {ddl(known)} {where}, and {name!r} is {ddl(kind)} {whose};"
+                    " a field keeps its name and type: give the new one another name"
+                )
+                raise SuiteError(msg)
+
+    add(there or {}, "in the flattened table")
+    for schema in schemas:
+        add({**schema.keys, **schema.values}, f"in schema {schema.hash}")
+    types = {name: kind for name, kind, _ in found.values()}
+    in_keys = list(dict.fromkeys(name for schema in schemas for name in schema.keys))
+    for name in keys or ():
+        if schemas and name not in in_keys:
+            close = nearest(name, in_keys)
+            hint = f"; did you mean {close!r}?" if close else f" (there are: {', '.join(in_keys)})"
+            msg = f"no schema of {schemas[0].join!r} has a key {name!r}{hint}"
+            raise SuiteError(msg)
+    chosen = in_keys if keys is None else [name for name in keys if name in types]
+    payload = [name for name in in_keys if name not in chosen]
+    values = [name for name in types if name not in in_keys and name not in chosen]
+    return Columns(*({name: types[name] for name in some} for some in (chosen, payload, values)))

@@ -1,0 +1,271 @@
+"""Consistency pipeline: flatten, backfill, compare and measure new or changed days."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import SourceError, SuiteError, UnknownNameError
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.runs.recording import Recorder, RunReport
+from tidegauge.analyzers.scan.views import Views
+from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.consistency.backfill import TableBackfill, identity
+from tidegauge.consistency.compare.alignment import BUCKET, DATE, DAY
+from tidegauge.consistency.compare.inputs import ComparisonInputs
+from tidegauge.consistency.compare.measuring import measure
+from tidegauge.consistency.compare.tables import ComparisonTable, write_metrics
+from tidegauge.consistency.configuration import Configuration
+from tidegauge.consistency.log.flatten import Flattened, flatten
+from tidegauge.consistency.recording import record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CELLS = 500_000
+"""Most metrics measured together; their states are collected to the driver."""
+METRICS = 9
+"""Approximate number of metrics per feature."""
+
+
+@dataclass(frozen=True)
+class ConsistencyRun:
+    """Result of a consistency run.
+
+    Attributes
+    ----------
+    dataset : str
+        Dataset of the metrics in the repository.
+    flattened : Flattened
+    compared : tuple of str
+        Days whose rows were compared in this run.
+    reports : tuple of RunReport
+        Reports of the recorded batches of days.
+    table : str
+        The table of compared rows, quoted.
+    """
+
+    dataset: str
+    flattened: Flattened
+    compared: tuple[str, ...]
+    reports: tuple[RunReport, ...]
+    table: str
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """The change of each measured partition, by its name."""
+        return {name: change for one in self.reports for name, change in one.changes.items()}
+
+    def __str__(self) -> str:
+        """Return a summary of a few lines."""
+        counts = Counter(self.changes.values())
+        told = ", ".join(f"{count} {change}" for change, count in counts.items()) or "nothing new"
+        return f"{self.flattened}\n{self.table}: {len(self.compared)} days\n{self.dataset}: {told}"
+
+
+def run(
+    spark: SparkSession,
+    configuration: Configuration,
+    repository: Recorder,
+    *,
+    until: str | None = None,
+    since: str | None = None,
+    recompute: bool = False,
+    tags: Mapping[str, str] | None = None,
+) -> ConsistencyRun:
+    """Flatten, backfill, compare and measure new or changed days; see `tidegauge.consistency.run`.
+
+    Each step completes whole days: the flattened log and the comparison table store the fingerprint
+    of each day's inputs, and the repository the one it was measured on.
+    """
+    flattened, days = flattened_days(spark, configuration, until, since)
+    table = ComparisonTable.for_join(spark, configuration.namespace, configuration.name)
+    marks = _marks(spark, configuration, days)
+    known = table.marks()
+    compared = [day for day, mark in marks.items() if recompute or known.get(day) != mark]
+    views = Views(spark)
+    try:
+        sides = ComparisonInputs(spark, configuration, flattened, views, tuple(compared or marks))
+        if compared:
+            table.write(sides.paired(), {day: marks[day] for day in compared})
+        reports = list(_measured(table, sides, marks, repository, recompute, tags or {}))
+    finally:
+        views.drop()
+    return ConsistencyRun(
+        configuration.dataset, flattened, tuple(compared), tuple(reports), table.name
+    )
+
+
+def flattened_days(
+    spark: SparkSession, configuration: Configuration, until: str | None, since: str | None
+) -> tuple[Flattened, dict[str, str | None]]:
+    """Flatten the log, and return the result with the fingerprints of the days to compare.
+
+    Parameters
+    ----------
+    until, since : str or None
+        As for `run`.
+
+    Raises
+    ------
+    SuiteError
+        If one is not a day.
+    """
+    until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
+    since = since or configuration.since
+    for what, day in (("since", since), ("until", until)):
+        if day is not None and not is_day(day):
+            raise SuiteError(f"{what} is a day such as 2023-01-05, not {day!r}")
+    flattened = flatten(
+        spark, configuration.namespace, configuration.name, until, since=since,
+        keys=configuration.keys, type=configuration.type,
+        sample_percent=configuration.sample_percent, schemas=configuration.schemas or None,
+    )  # fmt: skip
+    return flattened, _days(spark, flattened, since, until)
+
+
+def _days(
+    spark: SparkSession, flattened: Flattened, since: str | None, until: str
+) -> dict[str, str | None]:
+    """Return the fingerprints of the flattened log's days.
+
+    Raises
+    ------
+    SourceError
+        If a partition is not a day, so that backfill-only rows are not assignable to it.
+    """
+    listed = open_table(spark, flattened.table).list_partitions()
+    days = {one.partition.value(DATE): one.fingerprint for one in listed}
+    days = {day: days[day] for day in sorted(days) if (since or day) <= day <= until}
+    for day in days:
+        if not is_day(day):
+            raise SourceError(f"ds {day!r} of {flattened.table} is no day such as 2023-01-05")
+    return days
+
+
+def is_day(text: str) -> bool:
+    """Return whether a text is an ISO day such as ``2023-01-05``.
+
+    Examples
+    --------
+    >>> is_day("2023-01-05"), is_day("2023-1-5"), is_day("20230105")
+    (True, False, False)
+    """
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _marks(
+    spark: SparkSession, configuration: Configuration, days: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return a fingerprint of each day's comparison inputs and settings."""
+    c = configuration
+    group_bys = [[name, one.features, one.lag_ms] for name, one in c.group_bys.items()]
+    backfills = [c.backfill_of(name) for name in c.group_bys or (c.whole,)]
+    sources = [identity(one) for one in backfills]
+    how = [
+        c.keys,
+        c.time,
+        c.payload,
+        group_bys,
+        sources,
+        dict(c.logged_as),
+        c.bucket_minutes,
+        c.sample_percent,
+    ]
+    chosen = [c.query_sources, c.segment_by]
+    tables = {one.table: None for one in backfills if isinstance(one, TableBackfill)}
+    files = [_files(spark, name, days) for name in tables]
+    return {
+        day: key_of(canonical_json([how, chosen, mark, [some[day] for some in files]]))
+        for day, mark in days.items()
+    }
+
+
+def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
+    """Return a table's fingerprint per day; of the whole table if not partitioned by ISO days."""
+    source = open_table(spark, table)
+    by_day = DATE in source.keys
+    every: list[list[str | None]] = []
+    of_day: dict[str, list[list[str | None]]] = {day: [] for day in days}
+    for one in source.list_partitions():
+        day = one.partition.value(DATE) if by_day else ""
+        known = of_day.get(day, []) if is_day(day) else every
+        known.append([one.partition.name, one.fingerprint])
+    return {day: canonical_json(sorted([*every, *own])) for day, own in of_day.items()}
+
+
+def _measured(
+    table: ComparisonTable,
+    sides: ComparisonInputs,
+    marks: Mapping[str, str],
+    repository: Recorder,
+    recompute: bool,  # noqa: FBT001
+    tags: Mapping[str, str],
+) -> Iterator[RunReport]:
+    """Measure days that are new or changed for the repository, and record them in batches."""
+    c = sides.configuration
+    allowed = {name: [one.absolute, one.relative] for name, one in c.tolerance.items()}
+    how = canonical_json([allowed, c.k, c.longest])
+    prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
+    ledger = repository.store.ledger(c.dataset)
+    before = {Partition.from_path(name): known.fingerprint for name, known in ledger.items()}
+    done = {(part.value(DATE), fingerprint) for part, fingerprint in before.items()}
+    todo = [day for day, mark in prints.items() if recompute or (day, mark) not in done]
+    if not todo or not table.exists():
+        return
+    group_bys = _group_bys(table, sides)
+    by = (DATE, *c.segment_by, *([BUCKET] if c.bucket_minutes else []))
+    buckets = DAY // c.bucket_minutes if c.bucket_minutes else 1
+    features = sum(map(len, group_bys.values()))
+    width = max(1, CELLS // (buckets * (1 + features) * METRICS))
+    told = {"sample_percent": f"{c.sample_percent:g}", **tags}
+    if c.query_sources:
+        told["query_source"] = ", ".join(c.query_sources)
+    source = open_table(table.spark, table.name).name
+    for at in range(0, len(todo), width):
+        days = todo[at : at + width]
+        # Groups that had rows when last measured and have none now are measured as empty.
+        also = [one.values for one in before if one.keys == by and one.value(DATE) in days]
+        found = measure(
+            table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest, also=also
+        )
+        having = {values: group for values, group in found.groups.items() if group.rows}
+        write_metrics(table.spark, c.namespace, c.name, replace(found, groups=having), days)
+        if not found.groups:
+            continue
+        parts = [Partition(by, values) for values in found.groups]
+        fingerprints = {part.name: prints[part.value(DATE)] for part in parts}
+        # Recorded last: a day that the repository knows is not measured again.
+        yield record(
+            found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told,
+            monitors=c.monitors
+        )  # fmt: skip
+
+
+def _group_bys(table: ComparisonTable, sides: ComparisonInputs) -> dict[str, tuple[str, ...]]:
+    """Return the features of each group-by: configured, or common to both sides and the table.
+
+    Raises
+    ------
+    UnknownNameError
+        If a tolerance or a log name is set for an unknown feature.
+    """
+    c = sides.configuration
+    if c.group_bys:
+        return {name: one.features for name, one in c.group_bys.items()}
+    kept = set(table.features())  # also of earlier days, which the backfill may lack
+    found = {
+        whole: tuple(name for name in features if name.casefold() in kept)
+        for whole, features in sides.group_bys.items()
+    }
+    for name in (*c.tolerance, *c.logged_as):
+        if name not in found[c.whole]:
+            raise UnknownNameError("feature", name, found[c.whole])
+    return found

@@ -1,0 +1,1 @@
+"""Display of results: HTML cards for notebooks, data frames, progress bars."""

@@ -1,0 +1,145 @@
+"""Results of a repository as HTML cards: the repository itself, drift, causes, incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.formatting import Markup, plain
+from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
+from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
+from tidegauge.repository.history.axes import value_ticks
+from tidegauge.repository.history.overview import SEVERITY_COLUMNS, overview_rows
+from tidegauge.repository.history.panels import PlotLine
+from tidegauge.repository.history.svg import bars, picture
+from tidegauge.repository.incidents.details import label_text
+
+if TYPE_CHECKING:
+    from tidegauge.repository.distributions.drift import Drifted
+    from tidegauge.repository.incidents.causes import Causes
+    from tidegauge.repository.incidents.details import IncidentDetails
+    from tidegauge.repository.repository import Repository
+
+_DISTANCES = {
+    NUMERIC: ("psi", "js", "ks", "ks_significant", "wasserstein", "wasserstein_iqr"),
+    CATEGORICAL: ("psi", "js", "unseen", "lost", "l_infinity", "chi_square_p"),
+}
+_DIMENSIONS = 2
+"""Dimensions shown for each metric that moved."""
+
+
+def render_repository(repository: Repository) -> str:
+    """Return a repository as a table of its datasets."""
+    with repository.database.read() as connection:
+        rows = overview_rows(connection)
+    name = repository.database.name
+    return card(lambda most, width: _repository(name, rows, most, width))
+
+
+def _repository(
+    name: str, rows: Sequence[Mapping[str, Any]], most: int, width: int
+) -> Iterator[Markup]:
+    yield heading("Repository", name)
+    if not rows:
+        yield note(
+            "It is empty. tg.analyze(table, suite, repository=repo) measures a table into it."
+        )
+        return
+    yield table(
+        ["dataset", "partitions", "newest", "rows", "series", "open incidents", "last run"],
+        Rows.first_of((_dataset_cells(row) for row in rows), most, len(rows)),
+        width,
+    )
+
+
+def _dataset_cells(row: Mapping[str, Any]) -> list[Any]:
+    incidents = [
+        f"{row[column]} {marked(severity)}"
+        for column, severity in SEVERITY_COLUMNS.items()
+        if row[column]
+    ]
+    cells = [row[name] for name in ("dataset", "partitions", "newest", "rows", "series")]
+    return [
+        *cells,
+        Markup(", ".join(incidents)) if incidents else "none",
+        marked(row["status"] or ""),
+    ]
+
+
+def render_drift(drifted: Drifted) -> str:
+    """Return a drift as its distances and both distributions: quantile curves, or bars of categories."""
+    return card(lambda most, width: _drift(drifted, most, width))
+
+
+def _drift(found: Drifted, most: int, width: int) -> Iterator[Markup]:
+    among = [text for text in (found.segment, found.where and f"where {found.where}") if text]
+    yield heading(Markup("Drift of"), found.column, Markup("of"), found.dataset, *among, most=width)
+    sides = (
+        ("baseline", found.baseline, found.baseline_rows),
+        ("current", found.current, found.current_rows),
+    )
+    titles = [f"{side}: {plain(name, width)}, {rows:,} values" for side, name, rows in sides]
+    yield pairs([(name, getattr(found, name)) for name in _DISTANCES[found.kind]], width)
+    values = (found.baseline_values, found.current_values)
+    if found.kind == CATEGORICAL:
+        shown = [str(name) for name in found.axis[: max(2, most // 2)]]
+        yield Markup(bars(shown, list(zip(titles, values, strict=True))))
+        return
+    inner = slice(1, -1)  # the tails would press the rest flat
+    ranks = [float(rank) for rank in found.axis[inner]]
+    curves = [PlotLine(t, ranks, v[inner]) for t, v in zip(titles, values, strict=True)]
+    yield Markup(picture(curves, partial(value_ticks, percent=True), together=True))
+    yield note("The value that each share of rows does not exceed, without the outermost 1 %.")
+
+
+def render_causes(causes: Causes) -> str:
+    """Return causes as a table of parts for each metric that moved, and the series that moved along."""
+    return card(lambda most, width: _causes(causes, most, width))
+
+
+def _causes(causes: Causes, most: int, width: int) -> Iterator[Markup]:
+    for move in causes.moves:
+        yield sentence(str(move), 8 * width)
+        for dimension in move.dimensions[:_DIMENSIONS]:
+            rows = [
+                (part.name, part.value, part.expected, part.change, f"{100 * part.share:.0f} %")
+                for part in dimension.parts
+            ]
+            head = [dimension.name, "value", "expected", "change", "share of the change"]
+            yield table(head, Rows.first_of(rows, max(2, most // 8)), width)
+    for companion in causes.companions[: max(2, most // 4)]:
+        yield sentence(str(companion), 8 * width)
+    if not causes.moves and not causes.companions:
+        yield note("No cause is known: no parts of this metric are measured.")
+
+
+def render_incident(details: IncidentDetails) -> str:
+    """Return an incident with its first anomalies, causes and labels."""
+    return card(lambda most, width: _incident(details, most, width))
+
+
+def _incident(details: IncidentDetails, most: int, width: int) -> Iterator[Markup]:
+    row = details.row
+    yield heading(Markup(f"Incident {details.id} of"), details.dataset)
+    yield sentence(row["headline"], 8 * width)
+    ends = dict.fromkeys([row["first"], row["last"]])
+    facts = [
+        ("severity", marked(row["severity"])),
+        ("status", marked(row["status"])),
+        ("partitions", " to ".join(end or "the table" for end in ends)),
+        ("series", row["series"]),
+    ]
+    yield pairs(facts, width)
+    texts = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
+    if texts:
+        yield table(["First anomalies"], Rows.first_of(texts, max(2, most // 4)), width)
+    if details.causes.moves or details.causes.companions:
+        yield heading(Markup("Causes"))
+        yield from _causes(details.causes, most // 2, width)
+    labels = [
+        (sentence(label_text(label), 4 * width),) for label in details.labels.to_dict("records")
+    ]
+    if labels:
+        yield table(["Labels"], Rows.first_of(labels, max(2, most // 4)), width)
+    yield note(f"repo.label({details.id}, 'acknowledged', note=...) adds a label")

@@ -1,0 +1,1 @@
+"""YAML files: suites, rules, consistency configurations."""

@@ -1,0 +1,164 @@
+"""Suite files: YAML that defines what to measure, read with line numbers for errors.
+
+Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` are not converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, TidegaugeError
+from tidegauge.analyzers.core.segments import MAX_SEGMENTS
+from tidegauge.files.dqm import read_dqm
+from tidegauge.files.yaml_file import (
+    Document,
+    TableDocument,
+    TimeFields,
+    YamlFile,
+    find_files,
+    line_of,
+)
+from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.rules.dqm import DQM
+from tidegauge.suite import AnyAnalyzer, Suite
+
+
+class _DQM(Document):
+    """The rules of a suite."""
+
+    name: str = "dqm"
+    rules: list[Any] = []
+    fixes: list[Any] = []
+    policies: list[Any] = []
+
+
+class _File(TableDocument):
+    """The fields of a suite file."""
+
+    segments: list[list[str]] = []
+    analyzers: list[Any] = []
+    monitors: list[dict[str, Any]] = []
+    windows: list[str] = []
+    max_segments: int = MAX_SEGMENTS
+    holidays: str | dict[str, str] | None = None
+    notify: list[str] = []
+    dqm: _DQM | None = None
+
+
+@dataclass(frozen=True)
+class SuiteFile:
+    """A suite file: the suite, its table, and the line of each analyzer.
+
+    Attributes
+    ----------
+    path : Path
+    suite : Suite
+    table : str
+        A table's name, or a folder.
+    format : str
+    options : mapping of str to str
+    lines : mapping of Analyzer to int
+    """
+
+    path: Path
+    suite: Suite
+    table: str
+    format: str
+    options: Mapping[str, str]
+    lines: Mapping[AnyAnalyzer, int]
+
+    def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
+        """Describe an analyzer's failure, with its file and line."""
+        line = self.lines.get(analyzer)  # none for analyzers of the rules
+        return f"{self.path}{f':{line}' if line else ''}: {analyzer!r}: {error}"
+
+
+def load_suite(path: str | Path) -> SuiteFile:
+    """Read a suite file.
+
+    Raises
+    ------
+    SuiteError
+        With file and line, the problem, and the nearest valid name.
+    """
+    return _Reader(YamlFile.read(path, "suite file")).read()
+
+
+class _Reader:
+    """Builder of a suite from a file's nodes, which records their lines."""
+
+    def __init__(self, file: YamlFile) -> None:
+        self.file = file
+
+    def read(self) -> SuiteFile:
+        file = self.file
+        fields = file.fields(_File, {"time": TimeFields, "dqm": _DQM})
+        table = fields.source(file, "suite file")
+        lines: dict[AnyAnalyzer, int] = {}
+        for item in file.items("analyzers"):
+            lines.setdefault(self._analyzer(item), line_of(item))
+        monitors = [self._monitor(item) for item in file.items("monitors")]
+        dqm = None if fields.dqm is None else self._rules(fields.dqm.name)
+        try:
+            suite = Suite(
+                dataset=fields.dataset,
+                analyzers=list(lines),
+                partition_by=fields.partition_by,
+                time=fields.time_options(),
+                segments=fields.segments,
+                monitors=monitors,
+                windows=fields.windows,
+                tags=fields.tags,
+                max_segments=fields.max_segments,
+                holidays=fields.holidays,
+                notify=fields.notify,
+                dqm=dqm,
+            )
+        except SuiteError as error:
+            raise file.error(file.node, error) from error
+        return SuiteFile(file.path, suite, table, fields.format, fields.options, lines)
+
+    def _analyzer(self, item: yaml.Node) -> AnyAnalyzer:
+        plain = self.file.plain(item)
+        try:
+            if isinstance(plain, str):
+                return ANALYZERS.parse(plain)
+            if not isinstance(plain, Mapping) or len(plain) != 1:
+                msg = "an analyzer is a name, or a name with its column or options"
+                raise SuiteError(msg)  # noqa: TRY301 - located below like the others
+            ((name, given),) = plain.items()
+            if isinstance(given, Mapping):
+                return ANALYZERS.build(name, given)
+            return ANALYZERS.build(name, {}, [] if given in ("", None) else [given])
+        except (SuiteError, PreconditionError) as error:
+            raise self.file.error(item, error) from error
+
+    def _rules(self, name: str) -> DQM:
+        read = read_dqm(self.file, "dqm", name=name)
+        for policy in read.of_parser:
+            msg = f"{policy.name} is about files that are parsed, which rules files do"
+            raise SuiteError(f"{self.file.path}:{read.lines[policy.name]}: {msg}")
+        return read.dqm
+
+    def _monitor(self, item: yaml.Node) -> Monitor:
+        try:
+            return Monitor.from_dict(self.file.plain(item))
+        except (SuiteError, PreconditionError) as error:
+            raise self.file.error(item, error) from error
+
+
+def find_suites(patterns: Sequence[str]) -> list[Path]:
+    """Find suite files by paths, folders and globs, without duplicates.
+
+    Raises
+    ------
+    SuiteError
+        If one matches nothing.
+    """
+    return find_files(patterns, "suite file")

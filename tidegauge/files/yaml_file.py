@@ -1,0 +1,225 @@
+"""Read YAML mappings with line numbers for errors.
+
+Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` are not converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tidegauge.analyzers.core.errors import SuiteError, nearest
+
+
+class Document(BaseModel):
+    """Fields of a file, or of a mapping in one; unknown ones are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TimeFields(Document):
+    """The time format and keys of partitions, as files specify them."""
+
+    format: str
+    key: str | None = None
+    keys: list[str] | None = None
+
+
+class TableDocument(Document):
+    """Fields of every file about one table: the dataset, its table or folder, and its partitions."""
+
+    dataset: str
+    table: str | None = None
+    path: str | None = None
+    format: str = "parquet"
+    options: dict[str, str] = {}
+    partition_by: list[str] | None = None
+    time: TimeFields | None = None
+    tags: dict[str, str] = {}
+
+    def source(self, file: YamlFile, kind: str) -> str:
+        """Return the table's name, or the folder with a slash.
+
+        Raises
+        ------
+        SuiteError
+            If neither or both are given.
+        """
+        if (self.table is None) == (self.path is None):
+            raise file.error(file.node, f"a {kind} names either a table or a path")
+        return self.table or as_folder(str(self.path))
+
+    def time_options(self) -> dict[str, Any] | None:
+        """Return the time format as a `Suite` takes it; None if there is none."""
+        return self.time.model_dump(exclude_none=True) if self.time else None
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """A YAML file with a mapping at its root, as nodes with line numbers.
+
+    Attributes
+    ----------
+    path : Path
+    node : yaml.MappingNode
+    """
+
+    path: Path
+    node: yaml.MappingNode
+
+    @classmethod
+    def read(cls, path: str | Path, kind: str, begins: str = "dataset: name") -> YamlFile:
+        """Read and parse a file.
+
+        Parameters
+        ----------
+        path : str or Path
+        kind : str
+            The expected kind of file, for messages: ``suite file``.
+        begins : str
+            The first line of such a file, for messages.
+
+        Raises
+        ------
+        SuiteError
+            If it cannot be read, is not YAML, or is not a mapping.
+        """
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"cannot read the {kind} {path}: {error}"
+            raise SuiteError(msg) from error
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            where = f"{path}:{mark.line + 1}" if mark else str(path)
+            msg = f"{where}: not YAML: {error.problem}"
+            raise SuiteError(msg) from error
+        if not isinstance(node, yaml.MappingNode):
+            msg = f"{path}: a {kind} is one mapping that begins with {begins!r}"
+            raise SuiteError(msg)
+        return cls(path, node)
+
+    def error(self, node: yaml.Node, problem: object) -> SuiteError:
+        """Return an error with the file and the line of a node."""
+        return SuiteError(f"{self.path}:{line_of(node)}: {problem}")
+
+    def plain(self, node: yaml.Node) -> Any:
+        """Convert a node to text, lists and dictionaries; plain ``null``, ``~`` and nothing to None."""
+        if isinstance(node, yaml.ScalarNode):
+            empty = node.tag == "tag:yaml.org,2002:null" and node.style is None
+            return None if empty and node.value in ("", "~", "null") else node.value
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(item) for item in node.value]
+        return {key: self.plain(value) for key, value in self.pairs(node)}
+
+    def pairs(self, node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
+        """Yield the keys of a mapping and the nodes of their values; a duplicate key is an error."""
+        seen = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self.error(key, "a key must be text")
+            if key.value in seen:
+                raise self.error(key, f"{key.value!r} stands here a second time")
+            seen.add(key.value)
+            yield key.value, value
+
+    def fields(self, model: type[Model], inner: Mapping[str, type[BaseModel]]) -> Model:
+        """Validate the file against a model.
+
+        Parameters
+        ----------
+        model : type of BaseModel
+        inner : mapping of str to type of BaseModel
+            Models of fields that are mappings themselves, for suggestions.
+
+        Raises
+        ------
+        SuiteError
+            With the line; for an unknown field also the nearest valid one, or all.
+        """
+        plain = self.plain(self.node)
+        try:
+            return model.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = first["loc"]
+            node = _find(self.node, place)
+            name = str(place[-1])
+            if first["type"] == "extra_forbidden":
+                fields = inner.get(str(place[0]), model).model_fields
+                known = [field.alias or name for name, field in fields.items()]
+                close = nearest(name, known)
+                hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(known)}"
+                raise self.error(node, f"unknown field {name!r}; {hint}") from None
+            where = ".".join(map(str, place))
+            raise self.error(node, f"{where}: {first['msg']}") from None
+
+    def items(self, *place: str) -> Iterator[yaml.Node]:
+        """Yield the items of the list at a path of fields; none if there is no list."""
+        node: yaml.Node | None = self.node
+        for step in place:
+            found = node.value if isinstance(node, yaml.MappingNode) else ()
+            node = next((value for key, value in found if key.value == step), None)
+        if isinstance(node, yaml.SequenceNode):
+            yield from node.value
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line number of a node's start, from 1 on."""
+    return int(node.start_mark.line) + 1
+
+
+def _find(node: yaml.Node, place: Sequence[str | int]) -> yaml.Node:
+    """Return the node at a path of keys and indices, or its nearest existing ancestor."""
+    for step in place:
+        if isinstance(node, yaml.MappingNode):
+            pair = next((p for p in node.value if p[0].value == step), None)
+            if pair is None:
+                break
+            node = pair[0] if step == place[-1] else pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            node = node.value[step]
+    return node
+
+
+def as_folder(path: str) -> str:
+    """Return a path with a slash, which distinguishes it from a table's name."""
+    return path if "/" in path else f"./{path}"
+
+
+def find_files(patterns: Sequence[str], kind: str) -> list[Path]:
+    """Find YAML files by paths, folders (recursively) and globs, without duplicates.
+
+    Raises
+    ------
+    SuiteError
+        If one matches nothing.
+    """
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        path = Path(pattern)
+        if path.is_dir():
+            some = sorted(p for p in path.rglob("*") if p.suffix in {".yml", ".yaml"})
+        elif path.exists():
+            some = [path]
+        else:
+            base = Path(path.anchor) if path.is_absolute() else Path()
+            some = (
+                sorted(base.glob(str(path.relative_to(base)))) if set("*?[") & set(pattern) else []
+            )
+        if not some:
+            msg = f"no {kind} at {pattern!r}"
+            raise SuiteError(msg)
+        found.update(dict.fromkeys(some))
+    return list(found)

@@ -1,0 +1,132 @@
+"""Connectors, which read sources, by type name.
+
+The entry point group ``tidegauge.griffin.connectors`` adds more; each entry point is a subclass of
+`tidegauge.griffin.connectors.base.Connector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
+from tidegauge.analyzers.sources.sources import FrameSource, Source
+from tidegauge.griffin.config import ConnectorConfig
+from tidegauge.griffin.connectors.base import Connector
+from tidegauge.griffin.plugins import CONNECTORS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["check", "open_batch", "partitioned", "stream"]
+
+
+def check(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> None:
+    """Validate a connector's configuration and packages, without reading data.
+
+    Parameters
+    ----------
+    connector : ConnectorConfig
+    spark : SparkSession
+    source : str
+        The source's name, for messages.
+
+    Raises
+    ------
+    SourceError
+        If a key or package is missing or invalid; the message names it and the source.
+    """
+    with _error_context(connector, source):
+        _made(connector).check(spark)
+
+
+def open_batch(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> DataFrame:
+    """Read a connector as a batch frame.
+
+    Parameters
+    ----------
+    connector : ConnectorConfig
+    spark : SparkSession
+    source : str
+        The source's name, for messages.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read; never returns an empty frame instead.
+    """
+    with _error_context(connector, source):
+        made = _made(connector)
+        made.check(spark)
+        frame = made.batch(spark)
+        _ = frame.schema  # on Spark Connect a missing path raises here
+        return frame
+
+
+def stream(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> DataFrame:
+    """Read a connector as a streaming frame.
+
+    Parameters
+    ----------
+    connector : ConnectorConfig
+    spark : SparkSession
+    source : str
+        The source's name, for messages.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read as a stream.
+    """
+    with _error_context(connector, source):
+        made = _made(connector)
+        made.check(spark)
+        frame = made.stream(spark)
+        _ = frame.schema
+        return frame
+
+
+def _made(connector: ConnectorConfig) -> Connector:
+    made: Connector = CONNECTORS.load(connector.type)(connector.config)
+    return made
+
+
+@contextmanager
+def _error_context(connector: ConnectorConfig, source: str) -> Iterator[None]:
+    """Convert errors to a `SourceError` that names the source and the connector."""
+    try:
+        yield
+    except Exception as error:
+        said = error if isinstance(error, TidegaugeError) else describe(error)
+        of = f"source {source!r}: " if source else ""
+        msg = f"{of}connector {connector.type!r}: {said}"
+        raise SourceError(msg) from error
+
+
+def partitioned(
+    connector: ConnectorConfig, spark: SparkSession, keys: Sequence[str], source: str = ""
+) -> Source:
+    """Open a connector as a partitioned source.
+
+    Metastore tables and single folders of files have partition fingerprints; anything filtered or
+    read otherwise has none, and is measured anew.
+
+    Parameters
+    ----------
+    connector : ConnectorConfig
+    spark : SparkSession
+    keys : sequence of str
+        The partition columns.
+    source : str
+        The source's name, for messages.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read, or has other partition columns.
+    """
+    with _error_context(connector, source):
+        made = _made(connector)
+        made.check(spark)
+        return made.partitioned(spark, keys) or FrameSource(made.batch(spark), tuple(keys))

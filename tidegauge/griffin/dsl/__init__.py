@@ -1,0 +1,1 @@
+"""The Griffin DSL: grammar, parser, syntax tree, and error messages."""

@@ -1,0 +1,278 @@
+"""Syntax tree of the Griffin DSL: frozen nodes with their position in the text.
+
+Two trees are equal if they mean the same, wherever they are in the text. There is no node for
+brackets; the writer adds them where precedence needs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of a text.
+
+    Attributes
+    ----------
+    start, end : int
+        Offsets of the first character and of the one after the last.
+    line, column : int
+        Position of the first character, counted from 1.
+    """
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+NOWHERE = Span(0, 0, 1, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A part of a rule."""
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Node):
+    """A string literal; ``value`` has no quotes or escapes."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Node):
+    """A number without a sign, with all its digits; an integer has an exponent of zero."""
+
+    value: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class DurationNode(Node):
+    """A duration; ``unit`` is d, h, m, s or ms."""
+
+    amount: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean(Node):
+    """True or false."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Null(Node):
+    """The null literal."""
+
+
+@dataclass(frozen=True, slots=True)
+class NaN(Node):
+    """The NaN literal, a double."""
+
+
+@dataclass(frozen=True, slots=True)
+class Star(Node):
+    """All columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """A source or column name at the head of a selection; binding tells which."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Node):
+    """A column of a source or a field of a struct, written ``of.name``."""
+
+    of: Expression
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Node):
+    """All columns of a source, or all fields of a struct, written ``of.*``."""
+
+    of: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Node):
+    """An array element, counted from 0, or the value of a map key, written ``of[index]``."""
+
+    of: Expression
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function call. ``of.name(a)`` reads as ``name(of, a)`` and sets ``method``."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    distinct: bool = False
+    method: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Node):
+    """A unary operation; ``operator`` is +, - or not."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Node):
+    """A binary operation; ``operator`` is one of ``* / % + - = != < <= > >= and or``."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class In(Node):
+    """Membership of a value in a list of at least one option."""
+
+    of: Expression
+    options: tuple[Expression, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenNode(Node):
+    """Inclusive range test."""
+
+    of: Expression
+    low: Expression
+    high: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LikeNode(Node):
+    """Pattern match: SQL LIKE, or a regular expression if ``regex``."""
+
+    of: Expression
+    pattern: Expression
+    regex: bool = False
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Node):
+    """Null test."""
+
+    of: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsNaN(Node):
+    """NaN test."""
+
+    of: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Aliased(Node):
+    """An expression with an explicit alias."""
+
+    of: Expression
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNode(Node):
+    """A bound column.
+
+    Attributes
+    ----------
+    table : str
+        Its source.
+    name : str
+        Spelled as in the source.
+    type : str or mapping
+        In Spark's JSON form.
+    """
+
+    table: str
+    name: str
+    type: object = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableNode(Node):
+    """A bound source standing for its rows, as in ``source.*`` and ``source.count()``."""
+
+    name: str
+
+
+Expression = (
+    Text | Number | DurationNode | Boolean | Null | NaN | Star | Name | Attribute | AllOf | Index | Call
+    | Unary | Binary | In | BetweenNode | LikeNode | IsNull | IsNaN | Aliased | ColumnNode | TableNode
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy(Node):
+    """An accuracy rule: the condition under which a source row matches a target row."""
+
+    condition: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem(Node):
+    """An ORDER BY item; ``descending`` is None if neither ASC nor DESC is given."""
+
+    of: Expression
+    descending: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profiling(Node):
+    """A profiling rule: a query of one source."""
+
+    items: tuple[Expression, ...]
+    distinct: bool = False
+    table: str | None = None
+    where: Expression | None = None
+    group_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    order_by: tuple[OrderItem, ...] = ()
+    limit: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Node):
+    """A rule that lists expressions: uniqueness, timeliness, completeness and others."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctItem(Node):
+    """An item of a distinctness rule; ``grouping`` ones, in brackets, only group duplicates."""
+
+    of: Expression
+    grouping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Node):
+    """A distinctness rule."""
+
+    items: tuple[DistinctItem, ...]
+
+
+Rule = Accuracy | Profiling | Listing | Distinct

@@ -1,0 +1,71 @@
+"""SQL plan of a rule: named steps, and the ones that yield its metric and records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A named query.
+
+    Attributes
+    ----------
+    name : str
+        Name by which later steps and rules read it.
+    sql : str
+        Query of sources and earlier steps by name; all names are quoted.
+    also : tuple of str
+        Griffin's names for the step.
+    """
+
+    name: str
+    sql: str
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTable:
+    """A result table that becomes a metric.
+
+    Attributes
+    ----------
+    step : str
+        The step whose rows it holds.
+    flatten : str
+        Metric layout: ``default``, ``entries``, ``array`` or ``map``.
+    name : str
+        Name of the array or map in the metric.
+    labels : tuple of str or None
+        Columns that identify rows; None to choose them by type.
+    """
+
+    step: str
+    flatten: str = "default"
+    name: str = ""
+    labels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """The steps of a rule, in dependency order.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+    metrics : tuple of Table
+        Tables that make up the metric.
+    records : tuple of str
+        Steps whose rows are the rule's records: the misses, the duplicates.
+    source : str
+        The measured source.
+    by : tuple of str
+        Group-by columns, kept by all steps.
+    """
+
+    steps: tuple[Step, ...]
+    metrics: tuple[MetricTable, ...] = ()
+    records: tuple[str, ...] = ()
+    source: str = ""
+    by: tuple[str, ...] = ()
+    notices: tuple[str, ...] = field(default=())

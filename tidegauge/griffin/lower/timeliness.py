@@ -1,0 +1,239 @@
+"""SQL for timeliness: latency between two times, in milliseconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.griffin.bind.expressions import Binder
+from tidegauge.griffin.bind.types import kind_of
+from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
+from tidegauge.griffin.lower.context import LoweringContext
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
+from tidegauge.griffin.lower.sql import MILLISECONDS, expression_sql
+
+TIME = "__tmst"
+_TIME = re.compile(r"\s*([+-]?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_UNITS = {
+    **dict.fromkeys(("d", "day"), MILLISECONDS["d"]),
+    **dict.fromkeys(("h", "hr", "hour"), MILLISECONDS["h"]),
+    **dict.fromkeys(("m", "min", "minute"), MILLISECONDS["m"]),
+    **dict.fromkeys(("s", "sec", "second"), MILLISECONDS["s"]),
+    **dict.fromkeys(("", "ms", "msec", "millisec", "millisecond"), 1),
+}
+
+
+def milliseconds(text: object) -> int:
+    """Parse a duration into milliseconds.
+
+    Raises
+    ------
+    SuiteError
+        If the text is not a duration.
+
+    Examples
+    --------
+    >>> milliseconds("3 min"), milliseconds("2H"), milliseconds(250)
+    (180000, 7200000, 250)
+    """
+    match = _TIME.fullmatch(str(text))
+    unit = _UNITS.get(match[2].casefold()) if match else None
+    if match is None or unit is None or isinstance(text, bool):
+        raise SuiteError(f"{text!r} is no time; write a whole number and d, h, m, s or ms")
+    return int(match[1]) * unit
+
+
+def ranks(values: object) -> tuple[float, ...]:
+    """Parse percentile ranks, given as numbers from 0 to 1 or texts of such.
+
+    Raises
+    ------
+    SuiteError
+        If a value is not a number from 0 to 1.
+
+    Examples
+    --------
+    >>> ranks([0.95, "0.999"])
+    (0.95, 0.999)
+    """
+    if values is None:
+        return ()
+    given = values if isinstance(values, (list, tuple)) else [values]
+    found: dict[float, None] = {}
+    for value in given:
+        try:
+            number = Decimal(str(value))
+        except InvalidOperation:
+            number = Decimal(-1)
+        if isinstance(value, bool) or not 0 <= number <= 1:
+            raise SuiteError(f"percentile.values are numbers from 0 to 1; {value!r} is none")
+        found[float(number)] = None
+    return tuple(found)
+
+
+def label(name: str, rank: float) -> str:
+    """Return the unique name of a percentile.
+
+    Examples
+    --------
+    >>> [label("percentile", rank) for rank in (0.95, 0.29, 0.999, 1.0)]
+    ['percentile_95', 'percentile_29', 'percentile_99_9', 'percentile_100']
+    """
+    hundredths = f"{Decimal(repr(rank)) * 100:f}"
+    if "." in hundredths:
+        hundredths = hundredths.rstrip("0").rstrip(".")
+    return f"{name}_{hundredths.replace('.', '_')}"
+
+
+def milliseconds_sql(node: Expression, write: Callable[[Expression], str] = expression_sql) -> str:
+    """Return SQL for a bound time in milliseconds since 1970, null if it is not a time.
+
+    Whole numbers are milliseconds; dates and timestamps are read in the session's time zone, as
+    Spark does; texts may be either.
+    """
+    sql, kind = write(node), kind_of(node)
+    if kind in INTEGRAL:
+        return f"CAST({sql} AS BIGINT)"
+    if kind in NUMERIC:
+        return f"try_cast({sql} AS BIGINT)"
+    if kind in TEMPORAL:
+        return f"unix_millis(CAST({sql} AS TIMESTAMP))"
+    text = f"CAST({sql} AS STRING)"
+    number = f"try_cast(try_cast({text} AS DECIMAL(38, 9)) AS BIGINT)"
+    return f"coalesce({number}, unix_millis(try_cast({text} AS TIMESTAMP)))"
+
+
+def latency_sql(
+    items: Sequence[Expression], write: Callable[[Expression], str] = expression_sql
+) -> str:
+    """Return SQL for a row's latency: second time minus first, null if either is.
+
+    Parameters
+    ----------
+    items : sequence of Expression
+        Bound; if there is only one, rows have a column ``__tmst`` of milliseconds.
+    write : callable
+        Writer of expressions as SQL.
+    """
+    first, second = items if len(items) > 1 else (items[0], None)
+    end = quote(TIME) if second is None else milliseconds_sql(second, write)
+    return f"({end} - {milliseconds_sql(first, write)})"
+
+
+def step_sql(latency: str, size: int) -> str:
+    """Return SQL for the index of a latency's step: 0 for the first, negative below zero."""
+    return f"(({latency} - pmod({latency}, {size}L)) DIV {size}L)"
+
+
+def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
+    """Return the steps for rows in total and in time, latencies, late rows, and metrics.
+
+    ``time_metrics`` has counts and times, ``range_metric`` the number of rows per latency step, and
+    ``percentile_metric`` percentiles. The other steps are ``total_count``, ``in_time``,
+    ``latency_items`` and ``late_records``.
+    """
+    items = [item.of for item in rule.items if isinstance(item, Aliased)]
+    if len(items) == 1:
+        items.append(Binder(work.scope, (work.source,)).bind(Name(TIME)))
+    if len(items) != 2:
+        raise work.error(f"a rule of timeliness has one or two times, not {len(items)}")
+    begin, end = map(milliseconds_sql, items)
+    latency, total = (
+        work.extra_column(work.option("latency", "latency")),
+        work.output_column("total"),
+    )
+    first, second = work.extra_column("__begin_ts"), work.extra_column("__end_ts")
+    measured = work.step("latency_items")
+    steps = [
+        Step(
+            work.step("total_count"),
+            f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
+        ),
+        Step(
+            work.step("in_time"),
+            f"SELECT *, {begin} AS {first}, {end} AS {second} FROM {work.table} "
+            f"WHERE {begin} IS NOT NULL AND {end} IS NOT NULL",
+            ("__inTime",),
+        ),
+        Step(
+            measured,
+            f"SELECT *, {second} - {first} AS {latency} FROM {quote(work.step('in_time'))}",
+            ("__lat",),
+        ),
+    ]
+    return _measured(work, steps, f"({end} - {begin})", latency, measured)
+
+
+def _measured(
+    work: LoweringContext, steps: list[Step], value: str, latency: str, measured: str
+) -> RulePlan:
+    threshold, size = _time(work, "threshold"), _time(work, "step.size")
+    late = work.step("late_records")
+    if threshold is not None:
+        query = f"SELECT * FROM {quote(measured)} WHERE {latency} > {threshold}L"
+        steps.append(Step(late, query, ("__lateRecords",)))
+    metric = Step(work.step("time_metrics"), _times(work, value, threshold), ("__metric",))
+    steps.append(metric)
+    tables = [work.metric(metric.name)]
+    if size is not None:
+        step, count = work.output_column("step"), work.output_column("count")
+        query = (
+            f"SELECT {work.group_columns}{step_sql(latency, size)} AS {step}, count(1) AS {count} "
+            f"FROM {quote(measured)}{work.group_by_clause(step_sql(latency, size))}"
+        )
+        steps.append(Step(work.step("range_metric"), query, ("__rangeMetric",)))
+        tables.append(MetricTable(steps[-1].name, "array", str(work.option("step", "step"))))
+    percentiles = _ranks(work)
+    if percentiles:
+        name = str(work.option("percentile", "percentile"))
+        cells = ", ".join(
+            f"CAST(floor(percentile_approx({latency}, {rank!r}D, 10000)) AS BIGINT) "
+            f"AS {quote(label(name, rank))}"
+            for rank in percentiles
+        )
+        query = f"SELECT {work.group_columns}{cells} FROM {quote(measured)}{work.group_by_clause()}"
+        steps.append(Step(work.step("percentile_metric"), query, ("__percentile",)))
+        tables.append(MetricTable(steps[-1].name, "entries"))
+    records = (late,) if threshold is not None else ()
+    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
+
+
+def _times(work: LoweringContext, value: str, threshold: int | None) -> str:
+    """Return the query for counts and times of all rows, measurable or not."""
+    cells = [
+        f"count(`__value`) AS {work.output_column('total')}",
+        # Exact, and truncated to a whole number as in Griffin.
+        f"sum(CAST(`__value` AS DECIMAL(20, 0))) DIV nullif(count(`__value`), 0L) AS {work.output_column('avg')}",
+        f"min(`__value`) AS {work.output_column('min')}",
+        f"max(`__value`) AS {work.output_column('max')}",
+        f"count_if(`__value` IS NULL) AS {work.output_column('unmeasurable')}",
+    ]
+    if threshold is not None:
+        cells.append(f"count_if(`__value` > {threshold}L) AS {work.output_column('late')}")
+    rows = f"SELECT {work.group_columns}{value} AS `__value` FROM {work.table}"
+    return f"SELECT {work.group_columns}{', '.join(cells)} FROM ({rows}){work.group_by_clause()}"
+
+
+def _time(work: LoweringContext, key: str) -> int | None:
+    said: Any = work.option(key)
+    if said is None:
+        return None
+    try:
+        found = milliseconds(said)
+    except SuiteError as error:
+        raise work.error(f"{key}: {error.args[0]}") from None
+    if key == "step.size" and found <= 0:
+        raise work.error(f"{key} is above 0, not {said!r}")
+    return found
+
+
+def _ranks(work: LoweringContext) -> tuple[float, ...]:
+    try:
+        return ranks(work.option("percentile.values"))
+    except SuiteError as error:
+        raise work.error(str(error.args[0])) from None

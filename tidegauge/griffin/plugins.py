@@ -1,0 +1,155 @@
+"""Registry of connectors, sinks and operations: built-in, from entry points, or by class name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, describe, nearest
+from tidegauge.analyzers.core.plugins import guard, load_plugins
+
+_LONGEST = 100
+"""Length from which names get no suggestion, as searching for one takes long."""
+
+
+def suggested(name: object, known: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the nearest known name, or all of them.
+
+    Examples
+    --------
+    >>> suggested("tabel.name", ["database", "table.name"])
+    "did you mean 'table.name'?"
+    """
+    names = list(dict.fromkeys(known))
+    close = nearest(name, names) if isinstance(name, str) and len(name) < _LONGEST else None
+    return f"did you mean {close!r}?" if close else f"there are: {', '.join(names)}"
+
+
+@dataclass
+class PluginRegistry:
+    """Registry of objects by name, imported on demand.
+
+    Attributes
+    ----------
+    kind : str
+        Kind of the objects, for messages.
+    group : str
+        Entry point group of other packages' objects.
+    own : mapping of str to object
+        Built-in and registered objects, or their location ``module:name``.
+    also : mapping of str to str
+        Aliases, in lower case.
+    """
+
+    kind: str
+    group: str
+    own: dict[str, Any]
+    also: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        guard(self.own)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.own
+        yield from (plugin.name for plugin in load_plugins(self.group) if not plugin.problem)
+
+    def spelled(self, name: str) -> str | None:
+        """Return the registered name for a case-insensitive name or alias, or None.
+
+        Examples
+        --------
+        >>> SINKS.spelled("ElasticSearch"), SINKS.spelled("Log"), SINKS.spelled("logs")
+        ('elasticsearch', 'console', None)
+        """
+        folded = self.also.get(name.lower(), name.lower())
+        if folded in self.own:
+            return folded
+        return next((known for known in self if known.lower() == folded), None)
+
+    def unknown(self, name: str) -> str:
+        """Return the error message for an unknown name."""
+        return f"unknown {self.kind} {name!r}; {suggested(name, [*self, *self.also])}"
+
+    def load(self, name: str) -> Any:
+        """Return an object by name, importing it if necessary.
+
+        Raises
+        ------
+        GriffinConfigError
+            If the name is unknown.
+        """
+        known = self.spelled(name)
+        if known is None:
+            raise GriffinConfigError(self.unknown(name))
+        if known not in self.own:
+            return next(p.value for p in load_plugins(self.group) if p.name == known)
+        found = self.own[known]
+        return load_class(found) if isinstance(found, str) else found
+
+
+def load_class(name: object) -> Any:
+    """Import the object at ``module:name``.
+
+    Raises
+    ------
+    GriffinConfigError
+        If the name is not of this form; JVM classes are not.
+    SetupError
+        If the import fails.
+
+    Examples
+    --------
+    >>> load_class("fractions:Fraction")
+    <class 'fractions.Fraction'>
+    >>> load_class("org.apache.griffin.MySink")
+    Traceback (most recent call last):
+        ...
+    tidegauge.analyzers.core.errors.GriffinConfigError: 'org.apache.griffin.MySink' is no class of Python; write 'module:Class' (classes of the JVM are not run)
+    """
+    module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not (colon and module and attribute.isidentifier()):
+        msg = (
+            f"{name!r} is no class of Python; write 'module:Class' (classes of the JVM are not run)"
+        )
+        raise GriffinConfigError(msg)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # third-party code may raise anything
+        msg = f"cannot import {name!r}: {describe(error)}"
+        raise SetupError(msg) from error
+
+
+_CONNECTORS = "tidegauge.griffin.connectors"
+CONNECTORS = PluginRegistry(
+    "connector",
+    "tidegauge.griffin.connectors",
+    {
+        "file": f"{_CONNECTORS}.files:FileConnector",
+        "avro": f"{_CONNECTORS}.files:AvroConnector",
+        "text-dir": f"{_CONNECTORS}.text_dir:TextDirConnector",
+        "hive": f"{_CONNECTORS}.tables:HiveConnector",
+        "jdbc": f"{_CONNECTORS}.tables:JdbcConnector",
+        "mysql": f"{_CONNECTORS}.tables:MysqlConnector",
+        "cassandra": f"{_CONNECTORS}.tables:CassandraConnector",
+        "elasticsearch": f"{_CONNECTORS}.elasticsearch:ElasticsearchConnector",
+        "kafka": f"{_CONNECTORS}.kafka:KafkaConnector",
+        "custom": f"{_CONNECTORS}.base:custom",
+    },
+    {"textdir": "text-dir"},
+)
+_SINKS = "tidegauge.griffin.sinks"
+SINKS = PluginRegistry(
+    "sink",
+    "tidegauge.griffin.sinks",
+    {
+        "console": f"{_SINKS}.console:ConsoleSink",
+        "hdfs": f"{_SINKS}.folders:FolderSink",
+        "elasticsearch": f"{_SINKS}.http:HttpSink",
+        "mongo": f"{_SINKS}.mongo:MongoSink",
+        "jdbc": f"{_SINKS}.database:DatabaseSink",
+        "custom": f"{_SINKS}.base:custom",
+    },
+    {"log": "console", "es": "elasticsearch", "http": "elasticsearch", "mongodb": "mongo"},
+)

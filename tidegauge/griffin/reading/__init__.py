@@ -1,0 +1,141 @@
+"""Readers for ``env.json`` and ``dq.json`` in the spellings of all Griffin versions.
+
+All errors of a file are reported at once, each with its JSON path. Old spellings are read with a
+warning that names the new one. An unknown key is an error, except in free-form mappings: the
+configuration of connectors and sinks, details, and Spark settings.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
+from tidegauge.griffin.config import Env, Job
+from tidegauge.griffin.reading.environment import parse_env
+from tidegauge.griffin.reading.jobs import parse_job
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog, milliseconds
+from tidegauge.griffin.reading.legacy import upgrade_legacy_job
+
+__all__ = ["milliseconds", "read_env", "read_job"]
+
+T = TypeVar("T")
+
+
+def read_env(what: Mapping[str, Any] | str | Path) -> Env:
+    """Read an ``env.json``.
+
+    Parameters
+    ----------
+    what : mapping, str or Path
+        Content as a mapping, the path of a file, or JSON text, which begins with a brace.
+
+    Raises
+    ------
+    GriffinConfigError
+        With one line per error.
+
+    Warns
+    -----
+    GriffinDeprecationWarning
+        For each old spelling.
+
+    Examples
+    --------
+    >>> env = read_env({"sinks": [{"name": "out", "type": "Log"}], "spark": {"process.interval": "10s"}})
+    >>> env.sinks[0].type, env.process_interval
+    ('console', 10000)
+    """
+    return _read(what, "env.json", parse_env)
+
+
+def read_job(what: Mapping[str, Any] | str | Path) -> Job:
+    """Read a ``dq.json``.
+
+    Parameters
+    ----------
+    what : mapping, str or Path
+        Content as a mapping, the path of a file, or JSON text, which begins with a brace.
+
+    Raises
+    ------
+    GriffinConfigError
+        With one line per error.
+
+    Warns
+    -----
+    GriffinDeprecationWarning
+        For each old spelling.
+
+    Examples
+    --------
+    >>> users = {"type": "hive", "config": {"table.name": "users"}}
+    >>> rule = {"dq.type": "Completeness", "rule": "id, name", "out.dataframe.name": "whole"}
+    >>> job = read_job({
+    ...     "name": "nightly",
+    ...     "data.sources": [{"name": "source", "connector": users}],
+    ...     "evaluate.rule": {"rules": [rule]},
+    ... })
+    >>> job.rules[0].dq_type, job.rules[0].name
+    ('completeness', 'whole')
+    >>> read_job({"name": "nightly", "process.typ": "batch"})
+    Traceback (most recent call last):
+        ...
+    tidegauge.analyzers.core.errors.GriffinConfigError: dq.json cannot be:
+      $: there are no 'data.sources'
+      $: there are neither 'evaluate.rule' nor 'measures'
+      $: unknown key 'process.typ'; did you mean 'process.type'?
+    """
+    return _read(
+        what,
+        "dq.json",
+        lambda keys: parse_job(
+            MappingReader(upgrade_legacy_job(keys.value, keys.log), "$", keys.log)
+        ),
+    )
+
+
+def _read(what: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
+    log = ReadLog()
+    name, value = _loaded(what, kind)
+    read = reader(MappingReader(value, "$", log))
+    if log.problems:
+        told = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
+        msg = f"{name} cannot be:\n{told}"
+        raise GriffinConfigError(msg)
+    for old in dict.fromkeys(log.old):
+        warnings.warn(f"{name}: {old}", GriffinDeprecationWarning, stacklevel=3)
+    return read
+
+
+def _loaded(what: object, kind: str) -> tuple[str, object]:
+    """Return the name of a file for messages, and its content."""
+    if not isinstance(what, str | Path):
+        return kind, what
+    name, text = kind, str(what)
+    try:
+        if isinstance(what, Path) or not what.lstrip().startswith("{"):
+            name = str(what)
+            text = Path(what).read_text(encoding="utf-8-sig")
+        return name, json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"cannot read {name}: {error}"
+        raise GriffinConfigError(msg) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            msg = f"{key!r} stands there twice"
+            raise ValueError(msg)
+        found[key] = value
+    return found
+
+
+def _no_number(text: str) -> float:
+    msg = f"{text} is no number of JSON"
+    raise ValueError(msg)

@@ -1,0 +1,164 @@
+"""Reader for ``dq.json``."""
+
+from __future__ import annotations
+
+import re
+
+from tidegauge.griffin.config import ConnectorConfig, Job, RuleConfig, SourceConfig, StreamStore
+from tidegauge.griffin.plugins import CONNECTORS
+from tidegauge.griffin.reading.keys import MappingReader
+from tidegauge.griffin.reading.measures import read_measures
+from tidegauge.griffin.reading.rules import DSL_TYPES, read_pre_proc, read_rules
+
+_PROCESS = {"batch": "batch", "streaming": "streaming"}
+_FORMATS = {"parquet": "parquet", "json": "json", "orc": "orc", "text": "json"}
+_SERVICE = ("id", "owner", "description", "deleted", "measure.type", "dq.type", "rule.description")
+"""Keys that Griffin's service writes for itself."""
+
+
+def parse_job(keys: MappingReader) -> Job:
+    """Return a job; errors go to the log."""
+    name = keys.text("name", required=True) or ""
+    kind = keys.text("process.type") or "batch"
+    streaming = (
+        keys.log.one_of(keys.at("process.type"), "process.type", kind, _PROCESS) == "streaming"
+    )
+    sources = _sources(keys, streaming=streaming)
+    job = Job(
+        name=name,
+        timestamp=_timestamp(keys),
+        streaming=streaming,
+        sources=sources,
+        rules=_rules(keys, sources[0].name if sources else ""),
+        sinks=tuple(keys.texts("sinks")) if keys.value.get("sinks") is not None else None,
+        notices=tuple(keys.log.notices),
+    )
+    keys.ignored(*_SERVICE, "sinks")
+    keys.done()
+    return job
+
+
+def _timestamp(keys: MappingReader) -> int | None:
+    name, value = keys.take("timestamp")
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value):
+        value = int(value)
+    if value is not None and (
+        not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**15
+    ):
+        keys.problem("must be milliseconds since 1970", name)
+        return None
+    return value or None
+
+
+def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
+    evaluated = keys.inner("evaluate.rule")
+    measures = keys.each("measures")
+    rules: list[RuleConfig] = []
+    if evaluated is not None:
+        default = evaluated.take("dsl.type")[1]
+        path = evaluated.at("dsl.type")
+        dsl = (
+            "griffin-dsl"
+            if default is None
+            else keys.log.one_of(path, "dsl.type", default, DSL_TYPES)
+        )
+        rules = read_rules(evaluated.each("rules"), dsl)
+        evaluated.ignored("id")
+        evaluated.done()
+    if evaluated is None and keys.value.get("measures") is None:
+        keys.problem("there are neither 'evaluate.rule' nor 'measures'")
+    elif not rules and not measures:
+        keys.problem("there are no rules")
+    return tuple(rules + read_measures(measures, first, len(rules) + 1))
+
+
+def _sources(keys: MappingReader, *, streaming: bool) -> tuple[SourceConfig, ...]:
+    found: dict[str, SourceConfig] = {}
+    for source in keys.each("data.sources"):
+        name = source.text("name", required=True) or ""
+        if name.casefold() in found:
+            source.problem(f"there are two sources {name!r}")
+        store = source.inner("checkpoint", "cache")
+        connectors = _connectors(source)
+        if not connectors and not (streaming and store):
+            source.problem("'connector' is missing")
+        found[name.casefold()] = SourceConfig(
+            name=name,
+            connectors=connectors,
+            baseline=source.truth("baseline", default=False),
+            store=None if store is None else _store(store),
+        )
+        source.ignored("id")
+        source.done()
+    if not found:
+        keys.problem("there are no 'data.sources'")
+    return tuple(sorted(found.values(), key=lambda source: not source.baseline))
+
+
+def _connectors(source: MappingReader) -> tuple[ConnectorConfig, ...]:
+    several = source.each("connectors")
+    if len(several) == 1:
+        source.log.renamed(source.path, "connectors", "connector")
+    one = source.inner("connector")
+    if one is not None and several:
+        source.problem("'connector' and 'connectors' are one thing; write one of them")
+    return tuple(_connector(keys) for keys in ([] if one is None else [one]) + several)
+
+
+def _connector(keys: MappingReader) -> ConnectorConfig:
+    spelled = keys.text("type", required=True) or ""
+    kind = CONNECTORS.spelled(spelled)
+    if kind is None and spelled:
+        keys.problem(CONNECTORS.unknown(spelled), "type")
+    frame = keys.text("dataframe.name") or "this"
+    connector = ConnectorConfig(
+        type=kind or "",
+        config=keys.free("config"),
+        frame=frame,
+        pre_proc=read_pre_proc(keys.items("pre.proc"), frame, keys.log),
+    )
+    for key in keys.ignored("predicates"):
+        keys.log.notices.append(f"{keys.at(key)}: a job does not wait for them; the scheduler does")
+    keys.ignored("id", "name", "version", "data.unit", "data.time.zone")
+    keys.done()
+    return connector
+
+
+def _store(keys: MappingReader) -> StreamStore:
+    if (old := keys.inner("config")) is not None:  # before 0.1.6 some keys were one level deeper
+        keys.log.old.append(f"{keys.at('config')}: its keys are now on the same level as 'type'")
+        both = {**old.value, **{k: v for k, v in keys.value.items() if k != "config"}}
+        return _store(MappingReader(both, keys.path, keys.log))
+    default = StreamStore()
+    spelled = keys.text("type") or default.format
+    store = StreamStore(
+        format=keys.log.one_of(keys.at("type"), "type", spelled, _FORMATS),
+        path=keys.text("file.path"),
+        ready_interval=keys.time("ready.time.interval", default.ready_interval),
+        ready_delay=keys.time("ready.time.delay", default.ready_delay),
+        time_range=_range(keys, default.time_range),
+        time=keys.text("time.column"),
+        updatable=keys.truth("updatable", default=False),
+        read_only=keys.truth("read.only", default=False),
+    )
+    if store.ready_interval <= 0:
+        keys.problem("must be longer than nothing", "ready.time.interval")
+    if store.ready_delay < 0:
+        keys.problem("must not be below 0", "ready.time.delay")
+    keys.ignored("info.path")  # path in ZooKeeper
+    keys.done()
+    return store
+
+
+def _range(keys: MappingReader, default: tuple[int, int]) -> tuple[int, int]:
+    """Return the look-back range of rows; parts in the future are cut off."""
+    items = keys.items("time.range")
+    if not items:
+        return default
+    if len(items) != len(default):
+        keys.problem("must be a begin and an end", "time.range")
+        return default
+    begin, end = (min(0, keys.as_time("time.range", value, 0)) for _, value in items)
+    if begin > end:
+        keys.problem("must not end before it begins", "time.range")
+    return begin, end

@@ -1,0 +1,248 @@
+"""Validating reader for JSON mappings: collects errors, and reports unknown keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegauge.griffin.plugins import suggested
+
+_UNITS = {
+    **dict.fromkeys(("d", "day"), 86_400_000),
+    **dict.fromkeys(("h", "hr", "hour"), 3_600_000),
+    **dict.fromkeys(("m", "min", "minute"), 60_000),
+    **dict.fromkeys(("s", "sec", "second"), 1_000),
+    **dict.fromkeys(("", "ms", "msec", "milli", "millisec", "millisecond"), 1),
+}
+_TIME = re.compile(r"([+-]?[0-9]{1,15})([A-Za-z]*)")
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+
+def milliseconds(time: str | int) -> int:
+    """Parse a duration into milliseconds.
+
+    Parameters
+    ----------
+    time : str or int
+        A whole number with optional sign, and a unit in any letter case: ``d``, ``h``, ``m``,
+        ``s``, ``ms`` or their singular names. A number alone is milliseconds.
+
+    Raises
+    ------
+    ValueError
+        If it is not a duration.
+
+    Examples
+    --------
+    >>> milliseconds("2h"), milliseconds("-3Min"), milliseconds("250"), milliseconds(7)
+    (7200000, -180000, 250, 7)
+    """
+    match = _TIME.fullmatch(str(time))
+    unit = None if match is None or isinstance(time, bool) else _UNITS.get(match[2].lower())
+    if match is None or unit is None:
+        msg = f"{time!r} is no time; write a whole number with d, h, m, s or ms, as in '10s'"
+        raise ValueError(msg)
+    return int(match[1]) * unit
+
+
+def step(path: str, key: object) -> str:
+    """Return the JSON path of a key or index below a path.
+
+    Examples
+    --------
+    >>> step("$", "name"), step("$", "data.sources"), step("$", 0)
+    ('$.name', "$['data.sources']", '$[0]')
+    """
+    if isinstance(key, str) and _PLAIN.fullmatch(key):
+        return f"{path}.{key}"
+    return f"{path}[{key!r}]"
+
+
+@dataclass
+class ReadLog:
+    """Messages collected while reading a file.
+
+    Attributes
+    ----------
+    problems, old, notices : list of str
+        Errors; old spellings; differences from Griffin.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    old: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def problem(self, path: str, said: str) -> None:
+        """Record an error at a path."""
+        self.problems.append(f"{path}: {said}")
+
+    def renamed(self, path: str, old: str, new: str) -> None:
+        """Record an old spelling and its new one."""
+        self.old.append(f"{path}: {old!r} is an old spelling; write {new!r}")
+
+    def one_of(self, path: str, kind: str, name: object, known: Mapping[str, str]) -> str:
+        """Return the canonical name for a spelling; letter case and hyphens do not matter.
+
+        Parameters
+        ----------
+        path, kind : str
+            JSON path and description, for messages.
+        name : object
+            The given value.
+        known : mapping of str to str
+            Canonical names by spelling, in lower case and without hyphens.
+        """
+        found = known.get(name.replace("-", "").lower()) if isinstance(name, str) else None
+        if found is None:
+            self.problem(path, f"unknown {kind} {name!r}; {suggested(name, known.values())}")
+        return found or next(iter(known.values()))
+
+
+class MappingReader:
+    """Reader for a JSON mapping at a path.
+
+    A value of the wrong type is an error and read as missing; null is read as missing, without an
+    error.
+
+    Parameters
+    ----------
+    value : object
+        The expected mapping.
+    path : str
+        Its JSON path.
+    log : Log
+    """
+
+    def __init__(self, value: object, path: str, log: ReadLog) -> None:
+        self.path, self.log = path, log
+        if not isinstance(value, Mapping):
+            log.problem(path, f"must be a mapping, not {_shown(value)}")
+            value = {}
+        self.value: Mapping[Any, Any] = value
+        self._known: dict[str, None] = {}
+
+    def at(self, key: str) -> str:
+        """Return the path of a key."""
+        return step(self.path, key)
+
+    def problem(self, said: str, key: str | None = None) -> None:
+        """Record an error for a key, or for the mapping."""
+        self.log.problem(self.path if key is None else self.at(key), said)
+
+    def take(self, key: str, *old: str) -> tuple[str, Any]:
+        """Return the key or old spelling that is present, and its value."""
+        self._known.update(dict.fromkeys([key, *old]))
+        there = [name for name in (key, *old) if self.value.get(name) is not None]
+        if len(there) > 1:
+            self.problem(f"{there[0]!r} and {there[1]!r} are one thing; write {key!r} only")
+        if not there:
+            return key, None
+        if there[0] != key:
+            self.log.renamed(self.path, there[0], key)
+        return there[0], self.value[there[0]]
+
+    def _wrong(self, key: str, value: object, wanted: str) -> None:
+        self.problem(f"must be {wanted}, not {_shown(value)}", key)
+
+    def text(self, key: str, *old: str, required: bool = False) -> str | None:
+        """Return a non-blank text, or None."""
+        name, value = self.take(key, *old)
+        if value is None:
+            if required:
+                self.problem(f"{key!r} is missing")
+        elif not isinstance(value, str):
+            self._wrong(name, value, "text")
+        elif not value.strip():
+            self.problem("is empty", name)
+        else:
+            return value
+        return None
+
+    def truth(self, key: str, *, default: bool) -> bool:
+        """Return a boolean, which may be quoted."""
+        name, value = self.take(key)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        spelled = {"true": True, "false": False}.get(str(value).lower())
+        if spelled is None:
+            self._wrong(name, value, "true or false")
+        return default if spelled is None else spelled
+
+    def time(self, key: str, default: int) -> int:
+        """Return a duration in milliseconds."""
+        name, value = self.take(key)
+        return default if value is None else self.as_time(name, value, default)
+
+    def as_time(self, key: str, value: object, default: int) -> int:
+        """Return a given value of a key as a duration in milliseconds."""
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            self._wrong(key, value, "a time, as in '10s'")
+            return default
+        try:
+            return milliseconds(value)
+        except ValueError as error:
+            self.problem(str(error), key)
+            return default
+
+    def items(self, key: str, *old: str) -> list[tuple[str, Any]]:
+        """Return the items of a list with their paths."""
+        name, value = self.take(key, *old)
+        if value is None:
+            return []
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            self._wrong(name, value, "a list")
+            return []
+        return [(step(self.at(name), number), item) for number, item in enumerate(value)]
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts."""
+        found = []
+        for path, item in self.items(key):
+            if isinstance(item, str) and item.strip():
+                found.append(item)
+            else:
+                self.log.problem(path, f"must be text, not {_shown(item)}")
+        return found
+
+    def each(self, key: str, *old: str) -> list[MappingReader]:
+        """Return the items of a list of mappings as readers."""
+        return [MappingReader(item, path, self.log) for path, item in self.items(key, *old)]
+
+    def inner(self, key: str, *old: str) -> MappingReader | None:
+        """Return a reader for a nested mapping, or None."""
+        name, value = self.take(key, *old)
+        return None if value is None else MappingReader(value, self.at(name), self.log)
+
+    def free(self, key: str) -> dict[str, Any]:
+        """Return a free-form mapping, without null values."""
+        inner = self.inner(key)
+        found = {} if inner is None else inner.value
+        return {str(name): value for name, value in found.items() if value is not None}
+
+    def ignored(self, *keys: str) -> list[str]:
+        """Mark keys as known but unused, and return those that are present."""
+        self._known.update(dict.fromkeys(keys))
+        return [key for key in keys if self.value.get(key) is not None]
+
+    def done(self) -> None:
+        """Record an error for each key that was not read."""
+        for key in self.value:
+            if key not in self._known:
+                self.problem(f"unknown key {key!r}; {suggested(key, self._known)}")
+
+
+def _shown(value: object) -> str:
+    kinds = {
+        type(None): "null",
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "a list"
+    return kinds.get(type(value), type(value).__name__)

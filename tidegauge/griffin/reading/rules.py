@@ -1,0 +1,243 @@
+"""Reader for rules of a ``dq.json``, including ``pre.proc``, in all spellings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog
+
+DSL_TYPES = {
+    "griffindsl": "griffin-dsl",
+    "sparksql": "spark-sql",
+    "dfopr": "df-opr",
+    "dfops": "df-opr",
+    "dfoperations": "df-opr",
+}
+DQ_TYPES = {
+    "accuracy": "accuracy",
+    "profiling": "profiling",
+    "uniqueness": "uniqueness",
+    "duplicate": "uniqueness",
+    "distinct": "distinct",
+    "distinctness": "distinct",
+    "timeliness": "timeliness",
+    "completeness": "completeness",
+    "duplication": "duplication",
+    "schemaconformance": "schema-conformance",
+    "columnprofiling": "column-profiling",
+    "recordcheck": "record-check",
+}
+_OUTPUTS = {
+    "metric": "metric",
+    "record": "record",
+    "records": "record",
+    "dscupdate": "dsc-update",
+}
+_FLATTEN = {
+    "default": "default",
+    "entries": "entries",
+    "array": "array",
+    "list": "array",
+    "map": "map",
+}
+_CONDITIONS = {"regex": "regex", "enumeration": "enumeration"}
+_TEMPLATE = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$\{(?P<name>\w+)\}")
+
+
+def read_rules(items: list[MappingReader], default: str = "griffin-dsl") -> list[RuleConfig]:
+    """Return the measurement's rules, numbered from 1."""
+    read = [_rule(keys, number, default) for number, keys in enumerate(items, 1)]
+    rules = [rule for rule, _ in read]
+    for keys, (rule, origin) in zip(items, read, strict=True):
+        if origin is None:
+            continue
+        place = next((n for n, r in enumerate(rules) if r.out_name == origin), None)
+        if place is None:
+            keys.problem(f"no rule makes {origin!r}, whose rows are to be the records")
+            continue
+        kept = tuple(o for o in rule.outputs if o.kind == "metric")
+        moved = tuple(o for o in rule.outputs if o.kind != "metric")
+        rules[rule.number - 1] = replace(rules[rule.number - 1], outputs=kept)
+        rules[place] = replace(rules[place], outputs=_first_of_each(rules[place].outputs + moved))
+    return rules
+
+
+def read_pre_proc(items: list[tuple[str, Any]], frame: str, log: ReadLog) -> tuple[RuleConfig, ...]:
+    """Return the preparation rules of a connector.
+
+    Each reads the output of the previous one, and keeps its name unless it sets one.
+    """
+    rules: list[RuleConfig] = []
+    for number, (path, item) in enumerate(items, 1):
+        if isinstance(item, str):
+            rule = RuleConfig(number, "spark-sql", item)
+            if not item.strip():
+                log.problem(path, "is empty")
+        else:
+            rule, _ = _rule(MappingReader(item, path, log), number, "spark-sql")
+            if rule.dsl_type == "griffin-dsl":
+                log.problem(path, "a rule before measuring is of 'spark-sql' or 'df-opr'")
+        before = (rules[-1].out_name if rules else None) or frame
+        rule = replace(rule, in_name=rule.in_name or before, out_name=rule.out_name or before)
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, str | None]:
+    """Return a rule, and the frame of its records if that is another rule's."""
+    _, spelled = keys.take("dsl.type")
+    dsl = default
+    if spelled is not None:
+        dsl = keys.log.one_of(keys.at("dsl.type"), "dsl.type", spelled, DSL_TYPES)
+    dq_type = _dq_type(keys, dsl)
+    details = keys.free("details")
+    old, origin = _old_outputs(keys, details)
+    rule = RuleConfig(
+        number=number,
+        dsl_type=dsl,
+        rule=_without_templates(keys.text("rule", required=True) or "", keys, dsl),
+        dq_type=dq_type,
+        in_name=_plain(keys.text("in.dataframe.name") or _moved(keys, details, "df.name", "in.dataframe.name"), keys),
+        out_name=_plain(keys.text("out.dataframe.name", "name"), keys),
+        details=details,
+        cache=keys.truth("cache", default=False),
+        outputs=_first_of_each(read_outputs(keys) + old, keys),
+        errors=tuple(_condition(condition) for condition in keys.each("error.confs")),
+    )  # fmt: skip
+    if keys.ignored("global"):
+        keys.log.old.append(f"{keys.path}: 'global' is ignored; every frame is local to the job")
+    keys.ignored("id", "rule.description")  # written by Griffin's service
+    keys.done()
+    return rule, origin
+
+
+def _dq_type(keys: MappingReader, dsl: str) -> str | None:
+    _, spelled = keys.take("dq.type")
+    if spelled is None:
+        if dsl == "griffin-dsl":
+            keys.problem("'dq.type' is missing")
+        return None
+    known = keys.log.one_of(keys.at("dq.type"), "dq.type", spelled, DQ_TYPES)
+    return known if dsl == "griffin-dsl" else None
+
+
+def read_outputs(keys: MappingReader) -> tuple[Output, ...]:
+    """Return the outputs listed in ``out``."""
+    found = []
+    for out in keys.each("out"):
+        path, kind = out.at("type"), out.take("type")[1]
+        flatten = out.take("flatten")[1]
+        if flatten is not None:
+            flatten = out.log.one_of(out.at("flatten"), "flatten", flatten, _FLATTEN)
+        kind = out.log.one_of(path, "type of out", kind, _OUTPUTS)
+        found.append(Output(kind, out.text("name"), flatten, out.text("table")))
+        out.done()
+    return tuple(found)
+
+
+def _first_of_each(
+    outputs: tuple[Output, ...], keys: MappingReader | None = None
+) -> tuple[Output, ...]:
+    """Return the first output of each type, as Griffin does."""
+    first: dict[str, Output] = {}
+    for output in outputs:
+        if first.setdefault(output.kind, output) is not output and keys is not None:
+            keys.log.notices.append(
+                f"{keys.path}: only the first out of type {output.kind!r} is used"
+            )
+    return tuple(first.values())
+
+
+def _old_outputs(
+    keys: MappingReader, details: dict[str, Any]
+) -> tuple[tuple[Output, ...], str | None]:
+    """Return outputs in the form before ``out``: ``metric``, ``record``, ``ds.update``, details."""
+    found = []
+    origin = None
+    kind = _moved(keys, details, "persist.type", "out")
+    if kind in {"metric", "record"}:
+        found.append(Output(kind, _plain(keys.text("name"), keys)))
+    elif kind not in {None, "none"}:
+        keys.problem(
+            f"'persist.type' must be 'metric', 'record' or 'none', not {kind!r}", "details"
+        )
+    if metric := keys.inner("metric"):
+        keys.log.renamed(keys.path, "metric", "out")
+        flatten = metric.take("collect.type")[1]
+        if flatten is not None:
+            flatten = metric.log.one_of(
+                metric.at("collect.type"), "collect.type", flatten, _FLATTEN
+            )
+        found.append(Output("metric", metric.text("name"), flatten))
+        metric.done()
+    if record := keys.inner("record"):
+        keys.log.renamed(keys.path, "record", "out")
+        found.append(Output("record", record.text("name")))
+        if updated := record.text("data.source.cache"):
+            found.append(Output("dsc-update", updated))
+        origin = record.text("origin.DF")
+        record.done()
+    for name in ("update.data.source", "cache.data.source"):
+        updated = _moved(keys, details, name, "out")
+        found += [Output("dsc-update", updated)] if updated else []
+    if update := keys.inner("ds.update"):
+        keys.log.renamed(keys.path, "ds.update", "out")
+        found.append(Output("dsc-update", update.text("ds.name", required=True)))
+        update.done()
+    return tuple(found), origin
+
+
+def _moved(keys: MappingReader, details: dict[str, Any], old: str, new: str) -> str | None:
+    """Pop a text from details, for a key that older versions kept there."""
+    value = details.pop(old, None)
+    if value is None:
+        return None
+    keys.log.renamed(keys.at("details"), old, new)
+    if not isinstance(value, str) or not value.strip():
+        keys.problem(f"{old!r} must be text", "details")
+        return None
+    return value
+
+
+def _condition(keys: MappingReader) -> ErrorCondition:
+    kind = keys.log.one_of(
+        keys.at("type"), "type of error.confs", keys.take("type")[1], _CONDITIONS
+    )
+    column = keys.text("column.name", required=True) or ""
+    values = []
+    for path, value in keys.items("values"):
+        if isinstance(value, Mapping | list) or value is None:
+            keys.log.problem(path, "must be text")
+        values.append(str(value))
+    if not values:
+        keys.problem("'values' is missing")
+    keys.done()
+    return ErrorCondition(column, kind, tuple(values))
+
+
+def _plain(name: str | None, keys: MappingReader) -> str | None:
+    """Return a name without the ``${}`` of Griffin 0.1."""
+    found = re.fullmatch(r"\$\{(\w+)\}", name or "")
+    if found is None:
+        return name
+    keys.log.renamed(keys.path, str(name), found[1])
+    return found[1]
+
+
+def _without_templates(rule: str, keys: MappingReader, dsl: str) -> str:
+    """Return SQL with ``${name}`` replaced by quoted names; text literals stay as they are."""
+    if dsl != "spark-sql" or "${" not in rule:
+        return rule
+
+    def named(match: re.Match[str]) -> str:
+        if match["text"]:
+            return match["text"]
+        keys.log.renamed(keys.at("rule"), match[0], match["name"])
+        return quote(match["name"])
+
+    return _TEMPLATE.sub(named, rule)

@@ -1,0 +1,196 @@
+"""Results of rules and jobs, with metrics shaped as in Griffin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.display.html import Rows, card, heading, marked, note, sentence, table
+from tidegauge.griffin.dsl.aliases import free
+from tidegauge.griffin.measures.report import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+Document = dict[str, Any]
+"""A metric as passed to sinks: numbers and strings by name, arrays as lists of these."""
+
+INTERNAL = frozenset(
+    {"__tmst", "__metric", "__record", "__empty", "__begin_ts", "__end_ts", "__distinct", "__rn"}
+)
+"""Internal columns, excluded from metrics."""
+
+COLUMNS = ("dataset", "partition", "rule", "source", "name", "column", "value", "text")
+
+
+def merged(documents: Mapping[str, Document]) -> Document:
+    """Merge the metrics of all rules; a rule with conflicting keys is nested under its name.
+
+    Examples
+    --------
+    >>> merged({"a": {"total": 5}, "b": {"total": 7}, "c": {"cnt": 1}})
+    {'total': 5, 'b': {'total': 7}, 'cnt': 1}
+    """
+    whole: Document = {}
+    for rule, document in documents.items():
+        if whole.keys() & document.keys():
+            whole[free(rule, {key.casefold() for key in whole})] = document
+        else:
+            whole |= document
+    return whole
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """Result of one rule.
+
+    Attributes
+    ----------
+    name : str
+    source : str
+        Name of the measured source.
+    reports : mapping of Partition to Report
+        The metric of each partition.
+    records : DataFrame or None
+        The rule's records, such as misses or duplicates; lazy.
+    error : Exception or None
+        Reason of a failure.
+    notices : tuple of str
+        Notices for the rule's author.
+    """
+
+    name: str
+    source: str
+    reports: Mapping[Partition, Report] = field(default_factory=dict)
+    records: DataFrame | None = None
+    error: Exception | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class GriffinResult:
+    """Result of a job.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the job's history; default: the job's name.
+    rules : tuple of RuleResult
+    run : int or None
+        Id of the run in the repository.
+    failures : mapping of str to Exception
+        Errors of rules and sinks, by name.
+    notices : tuple of str
+    views : object
+        Views behind the records, kept alive with the result.
+    """
+
+    dataset: str
+    rules: tuple[RuleResult, ...]
+    run: int | None = None
+    failures: Mapping[str, Exception] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    views: object = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        """Return a one-line summary."""
+        measured = {partition for rule in self.rules for partition in rule.reports}
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"{self.dataset}: {len(self.rules)} rules, {len(measured)} partitions{failed}"
+
+    @property
+    def status(self) -> str:
+        """``complete``, or ``failed`` if a rule or a sink failed."""
+        return "failed" if self.failures else "complete"
+
+    def rule(self, name: str) -> RuleResult:
+        """Return the result of one rule.
+
+        Raises
+        ------
+        KeyError
+            If there is no such rule; the message lists all rules.
+        """
+        for found in self.rules:
+            if found.name == name:
+                return found
+        raise KeyError(f"no rule {name!r}; there are: {', '.join(r.name for r in self.rules)}")
+
+    def metrics(self) -> pd.DataFrame:
+        """Return all metrics as a tidy frame.
+
+        Returns
+        -------
+        DataFrame
+            Columns dataset, partition, rule, source, name (``Griffin.<rule>.<column>``, as in the
+            repository), column, value (NaN if not a number), text (the value if not a number, else
+            None).
+        """
+        import pandas as pd
+
+        rows = []
+        for partition, rule, column, value in self._values():
+            number = isinstance(value, int | float | Decimal)
+            said = None if number or value is None else str(value)
+            name = f"Griffin.{rule.name}.{column}"
+            of = (self.dataset, partition.name, rule.name, rule.source, name, column)
+            rows.append((*of, float(value) if number else float("nan"), said))
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def _values(self) -> Iterator[tuple[Partition, RuleResult, str, Any]]:
+        for rule in self.rules:
+            for partition, report in rule.reports.items():
+                yield from ((partition, rule, *cell) for cell in report.cells())
+
+    def records(self, rule: str) -> DataFrame | None:
+        """Return the records of a rule as a lazy Spark DataFrame; None if it has none.
+
+        Raises
+        ------
+        KeyError
+            If there is no such rule.
+        """
+        return self.rule(rule).records
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table for notebooks; all text is escaped."""
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading(Markup("Griffin job"), self.dataset, Markup(marked(self.status)))
+        rows = [(p.name, rule.name, column, value) for p, rule, column, value in self._values()]
+        yield table(
+            ["partition", "rule", "column", "value"], Rows.first_of(rows, most, len(rows)), width
+        )
+        for name, error in self.failures.items():
+            yield Markup(f"<p>{marked('failed')}</p>")
+            yield sentence(f"{name}: {error}", 4 * width)
+        for said in self.notices:
+            yield note(said)
+
+
+def combine_results(parts: Sequence[GriffinResult]) -> GriffinResult:
+    """Combine the results of several rounds of a job; records are those of the last."""
+    rules: dict[str, RuleResult] = {}
+    for found in (rule for part in parts for rule in part.rules):
+        known = rules.get(found.name, found)
+        rules[found.name] = replace(
+            found,
+            reports={**known.reports, **found.reports},
+            records=found.records if found.records is not None else known.records,
+            error=found.error or known.error,
+            notices=tuple(dict.fromkeys((*known.notices, *found.notices))),
+        )
+    return replace(
+        parts[-1],
+        rules=tuple(rules.values()),
+        run=next((part.run for part in reversed(parts) if part.run is not None), None),
+        failures={name: error for part in parts for name, error in part.failures.items()},
+        notices=tuple(dict.fromkeys(said for part in parts for said in part.notices)),
+        views=[part.views for part in parts],
+    )

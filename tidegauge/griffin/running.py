@@ -1,0 +1,134 @@
+"""Run Griffin jobs: `tg.griffin.run`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import GriffinError, SuiteError
+from tidegauge.griffin.engine import Engine
+from tidegauge.griffin.incremental import measure_partitions
+from tidegauge.griffin.loader import Loader
+from tidegauge.griffin.measuring import Round
+from tidegauge.griffin.reading import read_env, read_job
+from tidegauge.griffin.results import GriffinResult
+from tidegauge.griffin.sessions import session_for
+from tidegauge.griffin.sinks import open_sinks
+from tidegauge.griffin.stream_tables import StreamingJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegauge.repository.repository import Repository
+
+_log = logging.getLogger(__name__)
+JsonInput = Mapping[str, Any] | str | Path
+"""JSON as a mapping or as text, or the path of a file."""
+
+
+def run(
+    env: JsonInput,
+    dq: JsonInput,
+    *,
+    spark: SparkSession | None = None,
+    repository: Repository | None = None,
+    dataset: str | None = None,
+    partition_by: str | Sequence[str] = (),
+    partitions: str | Sequence[str] = "new",
+    timestamp: int | None = None,
+    tags: Mapping[str, str] | None = None,
+    samples: int = 10,
+    once: bool = False,
+) -> GriffinResult:
+    """Run a Griffin job.
+
+    All rules are parsed, bound and planned before any of them runs. If a rule or sink fails, the
+    others are still measured and written; the error is raised at the end.
+
+    Parameters
+    ----------
+    env, dq : mapping, str or Path
+        Contents or paths of ``env.json`` and ``dq.json``.
+    spark : SparkSession, optional
+        Default: the active session, else a new one with the settings of ``env``.
+    repository : Repository, optional
+        Stores metrics, states and sample records.
+    dataset : str, optional
+        Name of the history; default: the job's name.
+    partition_by : str or sequence of str
+        Partition columns of the source. Only new and changed partitions are measured, each under
+        its own name; without partition columns all rows are measured together, at the job's
+        timestamp.
+    partitions : str or sequence of str
+        Partitions to measure, as for `analyze`.
+    timestamp : int, optional
+        Time of the batch in milliseconds since 1970; default: the job's, or now.
+    tags : mapping, optional
+        Tags of the run.
+    samples : int
+        Number of sample records of each rule stored with the run; 0 for none.
+    once : bool
+        For a streaming job: measure the available data and stop. Otherwise the job runs until it is
+        interrupted.
+
+    Returns
+    -------
+    GriffinResult
+        The result; for a streaming job that of the last round, with the failures of all rounds.
+
+    Raises
+    ------
+    GriffinConfigError
+        If a configuration is invalid.
+    DslError
+        If a rule is invalid; nothing was measured then.
+    SourceError
+        If a source cannot be read.
+    GriffinError
+        If rules or sinks failed; its ``result`` has everything that was measured.
+    """
+    told, job = read_env(env), read_job(dq)
+    session = session_for(told, spark)
+    sinks = open_sinks(told, job.sinks, session)
+    engine = Engine(job, session, repository, sinks, dataset, tags, samples)
+    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    if not job.streaming:
+        now = timestamp or job.timestamp or round(time.time() * 1000)
+        result = _batch(engine, now, keys, partitions)
+    elif keys or timestamp is not None or partitions != "new":
+        msg = (
+            "a stream has windows of its own: it takes no partition_by=, partitions= or timestamp="
+        )
+        raise SuiteError(msg)
+    else:
+        result = _stream(StreamingJob(job, told, engine), once=once)
+    if result.failures:
+        raise GriffinError(result.failures, result)
+    return result
+
+
+def _batch(
+    engine: Engine, now: int, keys: tuple[str, ...], partitions: str | Sequence[str]
+) -> GriffinResult:
+    engine.holds = loader = Loader(engine.spark, now)
+    if keys:
+        return measure_partitions(engine, loader, keys, partitions)
+    return engine.run(Round({s.name: loader.load(s) for s in engine.job.sources}, now))
+
+
+def _stream(stream: StreamingJob, *, once: bool) -> GriffinResult:
+    """Measure round by round and log failures at once; the last round's result has all failures."""
+    result = GriffinResult(stream.engine.dataset, ())
+    failures: dict[str, Exception] = {}
+    for result in stream.rounds(once=once):
+        _log.info("%s", result)
+        for said in result.notices:
+            _log.warning("%s", said)
+        for name, error in result.failures.items():
+            _log.error("%s: %s", name, error)
+        failures |= result.failures
+    return replace(result, failures=failures)

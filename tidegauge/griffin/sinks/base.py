@@ -1,0 +1,154 @@
+"""Base class of sinks, and the JSON document of a metric."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tidegauge.analyzers.core.errors import GriffinConfigError
+from tidegauge.griffin.plugins import load_class, suggested
+from tidegauge.griffin.reading.keys import milliseconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Sink:
+    """Destination of results. Subclasses override what they write; the rest is ignored.
+
+    Parameters
+    ----------
+    name : str
+    config : mapping
+        The sink's configuration.
+
+    Attributes
+    ----------
+    required : tuple of str
+        Required keys.
+    spark : SparkSession or None
+        Session for sinks that write with Spark.
+    """
+
+    required: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
+        self.name, self.config = name, dict(config)
+        self.spark: SparkSession | None = None
+        self.job, self.timestamp, self.application = "", 0, ""
+
+    def check(self) -> None:
+        """Validate configuration and packages; called before any rule runs.
+
+        Raises
+        ------
+        GriffinConfigError
+            If a key is missing or invalid.
+        SetupError
+            If a package is missing; the message names it.
+        """
+        for key in self.required:
+            if not self.config.get(key):
+                hint = f"; {suggested(key, self.config)}" if self.config else ""
+                msg = f"sink {self.name!r}: the key {key!r} is missing{hint}"
+                raise GriffinConfigError(msg)
+
+    def start(self, job: str, timestamp: int, application: str) -> None:
+        """Begin a run of a job, with its time in milliseconds and the Spark application id."""
+        self.job, self.timestamp, self.application = job, timestamp, application
+
+    def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
+        """Write the metrics of all rules for a time, in milliseconds.
+
+        Raises
+        ------
+        SinkError
+        """
+
+    def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
+        """Write a rule's records for a time, in milliseconds.
+
+        Raises
+        ------
+        SinkError
+        """
+
+    def finish(self) -> None:
+        """End the run."""
+
+    def document(self, timestamp: int, values: Mapping[str, Any]) -> str:
+        """Return metrics as JSON in Griffin's format."""
+        told = {
+            "name": self.job,
+            "tmst": timestamp,
+            "value": values,
+            "metadata": {"applicationId": self.application},
+        }
+        return json.dumps(plain(told), ensure_ascii=False, allow_nan=False)
+
+    def number(self, key: str, default: int, most: int | None = None) -> int:
+        """Return an integer of the configuration, capped at ``most``."""
+        found = self.config.get(key, default)
+        if not re.fullmatch(r"[+-]?[0-9]{1,15}", str(found)):
+            msg = f"sink {self.name!r}: {key!r} must be a whole number, not {found!r}"
+            raise GriffinConfigError(msg)
+        number = int(found)
+        return number if most is None else min(number, most)
+
+    def time(self, key: str, default: int) -> int:
+        """Return a duration of the configuration in milliseconds."""
+        try:
+            return milliseconds(self.config.get(key, default))
+        except ValueError as error:
+            msg = f"sink {self.name!r}: {key!r}: {error}"
+            raise GriffinConfigError(msg) from None
+
+
+def plain(value: Any) -> Any:
+    """Convert a Spark value to JSON values; non-finite and inexact decimal numbers become text.
+
+    Examples
+    --------
+    >>> plain({"a": float("nan"), "b": (Decimal("0.5"), Decimal("0.1")), "c": dt.date(2024, 2, 29), "d": b"x"})
+    {'a': 'NaN', 'b': [0.5, '0.1'], 'c': '2024-02-29', 'd': 'eA=='}
+    """
+    match value:
+        case Mapping():
+            found: Any = {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            as_mapping = getattr(value, "asDict", None)  # a Spark Row
+            found = plain(as_mapping()) if as_mapping else [plain(item) for item in value]
+        case float() if not isfinite(value):
+            found = {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+        case Decimal():
+            exact = value.is_finite() and Decimal(float(value)) == value
+            found = float(value) if exact else str(value)
+        case dt.date() | dt.time():
+            found = value.isoformat()
+        case bytes() | bytearray():
+            found = base64.b64encode(value).decode()
+        case None | bool() | int() | float() | str():
+            found = value
+        case _:
+            found = str(value)
+    return found
+
+
+def custom(name: str, config: Mapping[str, Any]) -> Sink:
+    """Make a sink of the class named in the configuration.
+
+    Raises
+    ------
+    GriffinConfigError
+        If the class is not of the form ``module:Class``.
+    SetupError
+        If the import fails.
+    """
+    found: Sink = load_class(config.get("class"))(name, config)
+    return found

@@ -1,0 +1,143 @@
+"""Expressions of rules and fixes: Spark SQL text, Columns, and functions that return either.
+
+An expression is a sequence of pieces. Text is used as it is; a Column has no text that can be
+embedded in SQL, so each gets a hidden column of its own first; a function is called with the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.core.sql import column_sql, constant
+from tidegauge.rules.code_identity import source_hash
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ExpressionInput = Union[str, "Column", Callable[["DataFrame"], "str | Column"]]
+"""User input: Spark SQL, a Column, or a function of the frame that returns either."""
+
+
+COLUMN_PLACEHOLDER: Any = object()
+"""Placeholder for the column that an expression is about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """SQL expression composed of pieces.
+
+    Attributes
+    ----------
+    pieces : tuple
+        SQL text, Columns, and functions of the frame.
+    hashes : tuple of str
+        Source hashes of the functions of a restored expression, which are not available.
+    """
+
+    pieces: tuple[Any, ...]
+    hashes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_input(cls, given: ExpressionInput, owner: str) -> Expression:
+        """Make an expression of user input.
+
+        Raises
+        ------
+        RuleError
+            If the input is empty text, or neither text, a Column nor a function.
+        """
+        if isinstance(given, str):
+            if not given.strip():
+                msg = f"{owner}: an expression is Spark SQL such as 'age < 150', not an empty text"
+                raise RuleError(msg)
+            return cls((f"(\n{given.strip()}\n)",))
+        if is_column(given) or callable(given):
+            return cls((given,))
+        msg = f"{owner}: an expression is Spark SQL, a Column or a function of the frame, not {given!r}"
+        raise RuleError(msg)
+
+    @classmethod
+    def from_column_pieces(cls, column: str | Column, pieces: Sequence[Any]) -> Expression:
+        """Make an expression about a column from SQL pieces; `COLUMN_PLACEHOLDER` stands for the column."""
+        subject = column_sql(column) if isinstance(column, str) else column
+        return cls(tuple(subject if piece is COLUMN_PLACEHOLDER else piece for piece in pieces))
+
+    @classmethod
+    def from_identity(cls, identity: Sequence[str]) -> Expression:
+        """Restore an expression from its `identity`."""
+        text, *hashes = identity
+        return cls((text,), tuple(hashes))
+
+    @property
+    def text(self) -> str:
+        """The text of all pieces: SQL as it is, Columns as they print, functions by name."""
+        return "".join(
+            shown_text(piece) if not isinstance(piece, str) else piece for piece in self.pieces
+        ).strip()
+
+    @property
+    def predicate(self) -> str:
+        """The text without the parentheses added around user input."""
+        text = self.text
+        whole = text.startswith("(\n") and text.endswith("\n)") and text.count("(\n") == 1
+        return text[2:-2] if whole else text
+
+    @property
+    def shown(self) -> str:
+        """The predicate on one line."""
+        return " ".join(self.predicate.split())
+
+    def identity(self) -> list[str]:
+        """Return the text and the source hashes of the functions."""
+        functions = [piece for piece in self.pieces if _is_function(piece)]
+        return [self.text, *self.hashes, *map(source_hash, functions)]
+
+
+def is_column(value: Any) -> bool:
+    """Return whether a value is a Spark Column, classic or Connect; imports neither."""
+    return any(
+        t.__name__ == "Column" and t.__module__.startswith("pyspark.sql")
+        for t in type(value).__mro__
+    )
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, str) and not is_column(value)
+
+
+def shown_text(value: Any) -> str:
+    """Return the display text of a Column, a function or any other value."""
+    if is_column(value):
+        return str(value).removeprefix("Column<'").removesuffix("'>")
+    if _is_function(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return str(value)
+
+
+def value_sql(value: Any) -> str:
+    r"""Return the SQL literal of a Python value; None is null.
+
+    Raises
+    ------
+    RuleError
+        If its type has no literal.
+
+    Examples
+    --------
+    >>> value_sql("it's"), value_sql(None)
+    ("'it\\'s'", 'NULL')
+    """
+    try:
+        return "NULL" if value is None else constant(value)
+    except TypeError as error:
+        raise RuleError(str(error)) from error
+
+
+def given_sql(value: Any, owner: str) -> Expression:
+    """Return the expression of a replacement: text is SQL, other Python values are literals."""
+    if isinstance(value, str) or is_column(value) or callable(value):
+        return Expression.from_input(value, owner)
+    return Expression((value_sql(value),))

@@ -1,0 +1,178 @@
+"""Re-evaluation of policies on stored counts, without reading data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.state import as_state
+from tidegauge.repository.store.queries import AsOf, Moment
+from tidegauge.rules.measures import RecordRules
+from tidegauge.rules.result import CheckResult
+from tidegauge.rules.state import RecordCounts
+from tidegauge.rules.verdicts import read_verdict
+
+if TYPE_CHECKING:
+    from tidegauge.analyzers.runs.recording import RunReport
+    from tidegauge.repository.repository import Repository
+    from tidegauge.rules.dqm import DQM
+
+
+def judge(
+    repository: Repository,
+    dataset: str,
+    dqm: DQM,
+    *,
+    since: Moment = None,
+    until: Moment = None,
+    as_of: AsOf = None,
+) -> dict[str, CheckResult]:
+    """Judge each partition by the counts that were stored when it was measured.
+
+    Rules and fixes must be those that were measured; policies may differ, so limits can be
+    backtested.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+    dqm : DQM
+    since, until, as_of
+        As for `Repository.metrics`.
+
+    Raises
+    ------
+    HistoryError
+        If these rules and fixes were never measured on the dataset.
+    RuleError
+        If a policy needs the data itself.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> stricter = tg.DQM().add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.001))
+    >>> tg.judge(repo, "flights", stricter, since="2013-02-01")  # doctest: +SKIP
+    """
+    counted = counts_of(repository, dataset, dqm, since=since, until=until, as_of=as_of)
+    if counted is None:
+        msg = f"these rules and fixes were never measured on {dataset!r}; analyze with Suite(dqm=) first"
+        raise HistoryError(msg)
+    return _judged(repository, dataset, dqm, counted)
+
+
+def _judged(
+    repository: Repository,
+    dataset: str,
+    dqm: DQM,
+    counted: Mapping[str, RecordCounts | None],
+) -> dict[str, CheckResult]:
+    found = {}
+    for partition, counts in counted.items():
+        if counts is not None:
+            state = dqm.tasks.state(counts)
+            state.snapshot()
+            found[partition] = dqm.judge(state)
+    lacking = [partition for partition, counts in counted.items() if counts is None]
+    return found | (_failed(repository, dataset, dqm, lacking) if lacking else {})
+
+
+def counts_of(
+    repository: Repository,
+    dataset: str,
+    dqm: DQM,
+    *,
+    since: Moment = None,
+    until: Moment = None,
+    as_of: AsOf = None,
+) -> dict[str, RecordCounts | None] | None:
+    """Return the stored counts by partition, None where a task could not be evaluated.
+
+    Returns None instead of a mapping if these rules and fixes were never measured.
+    """
+    analyzer = RecordRules(dqm.tasks.identity)
+    states = repository.window_states(
+        dataset, since=since, until=until, as_of=as_of, allow_missing=True
+    )
+    stored = states.stored(analyzer)
+    if stored is None:
+        return None
+    return {
+        one.partition: None
+        if one.payload is None
+        else as_state(RecordCounts, states.total(analyzer, [one]))
+        for one in stored
+    }
+
+
+def _failed(
+    repository: Repository, dataset: str, dqm: DQM, partitions: Collection[str]
+) -> dict[str, CheckResult]:
+    """Return the verdict on partitions in which a rule or fix could not be evaluated."""
+    metrics = repository.metrics(dataset, analyzer=RecordRules(dqm.tasks.identity))
+    failed = metrics[(metrics["status"] == "failed") & metrics["partition"].isin(list(partitions))]
+    return {
+        str(row.partition): CheckResult(
+            passed=False,
+            error_messages=((dqm.name, str(row.error)),),
+            outcomes=((dqm.name, False),),
+        )
+        for row in failed.itertuples()
+    }
+
+
+def judge_run(
+    repository: Repository, dataset: str, dqm: DQM | None, report: RunReport
+) -> dict[str, CheckResult]:
+    """Judge and store verdicts on the partitions that a run scanned or that were not judged yet.
+
+    If there are none, return the stored verdicts on all partitions as they are now: failed data
+    does not pass by being run again.
+    """
+    if dqm is None:
+        return {}
+    prints = fingerprints(repository, dataset)
+    known = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
+    fresh = (prints.keys() - known.keys()) | (report.changes.keys() & prints.keys())
+    counted = counts_of(repository, dataset, dqm) if fresh else None
+    if counted is None:
+        return known
+    of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
+    found = _judged(repository, dataset, dqm, of_fresh)
+    for partition, verdict in found.items():
+        repository.keep_verdict(
+            dataset,
+            name=dqm.name,
+            specification=dqm.specification,
+            fingerprint=prints[partition],
+            passed=verdict.passed,
+            result=verdict.to_json(),
+            partition=partition,
+            run=report.run,
+        )
+    return found or known
+
+
+def kept_verdicts(
+    repository: Repository, dataset: str, name: str, specification: str
+) -> dict[str, CheckResult]:
+    """Return the newest verdict on each current partition; warn about unreadable ones."""
+    prints = fingerprints(repository, dataset)
+    kept = repository.verdicts(dataset, name=name)
+    kept = kept[kept["specification"] == specification].iloc[::-1]  # newest last, so that it wins
+    found = {}
+    for row in kept.itertuples():
+        partition = str(row.partition)
+        if prints.get(partition) == row.fingerprint:
+            verdict = read_verdict(str(row.result), f"{name} of {dataset}, {partition}")
+            if verdict is not None:
+                found[partition] = verdict
+    return found
+
+
+def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:
+    """Return the fingerprint of each existing partition; its version if it has no fingerprint."""
+    ledger = repository.partitions(dataset)
+    ledger = ledger[ledger["gone_at"].isna()]
+    rows = zip(ledger["partition"], ledger["fingerprint"], ledger["version"], strict=True)
+    return {name: print_ or f"version/1:{version}" for name, print_, version in rows}

@@ -1,0 +1,1 @@
+"""Parsing of text files into typed records, with rejects by kind."""

@@ -1,0 +1,368 @@
+"""Policies: thresholds on the counts of rules and fixes.
+
+A task policy limits one rule or fix, a `DQMPolicy` the data as a whole. Policies are functions of
+counts, so they can be re-evaluated with other limits without the data. All of them fail when the
+limit is reached, not only when it is exceeded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import RuleError, describe
+from tidegauge.rules.code_identity import source_hash
+from tidegauge.rules.state import DQMState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PolicyFunction = Callable[..., bool]
+
+
+class DQMTaskPolicy:
+    """Threshold on the count of one rule or fix. Subclass it for your own policies."""
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return the reason why a count fails the policy, or None if it passes.
+
+        Parameters
+        ----------
+        count : int
+            Records charged to the rule, or values repaired by the fix.
+        records : int
+            Number of records that the count is relative to.
+        """
+        return None
+
+    def refusal(self, count: int, records: int) -> str | None:
+        """Return the reason for failing, or None; a policy that raises, or returns no text, fails."""
+        try:
+            found: Any = self.refuses(count, records)
+        except RuleError:
+            raise
+        except Exception as error:  # noqa: BLE001 - users' classes may raise anything
+            return f"raised {describe(error)}"
+        if found is None or isinstance(found, str):
+            return found
+        return f"refuses() gave {found!r}, not why {count} of {records} are too many, or None"
+
+    def identity(self) -> list[Any]:
+        """Return the policy as JSON values; for users' own classes with a hash of their source."""
+        if type(self).__module__ == __name__ and not isinstance(self, _FunctionPolicy):
+            return [type(self).__name__, sorted(vars(self).items())]
+        return [type(self).__name__, [], source_hash(self)]
+
+    def __repr__(self) -> str:
+        """Return the expression that makes the policy."""
+        return f"{type(self).__name__}({', '.join(map(repr, vars(self).values()))})"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare kind and limit."""
+        return isinstance(other, DQMTaskPolicy) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        """Hash the kind and limit."""
+        return hash(repr(self))
+
+
+class _FunctionPolicy(DQMTaskPolicy):
+    """Task policy of a user's function of count and records, which returns True if they pass."""
+
+    def __init__(self, function: Callable[[int, int], bool]) -> None:
+        self.function = function
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return a reason if the function returns a false value."""
+        told = f"{count} of {records} records"
+        return None if self.function(count, records) else f"{told} fail {self}"
+
+    def identity(self) -> list[Any]:
+        """Return the function's name and a hash of its source."""
+        return [str(self), [], source_hash(self.function)]
+
+    def __str__(self) -> str:
+        """Return the function's name."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+class FailNone(DQMTaskPolicy):
+    """Never fail: count the task without a limit."""
+
+
+class FailCount(DQMTaskPolicy):
+    """Fail if ``limit`` records or more are charged to a task.
+
+    Examples
+    --------
+    >>> FailCount(10).refuses(9, 100) is None, FailCount(10).refuses(10, 100)
+    (True, '10 of 100 records, fewer than 10 wanted')
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = _count(limit, self)
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return the reason for failing, or None."""
+        return _too_many(count, records, self.limit)
+
+
+class FailAny(DQMTaskPolicy):
+    """Fail if any record is charged to a task."""
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return the reason for failing, or None."""
+        return _too_many(count, records, 1)
+
+
+class FailPercent(DQMTaskPolicy):
+    """Fail if a share of ``share`` or more of the records is charged to a task. No data passes.
+
+    Parameters
+    ----------
+    share : float
+        Above 0 and at most 1: 0.05 is five percent.
+
+    Examples
+    --------
+    >>> FailPercent(0.05).refuses(5, 100)
+    '5 of 100 records are 5 %, less than 5 % wanted'
+    >>> FailPercent(50)
+    Traceback (most recent call last):
+        ...
+    tidegauge.analyzers.core.errors.RuleError: FailPercent takes a share above 0 and at most 1, not 50: five percent is 0.05
+    """
+
+    def __init__(self, share: float) -> None:
+        self.share = _share(share, self)
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Return the reason for failing, or None."""
+        return _too_large(count, records, self.share)
+
+
+class DQMPolicy:
+    """Condition on the data as a whole.
+
+    Pass a function, or subclass it, set ``name`` and override `holds`.
+
+    Parameters
+    ----------
+    policy : callable
+        Called with the `DQMState`, whose counts are final, or with the frame after rules and fixes
+        and the state; returns True if the data passes. A policy that needs the frame cannot be
+        re-evaluated from the repository.
+    name : str, optional
+        Default: the function's name. Required for a lambda.
+
+    Examples
+    --------
+    >>> few = DQMPolicy(lambda state: state.rule_count("age") + state.fix_count("cap") < 3, "few")
+    >>> state = DQMState(["age"], ["cap"])
+    >>> state.add_rule("age", 3)
+    >>> state.snapshot()
+    >>> few.holds(state), few.needs_data
+    (False, False)
+    """
+
+    name: str
+    needs_data: bool = False
+    needs_action: bool = True
+
+    def __init__(self, policy: PolicyFunction, name: str | None = None) -> None:
+        if not callable(policy):
+            msg = f"DQMPolicy takes a function of the state, or of the frame and the state, not {policy!r}"
+            raise RuleError(msg)
+        self.policy = policy
+        self.name = str(getattr(policy, "__name__", "")) if name is None else name
+        if not self.name.strip() or self.name == "<lambda>":
+            msg = "a policy needs a name: DQMPolicy(function, 'name')"
+            raise RuleError(msg)
+        self.needs_data = _parameters(policy) == 2
+
+    def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
+        """Return whether the policy holds; called by `refusal`."""
+        return bool(self.policy(data, state) if self.needs_data else self.policy(state))
+
+    def refusal(self, state: DQMState, data: DataFrame | None = None) -> str | None:
+        """Return the reason for failing, or None; a policy that raises fails.
+
+        Raises
+        ------
+        RuleError
+            If the policy needs the frame and none is given.
+        """
+        if self.needs_data and data is None:
+            msg = f"policy {self.name!r} looks at the data, so it cannot be asked again from counts alone"
+            raise RuleError(msg)
+        try:
+            return None if self.holds(state, data) else self.message(state)
+        except RuleError:
+            raise
+        except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+            return f"raised {describe(error)}"
+
+    def message(self, state: DQMState) -> str:
+        """Return the reason why the policy does not hold."""
+        return "the policy does not hold"
+
+    def identity(self) -> list[Any]:
+        """Return the policy as JSON values: kind, name, and a hash of its source."""
+        told = self.policy if type(self).__module__ == __name__ else self
+        return [type(self).__name__, self.name, source_hash(told)]
+
+    def __repr__(self) -> str:
+        """Return the kind and name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class _Total(DQMPolicy, ABC):
+    """Limit on a total; without rules and fixes the totals are 0, whatever the data holds."""
+
+    needs_action = False
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.name = f"{type(self).__name__}({limit})"
+
+    @abstractmethod
+    def counted(self, state: DQMState) -> int:
+        """Return the total that is limited."""
+
+    @abstractmethod
+    def refuses(self, state: DQMState) -> str | None:
+        """Return the reason for failing, or None."""
+
+    def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
+        """Return whether the total is below the limit."""
+        return self.refuses(state) is None
+
+    def message(self, state: DQMState) -> str:
+        """Return the total and the limit."""
+        return self.refuses(state) or ""
+
+    def identity(self) -> list[Any]:
+        """Return the kind and limit; for users' own classes also a hash of their source."""
+        ours = type(self).__module__ == __name__
+        return [type(self).__name__, self.limit] if ours else super().identity()
+
+
+class _TotalCount(_Total):
+    def __init__(self, limit: int) -> None:
+        super().__init__(_count(limit, self))
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return the reason for failing, or None."""
+        return _too_many(self.counted(state), state.records, int(self.limit))
+
+
+class _TotalPercent(_Total):
+    def __init__(self, share: float) -> None:
+        super().__init__(_share(share, self))
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return the reason for failing, or None."""
+        return _too_large(self.counted(state), state.records, self.limit)
+
+
+class FailTotalRuleCountPolicy(_TotalCount):
+    """Fail if ``limit`` records or more are charged to all rules together."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the total over the rules."""
+        return state.total_rule_count
+
+
+class FailTotalRulePercentPolicy(_TotalPercent):
+    """Fail if a share of ``share`` or more of the records is charged to all rules together."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the total over the rules."""
+        return state.total_rule_count
+
+
+class FailTotalFixCountPolicy(_TotalCount):
+    """Fail if all fixes together repaired ``limit`` values or more."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the total over the fixes."""
+        return state.total_fix_count
+
+
+class FailTotalFixPercentPolicy(_TotalPercent):
+    """Fail if the values repaired by all fixes, divided by the records, are ``share`` or more."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the total over the fixes."""
+        return state.total_fix_count
+
+
+class FailParserCountPolicy(_TotalCount):
+    """Fail if ``limit`` records of a file or more cannot be read."""
+
+    def counted(self, state: DQMState) -> int:
+        """Return the number of records that could not be read."""
+        return state.parser_count
+
+    def refuses(self, state: DQMState) -> str | None:
+        """Return the reason for failing, or None."""
+        return _too_many(state.parser_count, state.lines, int(self.limit))
+
+
+def as_task_policy(given: Any) -> DQMTaskPolicy:
+    """Convert a policy, a function, or the class `FailAny` or `FailNone` to a task policy."""
+    made = given() if isinstance(given, type) and issubclass(given, FailNone | FailAny) else given
+    if callable(made) and not isinstance(made, DQMTaskPolicy | DQMPolicy | type):
+        made = _FunctionPolicy(made)
+    if not isinstance(made, DQMTaskPolicy):
+        msg = f"a rule or fix is minded by FailNone, FailAny, FailCount(n) or FailPercent(r), not {given!r}"
+        raise RuleError(msg)
+    return made
+
+
+def _too_many(count: int, records: int, limit: int) -> str | None:
+    if count < limit:
+        return None
+    wanted = "none" if limit == 1 else f"fewer than {limit}"
+    return f"{count} of {records} records, {wanted} wanted"
+
+
+def _too_large(count: int, records: int, share: float) -> str | None:
+    # Compare the quotient: 0.07 * 100 is above 7, so a product would let 7 of 100 pass a limit of 0.07.
+    if not records or count / records < share:
+        return None
+    told = f"{count} of {records} records are {100 * count / records:.4g} %"
+    return f"{told}, less than {100 * share:.4g} % wanted"
+
+
+def _count(limit: Any, owner: object) -> int:
+    kind = type(owner).__name__
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        msg = f"{kind} takes a whole number from 1 on, at which it fails, not {limit!r}"
+        raise RuleError(msg)
+    return limit
+
+
+def _share(share: Any, owner: object) -> float:
+    kind = type(owner).__name__
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        hint = "for none at all there is FailAny" if share == 0 else "five percent is 0.05"
+        msg = f"{kind} takes a share above 0 and at most 1, not {share!r}: {hint}"
+        raise RuleError(msg)
+    return float(share)
+
+
+def _parameters(function: Any) -> int:
+    """Return the number of required positional parameters of a policy's function."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind in kinds and p.default is inspect.Parameter.empty
+    ]
+    if len(found) not in {1, 2}:
+        msg = "a policy is a function of the state, or of the frame and the state"
+        raise RuleError(msg)
+    return len(found)

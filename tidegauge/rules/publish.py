@@ -1,0 +1,195 @@
+"""Stage, validate, publish: compute data once, judge the staged copy, publish it if it passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import MetricError
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.runs.recording import Recorder
+from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.sources.targets import (
+    WriteTarget,
+    check_disjoint_locations,
+    check_mode,
+    keys_for,
+    open_target,
+)
+from tidegauge.analyzers.sources.targets import replace as replace_records
+from tidegauge.rules.applied import Applied, partitions_with, quarantine, split, with_broken_rules
+from tidegauge.rules.definition import DQMDefinition
+from tidegauge.rules.masks import Masked, mask
+from tidegauge.rules.recording import record
+from tidegauge.rules.result import CheckResult
+from tidegauge.rules.samples import resolve_columns
+from tidegauge.rules.state import DQMState, Tally
+from tidegauge.rules.tally import Tallies, count_masked, tally
+from tidegauge.rules.validation import ValidationSet
+from tidegauge.rules.verdicts import RepositoryVerdicts
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, repr=False)
+class Published:
+    """Result of a publication: the data passed and was written.
+
+    Attributes
+    ----------
+    check : CheckResult
+        The verdict, which passed.
+    state : DQMState
+        The counts.
+    run : int or None
+        Id of the repository run that recorded the counts.
+    """
+
+    check: CheckResult
+    state: DQMState
+    run: int | None
+    _target: WriteTarget
+    _applied: Applied
+    _schema: StructType
+
+    @property
+    def table(self) -> str:
+        """Name of the table or folder."""
+        return self._target.name
+
+    @property
+    def data(self) -> DataFrame:
+        """The current content of the table or folder, including earlier records."""
+        return self._target.read(self._schema)
+
+    def metrics(self) -> pd.DataFrame:
+        """Return the counts as metrics; see `Applied.metrics`."""
+        return self._applied.metrics()
+
+    def __repr__(self) -> str:
+        """Return the table, the number of records written, and the verdict."""
+        left = self.state.records - self.state.rejects
+        return f"Published({self.table!r}, {left} of {self.state.records} records, {self.check})"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Plan of a publication; see `DQM.publish` for each part.
+
+    Attributes
+    ----------
+    table : str
+    tests : ValidationSet
+        The tasks that judge the data, and the store of the verdict; the first task is a `DQM`.
+    partition_by, mode, quarantine, keys, samples, repository, dataset, tags
+        As for `DQM.publish`.
+    """
+
+    table: str
+    tests: ValidationSet
+    partition_by: Sequence[str] | None = None
+    mode: str = "overwrite"
+    quarantine: str | None = None
+    keys: Sequence[str] = ()
+    samples: int = 10
+    repository: Recorder | None = None
+    dataset: str | None = None
+    tags: Mapping[str, str] | None = None
+
+    @property
+    def dqm(self) -> DQMDefinition:
+        """The rules, fixes and policies."""
+        dqm: DQMDefinition = self.tests.tasks[0]  # type: ignore[assignment]  # by contract
+        return dqm
+
+    def run(self, data: DataFrame) -> Published:
+        """Stage, validate and publish the data."""
+        target = open_target(data.sparkSession, self.table)
+        by = keys_for(target, data.schema, self.partition_by)
+        check_mode(self.mode, by)
+        keys = resolve_columns(data, self.keys)
+        bin_ = None
+        if self.quarantine is not None:
+            bin_ = open_target(data.sparkSession, self.quarantine)
+            check_disjoint_locations(
+                {"table": self.table, "quarantine": self.quarantine}, data.sparkSession
+            )
+            keys_for(bin_, with_broken_rules(data.schema), by)
+        kept = self.tests.kept()
+        if kept is not None:
+            kept.terminate_at_error()
+        try:
+            applied = self._judged(data, target, by, keys)
+            others = [task.validate(data) for task in self.tests.tasks[1:]]
+            check = reduce(add, others, applied.check)
+            run = self._record(applied, check)
+            if run is None or not self._recorded_there:
+                self.tests.keep(check)
+            if bin_ is not None:
+                quarantine(applied, bin_, self.mode)
+            check.terminate_at_error()
+            kept_in = partitions_with(applied, "kept")
+            replace_records(target, applied.data, self.mode, by, kept_in, list(applied.tallies))
+        finally:
+            target.unstage()
+        return Published(check, applied.state, run, target, applied, data.schema)
+
+    def _judged(
+        self, data: DataFrame, target: WriteTarget, by: Sequence[str], keys: Sequence[str]
+    ) -> Applied:
+        """Stage all records with their bit words beside the target, then count and judge them."""
+        failures: Mapping[str, MetricError] = {}
+        masked = mask(data, self.dqm.tasks)
+        try:
+            staged = _staged(masked, target)
+        except Exception:
+            failures = _failing_tasks(self.dqm, data)
+            if not failures:
+                raise
+            masked = mask(data, self.dqm.tasks, failures)
+            staged = _staged(masked, target)
+        groups = Groups(tuple(by))
+        counted = count_masked(replace(staged, frame=groups.with_keys(staged.frame)), groups)
+        tallies: Tallies = {
+            key: Tally(one.counts, {**one.failures, **failures}) for key, one in counted.items()
+        }
+        return split(self.dqm, staged, tallies, by, keys, self.samples)
+
+    @property
+    def _recorded_there(self) -> bool:
+        """Return whether recording the run also stores the verdict."""
+        place = self.tests.verdicts
+        return (
+            isinstance(place, RepositoryVerdicts)
+            and place.repository is self.repository
+            and place.dataset == self.dataset
+        )
+
+    def _record(self, applied: Applied, check: CheckResult) -> int | None:
+        if self.repository is None or self.dataset is None:
+            return None
+        whole = replace(applied, check=check)
+        return record(whole, self.repository, self.dataset, self.tests.case, self.tags).run
+
+
+def _staged(masked: Masked, target: WriteTarget) -> Masked:
+    """Write the masked frame to the staging area, and return it read from there."""
+    names = [*masked.columns, *masked.originals.values(), *masked.words]
+    return replace(masked, frame=target.stage(masked.frame.selectExpr(*map(quote, names))))
+
+
+def _failing_tasks(dqm: DQMDefinition, data: DataFrame) -> Mapping[str, MetricError]:
+    """Return the tasks whose evaluation fails on the data, with their errors."""
+    if not dqm.needs_action:
+        return {}
+    return {
+        name: error
+        for one in tally(data, dqm.tasks).values()
+        for name, error in one.failures.items()
+    }

@@ -1,0 +1,133 @@
+"""Report and exit status of a rules run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidegauge.analysis import Run
+from tidegauge.files.rules import RulesFile
+from tidegauge.rules.result import CheckResult
+from tidegauge.rules.state import DQMState, Sample
+from tidegauge.rules.tasks import DQMFix, DQMRule
+
+_SHOWN = 20
+"""Most partitions with failed policies that a report lists."""
+
+
+class FailOn(StrEnum):
+    """Condition for a non-zero exit status: a failed policy, any rejected record, or never."""
+
+    POLICY = "policy"
+    REJECT = "reject"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class RulesRun:
+    """Result of running one rules file.
+
+    Attributes
+    ----------
+    file : RulesFile
+    run : Run
+    state : DQMState
+        The counts of the judged partitions.
+    checks : mapping of str to CheckResult
+        The verdict on each partition that was scanned, or that these rules had not judged yet; if
+        there is none, the kept verdicts on the partitions as they are now.
+    parser : CheckResult or None
+        The parser's verdict on the records that could not be read; None for a table.
+    samples : sequence of Sample
+        Scanned records that broke rules.
+    written : sequence of str
+        One line for each table or folder written.
+    """
+
+    file: RulesFile
+    run: Run
+    state: DQMState
+    checks: Mapping[str, CheckResult]
+    parser: CheckResult | None = None
+    samples: Sequence[Sample] = ()
+    written: Sequence[str] = ()
+
+    @property
+    def refused(self) -> dict[str, CheckResult]:
+        """The failed verdicts by partition; the parser's under ``parser``."""
+        found = {name: check for name, check in self.checks.items() if not check.passed}
+        if self.parser is not None and not self.parser.passed:
+            found["parser"] = self.parser
+        return found
+
+    def failed(self, fail_on: FailOn) -> bool:
+        """Return whether the data failed, by the given criterion."""
+        rejected = fail_on is FailOn.REJECT and self.state.rejects > 0
+        return fail_on is not FailOn.NEVER and (bool(self.refused) or rejected)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a report."""
+        yield str(self.run)
+        state, tasks = self.state, self.file.dqm.tasks
+        yield f"  {state.records} records, {state.rejects} rejected"
+        for rule in tasks.ordered:
+            yield f"  rule {rule.name}: {_rule_summary(rule, state)}"
+            yield from (f"    {sample}" for sample in self.samples if sample.task == rule.name)
+        for fix in tasks.fixes:
+            yield f"  fix {fix.name}: {_fix_summary(fix, state)}"
+        if self.parser is not None:
+            yield from (f"  {line}" for line in self.parser.check_log)
+        yield from (f"  {analyzer!r}: {error}" for analyzer, error in self.run.failed.items())
+        refused = list(self.refused.items())
+        for name, check in refused[:_SHOWN]:
+            yield f"  {name or self.run.dataset}: {check}"
+        if len(refused) > _SHOWN:
+            yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
+        yield from (f"  {line}" for line in self.written)
+
+
+@dataclass
+class RulesSummary:
+    """Results of running several rules files.
+
+    Attributes
+    ----------
+    runs : list of RulesRun
+    failed : list of str
+        One message for each file that could not be run.
+    """
+
+    runs: list[RulesRun] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def status(self, fail_on: FailOn = FailOn.POLICY) -> int:
+        """Return the worst exit status: 1 if a run failed, else 2 if the data failed, else 0."""
+        if self.failed or any(one.run.failed for one in self.runs):
+            return 1
+        return 2 if any(one.failed(fail_on) for one in self.runs) else 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a report."""
+        for one in self.runs:
+            yield from one.lines()
+        yield from (f"failed: {problem}" for problem in self.failed)
+
+
+def _rule_summary(rule: DQMRule, state: DQMState) -> str:
+    if rule.name in state.errors:
+        return state.errors[rule.name]
+    did = "rejected" if rule.rejects else "warned of"
+    told = f"{state.rule_count(rule.name)} {did}, {state.violations(rule.name)} break it"
+    unknown = state.unknown(rule.name)
+    return f"{told}, {unknown} unknown" if unknown else told
+
+
+def _fix_summary(fix: DQMFix, state: DQMState) -> str:
+    if fix.name in state.errors:
+        return state.errors[fix.name]
+    arms = [
+        f"{state.fix_count(n)} {a.label}" for n, a in zip(fix.counters(), fix.arms, strict=True)
+    ]
+    sides = f" ({', '.join(arms)})" if len(arms) > 1 else ""
+    return f"{state.fix_count(fix.name)} values fixed{sides}"

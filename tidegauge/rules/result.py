@@ -1,0 +1,156 @@
+"""`CheckResult`: the verdict on data, with outcomes, messages and log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.analyzers.core.errors import DQMError, RuleError
+from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.display.html import Rows, card, heading, marked, sentence, table
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Verdict of policies on data.
+
+    Attributes
+    ----------
+    passed : bool
+        True if all policies hold, also if there are none.
+    error_messages : tuple of (str, str)
+        Name and message of each policy that does not hold.
+    check_log : tuple of str
+        Log lines on all tasks, including those without a policy.
+    outcomes : tuple of (str, bool)
+        Name of each policy, with True if it holds.
+
+    Examples
+    --------
+    >>> good = CheckResult(True, outcomes=(("age", True),))
+    >>> bad = CheckResult(False, (("fare", "3 records, none wanted"),), outcomes=(("fare", False),))
+    >>> (good + bad).passed, (good + bad).outcomes
+    (False, (('age', True), ('fare', False)))
+    >>> CheckResult.from_json(bad.to_json()) == bad
+    True
+    """
+
+    passed: bool
+    error_messages: tuple[tuple[str, str], ...] = ()
+    check_log: tuple[str, ...] = ()
+    outcomes: tuple[tuple[str, bool], ...] = ()
+
+    def __post_init__(self) -> None:
+        pairs = object.__setattr__
+        pairs(self, "error_messages", tuple((str(a), str(b)) for a, b in self.error_messages))
+        pairs(self, "check_log", tuple(map(str, self.check_log)))
+        pairs(self, "outcomes", tuple((str(a), bool(b)) for a, b in self.outcomes))
+
+    def __add__(self, other: CheckResult) -> CheckResult:
+        """Combine two verdicts: passed if both are."""
+        if not isinstance(other, CheckResult):
+            return NotImplemented
+        return CheckResult(
+            self.passed and other.passed,
+            self.error_messages + other.error_messages,
+            self.check_log + other.check_log,
+            self.outcomes + other.outcomes,
+        )
+
+    def terminate_at_error(self) -> CheckResult:
+        """Return the verdict if it passed, else raise it.
+
+        Raises
+        ------
+        DQMError
+            If it failed; the error has the verdict as ``result``.
+        """
+        if not self.passed:
+            raise DQMError(self)
+        return self
+
+    def to_json(self) -> str:
+        """Return JSON that `from_json` reads."""
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "passed": self.passed,
+                "errorMessages": self.error_messages,
+                "checkLog": self.check_log,
+                "outcomes": self.outcomes,
+            },
+            ensure_ascii=False,
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> CheckResult:
+        """Parse the output of `to_json`.
+
+        Raises
+        ------
+        RuleError
+            If the text is not a verdict, of another version, or has values of other types.
+        """
+        try:
+            kept: dict[str, Any] = json.loads(text)
+            parts = kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"]
+            if kept["version"] != _VERSION or not _is_verdict(*parts):
+                raise ValueError(kept["version"])  # noqa: TRY301 - one message for all unreadable input
+            return cls(*parts)
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"not the JSON of a CheckResult: {text[:80]!r}"
+            raise RuleError(msg) from error
+
+    def __str__(self) -> str:
+        """Return the verdict in one line."""
+        if self.passed:
+            return f"passed: {len(self.outcomes)} policies hold"
+        failed = "; ".join(f"{name}: {message}" for name, message in self.error_messages)
+        return f"failed: {failed}"
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading("Check", Markup(marked("complete" if self.passed else "failed")))
+        messages = dict(self.error_messages)
+        rows = [
+            (
+                name,
+                "holds" if good else "fails",
+                sentence(messages[name], 4 * width) if name in messages else "",
+            )
+            for name, good in self.outcomes
+        ]
+        if rows:
+            yield table(["policy", "", "why"], Rows.first_of(rows, most), width)
+        if self.check_log:
+            yield table(
+                ["log"], Rows.first_of([(line,) for line in self.check_log], most), 2 * width
+            )
+
+
+def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any) -> bool:
+    """Return whether values are of the types of a verdict."""
+    return (
+        isinstance(passed, bool)
+        and _are_pairs(messages, str)
+        and isinstance(log, list)
+        and all(isinstance(line, str) for line in log)
+        and _are_pairs(outcomes, bool)
+    )
+
+
+def _are_pairs(values: Any, second: type) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], second)
+        for pair in values
+    )

@@ -1,0 +1,338 @@
+"""Counts and samples of validated data: mergeable record counts, and `DQMState`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
+
+from tidegauge.analyzers.core.errors import MetricError, RuleError
+from tidegauge.analyzers.core.state import State, register_state
+
+T = TypeVar("T")
+
+MOST_MASKS = 4096
+"""Maximum number of combinations of broken rules; beyond it only the sums are kept."""
+
+
+@register_state("record-counts/1")
+@dataclass(frozen=True, slots=True)
+class RecordCounts(State):
+    """Mergeable record counts, in total and by combination of broken rules and applied fixes.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Sums, in the order of `tidegauge.rules.layout.Tasks.counters`; empty for no data.
+    masks : mapping of int to int, or None
+        Number of records by combination, as a bit mask that `tidegauge.rules.layout.Tasks.read`
+        decodes; None if there were more than 4,096 combinations.
+
+    Examples
+    --------
+    >>> a, b = RecordCounts((3, 1), {0: 2, 1: 1}), RecordCounts((2, 2), {1: 2})
+    >>> a + b
+    RecordCounts(counts=(5, 3), masks={0: 2, 1: 3})
+    """
+
+    counts: tuple[int, ...] = ()
+    masks: Mapping[int, int] | None = field(default_factory=dict, hash=False)
+
+    def combine(self, other: Self) -> Self:
+        """Add the counts; too many combinations are dropped, whatever the order of merging."""
+        if not self.counts or not other.counts:
+            return self if self.counts else other
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        if self.masks is None or other.masks is None:
+            return type(self)(counts, None)
+        masks = dict(self.masks)
+        for mask, count in other.masks.items():
+            masks[mask] = masks.get(mask, 0) + count
+        return type(self)(counts, masks if len(masks) <= MOST_MASKS else None)
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether all counts are equal, and the combinations if both have them."""
+        if type(self) is not type(other) or self.counts != other.counts:
+            return False
+        return None in (self.masks, other.masks) or self.masks == other.masks
+
+    def pack(self) -> bytes:
+        """Return JSON: the counts, and pairs of a hexadecimal mask and a count."""
+        masks = self.masks and [[f"{mask:x}", count] for mask, count in sorted(self.masks.items())]
+        return json.dumps([self.counts, masks], separators=(",", ":")).encode()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Read the output of `pack`."""
+        counts, masks = json.loads(payload)
+        known = None if masks is None else {int(mask, 16): count for mask, count in masks or ()}
+        return cls(tuple(counts), known)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of one group.
+
+    Attributes
+    ----------
+    counts : RecordCounts
+    failures : mapping of str to MetricError
+        Tasks that could not be evaluated; the counts ignore them.
+    """
+
+    counts: RecordCounts
+    failures: Mapping[str, MetricError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One record that was rejected or could not be read, for inspection.
+
+    Attributes
+    ----------
+    task : str
+        The rule it is charged to, or the kind of parsing error.
+    record : mapping of str to str or None
+        The key columns, then the columns that the rule reads.
+    partition : str
+        Name of its partition; empty if there are none.
+    """
+
+    task: str
+    record: Mapping[str, str | None]
+    partition: str = ""
+
+    def __str__(self) -> str:
+        """Return the columns as ``name=value``; null is empty."""
+        cells = ",".join(f"{k}={'' if v is None else v}" for k, v in self.record.items())
+        return f"{self.partition}: {cells}" if self.partition else cells
+
+
+class DQMState:
+    """Counts of one application of a `DQM`, final once `snapshot` is called.
+
+    Counts cannot be read before the snapshot, and nothing can be added after it, so the counts do
+    not change under a policy.
+
+    Parameters
+    ----------
+    rules, fixes : sequence of str
+        Names of the rules and fixes.
+
+    Examples
+    --------
+    >>> state = DQMState(rules=["age"], fixes=["cap"])
+    >>> state.add_records(11)
+    >>> state.add_rule("age", 6)
+    >>> state.snapshot()
+    >>> state.records, state.rule_count("age"), state.fix_count("cap"), state.total_rule_count
+    (11, 6, 0, 6)
+    """
+
+    def __init__(self, rules: Sequence[str] = (), fixes: Sequence[str] = ()) -> None:
+        self._records = 0
+        self._rules = dict.fromkeys(rules, 0)
+        self._unknown = dict.fromkeys(rules, 0)
+        self._violations = dict.fromkeys(rules, 0)
+        self._excluded = dict.fromkeys(rules, 0)
+        self._warnings: set[str] = set()
+        self._fixes = dict.fromkeys(fixes, 0)
+        self._arms: dict[str, dict[str, int]] = {name: {} for name in fixes}
+        self._parser: dict[str, int] = {}
+        self._rejects = 0
+        self._lines = 0
+        self._samples: list[Sample] = []
+        self._errors: dict[str, str] = {}
+        self._final = False
+
+    # filling
+
+    def add_records(self, count: int = 1) -> None:
+        """Count records that the rules saw."""
+        self._open()
+        self._records += count
+
+    def add_rule(
+        self,
+        name: str,
+        count: int = 1,
+        *,
+        violations: int | None = None,
+        unknown: int = 0,
+        excluded: int = 0,
+        warning: bool = False,
+    ) -> None:
+        """Count records charged to a rule.
+
+        Parameters
+        ----------
+        name : str
+        count : int
+            Records that it was the first to reject; for a warning, records that broke it.
+        violations, unknown : int, optional
+            Records for which the rule was false, or null, whichever rule rejected them;
+            ``violations`` defaults to ``count``.
+        excluded : int
+            Records excluded from the rule's share.
+        warning : bool
+            Whether the rule only warns, so that it is excluded from the total.
+        """
+        self._open()
+        self._known(self._rules, name, "rule")
+        self._rules[name] += count
+        self._violations[name] += count if violations is None else violations
+        self._unknown[name] += unknown
+        self._excluded[name] += excluded
+        if warning:
+            self._warnings.add(name)
+
+    def add_fix(self, name: str, count: int = 1, arm: str = "") -> None:
+        """Count values that a fix repaired."""
+        self._open()
+        self._known(self._fixes, name, "fix")
+        self._fixes[name] += count
+        if arm:
+            self._arms[name][arm] = self._arms[name].get(arm, 0) + count
+
+    def add_rejects(self, count: int) -> None:
+        """Count records that any rule rejected."""
+        self._open()
+        self._rejects += count
+
+    def add_parsed(self, lines: int, rejects: Mapping[str, int]) -> None:
+        """Count the records of a file, and the unreadable ones by kind."""
+        self._open()
+        self._lines += lines
+        for kind, count in rejects.items():
+            self._parser[kind] = self._parser.get(kind, 0) + count
+
+    def add_sample(self, sample: Sample) -> None:
+        """Add a sample record."""
+        self._open()
+        self._samples.append(sample)
+
+    def add_error(self, name: str, reason: str) -> None:
+        """Store the reason why a task could not be evaluated."""
+        self._open()
+        self._errors[name] = reason
+
+    def snapshot(self) -> None:
+        """Freeze the counts."""
+        self._final = True
+
+    # reading
+
+    @property
+    def records(self) -> int:
+        """Records that the rules saw: after parsing, before any was rejected."""
+        return self._read(self._records)
+
+    @property
+    def rejects(self) -> int:
+        """Records that any rule rejected."""
+        return self._read(self._rejects)
+
+    def rule_count(self, name: str) -> int:
+        """Return the records charged to a rule: each record to the first rule that rejects it."""
+        return self._read(self._known(self._rules, name, "rule"))
+
+    def violations(self, name: str) -> int:
+        """Return the records for which a rule is false, whichever rule rejected them."""
+        return self._read(self._known(self._violations, name, "rule"))
+
+    def unknown(self, name: str) -> int:
+        """Return the records for which a rule is null."""
+        return self._read(self._known(self._unknown, name, "rule"))
+
+    def rule_records(self, name: str) -> int:
+        """Return the number of records that a rule's share is relative to."""
+        return self._read(self._records - self._known(self._excluded, name, "rule"))
+
+    def fix_count(self, name: str) -> int:
+        """Return the values that a fix repaired.
+
+        ``name.low`` and ``name.high`` are the sides of a `BoundFix`.
+        """
+        fix, _, arm = name.rpartition(".")
+        if name not in self._fixes and arm in self._arms.get(fix, {}):
+            return self._read(self._arms[fix][arm])
+        return self._read(self._known(self._fixes, name, "fix"))
+
+    @property
+    def total_rule_count(self) -> int:
+        """Total over all rules that reject, which equals the number of rejects."""
+        counts = (count for name, count in self._rules.items() if name not in self._warnings)
+        return self._read(sum(counts))
+
+    @property
+    def total_fix_count(self) -> int:
+        """Total over all fixes."""
+        return self._read(sum(self._fixes.values()))
+
+    @property
+    def parser_count(self) -> int:
+        """Records of a file that could not be read."""
+        return self._read(sum(self._parser.values()))
+
+    @property
+    def parser_counts(self) -> Mapping[str, int]:
+        """Records of a file that could not be read, by kind."""
+        return self._read(dict(self._parser))
+
+    @property
+    def lines(self) -> int:
+        """Records of a file, readable or not; 0 if none was parsed."""
+        return self._read(self._lines)
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """Sample records."""
+        return self._read(tuple(self._samples))
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """Tasks that could not be evaluated, with the reason."""
+        return self._read(dict(self._errors))
+
+    def log(self) -> list[str]:
+        """Return log lines: each task with a non-zero count or an error, with its samples."""
+        lines = []
+        for name, count in self._read(self._rules).items():
+            unknown = self._unknown[name]
+            if count or unknown or name in self._errors:
+                also = f", {unknown} unknown" if unknown else ""
+                lines.append(f"rule {name}: {count} of {self._records} records{also}")
+                lines += self._told(name)
+        for name, count in self._fixes.items():
+            if count or name in self._errors:
+                arms = [f"{n} {arm}" for arm, n in self._arms[name].items()]
+                also = f" ({', '.join(arms)})" if arms else ""
+                lines.append(f"fix {name}: {count} of {self._records} records{also}")
+                lines += self._told(name)
+        for kind, count in self._parser.items():
+            if count:
+                lines.append(f"parser: {count} of {self._lines} records: {kind}")
+                lines += self._told(kind)
+        return lines
+
+    def _told(self, name: str) -> list[str]:
+        failed = [f"  {self._errors[name]}"] if name in self._errors else []
+        return failed + [f"  {sample}" for sample in self._samples if sample.task == name]
+
+    def _open(self) -> None:
+        if self._final:
+            msg = "the counts are final since snapshot(); nothing can be added"
+            raise RuleError(msg)
+
+    def _read(self, value: T) -> T:
+        if not self._final:
+            msg = "the counts are not final: call snapshot() when the data was read"
+            raise RuleError(msg)
+        return value
+
+    def _known(self, counts: Mapping[str, int], name: str, kind: str) -> int:
+        if name not in counts:
+            msg = f"no {kind} {name!r}; there are {', '.join(map(repr, counts)) or 'none'}"
+            raise RuleError(msg)
+        return counts[name]

@@ -1,0 +1,560 @@
+"""Rules, which are conditions on records, and fixes, which repair single cells.
+
+A rule keeps the records for which it is true. If it is false for a record, the record violates it;
+if it is null, the record is unknown, which is counted separately and handled by ``on_null``. A fix
+replaces a value where its condition is true and keeps the record. The built-in ones come in pairs:
+`BoundRule` rejects what `BoundFix` repairs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import RuleError, UnknownNameError
+from tidegauge.analyzers.core.sql import literal
+from tidegauge.rules.code_identity import source_hash
+from tidegauge.rules.expressions import (
+    COLUMN_PLACEHOLDER,
+    Expression,
+    ExpressionInput,
+    given_sql,
+    is_column,
+    shown_text,
+    value_sql,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+ON_NULL = ("fail", "pass", "unknown")
+SEVERITIES = ("error", "warning")
+STAGES = ("before", "after")
+CLOSED = {"left": (">=", "<"), "right": (">", "<="), "both": (">=", "<="), "neither": (">", "<")}
+
+
+class DQMTask(ABC):
+    """Base of rules and fixes: a name, and an operation on single records.
+
+    Attributes
+    ----------
+    name : str
+        Name of the counts; unique among all tasks of a `DQM`.
+    """
+
+    name: str
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return the task as JSON values; equal tasks have equal identities."""
+
+    def _sources(self) -> list[str]:
+        """Return the source hash of a user-defined class, in a list; empty for built-in classes."""
+        return [] if type(self).__module__ == __name__ else [source_hash(type(self))]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by identity."""
+        return isinstance(other, DQMTask) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        """Hash the identity."""
+        return hash(canonical_json(self.identity()))
+
+
+class DQMRule(DQMTask):
+    """Condition on records. Subclass it for your own rules, or use `Rule`.
+
+    Parameters
+    ----------
+    expr : str, Column or callable
+        A condition that is true for valid records: Spark SQL, a Column, or a function of the frame
+        that returns either.
+    name : str, optional
+        Default: the text of the condition.
+    on_null : str
+        Treatment of a record for which the condition is null: ``fail`` rejects it, ``pass`` keeps
+        it, ``unknown`` keeps it and excludes it from the rule's shares. It is counted separately in
+        each case.
+    severity : str
+        A rule of severity ``error`` rejects the records that break it; with ``warning`` they are counted
+        and kept.
+    stage : str
+        ``before`` the fixes, on original values, or ``after`` them, on repaired ones.
+
+    Raises
+    ------
+    RuleError
+        If an argument is invalid.
+
+    Examples
+    --------
+    >>> class Even(DQMRule):
+    ...     def __init__(self, column: str) -> None:
+    ...         super().__init__(f"{column} % 2 = 0", name=f"{column} is even")
+    >>> Even("n")
+    Even('n is even')
+    """
+
+    def __init__(
+        self,
+        expr: ExpressionInput,
+        name: str | None = None,
+        *,
+        on_null: str = "fail",
+        severity: str = "error",
+        stage: str = "before",
+    ) -> None:
+        self._set(Expression.from_input(expr, type(self).__name__), name, on_null, severity, stage)
+
+    def _set(
+        self, expression: Expression, name: str | None, on_null: str, severity: str, stage: str
+    ) -> None:
+        self.expression = expression
+        self.name = _name(expression.shown if name is None else name, self)
+        self.on_null = _one_of("on_null", on_null, ON_NULL, self)
+        self.severity = _one_of("severity", severity, SEVERITIES, self)
+        self.stage = _one_of("stage", stage, STAGES, self)
+
+    @property
+    def rejects(self) -> bool:
+        """Return whether records that break the rule are rejected."""
+        return self.severity == "error"
+
+    def identity(self) -> dict[str, Any]:
+        """Return the rule as JSON values."""
+        return {
+            "rule": self.name,
+            "expr": self.expression.identity(),
+            "on_null": self.on_null,
+            "severity": self.severity,
+            "stage": self.stage,
+            "source": self._sources(),
+        }
+
+    def __repr__(self) -> str:
+        """Return the class and name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Rule(DQMRule):
+    """Rule with an arbitrary condition.
+
+    Examples
+    --------
+    >>> Rule("age < 150", "ageLT150").name, Rule("age < 150").name
+    ('ageLT150', 'age < 150')
+    """
+
+
+class _ColumnRule(DQMRule):
+    """Rule about one column, composed of SQL pieces."""
+
+    def __init__(
+        self,
+        column: str | Column,
+        pieces: Sequence[Any],
+        name: str | None,
+        told: str,
+        options: dict[str, Any],
+    ) -> None:
+        known = {"on_null": "fail", "severity": "error", "stage": "before"}
+        for option in options.keys() - known.keys():
+            kind = f"option of {type(self).__name__}"
+            raise UnknownNameError(kind, option, known)
+        options = known | options
+        self._set(Expression.from_column_pieces(column, pieces), name or told, **options)
+
+
+class BoundRule(_ColumnRule):
+    """Range rule: the column lies between two bounds.
+
+    Parameters
+    ----------
+    column : str or Column
+    lower, upper : number, date, time or text
+        None for no bound on that side.
+    closed : str
+        The bounds that are themselves allowed: ``left`` (the lower one), ``right``, ``both``,
+        ``neither``.
+    name, on_null, severity, stage
+        As for `DQMRule`. NaN is above every number, as in Spark.
+
+    Examples
+    --------
+    >>> print(BoundRule("age", 1, 150).expression.text)
+    `age` >= 1 AND `age` < 150
+    >>> BoundRule("age", 1, 150).name
+    'BoundRule(age, 1, 150)'
+    """
+
+    def __init__(
+        self,
+        column: str | Column,
+        lower: Any,
+        upper: Any,
+        closed: str = "left",
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        inside = _inside(self, lower, upper, closed)
+        _check_range_not_empty(self, lower, upper, closed)
+        sides = f"{shown_text(column)}, {_display(lower)}, {_display(upper)}"
+        also = "" if closed == "left" else f", closed={closed}"
+        super().__init__(column, inside, name, f"{type(self).__name__}({sides}{also})", options)
+
+
+class SetRule(_ColumnRule):
+    """Set membership rule: the column has one of the given values.
+
+    Parameters
+    ----------
+    column : str or Column
+    values : sequence
+        Strings, numbers, dates ...; None among them allows null.
+    name, on_null, severity, stage
+        As for `DQMRule`.
+
+    Examples
+    --------
+    >>> print(SetRule("gender", ["M", "F"]).expression.text)
+    `gender` IN ('M', 'F')
+    """
+
+    def __init__(
+        self, column: str | Column, values: Sequence[Any], name: str | None = None, **options: Any
+    ) -> None:
+        values = _values(self, values)
+        told = f"SetRule({shown_text(column)}, {', '.join(map(_display, values))})"
+        super().__init__(column, _among(values), name, told, options)
+
+
+class FormatRule(_ColumnRule):
+    r"""Format rule: a text column matches a Java regular expression as a whole.
+
+    Parameters
+    ----------
+    column : str or Column
+    pattern : str
+        To match anywhere in the text, begin and end it with ``.*``.
+    name, on_null, severity, stage
+        As for `DQMRule`.
+
+    Examples
+    --------
+    >>> print(FormatRule("zip", "[0-9]{5}").expression.text)
+    `zip` RLIKE '\\A(?:[0-9]{5})\\z'
+    """
+
+    def __init__(
+        self, column: str | Column, pattern: str, name: str | None = None, **options: Any
+    ) -> None:
+        told = f"FormatRule({shown_text(column)}, {pattern})"
+        super().__init__(column, _matches(self, pattern), name, told, options)
+
+
+class NotNullRule(_ColumnRule):
+    """Completeness rule: the column is not null; NaN is not null.
+
+    Examples
+    --------
+    >>> NotNullRule("email").name
+    'NotNullRule(email)'
+    """
+
+    def __init__(self, column: str | Column, name: str | None = None, **options: Any) -> None:
+        told = f"NotNullRule({shown_text(column)})"
+        super().__init__(column, [COLUMN_PLACEHOLDER, " IS NOT NULL"], name, told, options)
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One alternative of a fix: a condition and a replacement.
+
+    Attributes
+    ----------
+    label : str
+        Name among the arms of the fix; empty if there is only one.
+    condition, value : Expression
+    """
+
+    label: str
+    condition: Expression
+    value: Expression
+
+
+class DQMFix(DQMTask):
+    """Repair of one column. Subclass it for your own fixes, or use `Fix`.
+
+    Parameters
+    ----------
+    condition : str, Column or callable
+        Selects the records whose value is replaced; null selects none.
+    column : str
+        The column to repair; it keeps its type.
+    value : str, Column, callable, number, date ...
+        The replacement. A string is Spark SQL: ``"150"``, ``"trim(name)"``, ``"'unknown'"``.
+    name : str, optional
+        Default: ``if(condition) column = value``.
+
+    Raises
+    ------
+    RuleError
+        If an argument is invalid.
+    """
+
+    def __init__(
+        self, condition: ExpressionInput, column: str, value: Any, name: str | None = None
+    ) -> None:
+        kind = type(self).__name__
+        when = Expression.from_input(condition, kind)
+        what = given_sql(value, kind)
+        told = f"if({when.shown}) {shown_text(column)} = {what.shown}"
+        self._set(column, name or told, lambda: [Arm("", when, what)])
+
+    def _set(self, column: str, name: str, arms: Callable[[], list[Arm]]) -> None:
+        if not isinstance(column, str) or not column.strip():  # type: ignore[redundant-expr]  # users err
+            msg = (
+                f"{type(self).__name__}: column is the name of the column to repair, not {column!r}"
+            )
+            raise RuleError(msg)
+        self.column = column
+        self.name = _name(name, self)
+        self.arms = tuple(arms())
+
+    def counters(self) -> Iterator[str]:
+        """Yield the counter name of each arm."""
+        yield from (f"{self.name}.{arm.label}" if arm.label else self.name for arm in self.arms)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the fix as JSON values."""
+        arms = [[a.label, a.condition.identity(), a.value.identity()] for a in self.arms]
+        return {"fix": self.name, "column": self.column, "arms": arms, "source": self._sources()}
+
+    def __repr__(self) -> str:
+        """Return the class and name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Fix(DQMFix):
+    """Fix with an arbitrary condition and replacement.
+
+    Examples
+    --------
+    >>> Fix("age > 150", column="age", value="150", name="ageCap")
+    Fix('ageCap')
+    >>> Fix("age > 150", column="age", value=150).name
+    'if(age > 150) age = 150'
+    """
+
+
+class _ColumnFix(DQMFix):
+    """Fix with a condition on its own column and a constant replacement."""
+
+    def __init__(
+        self, column: str, pieces: Sequence[Any], default: Any, name: str | None, told: str
+    ) -> None:
+        value = Expression((default if is_column(default) else value_sql(default),))
+        self._set(
+            column,
+            name or told,
+            lambda: [Arm("", Expression.from_column_pieces(column, pieces), value)],
+        )
+
+
+class BoundFix(DQMFix):
+    """Clamp values to two bounds, or replace values outside of them by a default.
+
+    Values below and above are counted separately, as ``<name>.low`` and ``<name>.high``. Null stays
+    null.
+
+    Parameters
+    ----------
+    column : str
+    lower, upper : number, date or time
+        None for no bound on that side.
+    default : optional
+        Replacement of every value outside; default: the nearer bound.
+    closed : str
+        The bounds that are themselves allowed, if a default is given. Without a default, a value
+        that equals a bound is kept, and so is NaN, which counts as neither low nor high.
+    name : str, optional
+
+    Examples
+    --------
+    >>> fix = BoundFix("age", 1, 150)
+    >>> [(arm.label, arm.condition.text, arm.value.text) for arm in fix.arms]
+    [('low', '`age` < 1', '1'), ('high', '`age` > 150 AND NOT isnan(`age`)', '150')]
+    """
+
+    def __init__(
+        self,
+        column: str,
+        lower: Any,
+        upper: Any,
+        default: Any = None,
+        closed: str = "left",
+        name: str | None = None,
+    ) -> None:
+        _inside(self, lower, upper, closed)
+        if default is not None:
+            _check_range_not_empty(self, lower, upper, closed)
+        told = f"BoundFix({column}, {_display(lower)}, {_display(upper)})"
+        self._set(
+            column, name or told, lambda: list(_clamps(column, lower, upper, default, closed))
+        )
+
+
+class SetFix(_ColumnFix):
+    """Replace values outside a set by a default. Null is neither in nor out, and stays.
+
+    Examples
+    --------
+    >>> print(SetFix("gender", ["M", "F"], "O").arms[0].condition.text)
+    NOT (`gender` IN ('M', 'F'))
+    """
+
+    def __init__(
+        self, column: str, values: Sequence[Any], default: Any, name: str | None = None
+    ) -> None:
+        values = _values(self, values)
+        told = f"SetFix({shown_text(column)}, {', '.join(map(_display, values))})"
+        super().__init__(column, ["NOT (", *_among(values), ")"], default, name, told)
+
+
+class FormatFix(_ColumnFix):
+    """Replace text that does not fully match a regular expression by a default. Null stays.
+
+    Examples
+    --------
+    >>> FormatFix("zip", "[0-9]{5}", "00000").name
+    'FormatFix(zip, [0-9]{5})'
+    """
+
+    def __init__(self, column: str, pattern: str, default: Any, name: str | None = None) -> None:
+        told = f"FormatFix({shown_text(column)}, {pattern})"
+        super().__init__(column, ["NOT (", *_matches(self, pattern), ")"], default, name, told)
+
+
+class NotNullFix(_ColumnFix):
+    """Replace null by a default.
+
+    Examples
+    --------
+    >>> NotNullFix("delay", 0).name
+    'NotNullFix(delay)'
+    """
+
+    def __init__(self, column: str, default: Any, name: str | None = None) -> None:
+        super().__init__(
+            column,
+            [COLUMN_PLACEHOLDER, " IS NULL"],
+            default,
+            name,
+            f"NotNullFix({shown_text(column)})",
+        )
+
+
+def _clamps(column: str, lower: Any, upper: Any, default: Any, closed: str) -> Iterator[Arm]:
+    """Yield the arms of a `BoundFix`."""
+    above, below = CLOSED[closed]
+    for label, bound, mark, inside in (("low", lower, "<", above), ("high", upper, ">", below)):
+        if bound is None:
+            continue
+        sql = value_sql(bound)
+        if default is not None:
+            pieces, value = ["NOT (", COLUMN_PLACEHOLDER, f" {inside} {sql})"], value_sql(default)
+        elif isinstance(bound, int | float | Decimal) and label == "high":
+            pieces, value = (
+                [COLUMN_PLACEHOLDER, f" > {sql} AND NOT isnan(", COLUMN_PLACEHOLDER, ")"],
+                sql,
+            )
+        else:
+            pieces, value = [COLUMN_PLACEHOLDER, f" {mark} {sql}"], sql
+        yield Arm(label, Expression.from_column_pieces(column, pieces), Expression((value,)))
+
+
+def _inside(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
+    """Return the SQL pieces of a range condition on a column."""
+    kind = type(task).__name__
+    if closed not in CLOSED:
+        msg = f"{kind}: closed is one of {', '.join(map(repr, CLOSED))}, not {closed!r}"
+        raise RuleError(msg)
+    if lower is None and upper is None:
+        msg = f"{kind} needs a lower or an upper bound"
+        raise RuleError(msg)
+    try:
+        crossed = lower is not None and upper is not None and not lower <= upper
+    except TypeError as error:
+        msg = f"{kind}: the bounds {lower!r} and {upper!r} cannot be compared"
+        raise RuleError(msg) from error
+    if crossed:
+        msg = f"{kind}: the lower bound {lower!r} is not below the upper bound {upper!r}"
+        raise RuleError(msg)
+    above, below = CLOSED[closed]
+    sides = [(above, lower), (below, upper)]
+    pieces: list[Any] = []
+    for mark, bound in sides:
+        if bound is not None:
+            pieces += [" AND "] if pieces else []
+            pieces += [COLUMN_PLACEHOLDER, f" {mark} {value_sql(bound)}"]
+    return pieces
+
+
+def _check_range_not_empty(task: DQMTask, lower: Any, upper: Any, closed: str) -> None:
+    """Raise a `RuleError` for an empty range."""
+    if lower is not None and lower == upper and closed != "both":
+        kind = type(task).__name__
+        msg = f"{kind}: nothing lies between {lower!r} and {upper!r}; for this one value give closed='both'"
+        raise RuleError(msg)
+
+
+def _values(task: DQMTask, values: Iterable[Any]) -> list[Any]:
+    """Return the values of a set as a list, which must not be empty."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        msg = f"{type(task).__name__}: values is a list, ['M', 'F'], not {values!r}"
+        raise RuleError(msg)
+    found = list(values)
+    if not found:
+        msg = f"{type(task).__name__}: values is a list of at least one value"
+        raise RuleError(msg)
+    return found
+
+
+def _among(values: Sequence[Any]) -> list[Any]:
+    """Return the SQL pieces of a set membership condition on a column."""
+    known = [value_sql(value) for value in values if value is not None]
+    pieces: list[Any] = [COLUMN_PLACEHOLDER, f" IN ({', '.join(known)})"] if known else []
+    if len(known) < len(values):
+        pieces = [COLUMN_PLACEHOLDER, " IS NULL", *([" OR "] if known else []), *pieces]
+    return pieces
+
+
+def _matches(task: DQMTask, pattern: str) -> list[Any]:
+    """Return the SQL pieces of a full match of a text with a pattern."""
+    if not isinstance(pattern, str):
+        msg = f"{type(task).__name__}: the pattern is the text of a regular expression, not {pattern!r}"
+        raise RuleError(msg)
+    whole = rf"\A(?:{pattern})\z"
+    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(whole)}"]
+
+
+def _display(value: Any) -> str:
+    return value if isinstance(value, str) else shown_text(value)
+
+
+def _name(name: Any, task: DQMTask) -> str:
+    if not isinstance(name, str) or not name.strip():
+        msg = f"{type(task).__name__}: the name is a text that is not empty, not {name!r}"
+        raise RuleError(msg)
+    return name
+
+
+def _one_of(option: str, value: Any, known: Sequence[str], task: DQMTask) -> str:
+    if value not in known:
+        msg = f"{type(task).__name__}: {option} is one of {', '.join(map(repr, known))}, not {value!r}"
+        raise RuleError(msg)
+    return str(value)

@@ -1,0 +1,1 @@
+"""Spark sessions for the command line and notebooks, and a bundled Java."""

@@ -1,0 +1,98 @@
+"""Spark session factory for the command line and notebooks.
+
+Library code never creates a session: sessions belong to the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def spark_session(
+    warehouse: str | Path | None = None,
+    *,
+    ui: bool = False,
+    app: str = "tidegauge",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return the active Spark session, or start one with Hive support.
+
+    A new session runs locally unless Spark is configured otherwise. If ``SPARK_REMOTE`` is set, it
+    connects to that Spark Connect server.
+
+    Parameters
+    ----------
+    warehouse : str or Path, optional
+        Folder for tables and the metastore. By default, Spark's own configuration decides.
+    ui : bool
+        Whether to serve the Spark web UI.
+    app : str
+        The application name.
+    settings : mapping of str to str, optional
+        Spark settings of a new local session; ignored for an active or remote session.
+
+    Raises
+    ------
+    SourceError
+        If Spark or Java is missing; the message says what to install.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
+        raise SourceError(msg) from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "SPARK_REMOTE" in os.environ:
+        return SparkSession.builder.appName(app).getOrCreate()
+    if ensure_java() is None:
+        msg = "Spark needs Java 17 or later: install one, or pip install 'tidegauge[java]'"
+        raise SourceError(msg)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reported by tidegauge
+    log4j = files("tidegauge").joinpath("log4j2.properties")
+    java_options = [f"-Dlog4j2.configurationFile={log4j}"]
+    builder = (
+        SparkSession.builder.appName(app)
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.ui.enabled", str(ui).lower())
+    )
+    if not _configured():  # local mode
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.config("spark.sql.shuffle.partitions", "8")
+        # Spark lists folders with one task each; in local mode the task overhead dominates.
+        builder = builder.config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
+    if warehouse is not None:
+        folder = Path(warehouse).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        metastore = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
+        builder = builder.config("spark.sql.warehouse.dir", str(folder / "tables")).config(
+            "spark.hadoop.javax.jdo.option.ConnectionURL", metastore
+        )
+        java_options.append(f"-Dderby.system.home={folder}")
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.driver.extraJavaOptions", " ".join(map(quote, java_options)))
+    return builder.enableHiveSupport().getOrCreate()
+
+
+def _configured() -> bool:
+    """Return whether the environment configures where Spark runs; jars alone do not count."""
+    names = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
+    told = {"--master", "--conf", "-c", "--properties-file"} & set(arguments)
+    return bool(told) or any(name in os.environ for name in names)

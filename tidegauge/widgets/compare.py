@@ -1,0 +1,129 @@
+"""The compare view: two partitions, runs or windows side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.repository.history.points import partition_names
+from tidegauge.repository.store.facts import dimensions_of
+from tidegauge.repository.store.queries import MetricQuery, dataset_id
+from tidegauge.repository.store.rows import series_key
+from tidegauge.widgets import protocol
+from tidegauge.widgets.answer import Answer, seconds, shown, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.repository import Repository
+
+MOST = 10_000
+"""Maximum number of rows to send; the least surprising of more are left out."""
+_WEEK = 7 * 86400.0
+_SIDES = frozenset({"baseline", "current"})
+_BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down"})
+"""Request fields that select no side: the state of the table."""
+SERIES = ("segment", "name", "instance", "analyzer")
+
+
+def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return the sides to choose from: partitions, the newest first, and runs that measured some."""
+    dataset = asked["dataset"]
+    with repository.database.read() as connection:
+        partitions = partition_names(connection, dataset)
+    runs = repository.runs(dataset)
+    columns = runs[["run_id", "started_at", "measured"]].itertuples(index=False, name=None)
+    measured_runs: list[protocol.RunChoice] = [
+        {"id": number, "started_at": started, "measured": measured}
+        for number, started, measured in columns
+        if measured and measured > 0  # None or NaN while the run is in progress
+    ]
+    # Names are sent untruncated: the script sends partitions back as sides, and groups them by
+    # segment.
+    names = [row.name for row in partitions]
+    within = [row.segment for row in partitions]
+    times = np.array([seconds(row.time) for row in partitions], np.float64)
+    told: protocol.SidesAnswer = {
+        "partitions": names,
+        "within": within,
+        "runs": measured_runs,
+    }
+    return Answer(told, {"times": times})
+
+
+def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return every metric on both sides, the most surprising first, with the ids of their series."""
+    found = frame(repository, asked)
+    # A row that is unusual because of a stored anomaly may rank low by surprise: keep it.
+    kept = found.sort_values("unusual", ascending=False, kind="stable").head(MOST).sort_index()
+    told = {"total": len(found), "unusual": int(found["unusual"].sum())}
+    answer = table(kept, **told, dataset=shown(asked["dataset"]))
+    return Answer(answer.told, {**answer.arrays, "ids": _ids(repository, asked["dataset"], kept)})
+
+
+def _ids(repository: Repository, dataset: str, found: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the ids of series; NaN for those that no longer exist."""
+    with repository.database.read() as connection:
+        series, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
+    known = {series_key(row): row["id"] for row in series}
+    rows = found[list(SERIES)].itertuples(index=False, name=None)
+    return np.array([known.get(row, np.nan) for row in rows], np.float64)
+
+
+def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the full comparison; by default of the newest partition with an earlier one."""
+    if not set(asked) - _BESIDE:
+        asked = {**asked, **_usual(repository, asked)}
+    given = sorted(set(asked) - _BESIDE)
+    if any(asked.get(name) is None for name in _SIDES) or set(given) != _SIDES:
+        msg = (
+            "dashboard.options['compare'] needs baseline and current, each {'partition': ...}, {'run': ...}"
+            f" or {{'since': ..., 'until': ...}}; there are: {', '.join(given)}"
+        )
+        raise HistoryError(msg)
+    baseline, current = side(asked["baseline"]), side(asked["current"])
+    return repository.compare(asked["dataset"], baseline, current)
+
+
+def _usual(repository: Repository, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default sides, as `defaultSides` in comparison-sides.ts chooses them: two partitions.
+
+    The newest that has an earlier one in its segment, and the one a week before it, else the one
+    before.
+    """
+    answer = sides(repository, asked)
+    names, within = answer.told["partitions"], answer.told["within"]
+    times: NDArray[np.float64] = answer.arrays["times"]
+    for place, time in enumerate(times.tolist()):
+        earlier = [
+            n
+            for n, other in enumerate(times.tolist())
+            if other < time and within[n] == within[place]
+        ]
+        if earlier:
+            week = [n for n in earlier if times[n] == time - _WEEK]
+            before = week[0] if week else max(earlier, key=lambda n: times[n])
+            break
+    else:  # without times, any two
+        place, before = 0, 1
+    if len(names) <= before:
+        msg = f"{asked['dataset']!r} has no two partitions to compare"
+        raise HistoryError(msg)
+    return {"baseline": {"partition": names[before]}, "current": {"partition": names[place]}}
+
+
+def side(told: Any) -> Any:
+    """Convert a side to an argument of `Repository.compare`: partition, run id, or pair of times."""
+    match told:
+        case {"partition": str(name)}:
+            return name
+        case {"run": int(number)}:
+            return number
+        case {"since": since, "until": until}:
+            return since or None, until or None
+    msg = f"{told!r} is no side: give partition, run, or since and until"
+    raise HistoryError(msg)

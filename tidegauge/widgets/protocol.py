@@ -1,0 +1,566 @@
+"""Messages between the dashboard's script and the kernel, as typed dictionaries.
+
+`QUESTIONS` maps each question of the script to its parameters, its answer and the answer's arrays.
+`protocol_dts` writes them to ``src/data/protocol.d.ts``, so that both sides are checked against the
+same types. JSON has no times, NaN or infinity: a `datetime` is sent as ISO 8601 text, and a `float`
+that is not finite as null. Arrays are sent as bytes, 64-bit integers as 64-bit floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+LevelKind: TypeAlias = Literal["score", "change"]
+FloatColumns: TypeAlias = Mapping[str, NDArray[np.float64]]
+
+
+class Request(TypedDict):
+    """Request of the script: a question with its parameters."""
+
+    id: Annotated[str, "Unique; the reply repeats it."]
+    ask: Annotated[str, "One of `Questions`."]
+    about: Mapping[str, Any]
+    catalogue: Annotated[int | None, "Catalogue that rows and columns refer to."]
+
+
+class Reply(TypedDict):
+    """Reply of the kernel; its buffers follow the message."""
+
+    id: str
+    seconds: Annotated[float, "Time taken in the kernel."]
+    told: Annotated[Mapping[str, Any], "Answer of the question."]
+    arrays: Annotated[Sequence[tuple[str, str, Sequence[int]]], "Name, dtype and shape by buffer."]
+
+
+class ErrorReply(TypedDict):
+    """Reply of the kernel to a question that failed."""
+
+    id: str
+    seconds: float
+    error: str
+    kind: Annotated[str, "Name of the exception class."]
+
+
+class Nothing(TypedDict):
+    """Empty parameters, answer or arrays."""
+
+
+class DatasetQuestion(TypedDict):
+    """Parameters of questions about one dataset: `sides`, `columns`, `partitions`."""
+
+    dataset: str
+
+
+class Table(TypedDict):
+    """Table sent by columns: text here, numbers and times (seconds since 1970) as arrays."""
+
+    columns: Sequence[str]
+    rows: int
+    texts: Mapping[str, Sequence[str | None]]
+
+
+class PartitionSide(TypedDict):
+    """Comparison side: one partition, by name."""
+
+    partition: str
+
+
+class RunSide(TypedDict):
+    """Comparison side: the partitions that one run measured."""
+
+    run: int
+
+
+class WindowSide(TypedDict):
+    """Comparison side: a window of time, as ISO 8601 texts; null is unbounded."""
+
+    since: str | None
+    until: str | None
+
+
+Side: TypeAlias = PartitionSide | RunSide | WindowSide
+
+
+class CatalogueAnswer(TypedDict):
+    """Catalogue: texts of all series, labels of all columns, and settings of the repository."""
+
+    words: Annotated[Mapping[str, Sequence[str]], "Distinct texts of each series key."]
+    labels: Annotated[Sequence[str], "Times in UTC, or names of partitions without a time."]
+    commits: int
+    catalogue: Annotated[int, "Number of this catalogue."]
+    datasets: Sequence[str]
+    writable: bool
+    by: Annotated[str | None, "Author of labels that are added here."]
+
+
+class CatalogueArrays(TypedDict):
+    """Arrays of the catalogue: ids, times, anomalous points, and text codes of series keys."""
+
+    ids: NDArray[np.int64]
+    times: Annotated[NDArray[np.float64], "Seconds since 1970; NaN without a time."]
+    marks: Annotated[NDArray[np.int32], "Anomalous points as (row, column) pairs."]
+    dataset: NDArray[np.int32]
+    segment: NDArray[np.int32]
+    instance: NDArray[np.int32]
+    name: NDArray[np.int32]
+    analyzer: NDArray[np.int32]
+
+
+class LevelsQuestion(TypedDict):
+    """Parameters of `levels`: rows and columns of the heat map; all if not given."""
+
+    by: LevelKind
+    rows: NotRequired[Sequence[int]]
+    first: NotRequired[int]
+    last: NotRequired[Annotated[int, "Exclusive."]]
+
+
+class LevelsAnswer(TypedDict):
+    """Column range `[first, last)` of the levels."""
+
+    first: int
+    last: int
+
+
+class LevelsArrays(TypedDict):
+    """Levels, one byte for each cell, row by row; 0 where there is nothing."""
+
+    levels: NDArray[np.uint8]
+
+
+class RowsQuestion(TypedDict):
+    """Parameters of `rows`: series and columns whose values are wanted."""
+
+    rows: Sequence[int]
+    first: NotRequired[int]
+    last: NotRequired[int]
+
+
+class SparklineArrays(TypedDict):
+    """Values for sparklines, row by row; NaN where there is none."""
+
+    values: NDArray[np.float32]
+
+
+class CellQuestion(TypedDict):
+    """Parameters of `cell`: a row and column of the heat map."""
+
+    row: int
+    column: int
+
+
+class CellAnomaly(TypedDict):
+    """Anomaly of a cell of the heat map."""
+
+    id: int
+    incident_id: int | None
+    severity: str
+    status: str
+    explanation: str
+
+
+class CellAnswer(TypedDict):
+    """Details of a cell: its series, value, expectation, score and anomalies."""
+
+    dataset: str
+    segment: str
+    instance: str
+    name: str
+    analyzer: str
+    label: str
+    status: Annotated[str, "`absent` if nothing was measured."]
+    partition: NotRequired[str]
+    value: NotRequired[float | None]
+    version: NotRequired[int]
+    expected: NotRequired[float]
+    lower: NotRequired[float]
+    upper: NotRequired[float]
+    score: NotRequired[float]
+    p_value: NotRequired[float]
+    detector: NotRequired[str]
+    anomalies: Sequence[CellAnomaly]
+
+
+class SeriesQuestion(TypedDict):
+    """Parameters of `series`: ids of series, and a dataset whose counterparts are added."""
+
+    ids: Sequence[int]
+    overlay: NotRequired[str | None]
+
+
+class SeriesEntry(TypedDict):
+    """Identity of a series."""
+
+    id: int
+    dataset: str
+    segment: str
+    instance: str
+    name: str
+    analyzer: str
+
+
+class SeriesAnomaly(TypedDict):
+    """Anomaly of a series, at a row and column of the answer."""
+
+    row: int
+    column: int
+    id: int
+    incident_id: int | None
+    severity: str
+    status: str
+    direction: str
+    detector: str
+    explanation: str
+
+
+class SeriesLabel(TypedDict):
+    """Label of a range, an anomaly or an incident of the series."""
+
+    label: str
+    note: str | None
+    by: str | None
+    created_at: datetime
+    since: datetime | None
+    until: datetime | None
+    name: str | None
+    instance: str | None
+    dataset: str
+    about: Annotated[int | None, "Id of the labelled anomaly or incident; null for a range."]
+
+
+class SeriesAnswer(TypedDict):
+    """Series with their columns, anomalies and labels."""
+
+    series: Sequence[SeriesEntry]
+    labels: Sequence[str]
+    anomalies: Sequence[SeriesAnomaly]
+    said: Annotated[Sequence[SeriesLabel], "Labels."]
+    statuses: Annotated[Sequence[str], "Names of the codes in the array `status`."]
+
+
+class SeriesArrays(TypedDict):
+    """Points of series, a row for each series and a column for each label."""
+
+    times: NDArray[np.float64]
+    value: NDArray[np.float64]
+    status: NDArray[np.uint8]
+    version: Annotated[NDArray[np.int32], "0 where nothing was measured."]
+    expected: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    old: Annotated[NDArray[np.float64], "Restatements as (row, column, version, value)."]
+
+
+class RunChoice(TypedDict):
+    """Run that can be a comparison side."""
+
+    id: int
+    started_at: datetime
+    measured: Annotated[int, "Number of partitions."]
+
+
+class SidesAnswer(TypedDict):
+    """Choices for comparison sides: partitions, newest first, with their segments, and runs."""
+
+    partitions: Sequence[str]
+    within: Annotated[Sequence[str], "Segment of each partition."]
+    runs: Sequence[RunChoice]
+
+
+class TimesArrays(TypedDict):
+    """Times of partitions in seconds since 1970; NaN without a time."""
+
+    times: NDArray[np.float64]
+
+
+class CompareQuestion(TypedDict):
+    """Parameters of `compare`: a dataset and two sides."""
+
+    dataset: str
+    baseline: Side
+    current: Side
+
+
+class CompareAnswer(Table):
+    """Comparison of all metrics, the most surprising first; numbers include `ids` of series."""
+
+    dataset: str
+    total: Annotated[int, "Number of metrics, including those that are not sent."]
+    unusual: Annotated[int, "Number of unusual differences."]
+
+
+class ColumnsAnswer(TypedDict):
+    """Columns whose distribution is stored."""
+
+    names: Sequence[str]
+
+
+class DistributionQuestion(TypedDict):
+    """Parameters of `distribution`: a column, two sides, and a segment of both."""
+
+    dataset: str
+    column: str
+    baseline: Side
+    current: Side
+    segment: str | None
+
+
+class DistanceValues(TypedDict):
+    """Distances between two distributions; null where one has no meaning."""
+
+    psi: float
+    psi_rest: Annotated[float, "Share of rows in the rare categories that PSI pools."]
+    js: float
+    ks: float
+    ks_significant: bool
+    wasserstein: float
+    wasserstein_iqr: float
+    unseen: float
+    lost: float
+    l_infinity: float
+    chi_square_p: float
+
+
+class DistributionAnswer(TypedDict):
+    """Distribution of a column on both sides, with the distances."""
+
+    kind: Annotated[str, "`numeric` or `categorical`."]
+    distances: DistanceValues
+    baseline: str
+    current: str
+    baseline_rows: int
+    current_rows: int
+    categories: NotRequired[Sequence[str]]
+
+
+class DistributionArrays(TypedDict):
+    """Quantiles at `ranks` if numeric, else shares of categories."""
+
+    baseline_values: NDArray[np.float64]
+    current_values: NDArray[np.float64]
+    ranks: NotRequired[NDArray[np.float64]]
+
+
+class DriftsQuestion(TypedDict):
+    """Parameters of `drifts`: a column, a segment and a window."""
+
+    dataset: str
+    column: str
+    segment: str | None
+    since: NotRequired[str]
+    until: NotRequired[str]
+
+
+class ConsistencyQuestion(TypedDict):
+    """Parameters of `consistency`: ranking metric, segment, and a range of days or a window."""
+
+    dataset: str
+    by: NotRequired[str]
+    segment: NotRequired[str]
+    range: NotRequired[Annotated[str, "Days before the newest partition, or `all`."]]
+    since: NotRequired[Annotated[float, "Seconds since 1970; overrides `range`."]]
+    until: NotRequired[float]
+
+
+class ConsistencySelection(ConsistencyQuestion):
+    """Parameters of `consistency_lines` and `consistency_features`, with ids of features."""
+
+    ids: Sequence[int]
+
+
+class ConsistencyAnswer(TypedDict):
+    """Ranking of features, worst first."""
+
+    features: Sequence[str]
+    groups: Annotated[Sequence[str], "Group-bys; the array `group` refers to them."]
+    segments: Sequence[str]
+    segment: str
+    by: str
+    choices: Annotated[Sequence[str], "Metrics to rank by."]
+    range: Annotated[str, "Empty for a window."]
+    labels: Annotated[Sequence[str], "Of columns; empty if all have a time."]
+    elsewhere: Annotated[Sequence[str], "Datasets with such metrics, if this one has none."]
+
+
+class ConsistencyArrays(TypedDict):
+    """Arrays of the ranking, an element for each feature, and the times of columns."""
+
+    ids: NDArray[np.int64]
+    group: NDArray[np.int32]
+    worst: NDArray[np.float64]
+    column: Annotated[NDArray[np.int32], "Column of the worst value; -1 without any."]
+    times: NDArray[np.float64]
+    mismatch: NDArray[np.float64]
+    missing: NDArray[np.float64]
+    extra: NDArray[np.float64]
+
+
+class ConsistencySubject(TypedDict):
+    """Feature, or the rows of a group-by, with the rows of its metrics in the array `values`."""
+
+    id: int
+    group_by: str
+    feature: Annotated[str | None, "Null for the rows of the group-by."]
+    lines: Annotated[Mapping[str, int], "Row in `values` by metric."]
+
+
+class ConsistencyFeaturesAnswer(TypedDict):
+    """All consistency metrics of some features and of their group-bys."""
+
+    subjects: Sequence[ConsistencySubject]
+    labels: Sequence[str]
+
+
+class ConsistencyFeaturesArrays(TypedDict):
+    """Values of metrics, row by row, and the times of columns."""
+
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+class IncidentsQuestion(TypedDict):
+    """Parameters of `incidents`: a dataset (null for all) and a status."""
+
+    dataset: str | None
+    status: NotRequired[str | None]
+
+
+class IncidentQuestion(TypedDict):
+    """Parameters of `incident`."""
+
+    incident: int
+
+
+class SayQuestion(TypedDict):
+    """Parameters of `say`: a label for an incident, refused if newer ones than `seen` exist."""
+
+    incident: int
+    label: str
+    note: NotRequired[str]
+    seen: Annotated[int, "Revision of the incident that the user saw."]
+
+
+class IncidentLabel(TypedDict):
+    """Label of an incident or of one of its anomalies."""
+
+    label: str
+    note: str | None
+    by: str | None
+    created_at: datetime
+    partition: str | None
+    name: str | None
+    instance: str | None
+
+
+class IncidentAnswer(TypedDict):
+    """Incident with its evidence, likely causes and labels."""
+
+    incident: int
+    dataset: str
+    headline: str
+    severity: str
+    status: str
+    series: Annotated[int, "Number of series."]
+    anomalies: Annotated[int, "Number of anomalies."]
+    first: str
+    last: str
+    since: Annotated[float | None, "Seconds since 1970; null if partitions have no time."]
+    until: float | None
+    updated_at: datetime
+    revision: Annotated[int, "Id of the newest label; 0 without any."]
+    evidence: Annotated[Sequence[int], "Ids of the series whose charts are shown."]
+    all_series: Annotated[Sequence[int], "Ids of series in order of discovery, up to a limit."]
+    first_found: Annotated[Sequence[str], "Explanations, one for each series of `evidence`."]
+    moved: Annotated[Sequence[str], "Likely causes."]
+    along: Annotated[Sequence[str], "Changes at the same time."]
+    said: Annotated[Sequence[IncidentLabel], "Labels."]
+
+
+class PartitionsAnswer(Table):
+    """Calendar of a dataset: ledger entries, with missing partitions."""
+
+    partitions: Annotated[Sequence[str | None], "Names; null for missing partitions."]
+    overdue: Annotated[Mapping[str, int], "Overdue partitions by segment that are not sent."]
+
+
+class DayQuestion(TypedDict):
+    """Parameters of `day`: a partition, by name."""
+
+    dataset: str
+    partition: str
+
+
+class PartitionAnomaly(TypedDict):
+    """Anomaly of a partition."""
+
+    id: int
+    incident_id: int | None
+    series_id: int
+    severity: str
+    status: str
+    segment: str
+    name: str
+    instance: str
+    explanation: str
+
+
+class PartitionVersion(TypedDict):
+    """Version of a partition."""
+
+    version: int
+    rows: int | None
+    arrived_at: datetime | None
+    measured_at: datetime | None
+
+
+class DayAnswer(TypedDict):
+    """Details of a partition: its anomalies, highest score first, and its versions."""
+
+    anomalies: Sequence[PartitionAnomaly]
+    total: Annotated[int, "Number of anomalies, including those that are not sent."]
+    versions: Sequence[PartitionVersion]
+
+
+class PulseAnswer(TypedDict):
+    """Number of commits, to notice changes."""
+
+    commits: int
+
+
+class Question(NamedTuple):
+    """Types of one question: its parameters, its answer, and the arrays of the answer."""
+
+    about: Any
+    answer: Any
+    arrays: Any
+
+
+QUESTIONS: Mapping[str, Question] = {
+    "catalogue": Question(Nothing, CatalogueAnswer, CatalogueArrays),
+    "levels": Question(LevelsQuestion, LevelsAnswer, LevelsArrays),
+    "rows": Question(RowsQuestion, Nothing, SparklineArrays),
+    "cell": Question(CellQuestion, CellAnswer, Nothing),
+    "series": Question(SeriesQuestion, SeriesAnswer, SeriesArrays),
+    "sides": Question(DatasetQuestion, SidesAnswer, TimesArrays),
+    "compare": Question(CompareQuestion, CompareAnswer, FloatColumns),
+    "columns": Question(DatasetQuestion, ColumnsAnswer, Nothing),
+    "distribution": Question(DistributionQuestion, DistributionAnswer, DistributionArrays),
+    "drifts": Question(DriftsQuestion, Table, FloatColumns),
+    "consistency": Question(ConsistencyQuestion, ConsistencyAnswer, ConsistencyArrays),
+    "consistency_lines": Question(ConsistencySelection, Nothing, SparklineArrays),
+    "consistency_features": Question(
+        ConsistencySelection, ConsistencyFeaturesAnswer, ConsistencyFeaturesArrays
+    ),
+    "incidents": Question(IncidentsQuestion, Table, FloatColumns),
+    "incident": Question(IncidentQuestion, IncidentAnswer, Nothing),
+    "say": Question(SayQuestion, IncidentAnswer, Nothing),
+    "partitions": Question(DatasetQuestion, PartitionsAnswer, FloatColumns),
+    "day": Question(DayQuestion, DayAnswer, Nothing),
+    "pulse": Question(Nothing, PulseAnswer, Nothing),
+}
+"""Questions of the script by name."""

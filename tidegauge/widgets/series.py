@@ -1,0 +1,183 @@
+"""The series view: values, expected bands, anomalies, labels and old versions of some series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.repository.history.heatmap import KEYS, HeatmapIndex
+from tidegauge.repository.history.points import stored_points
+from tidegauge.repository.incidents.listing import anomaly_rows
+from tidegauge.repository.store.facts import METRIC_STATUSES, number_of
+from tidegauge.repository.store.labels import label_rows
+from tidegauge.repository.store.queries import MetricQuery, dataset_id
+from tidegauge.repository.store.scorebook import detectors, read
+from tidegauge.widgets import protocol
+from tidegauge.widgets.answer import Answer, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+    from sqlalchemy.engine import Connection
+
+    from tidegauge.widgets.overview import Overview
+
+
+MOST = 50
+"""Maximum number of series in one chart."""
+STATUSES = ("absent", *METRIC_STATUSES)
+BOUNDS = ("expected", "lower", "upper")
+FOUND = ("id", "incident_id", "severity", "status", "direction", "detector", "explanation")
+SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
+
+
+def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
+    """Return some series over all columns: values, bands, anomalies, labels and old versions.
+
+    ``ids`` selects the series; ``overlay``, the name of a dataset, adds each one's counterpart
+    there.
+    """
+    with overview.repository.database.read() as connection:
+        known = overview.panorama(connection, asked)
+        rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
+        return _answer(connection, overview, known, rows)
+
+
+def _answer(
+    connection: Connection, overview: Overview, known: HeatmapIndex, rows: Sequence[int]
+) -> Answer:
+    value, status, version, old = _values(connection, known, rows)
+    bounds = _bounds(connection, known, rows)
+    found, said = _told(connection, overview, known, rows)
+    about = [
+        {"id": int(known.series[row]), **{k: shown(text) for k, text in known.key(row).items()}}
+        for row in rows
+    ]
+    told: protocol.SeriesAnswer = {
+        "series": cast("list[protocol.SeriesEntry]", about),
+        "labels": known.labels,
+        "anomalies": cast("list[protocol.SeriesAnomaly]", found),
+        "said": cast("list[protocol.SeriesLabel]", said),
+        "statuses": STATUSES,
+    }
+    numbers: dict[str, NDArray[Any]] = {
+        "times": known.times,
+        "value": value,
+        "status": status,
+        "version": version,
+        "old": old,
+        **bounds,
+    }
+    return Answer(told, numbers)
+
+
+def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the points of the chart: a row for each with a value."""
+    import pandas as pd
+
+    with overview.repository.database.read() as connection:
+        known = overview.panorama(connection, asked)
+        rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
+        answer = _answer(connection, overview, known, rows)
+    told, at = answer.told, np.nonzero(answer.arrays["status"])
+    about = [known.key(row) for row in rows]  # untruncated, unlike the response
+    columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
+    columns["label"] = [told["labels"][column] for column in at[1]]
+    columns["value"] = answer.arrays["value"][at]
+    columns["status"] = [STATUSES[number] for number in answer.arrays["status"][at]]
+    columns.update({name: answer.arrays[name][at] for name in BOUNDS})
+    places = {(one["row"], one["column"]): one["id"] for one in told["anomalies"]}
+    found = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
+    columns["anomaly_id"] = pd.array(found, dtype="Int64")
+    return pd.DataFrame(columns)
+
+
+def _rows(known: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> list[int]:
+    """Return the rows of series, and of their counterparts in another dataset."""
+    wanted = np.array([int(number) for number in ids], np.int64)
+    rows = [row for row in known.rows_of(wanted).tolist() if row >= 0]
+    if len(rows) > MOST:
+        msg = f"{len(rows)} series are too many to be told apart; choose up to {MOST}"
+        raise HistoryError(msg)
+    if overlay is not None and overlay in known.dataset.words:
+        other = known.dataset.code == known.dataset.words.index(overlay)
+        alike = [
+            np.logical_and.reduce([known.keys[k].code == known.keys[k].code[row] for k in KEYS[1:]])
+            for row in rows
+        ]
+        found = [int(row) for one in alike for row in np.flatnonzero(other & one)]
+        rows += [row for row in found if row not in rows]
+    return rows[:MOST]
+
+
+def _values(
+    connection: Connection, known: HeatmapIndex, rows: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.int32], NDArray[np.float64]]:
+    """Return values, statuses and versions of points, and old values.
+
+    Old values are rows of (row, column, version, value).
+    """
+    shape = (len(rows), known.shape[1])
+    value, status = np.full(shape, np.nan), np.zeros(shape, np.uint8)
+    versions = np.zeros(shape, np.int32)
+    old: list[tuple[float, ...]] = []
+    place = {int(known.series[row]): n for n, row in enumerate(rows)}
+    rank = {partition: n for n, partition in enumerate(known.partitions.tolist())}
+    # Partitions newer than the page's catalogue are not shown; at equal times the last one is drawn.
+    points = stored_points(connection, list(place), known.commit)
+    found = [point for point in points if point.partition in rank]
+    for of, at, version, number, word, holds in sorted(found, key=lambda p: rank[p.partition]):
+        where = place[of], int(known.column[rank[at]])
+        if holds:
+            value[where], status[where] = number_of(number, word), STATUSES.index(word)
+            versions[where] = version
+        else:
+            old.append((*where, version, number_of(number, word)))
+    return value, status, versions, np.array(old, np.float64).reshape(-1, 4)
+
+
+def _bounds(
+    connection: Connection, known: HeatmapIndex, rows: Sequence[int]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the expected value and band of each point, by the first detector that has one."""
+    out = {name: np.full((len(rows), known.shape[1]), np.nan) for name in BOUNDS}
+    ids = known.series[list(rows)]
+    place = {int(number): n for n, number in enumerate(ids)}
+    for name in {known.dataset.word(row) for row in rows}:
+        of = dataset_id(connection, name)
+        for detector in detectors(connection, of):
+            points = read(connection, of, detector, None, known.commit, list(place))
+            points = points.taken(np.flatnonzero(np.isin(points.series, ids)))
+            row = np.array([place[number] for number in points.series.tolist()], np.intp)
+            column = known.columns_of(points.partition)
+            new = (column >= 0) & np.isnan(out["expected"][row, column])
+            for bound in BOUNDS:
+                out[bound][row[new], column[new]] = getattr(points, bound)[new]
+    return out
+
+
+def _told(
+    connection: Connection, overview: Overview, known: HeatmapIndex, rows: Sequence[int]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return anomalies of series with their positions, and labels of these anomalies or of ranges."""
+    ids = known.series[list(rows)]
+    place = {int(number): n for n, number in enumerate(ids)}
+    found, said = [], []
+    for name in sorted({known.dataset.word(row) for row in rows}):
+        query = MetricQuery(series=list(place))
+        these = anomaly_rows(connection, name, None, query, overview.as_of)
+        columns = known.columns_of(np.array([row["partition_id"] for row in these], np.int64))
+        found += [
+            {"row": place[row["series_id"]], "column": column, **{c: row[c] for c in FOUND}}
+            for row, column in zip(these, columns.tolist(), strict=True)
+        ]
+        own = {row["id"] for row in these} | {row["incident_id"] for row in these}
+        for label in label_rows(connection, name, overview.as_of):
+            about = {label["anomaly_id"], label["incident_id"]} - {None}
+            if about & own or not about:
+                words = {c: label[c] for c in SAID}
+                said.append({**words, "dataset": shown(name), "about": next(iter(about), None)})
+    return found, said

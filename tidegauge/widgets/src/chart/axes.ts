@@ -1,0 +1,78 @@
+// Chart axes (uPlot): UTC times, labels where partitions have no time, numbers with as many digits as the ticks need.
+
+import uPlot from "uplot";
+import { formatNumber } from "../data/format";
+import type { Axis } from "../data/timeseries";
+import type { Theme } from "../ui/theme";
+import { FONT } from "./annotations";
+
+const DAY = 86400;
+
+/** UTC date for uPlot. */
+export function utc(seconds: number): Date {
+  return uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC");
+}
+
+function axisStyle(theme: Theme, small: boolean): uPlot.Axis {
+  const line = { stroke: theme.faint, width: 1 };
+  return { stroke: theme.muted, font: `${small ? 10 : 11}px ${FONT}`, grid: line, ticks: { ...line, size: small ? 3 : 5 }, gap: 3 };
+}
+
+export function xAxis(theme: Theme, small: boolean, axis: Axis, labels: readonly string[]): uPlot.Axis {
+  const style = { ...axisStyle(theme, small), size: small ? 20 : 30 };
+  if (axis.timed) return { ...style, space: small ? 70 : 90, values: (_, splits, __, ___, step) => splits.map((at) => timeText(at, step)) };
+  const name = (at: number) => labels[axis.columns[at]] ?? "";
+  return {
+    ...style,
+    space: small ? 90 : 130,
+    incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
+    values: (_, splits) => splits.map((at) => (Number.isInteger(at) ? shortLabel(name(at)) : "")),
+  };
+}
+
+function shortLabel(text: string): string {
+  return text.length > 18 ? `…${text.slice(-17)}` : text;
+}
+
+/** Time tick text: year, month, date or minutes, by the distance of the ticks. */
+export function timeText(seconds: number, step: number): string {
+  const text = new Date(1000 * seconds).toISOString();
+  if (step >= 365 * DAY) return text.slice(0, 4);
+  if (step >= 28 * DAY) return text.slice(0, 7);
+  if (step >= DAY) return text.slice(0, 10);
+  return text.slice(5, 16).replace("T", " ");
+}
+
+export function yAxis(theme: Theme, small: boolean, log = false): uPlot.Axis {
+  return {
+    ...axisStyle(theme, small),
+    space: small ? 22 : 34,
+    size: (u, values, at, cycle) => {
+      if (cycle > 1) return (u.axes[at] as unknown as { _size: number })._size;
+      const longest = Math.max(0, ...(values ?? []).map((text) => (text ? String(text).length : 0)));
+      return Math.max(small ? 30 : 40, longest * (small ? 5.6 : 6.3) + 12);
+    },
+    values: (_, splits, __, ___, step) => splits.map((at) => (at === null ? null : log ? formatNumber(at) : tickText(at, step))),
+    ...(log && { splits: (_: uPlot, __: number, low: number, high: number) => logTicks(low, high), filter: (_: uPlot, splits: number[]) => splits }),
+  };
+}
+
+/** Number tick text with as many digits as distinguish neighbouring ticks. */
+export function tickText(value: number, step: number): string {
+  if (Math.abs(value) >= 1e9 || (step < 1e-6 && value !== 0)) return value.toExponential(2);
+  const digits = Math.min(8, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** Logarithmic ticks: round numbers within a range, few enough to label. */
+export function logTicks(low: number, high: number): number[] {
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const within = (mantissas: readonly number[]) => {
+    const ticks: number[] = [];
+    for (let power = first; power <= last; power++) ticks.push(...mantissas.map((mantissa) => Number(`${mantissa}e${power}`)));
+    return ticks.filter((tick) => tick >= low && tick <= high);
+  };
+  const few = within([1, 2, 5]);
+  if (few.length > 12) return within([1]);
+  return few.length > 2 ? few : within([1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9]);
+}

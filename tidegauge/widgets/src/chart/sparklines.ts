@@ -1,0 +1,93 @@
+// Sparklines of visible rows: values are fetched in batches and cached, like the canvases drawn from them.
+
+const CACHE_SIZE = 600;
+
+export class Sparklines {
+  private readonly values = new Map<number, Float32Array>();
+  private readonly canvases = new Map<string, HTMLCanvasElement>();
+  private readonly requested = new Set<number>();
+
+  constructor(
+    /** Fetch the values of some rows, concatenated row by row. */
+    private readonly fetchRows: (rows: readonly number[]) => Promise<Float32Array>,
+    private readonly columns: number,
+    private readonly onLoaded: () => void,
+  ) {}
+
+  /** Request the values of rows that are not cached. */
+  async request(rows: readonly number[]): Promise<void> {
+    const missing = rows.filter((row) => !this.values.has(row) && !this.requested.has(row));
+    if (!missing.length) return;
+    missing.forEach((row) => this.requested.add(row));
+    try {
+      const values = await this.fetchRows(missing);
+      missing.forEach((row, n) => this.cache(row, values.subarray(n * this.columns, (n + 1) * this.columns)));
+    } finally {
+      missing.forEach((row) => this.requested.delete(row));
+    }
+    this.onLoaded();
+  }
+
+  /** Canvas with the sparkline of a row, or null until its values are loaded. */
+  canvas(row: number, width: number, height: number, colour: string): HTMLCanvasElement | null {
+    const values = this.values.get(row);
+    if (!values) return null;
+    const key = `${row} ${width} ${height} ${colour}`;
+    let canvas = this.canvases.get(key);
+    if (!canvas) {
+      canvas = document.createElement("canvas");
+      canvas.width = width;
+      canvas.height = height;
+      draw(canvas, values, colour);
+      this.canvases.set(key, canvas);
+      if (this.canvases.size > CACHE_SIZE) this.canvases.delete(this.canvases.keys().next().value!);
+    }
+    return canvas;
+  }
+
+  clearCanvases(): void {
+    this.canvases.clear();
+  }
+
+  private cache(row: number, values: Float32Array): void {
+    this.values.set(row, values);
+    if (this.values.size > CACHE_SIZE) this.values.delete(this.values.keys().next().value!);
+  }
+}
+
+/** Draw a sparkline, joining the minimum and maximum of the columns under each pixel. */
+function draw(canvas: HTMLCanvasElement, values: Float32Array, colour: string): void {
+  const context = canvas.getContext("2d")!;
+  const { width, height } = canvas;
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  if (low > high) return;
+  const scale = high > low ? (height - 2) / (high - low) : 0;
+  const y = (value: number) => (scale ? height - 1 - (value - low) * scale : height / 2);
+  context.strokeStyle = colour;
+  context.lineWidth = Math.max(1, height / 18);
+  context.beginPath();
+  let joined = false;
+  const pixels = Math.min(width, values.length);
+  for (let x = 0; x < pixels; x++) {
+    let [lowest, highest] = [Infinity, -Infinity];
+    const end = Math.floor(((x + 1) * values.length) / pixels);
+    for (let n = Math.floor((x * values.length) / pixels); n < end; n++) {
+      if (values[n] < lowest) lowest = values[n];
+      if (values[n] > highest) highest = values[n];
+    }
+    if (lowest > highest) {
+      joined = false;
+      continue;
+    }
+    const at = (x * (width - 1)) / Math.max(1, pixels - 1);
+    if (joined) context.lineTo(at, y(highest));
+    else context.moveTo(at, y(highest));
+    if (highest > lowest) context.lineTo(at, y(lowest));
+    joined = true;
+  }
+  context.stroke();
+}

@@ -1,0 +1,109 @@
+// Calendar layout of partitions: days in months, hours in days, or a plain list; paging and keyboard moves.
+
+const [HOUR, DAY] = [3600, 86400];
+/** Months on a page of days, and cells on a page of a list; a page of hours is one month. */
+const PAGE_MONTHS = 12;
+const PAGE_CELLS = 360;
+/** Days between partitions above which a calendar would be mostly empty. */
+const SPARSE_DAYS = 3;
+
+export type Layout = "days" | "hours" | "list";
+
+/** Month, or piece of a list. A cell is the index of a partition, or -1 where there is none. */
+export interface CalendarBlock {
+  title: string;
+  /** Row headings; empty if rows need none. */
+  heads: string[];
+  rows: number[][];
+}
+
+export const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] as const;
+
+/** Choose the layout for sorted partition times; NaN where a partition has no time. */
+export function chooseLayout(times: readonly number[]): Layout {
+  if (!times.length || times.some(Number.isNaN) || new Set(times).size < times.length) return "list";
+  const steps = times.slice(1).map((time, n) => time - times[n]).sort((a, b) => a - b);
+  const median = steps[Math.floor(steps.length / 2)] ?? DAY;
+  if (times.every((time) => time % DAY === 0)) return median > SPARSE_DAYS * DAY ? "list" : "days";
+  return times.every((time) => time % HOUR === 0) && median <= DAY ? "hours" : "list";
+}
+
+/** Paginate a calendar, newest page first. */
+export function paginate(times: readonly number[], layout: Layout): CalendarBlock[][] {
+  if (layout === "list") return paginateList(times.length);
+  const blocks = layout === "days" ? layOutMonths(times, layOutDays) : layOutMonths(times, layOutHours);
+  const size = layout === "days" ? PAGE_MONTHS : 1;
+  const pages: CalendarBlock[][] = [];
+  for (let end = blocks.length; end > 0; end -= size) pages.push(blocks.slice(Math.max(0, end - size), end));
+  return pages;
+}
+
+function paginateList(count: number): CalendarBlock[][] {
+  const pages: CalendarBlock[][] = [];
+  for (let end = count; end > 0; end -= PAGE_CELLS) {
+    const first = Math.max(0, end - PAGE_CELLS);
+    pages.push([{ title: "", heads: [], rows: [Array.from({ length: end - first }, (_, n) => first + n)] }]);
+  }
+  return pages;
+}
+
+type MonthLayout = (places: ReadonlyMap<number, number>, first: number, days: number) => Pick<CalendarBlock, "heads" | "rows">;
+
+/** Every month from the first to the last partition, including empty ones. */
+function layOutMonths(times: readonly number[], layOut: MonthLayout): CalendarBlock[] {
+  const places = new Map(times.map((time, place) => [time, place]));
+  const last = times[times.length - 1];
+  const blocks: CalendarBlock[] = [];
+  const from = new Date(1000 * times[0]);
+  for (let n = 0; ; n++) {
+    const first = Date.UTC(from.getUTCFullYear(), from.getUTCMonth() + n) / 1000;
+    if (first > last) return blocks;
+    const days = (Date.UTC(from.getUTCFullYear(), from.getUTCMonth() + n + 1) / 1000 - first) / DAY;
+    const title = new Date(1000 * first).toLocaleDateString("en-US", { month: "short", year: "numeric", timeZone: "UTC" });
+    blocks.push({ title, ...layOut(places, first, days) });
+  }
+}
+
+/** Rows are weeks from Monday to Sunday. */
+const layOutDays: MonthLayout = (places, first, days) => {
+  const rows: number[][] = [];
+  const begin = weekday(first);
+  for (let day = 0; day < days; day++) {
+    const at = begin + day;
+    (rows[Math.floor(at / 7)] ??= new Array<number>(7).fill(-1))[at % 7] = places.get(first + day * DAY) ?? -1;
+  }
+  return { heads: [], rows };
+};
+
+/** Rows are days of 24 hours. */
+const layOutHours: MonthLayout = (places, first, days) => {
+  const rows = Array.from({ length: days }, (_, day) =>
+    Array.from({ length: 24 }, (_, hour) => places.get(first + day * DAY + hour * HOUR) ?? -1),
+  );
+  return { heads: rows.map((_, day) => `${WEEKDAYS[weekday(first + day * DAY)]} ${day + 1}`), rows };
+};
+
+/** Weekday in UTC: 0 for Monday to 6 for Sunday. */
+export function weekday(seconds: number): number {
+  return (new Date(1000 * seconds).getUTCDay() + 6) % 7;
+}
+
+/** Page that shows a partition; 0 if none does. */
+export function findPage(pages: readonly CalendarBlock[][], place: number): number {
+  const page = pages.findIndex((blocks) => blocks.some(({ rows }) => rows.some((row) => row.includes(place))));
+  return Math.max(0, page);
+}
+
+/** Target of an arrow key: the neighbour across, or the partition nearest to a week (or day) above or below. */
+export function movePlace(times: readonly number[], layout: Layout, place: number, across: number, down: number): number {
+  const last = times.length - 1;
+  const clamp = (at: number) => Math.max(0, Math.min(last, at));
+  if (across || layout === "list") return clamp(place + across + down);
+  const target = times[place] + down * (layout === "days" ? 7 * DAY : DAY);
+  let nearest = place;
+  for (let at = place; at >= 0 && at <= last; at += down) {
+    if (Math.abs(times[at] - target) < Math.abs(times[nearest] - target)) nearest = at;
+    if ((times[at] - target) * down >= 0) break;
+  }
+  return nearest;
+}

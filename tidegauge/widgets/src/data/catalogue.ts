@@ -1,0 +1,89 @@
+// Catalogue of all series (rows) and times (columns). Text is dictionary-encoded, so 100,000 series cost little.
+
+import type { AnswerTo } from "./kernel";
+
+const KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
+export type SeriesKey = (typeof KEYS)[number];
+
+export class Catalogue {
+  readonly ids: Float64Array;
+  readonly times: Float64Array;
+  readonly labels: readonly string[];
+  readonly datasets: readonly string[];
+  readonly writable: boolean;
+  readonly commits: number;
+  /** Author of labels that are added here. */
+  readonly by: string | null;
+  /** Anomalous points as (row, column) pairs. */
+  readonly marks: Int32Array;
+  private readonly words: Record<string, readonly string[]>;
+  private readonly codes: Record<SeriesKey, Int32Array>;
+  private searchText: string[] | null = null;
+
+  constructor({ data, arrays }: AnswerTo<"catalogue">) {
+    ({ words: this.words, labels: this.labels, datasets: this.datasets } = data);
+    ({ writable: this.writable, commits: this.commits, by: this.by } = data);
+    ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
+    this.codes = arrays;
+  }
+
+  get rows(): number {
+    return this.ids.length;
+  }
+
+  get columns(): number {
+    return this.labels.length;
+  }
+
+  text(key: SeriesKey, row: number): string {
+    return this.words[key][this.codes[key][row]];
+  }
+
+  code(key: SeriesKey, row: number): number {
+    return this.codes[key][row];
+  }
+
+  /** Title of a row without its dataset, such as `Completeness dep_time · origin=EWR`; `hidden` keys are left out. */
+  title(row: number, hidden: readonly SeriesKey[] = []): string {
+    const instance = this.text("instance", row);
+    const column = instance === "*" || hidden.includes("instance") ? "" : ` ${instance}`;
+    const segment = this.text("segment", row);
+    return `${this.text("name", row)}${column}${whereClause(this.text("analyzer", row))}${segment ? ` · ${segment}` : ""}`;
+  }
+
+  rowOf(id: number): number {
+    return this.ids.indexOf(id);
+  }
+
+  /** Search rows that contain all words of a text, case-insensitively. */
+  search(text: string): Int32Array {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = new Int32Array(this.rows);
+    if (!words.length) return rows.map((_, row) => row);
+    this.searchText ??= Array.from(rows, (_, row) => KEYS.map((key) => this.text(key, row)).join("\n").toLowerCase());
+    let count = 0;
+    for (let row = 0; row < this.rows; row++) {
+      if (words.every((word) => this.searchText![row].includes(word))) rows[count++] = row;
+    }
+    return rows.slice(0, count);
+  }
+}
+
+/** Row filter of an analyzer's text, formatted as ` where origin = 'EWR'`; empty without one. */
+export function whereClause(analyzer: string): string {
+  const match = /where='((?:[^'\\]|\\.)*)'|where="((?:[^"\\]|\\.)*)"/.exec(analyzer);
+  return match ? ` where ${match[1] ?? match[2]}` : "";
+}
+
+/** Sort rows by numbers, the highest first, then by some keys. */
+export function sortRows(rows: Int32Array, catalogue: Catalogue, keys: readonly SeriesKey[], weights?: Float64Array): Int32Array {
+  // Rows arrive sorted by dataset, column, name, segment, analyzer; ties keep that order.
+  return rows.slice().sort((a, b) => {
+    if (weights && weights[a] !== weights[b]) return weights[b] - weights[a];
+    for (const key of keys) {
+      const difference = catalogue.code(key, a) - catalogue.code(key, b);
+      if (difference) return difference;
+    }
+    return a - b;
+  });
+}

@@ -1,0 +1,50 @@
+// Rows of the comparison table, which is sent as columns: filter, sort, bar lengths.
+
+import { whereClause } from "./catalogue";
+
+export interface TableColumns {
+  rows: number;
+  texts: Record<string, readonly (string | null)[]>;
+  numbers: Record<string, Float64Array>;
+}
+
+const SEARCHED = ["name", "instance", "segment", "status"] as const;
+/** Surprise, in robust standard deviations, whose bar is full. */
+const FULL_BAR = 12;
+
+/** Filter rows that contain all words of a text, case-insensitively, in the order they came. */
+export function filterRows(cells: TableColumns, text: string, unusual: boolean): number[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows: number[] = [];
+  for (let row = 0; row < cells.rows; row++) {
+    if (unusual && cells.numbers.unusual[row] !== 1) continue;
+    const fields = SEARCHED.map((key) => cells.texts[key][row] ?? "");
+    const haystack = [...fields, whereClause(cells.texts.analyzer[row] ?? "")].join("\n").toLowerCase();
+    if (words.every((word) => haystack.includes(word))) rows.push(row);
+  }
+  return rows;
+}
+
+/** Comparator of rows by a column; NaN sorts last in both directions, ties keep their order. */
+export function compareByColumn(cells: TableColumns, key: string, descending: boolean): (a: number, b: number) => number {
+  const sign = descending ? -1 : 1;
+  const texts = cells.texts[key];
+  if (texts) return (a, b) => sign * (texts[a] ?? "").localeCompare(texts[b] ?? "", "en") || a - b;
+  const numbers = cells.numbers[key];
+  return (a, b) => {
+    const [left, right] = [numbers[a], numbers[b]];
+    if (Number.isNaN(left) || Number.isNaN(right)) return Number(Number.isNaN(left)) - Number(Number.isNaN(right)) || a - b;
+    return left === right ? a - b : left < right ? -sign : sign;
+  };
+}
+
+/** Bar length of a relative change, -1 to 1: its square root, so that small changes are visible; 0 for NaN. */
+export function changeBarLength(relative: number): number {
+  if (Number.isNaN(relative)) return 0;
+  return Math.sign(relative) * Math.sqrt(Math.min(1, Math.abs(relative)));
+}
+
+/** Bar length of a surprise, 0 to 1. */
+export function surpriseBarLength(surprise: number): number {
+  return Math.min(FULL_BAR, surprise) / FULL_BAR;
+}

@@ -1,0 +1,117 @@
+// Comparison sides: partitions, runs or time windows; the default pair, segments, and form values.
+
+import type { Side, SidesAnswer, WindowSide } from "./protocol";
+
+export type SideKind = "partitions" | "runs" | "windows";
+
+/** Choices for sides: partitions, newest first, with the segment (`within`) and the time (seconds or NaN) of each; runs. */
+export interface SideChoices extends SidesAnswer {
+  times: Float64Array;
+}
+
+const [HOUR, DAY, WEEK] = [3600, 86400, 7 * 86400];
+
+export function sideKind(side: Side | undefined): SideKind | null {
+  if (!side) return null;
+  return "partition" in side ? "partitions" : "run" in side ? "runs" : "windows";
+}
+
+/** Check that a side still exists. */
+export function sideExists(choices: SideChoices, side: Side | undefined): boolean {
+  if (!side) return false;
+  if ("partition" in side) return choices.partitions.includes(side.partition);
+  if ("run" in side) return choices.runs.some(({ id }) => id === side.run);
+  return true;
+}
+
+/** Index of the same segment's partition a week earlier, else of the previous one, else -1. */
+export function previousPartition(choices: Pick<SideChoices, "times" | "within">, place: number): number {
+  const { times, within } = choices;
+  let previous = -1;
+  for (let other = 0; other < times.length; other++) {
+    if (other === place || within[other] !== within[place]) continue;
+    if (times[other] === times[place] - WEEK) return other;
+    if (times[other] < times[place] && !(times[other] <= times[previous])) previous = other;
+  }
+  return previous;
+}
+
+/** List the segments made by partition keys other than time, sorted. */
+export function listSegments({ within }: Pick<SideChoices, "within">): string[] {
+  return [...new Set(within)].sort();
+}
+
+/** Segment of a partition side; null for other sides. */
+export function sideSegment(choices: Pick<SideChoices, "partitions" | "within">, side: Side | undefined): string | null {
+  return side && "partition" in side ? (choices.within[choices.partitions.indexOf(side.partition)] ?? null) : null;
+}
+
+/** Segment shared by two sides: that of a partition side, else the one chosen before; null if the sides differ. */
+export function sharedSegment(choices: Pick<SideChoices, "partitions" | "within">, baseline: Side, current: Side, chosen: string | null): string | null {
+  const [before, after] = [sideSegment(choices, baseline), sideSegment(choices, current)];
+  if (before !== null && after !== null && before !== after) return null;
+  const valid = chosen !== null && choices.within.includes(chosen) ? chosen : null;
+  return after ?? before ?? valid ?? choices.within[0] ?? null;
+}
+
+/** Switch a side to another segment: its partition of the same time, else its newest; windows stay as they are. */
+export function switchSegment(choices: Pick<SideChoices, "partitions" | "within" | "times">, side: Side, segment: string): Side {
+  if (!("partition" in side)) return side;
+  const { partitions, within, times } = choices;
+  const time = times[partitions.indexOf(side.partition)];
+  const newest = within.indexOf(segment);
+  const same = within.findIndex((name, n) => name === segment && times[n] === time);
+  const place = same < 0 ? newest : same;
+  return place < 0 ? side : { partition: partitions[place] };
+}
+
+/** Check that all partitions start at midnight, so that dates identify them. */
+export function isDaily(times: Float64Array): boolean {
+  return times.every((time) => Number.isNaN(time) || time % DAY === 0);
+}
+
+/** Default baseline and current side (`_usual` in compare.py takes the same); null where there are no two to compare. */
+export function defaultSides(choices: SideChoices, kind: SideKind): readonly [Side, Side] | null {
+  const { partitions, runs, times } = choices;
+  if (kind === "runs") return runs.length < 2 ? null : [{ run: runs[1].id }, { run: runs[0].id }];
+  if (kind === "partitions") {
+    for (let place = 0; place < partitions.length; place++) {
+      const earlier = previousPartition(choices, place);
+      if (earlier >= 0) return [{ partition: partitions[earlier] }, { partition: partitions[place] }];
+    }
+    // Without times, any two.
+    return partitions.length < 2 ? null : [{ partition: partitions[1] }, { partition: partitions[0] }];
+  }
+  const newest = times.reduce((most, time) => (time > most ? time : most), -Infinity);
+  if (!Number.isFinite(newest)) return null;
+  const days = isDaily(times);
+  const window = (end: number) => ({
+    since: formatField(end - WEEK + (days ? DAY : HOUR), days),
+    until: formatField(end, days),
+  });
+  return [window(newest - WEEK), window(newest)];
+}
+
+/** Format a time as the value of a date or datetime-local field, in UTC. */
+function formatField(seconds: number, days: boolean): string {
+  return new Date(1000 * seconds).toISOString().slice(0, days ? 10 : 16);
+}
+
+/** Field value of an end of a window: a date for daily partitions, else date and minutes; null if it is no time. */
+export function fieldValue(text: string | null | undefined, days: boolean, end: keyof WindowSide): string | null {
+  if (!text) return "";
+  const [date, time = end === "since" ? "00:00" : "23:59"] = text.trim().split(/[T ]/, 2);
+  if (Number.isNaN(Date.parse(date)) || !/^\d{4}-\d\d-\d\d$/.test(date) || !/^\d\d:\d\d/.test(time)) return null;
+  if (days) return date;
+  // A time with a UTC offset is converted to UTC, as partitions are.
+  const instant = /(Z|[+-]\d\d:?\d\d)$/.test(time) ? Date.parse(`${date}T${time}`) : Date.parse(`${date}T${time.slice(0, 5)}Z`);
+  return Number.isNaN(instant) ? null : new Date(instant).toISOString().slice(0, 16);
+}
+
+/** Match names that contain a text, prefixes first, up to a maximum. */
+export function matchNames(names: readonly string[], text: string, max: number): string[] {
+  const query = text.trim().toLowerCase();
+  const hits = names.filter((name) => name.toLowerCase().includes(query));
+  const rank = (name: string) => (name.toLowerCase().startsWith(query) ? 0 : 1);
+  return hits.sort((a, b) => rank(a) - rank(b)).slice(0, max);
+}

@@ -1,0 +1,57 @@
+// Crop a `series` answer to the columns around an incident.
+
+import type { SeriesAnswer } from "../chart/series-chart";
+import type { NumberArray } from "./kernel";
+
+const DAY = 86400;
+/** Days shown before and after the incident. */
+const DAYS_BEFORE = 28;
+const DAYS_AFTER = 14;
+/** Fewest columns to crop to; where fewer would be left, all are shown. */
+const MIN_COLUMNS = 14;
+
+/** Column range `[first, end)` from four weeks before to two weeks after a time range; all columns without one. */
+export function columnsAround(times: NumberArray, since: number | null, until: number | null): [number, number] {
+  if (since === null || until === null) return [0, times.length];
+  let [first, last] = [times.length, 0];
+  times.forEach((time, column) => {
+    if (time < since - DAYS_BEFORE * DAY || time > until + DAYS_AFTER * DAY || Number.isNaN(time)) return;
+    first = Math.min(first, column);
+    last = Math.max(last, column + 1);
+  });
+  if (last - first < Math.min(MIN_COLUMNS, times.length)) return [0, times.length];
+  return [first, last];
+}
+
+/** Crop an answer to the columns `[first, last)`. */
+export function cropColumns(answer: SeriesAnswer, first: number, last: number): SeriesAnswer {
+  const { data, arrays, shapes } = answer;
+  const inside = (column: number) => column >= first && column < last;
+  const cutArrays: Record<string, NumberArray> = {};
+  const cutShapes: Record<string, readonly number[]> = {};
+  for (const [name, array] of Object.entries<NumberArray>({ ...arrays })) {
+    const [rows, columns] = shapes[name];
+    if (name === "times") [cutArrays[name], cutShapes[name]] = [array.slice(first, last), [last - first]];
+    else if (name === "old") {
+      const old = sliceRestatements(array as Float64Array, columns, inside, first);
+      [cutArrays[name], cutShapes[name]] = [old, [old.length / columns, columns]];
+    } else [cutArrays[name], cutShapes[name]] = [sliceColumns(array, rows, columns, first, last), [rows, last - first]];
+  }
+  const anomalies = data.anomalies.filter(({ column }) => inside(column)).map((anomaly) => ({ ...anomaly, column: anomaly.column - first }));
+  return { data: { ...data, labels: data.labels.slice(first, last), anomalies }, arrays: cutArrays as unknown as typeof arrays, shapes: cutShapes };
+}
+
+function sliceColumns(array: NumberArray, rows: number, width: number, first: number, last: number): NumberArray {
+  const out = array.slice(0, rows * (last - first));
+  for (let row = 0; row < rows; row++) out.set(array.subarray(row * width + first, row * width + last), row * (last - first));
+  return out;
+}
+
+/** Restatements come as flat records of row, column, version and value. */
+function sliceRestatements(old: Float64Array, size: number, inside: (column: number) => boolean, first: number): Float64Array {
+  const kept: number[] = [];
+  for (let n = 0; n < old.length; n += size) {
+    if (inside(old[n + 1])) kept.push(old[n], old[n + 1] - first, ...old.subarray(n + 2, n + size));
+  }
+  return Float64Array.from(kept);
+}

@@ -1,0 +1,37 @@
+// Distances between distributions: names, descriptions, and words for their size.
+
+import { formatNumber } from "./format";
+import type { DistanceValues } from "./protocol";
+
+/** Thresholds of moderate and large distances: the usual ones of PSI, and equivalents for the others. */
+const THRESHOLDS: Record<string, [number, number]> = {
+  psi: [0.1, 0.25],
+  js: [0.018, 0.045],
+  ks: [0.1, 0.2],
+  wasserstein: [0.1, 0.25],
+  unseen: [0.01, 0.05],
+  lost: [0.01, 0.05],
+};
+
+/** Share of pooled rows above which PSI means little. */
+const MOST_POOLED = 0.5;
+
+export const DISTANCES: [name: keyof DistanceValues, title: string, description: string][] = [
+  ["psi", "PSI", "population stability index, in nats"],
+  ["js", "Jensen-Shannon", "divergence in bits, 0 to 1"],
+  ["ks", "Kolmogorov-Smirnov", "largest difference of cumulative shares"],
+  ["wasserstein", "Wasserstein", "average shift of values, in the column's unit"],
+  ["unseen", "Unseen", "share of current rows in categories that the baseline lacks"],
+  ["lost", "Lost", "share of baseline rows in categories that are gone"],
+];
+
+/** Describe the size of a distance: none, small, moderate or large. */
+export function describeDistance(name: string, distances: DistanceValues): string {
+  if (name === "psi" && (distances.psi_rest ?? 0) > MOST_POOLED) return "not meaningful: most rows are in pooled rare categories";
+  if (name === "ks" && !distances.ks_significant) return "not significant";
+  const value = name === "wasserstein" ? distances.wasserstein_iqr : (distances[name as keyof DistanceValues] as number | null);
+  if (value === null) return name === "wasserstein" ? "–" : "";
+  const [moderate, large] = THRESHOLDS[name];
+  const word = value === 0 ? "none" : value < moderate ? "small" : value < large ? "moderate" : "large";
+  return name === "wasserstein" ? `${word}: ${formatNumber(value)} of the interquartile range` : word;
+}

@@ -1,0 +1,64 @@
+// Format numbers, rates, times, durations and counts for display.
+
+/** Format a number with about four significant digits; a dash for null and NaN. */
+export function formatNumber(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e9 || size < 1e-4)) return value.toExponential(3);
+  if (size >= 1000 || Number.isInteger(value)) {
+    return value.toLocaleString("en-US", { maximumFractionDigits: size >= 1e5 ? 0 : 2 });
+  }
+  return String(Number(value.toPrecision(4)));
+}
+
+/** Format a relative change: `+12 %`. */
+export function formatPercent(share: number | null): string {
+  if (share === null || Number.isNaN(share)) return "–";
+  const percent = 100 * share;
+  const digits = Math.abs(percent) < 10 ? 1 : 0;
+  return `${percent > 0 ? "+" : ""}${percent.toFixed(digits)} %`;
+}
+
+/** Format a rate: `1.2 %`. */
+export function formatRate(share: number | null | undefined): string {
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
+  const percent = 100 * share;
+  const size = Math.abs(percent);
+  if (size > 0 && size < 0.01) return "< 0.01 %";
+  return `${Number(percent.toFixed(size < 1 ? 2 : size < 10 ? 1 : 0))} %`;
+}
+
+/** Format seconds since 1970 as a UTC date, with hours and minutes unless it is midnight. */
+export function formatTime(seconds: number | null): string {
+  if (seconds === null || Number.isNaN(seconds)) return "–";
+  const text = new Date(1000 * seconds).toISOString().replace("T", " ").slice(0, 16);
+  return text.endsWith(" 00:00") ? text.slice(0, 10) : text;
+}
+
+/** Format a count with its noun: `1 day`, `2,000 rows`. */
+export function pluralize(count: number, singular: string, plural = `${singular}s`): string {
+  return `${count.toLocaleString("en-US")} ${count === 1 ? singular : plural}`;
+}
+
+/** Format an ISO 8601 time as sent by the kernel, like `formatTime`. */
+export function formatIsoTime(time: string | null): string {
+  return formatTime(time === null ? null : Date.parse(time) / 1000);
+}
+
+/** Format a duration in its two largest units: `2 h 5 min`; the sign is dropped. */
+export function formatDuration(seconds: number): string {
+  const minutes = Math.round(Math.abs(seconds) / 60);
+  const parts = [[Math.floor(minutes / 1440), "d"], [Math.floor((minutes % 1440) / 60), "h"], [minutes % 60, "min"]] as const;
+  const first = parts.findIndex(([count]) => count > 0);
+  if (first < 0) return "0 min";
+  const units = parts.slice(first, first + 2).filter(([count]) => count > 0);
+  return units.map(([count, unit]) => `${count.toLocaleString("en-US")} ${unit}`).join(" ");
+}
+
+/** Truncate a long text in its middle: beginnings and ends are more informative. */
+export function truncateMiddle(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const half = Math.floor((max - 1) / 2);
+  return `${text.slice(0, max - 1 - half)}…${text.slice(text.length - half)}`;
+}

@@ -1,0 +1,106 @@
+// Kernel connection: request/reply messages over the widget's comm, JSON plus binary arrays.
+
+import type { AnyModel } from "@anywidget/types";
+import type { ErrorReply, Questions, Reply, Request } from "./protocol";
+
+export type NumberArray = Uint8Array | Int32Array | Float32Array | Float64Array;
+
+/** Answer of the kernel: JSON data, and typed arrays with their shapes. */
+export interface Answer<D, A = Record<string, NumberArray>> {
+  data: D;
+  arrays: A;
+  shapes: Record<string, readonly number[]>;
+}
+
+export type QuestionName = keyof Questions;
+/** Answer to one kind of question. */
+export type AnswerTo<Q extends QuestionName> = Answer<Questions[Q]["answer"], Questions[Q]["arrays"]>;
+
+/** Timing and size of one request; benchmarks/dashboard.py reads it. */
+export interface RequestTiming {
+  ask: string;
+  at: number;
+  milliseconds: number;
+  kernel: number;
+  bytes: number;
+}
+
+const TYPES: Record<string, new (buffer: ArrayBuffer) => NumberArray> = {
+  u1: Uint8Array,
+  i4: Int32Array,
+  f4: Float32Array,
+  f8: Float64Array,
+};
+
+interface PendingRequest {
+  resolve(answer: Answer<unknown>): void;
+  reject(error: Error): void;
+  ask: string;
+  at: number;
+}
+
+/** Error raised in the kernel; `kind` is the name of the Python exception. */
+export class KernelError extends Error {
+  constructor(
+    message: string,
+    readonly kind: string,
+  ) {
+    super(message);
+  }
+}
+
+export class KernelLink {
+  readonly log: RequestTiming[] = [];
+  /** Version of the catalogue that row and column numbers refer to; sent with every request. */
+  catalogue: number | null = null;
+  private readonly pending = new Map<string, PendingRequest>();
+  private count = 0;
+  // Several pages may show one widget: each receives all replies and picks its own by this id prefix.
+  private readonly clientId = Math.random().toString(36).slice(2);
+  private readonly onMessage = (message: Reply | ErrorReply, buffers: DataView[]) => this.handleReply(message, buffers);
+
+  constructor(private readonly model: AnyModel) {
+    model.on("msg:custom", this.onMessage);
+  }
+
+  /** Send a question; the promise resolves to its answer, or rejects with a `KernelError`. */
+  ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["about"]): Promise<AnswerTo<Q>> {
+    const id = `${this.clientId}:${++this.count}`;
+    return new Promise((resolve, reject) => {
+      // The kernel answers each question with its own types; see protocol.py.
+      const settle = resolve as (answer: Answer<unknown>) => void;
+      this.pending.set(id, { resolve: settle, reject, ask, at: performance.now() });
+      const request: Request = { id, ask, about: about as Request["about"], catalogue: this.catalogue };
+      this.model.send(request);
+    });
+  }
+
+  close(): void {
+    this.model.off("msg:custom", this.onMessage);
+    this.pending.clear();
+  }
+
+  private handleReply(message: Reply | ErrorReply, buffers: DataView[]): void {
+    const pending = this.pending.get(message.id);
+    if (!pending) return;
+    this.pending.delete(message.id);
+    const { ask, at } = pending;
+    const milliseconds = performance.now() - at;
+    const bytes = buffers.reduce((sum, b) => sum + b.byteLength, 0);
+    this.log.push({ ask, at, milliseconds, kernel: 1000 * (message.seconds ?? 0), bytes });
+    if (this.log.length > 2000) this.log.shift();
+    if ("error" in message) {
+      pending.reject(new KernelError(message.error, message.kind));
+      return;
+    }
+    const arrays: Record<string, NumberArray> = {};
+    const shapes: Record<string, readonly number[]> = {};
+    message.arrays.forEach(([name, type, shape], n) => {
+      // Copied, because a received buffer need not be aligned for its element type.
+      const { buffer, byteOffset, byteLength } = buffers[n];
+      arrays[name] = new TYPES[type]((buffer as ArrayBuffer).slice(byteOffset, byteOffset + byteLength));
+      shapes[name] = shape;
+    });
+    pending.resolve({ data: message.told, arrays, shapes });
+  }
+}

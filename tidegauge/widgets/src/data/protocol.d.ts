@@ -1,0 +1,548 @@
+// Generated from protocol.py by `python -m tidegauge.widgets.protocol_dts`; do not edit.
+
+export type LevelKind = "score" | "change";
+
+/** Request of the script: a question with its parameters. */
+export interface Request {
+  /** Unique; the reply repeats it. */
+  id: string;
+  /** One of `Questions`. */
+  ask: string;
+  about: Record<string, unknown>;
+  /** Catalogue that rows and columns refer to. */
+  catalogue: number | null;
+}
+
+/** Reply of the kernel; its buffers follow the message. */
+export interface Reply {
+  id: string;
+  /** Time taken in the kernel. */
+  seconds: number | null;
+  /** Answer of the question. */
+  told: Record<string, unknown>;
+  /** Name, dtype and shape by buffer. */
+  arrays: readonly (readonly [string, string, readonly number[]])[];
+}
+
+/** Reply of the kernel to a question that failed. */
+export interface ErrorReply {
+  id: string;
+  seconds: number | null;
+  error: string;
+  /** Name of the exception class. */
+  kind: string;
+}
+
+/** Empty parameters, answer or arrays. */
+export type Nothing = Record<string, never>;
+
+/** Parameters of questions about one dataset: `sides`, `columns`, `partitions`. */
+export interface DatasetQuestion {
+  dataset: string;
+}
+
+/** Table sent by columns: text here, numbers and times (seconds since 1970) as arrays. */
+export interface Table {
+  columns: readonly string[];
+  rows: number;
+  texts: Record<string, readonly (string | null)[]>;
+}
+
+/** Comparison side: one partition, by name. */
+export interface PartitionSide {
+  partition: string;
+}
+
+/** Comparison side: the partitions that one run measured. */
+export interface RunSide {
+  run: number;
+}
+
+/** Comparison side: a window of time, as ISO 8601 texts; null is unbounded. */
+export interface WindowSide {
+  since: string | null;
+  until: string | null;
+}
+
+export type Side = PartitionSide | RunSide | WindowSide;
+
+/** Catalogue: texts of all series, labels of all columns, and settings of the repository. */
+export interface CatalogueAnswer {
+  /** Distinct texts of each series key. */
+  words: Record<string, readonly string[]>;
+  /** Times in UTC, or names of partitions without a time. */
+  labels: readonly string[];
+  commits: number;
+  /** Number of this catalogue. */
+  catalogue: number;
+  datasets: readonly string[];
+  writable: boolean;
+  /** Author of labels that are added here. */
+  by: string | null;
+}
+
+/** Arrays of the catalogue: ids, times, anomalous points, and text codes of series keys. */
+export interface CatalogueArrays {
+  ids: Float64Array;
+  /** Seconds since 1970; NaN without a time. */
+  times: Float64Array;
+  /** Anomalous points as (row, column) pairs. */
+  marks: Int32Array;
+  dataset: Int32Array;
+  segment: Int32Array;
+  instance: Int32Array;
+  name: Int32Array;
+  analyzer: Int32Array;
+}
+
+/** Parameters of `levels`: rows and columns of the heat map; all if not given. */
+export interface LevelsQuestion {
+  by: LevelKind;
+  rows?: readonly number[];
+  first?: number;
+  /** Exclusive. */
+  last?: number;
+}
+
+/** Column range `[first, last)` of the levels. */
+export interface LevelsAnswer {
+  first: number;
+  last: number;
+}
+
+/** Levels, one byte for each cell, row by row; 0 where there is nothing. */
+export interface LevelsArrays {
+  levels: Uint8Array;
+}
+
+/** Parameters of `rows`: series and columns whose values are wanted. */
+export interface RowsQuestion {
+  rows: readonly number[];
+  first?: number;
+  last?: number;
+}
+
+/** Values for sparklines, row by row; NaN where there is none. */
+export interface SparklineArrays {
+  values: Float32Array;
+}
+
+/** Parameters of `cell`: a row and column of the heat map. */
+export interface CellQuestion {
+  row: number;
+  column: number;
+}
+
+/** Anomaly of a cell of the heat map. */
+export interface CellAnomaly {
+  id: number;
+  incident_id: number | null;
+  severity: string;
+  status: string;
+  explanation: string;
+}
+
+/** Details of a cell: its series, value, expectation, score and anomalies. */
+export interface CellAnswer {
+  dataset: string;
+  segment: string;
+  instance: string;
+  name: string;
+  analyzer: string;
+  label: string;
+  /** `absent` if nothing was measured. */
+  status: string;
+  partition?: string;
+  value?: number | null;
+  version?: number;
+  expected?: number | null;
+  lower?: number | null;
+  upper?: number | null;
+  score?: number | null;
+  p_value?: number | null;
+  detector?: string;
+  anomalies: readonly CellAnomaly[];
+}
+
+/** Parameters of `series`: ids of series, and a dataset whose counterparts are added. */
+export interface SeriesQuestion {
+  ids: readonly number[];
+  overlay?: string | null;
+}
+
+/** Identity of a series. */
+export interface SeriesEntry {
+  id: number;
+  dataset: string;
+  segment: string;
+  instance: string;
+  name: string;
+  analyzer: string;
+}
+
+/** Anomaly of a series, at a row and column of the answer. */
+export interface SeriesAnomaly {
+  row: number;
+  column: number;
+  id: number;
+  incident_id: number | null;
+  severity: string;
+  status: string;
+  direction: string;
+  detector: string;
+  explanation: string;
+}
+
+/** Label of a range, an anomaly or an incident of the series. */
+export interface SeriesLabel {
+  label: string;
+  note: string | null;
+  by: string | null;
+  created_at: string;
+  since: string | null;
+  until: string | null;
+  name: string | null;
+  instance: string | null;
+  dataset: string;
+  /** Id of the labelled anomaly or incident; null for a range. */
+  about: number | null;
+}
+
+/** Series with their columns, anomalies and labels. */
+export interface SeriesAnswer {
+  series: readonly SeriesEntry[];
+  labels: readonly string[];
+  anomalies: readonly SeriesAnomaly[];
+  /** Labels. */
+  said: readonly SeriesLabel[];
+  /** Names of the codes in the array `status`. */
+  statuses: readonly string[];
+}
+
+/** Points of series, a row for each series and a column for each label. */
+export interface SeriesArrays {
+  times: Float64Array;
+  value: Float64Array;
+  status: Uint8Array;
+  /** 0 where nothing was measured. */
+  version: Int32Array;
+  expected: Float64Array;
+  lower: Float64Array;
+  upper: Float64Array;
+  /** Restatements as (row, column, version, value). */
+  old: Float64Array;
+}
+
+/** Run that can be a comparison side. */
+export interface RunChoice {
+  id: number;
+  started_at: string;
+  /** Number of partitions. */
+  measured: number;
+}
+
+/** Choices for comparison sides: partitions, newest first, with their segments, and runs. */
+export interface SidesAnswer {
+  partitions: readonly string[];
+  /** Segment of each partition. */
+  within: readonly string[];
+  runs: readonly RunChoice[];
+}
+
+/** Times of partitions in seconds since 1970; NaN without a time. */
+export interface TimesArrays {
+  times: Float64Array;
+}
+
+/** Parameters of `compare`: a dataset and two sides. */
+export interface CompareQuestion {
+  dataset: string;
+  baseline: Side;
+  current: Side;
+}
+
+/** Comparison of all metrics, the most surprising first; numbers include `ids` of series. */
+export interface CompareAnswer {
+  columns: readonly string[];
+  rows: number;
+  texts: Record<string, readonly (string | null)[]>;
+  dataset: string;
+  /** Number of metrics, including those that are not sent. */
+  total: number;
+  /** Number of unusual differences. */
+  unusual: number;
+}
+
+/** Columns whose distribution is stored. */
+export interface ColumnsAnswer {
+  names: readonly string[];
+}
+
+/** Parameters of `distribution`: a column, two sides, and a segment of both. */
+export interface DistributionQuestion {
+  dataset: string;
+  column: string;
+  baseline: Side;
+  current: Side;
+  segment: string | null;
+}
+
+/** Distances between two distributions; null where one has no meaning. */
+export interface DistanceValues {
+  psi: number | null;
+  /** Share of rows in the rare categories that PSI pools. */
+  psi_rest: number | null;
+  js: number | null;
+  ks: number | null;
+  ks_significant: boolean;
+  wasserstein: number | null;
+  wasserstein_iqr: number | null;
+  unseen: number | null;
+  lost: number | null;
+  l_infinity: number | null;
+  chi_square_p: number | null;
+}
+
+/** Distribution of a column on both sides, with the distances. */
+export interface DistributionAnswer {
+  /** `numeric` or `categorical`. */
+  kind: string;
+  distances: DistanceValues;
+  baseline: string;
+  current: string;
+  baseline_rows: number;
+  current_rows: number;
+  categories?: readonly string[];
+}
+
+/** Quantiles at `ranks` if numeric, else shares of categories. */
+export interface DistributionArrays {
+  baseline_values: Float64Array;
+  current_values: Float64Array;
+  ranks?: Float64Array;
+}
+
+/** Parameters of `drifts`: a column, a segment and a window. */
+export interface DriftsQuestion {
+  dataset: string;
+  column: string;
+  segment: string | null;
+  since?: string;
+  until?: string;
+}
+
+/** Parameters of `consistency`: ranking metric, segment, and a range of days or a window. */
+export interface ConsistencyQuestion {
+  dataset: string;
+  by?: string;
+  segment?: string;
+  /** Days before the newest partition, or `all`. */
+  range?: string;
+  /** Seconds since 1970; overrides `range`. */
+  since?: number | null;
+  until?: number | null;
+}
+
+/** Parameters of `consistency_lines` and `consistency_features`, with ids of features. */
+export interface ConsistencySelection {
+  dataset: string;
+  by?: string;
+  segment?: string;
+  /** Days before the newest partition, or `all`. */
+  range?: string;
+  /** Seconds since 1970; overrides `range`. */
+  since?: number | null;
+  until?: number | null;
+  ids: readonly number[];
+}
+
+/** Ranking of features, worst first. */
+export interface ConsistencyAnswer {
+  features: readonly string[];
+  /** Group-bys; the array `group` refers to them. */
+  groups: readonly string[];
+  segments: readonly string[];
+  segment: string;
+  by: string;
+  /** Metrics to rank by. */
+  choices: readonly string[];
+  /** Empty for a window. */
+  range: string;
+  /** Of columns; empty if all have a time. */
+  labels: readonly string[];
+  /** Datasets with such metrics, if this one has none. */
+  elsewhere: readonly string[];
+}
+
+/** Arrays of the ranking, an element for each feature, and the times of columns. */
+export interface ConsistencyArrays {
+  ids: Float64Array;
+  group: Int32Array;
+  worst: Float64Array;
+  /** Column of the worst value; -1 without any. */
+  column: Int32Array;
+  times: Float64Array;
+  mismatch: Float64Array;
+  missing: Float64Array;
+  extra: Float64Array;
+}
+
+/** Feature, or the rows of a group-by, with the rows of its metrics in the array `values`. */
+export interface ConsistencySubject {
+  id: number;
+  group_by: string;
+  /** Null for the rows of the group-by. */
+  feature: string | null;
+  /** Row in `values` by metric. */
+  lines: Record<string, number>;
+}
+
+/** All consistency metrics of some features and of their group-bys. */
+export interface ConsistencyFeaturesAnswer {
+  subjects: readonly ConsistencySubject[];
+  labels: readonly string[];
+}
+
+/** Values of metrics, row by row, and the times of columns. */
+export interface ConsistencyFeaturesArrays {
+  times: Float64Array;
+  values: Float64Array;
+}
+
+/** Parameters of `incidents`: a dataset (null for all) and a status. */
+export interface IncidentsQuestion {
+  dataset: string | null;
+  status?: string | null;
+}
+
+/** Parameters of `incident`. */
+export interface IncidentQuestion {
+  incident: number;
+}
+
+/** Parameters of `say`: a label for an incident, refused if newer ones than `seen` exist. */
+export interface SayQuestion {
+  incident: number;
+  label: string;
+  note?: string;
+  /** Revision of the incident that the user saw. */
+  seen: number;
+}
+
+/** Label of an incident or of one of its anomalies. */
+export interface IncidentLabel {
+  label: string;
+  note: string | null;
+  by: string | null;
+  created_at: string;
+  partition: string | null;
+  name: string | null;
+  instance: string | null;
+}
+
+/** Incident with its evidence, likely causes and labels. */
+export interface IncidentAnswer {
+  incident: number;
+  dataset: string;
+  headline: string;
+  severity: string;
+  status: string;
+  /** Number of series. */
+  series: number;
+  /** Number of anomalies. */
+  anomalies: number;
+  first: string;
+  last: string;
+  /** Seconds since 1970; null if partitions have no time. */
+  since: number | null;
+  until: number | null;
+  updated_at: string;
+  /** Id of the newest label; 0 without any. */
+  revision: number;
+  /** Ids of the series whose charts are shown. */
+  evidence: readonly number[];
+  /** Ids of series in order of discovery, up to a limit. */
+  all_series: readonly number[];
+  /** Explanations, one for each series of `evidence`. */
+  first_found: readonly string[];
+  /** Likely causes. */
+  moved: readonly string[];
+  /** Changes at the same time. */
+  along: readonly string[];
+  /** Labels. */
+  said: readonly IncidentLabel[];
+}
+
+/** Calendar of a dataset: ledger entries, with missing partitions. */
+export interface PartitionsAnswer {
+  columns: readonly string[];
+  rows: number;
+  texts: Record<string, readonly (string | null)[]>;
+  /** Names; null for missing partitions. */
+  partitions: readonly (string | null)[];
+  /** Overdue partitions by segment that are not sent. */
+  overdue: Record<string, number>;
+}
+
+/** Parameters of `day`: a partition, by name. */
+export interface DayQuestion {
+  dataset: string;
+  partition: string;
+}
+
+/** Anomaly of a partition. */
+export interface PartitionAnomaly {
+  id: number;
+  incident_id: number | null;
+  series_id: number;
+  severity: string;
+  status: string;
+  segment: string;
+  name: string;
+  instance: string;
+  explanation: string;
+}
+
+/** Version of a partition. */
+export interface PartitionVersion {
+  version: number;
+  rows: number | null;
+  arrived_at: string | null;
+  measured_at: string | null;
+}
+
+/** Details of a partition: its anomalies, highest score first, and its versions. */
+export interface DayAnswer {
+  anomalies: readonly PartitionAnomaly[];
+  /** Number of anomalies, including those that are not sent. */
+  total: number;
+  versions: readonly PartitionVersion[];
+}
+
+/** Number of commits, to notice changes. */
+export interface PulseAnswer {
+  commits: number;
+}
+
+/** Questions by name: parameters, answer, and arrays of the answer. */
+export interface Questions {
+  catalogue: { about: Nothing; answer: CatalogueAnswer; arrays: CatalogueArrays };
+  levels: { about: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
+  rows: { about: RowsQuestion; answer: Nothing; arrays: SparklineArrays };
+  cell: { about: CellQuestion; answer: CellAnswer; arrays: Nothing };
+  series: { about: SeriesQuestion; answer: SeriesAnswer; arrays: SeriesArrays };
+  sides: { about: DatasetQuestion; answer: SidesAnswer; arrays: TimesArrays };
+  compare: { about: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array> };
+  columns: { about: DatasetQuestion; answer: ColumnsAnswer; arrays: Nothing };
+  distribution: { about: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
+  drifts: { about: DriftsQuestion; answer: Table; arrays: Record<string, Float64Array> };
+  consistency: { about: ConsistencyQuestion; answer: ConsistencyAnswer; arrays: ConsistencyArrays };
+  consistency_lines: { about: ConsistencySelection; answer: Nothing; arrays: SparklineArrays };
+  consistency_features: { about: ConsistencySelection; answer: ConsistencyFeaturesAnswer; arrays: ConsistencyFeaturesArrays };
+  incidents: { about: IncidentsQuestion; answer: Table; arrays: Record<string, Float64Array> };
+  incident: { about: IncidentQuestion; answer: IncidentAnswer; arrays: Nothing };
+  say: { about: SayQuestion; answer: IncidentAnswer; arrays: Nothing };
+  partitions: { about: DatasetQuestion; answer: PartitionsAnswer; arrays: Record<string, Float64Array> };
+  day: { about: DayQuestion; answer: DayAnswer; arrays: Nothing };
+  pulse: { about: Nothing; answer: PulseAnswer; arrays: Nothing };
+}

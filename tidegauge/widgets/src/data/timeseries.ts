@@ -1,0 +1,171 @@
+// Time series of a `series` answer as lines on a shared x axis: gaps, indexes, labels, restatements. Pure, no drawing.
+
+import type { AnswerTo } from "./kernel";
+import type { SeriesLabel } from "./protocol";
+
+/** Answer to `series`: values of some series (rows) over all columns, with anomalies and labels. */
+export type SeriesAnswer = AnswerTo<"series">;
+
+export type LineValues = (number | null | undefined)[];
+
+export interface Axis {
+  /** Columns of the answer that have a value in some row. */
+  columns: number[];
+  /** Their x values: seconds since 1970, or 0, 1, 2 … where some have no time. */
+  x: number[];
+  timed: boolean;
+}
+
+/** Author of automatic labels; `ITSELF` in `repository/store/labels.py`. */
+const SYSTEM_AUTHOR = "tidegauge";
+/** Neighbours further apart than this many median steps have a gap between them. */
+const GAP_STEPS = 1.5;
+
+/** Shared x axis of some rows: columns with a value or an expectation in any of them, by time if all have one. */
+export function sharedAxis({ data, arrays }: SeriesAnswer, rows: readonly number[]): Axis {
+  const { status, expected, times } = arrays;
+  const width = data.labels.length;
+  const columns: number[] = [];
+  for (let column = 0; column < width; column++) {
+    if (rows.some((row) => status[row * width + column] > 0 || !Number.isNaN(expected[row * width + column]))) {
+      columns.push(column);
+    }
+  }
+  const timed = columns.every((column) => !Number.isNaN(times[column]));
+  return { columns, timed, x: columns.map((column, n) => (timed ? times[column] : n)) };
+}
+
+/** Values of a row along an axis: null where a measurement has no number, undefined where nothing was measured. */
+export function lineValues({ data, arrays }: SeriesAnswer, row: number, axis: Axis, array: "value" | "expected" | "lower" | "upper", unit = 1): LineValues {
+  const start = row * data.labels.length;
+  const { status } = arrays;
+  return axis.columns.map((column) => {
+    const value = arrays[array][start + column];
+    if (Number.isFinite(value)) return value / unit;
+    return status[start + column] === 0 ? undefined : null;
+  });
+}
+
+/** Median distance between neighbouring values; infinite with fewer than two. */
+export function medianStep(x: readonly number[], line: LineValues): number {
+  const known = x.filter((_, n) => line[n] !== null && line[n] !== undefined);
+  const steps = known.slice(1).map((at, n) => at - known[n]);
+  return steps.length ? median(steps) : Infinity;
+}
+
+/** Find gaps, as pairs of indexes around something missing, and isolated values without a neighbour. */
+export function findGaps(x: readonly number[], line: LineValues): { gaps: [number, number][]; isolated: number[] } {
+  const limit = GAP_STEPS * medianStep(x, line);
+  const gaps: [number, number][] = [];
+  const isolated: number[] = [];
+  let before = -1;
+  let separated = true;
+  for (let n = 0; n < line.length; n++) {
+    const value = line[n];
+    if (value === undefined) continue;
+    if (value === null) {
+      if (before >= 0 && separated) isolated.push(before);
+      before = -1;
+      separated = true;
+      continue;
+    }
+    const gap = before >= 0 && x[n] - x[before] > limit;
+    if (gap) {
+      gaps.push([before, n]);
+      if (separated) isolated.push(before);
+    }
+    separated = before < 0 || gap;
+    before = n;
+  }
+  if (before >= 0 && separated) isolated.push(before);
+  return { gaps, isolated };
+}
+
+export function median(numbers: readonly number[]): number {
+  const sorted = numbers.filter((value) => !Number.isNaN(value)).sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/** Unit of a row's index: its absolute median; null if that is 0 or there are no values. */
+export function indexUnit({ data, arrays }: SeriesAnswer, row: number): number | null {
+  const width = data.labels.length;
+  const values = Array.from(arrays.value.subarray(row * width, (row + 1) * width)).filter(Number.isFinite);
+  const unit = Math.abs(median(values));
+  return unit > 0 ? unit : null;
+}
+
+/** Ratio of the largest to the smallest row by median absolute value; 1 for fewer than two. */
+export function scaleRatio({ data, arrays }: SeriesAnswer, rows: readonly number[]): number {
+  const width = data.labels.length;
+  const sizes = rows
+    .map((row) => Array.from(arrays.value.subarray(row * width, (row + 1) * width)).filter(Number.isFinite))
+    .filter((values) => values.length)
+    .map((values) => median(values.map(Math.abs)));
+  const [smallest, largest] = [Math.min(...sizes), Math.max(...sizes)];
+  return sizes.length < 2 || smallest === largest ? 1 : largest / smallest;
+}
+
+/** Find the first row with a value of 0 or less, which rules out a logarithmic scale; null if there is none. */
+export function findNonPositive({ data, arrays }: SeriesAnswer, rows: readonly number[]): number | null {
+  const width = data.labels.length;
+  const row = rows.find((row) => arrays.value.subarray(row * width, (row + 1) * width).some((value) => value <= 0));
+  return row ?? null;
+}
+
+/** Labels by users, without automatic ones: of ranges that apply to a row, and of its points by column. */
+export function userLabels({ data }: SeriesAnswer, row: number): { ranges: SeriesLabel[]; points: Map<number, SeriesLabel[]> } {
+  const series = data.series[row];
+  const labels = data.said.filter((label) => label.by !== SYSTEM_AUTHOR && label.dataset === series.dataset);
+  const ranges = labels.filter(
+    (label) =>
+      label.about === null &&
+      (label.name === null || label.name === series.name) &&
+      (label.instance === null || label.instance === series.instance),
+  );
+  const points = new Map<number, SeriesLabel[]>();
+  for (const { row: anomalyRow, column, id, incident_id: incident } of data.anomalies) {
+    if (anomalyRow !== row) continue;
+    const own = labels.filter(({ about }) => about === id || (about !== null && about === incident));
+    if (own.length) points.set(column, [...(points.get(column) ?? []), ...own]);
+  }
+  return { ranges, points };
+}
+
+/** Restatements of a row: superseded versions of its points, as `[column, version, value]`. */
+export function restatements({ arrays }: SeriesAnswer, row: number): [column: number, version: number, value: number][] {
+  const versions: [number, number, number][] = [];
+  const { old } = arrays;
+  for (let n = 0; n < old.length; n += 4) if (old[n] === row) versions.push([old[n + 1], old[n + 2], old[n + 3]]);
+  return versions;
+}
+
+/** Window of the same length just before another; both ends are inclusive. */
+export function precedingWindow(since: number, until: number, step: number): { since: number; until: number } {
+  return { since: since - (until - since + step), until: since - step };
+}
+
+/** Format a time as an end of a comparison window: a date for daily partitions, which as an end covers its whole day. */
+export function formatSideTime(seconds: number, step: number): string {
+  const text = new Date(1000 * seconds).toISOString();
+  return step >= 86400 && text.includes("T00:00:00.000") ? text.slice(0, 10) : text.slice(0, 19);
+}
+
+/** Label of a partition's column, by its time, or by its name if it has none; null if there is no such column. */
+export function columnLabel(columns: { labels: readonly string[]; times: ArrayLike<number> }, time: number | null | undefined, name: string | null): string | null {
+  const timed = typeof time === "number" && !Number.isNaN(time);
+  const column = timed ? Array.prototype.indexOf.call(columns.times, time) : columns.labels.indexOf(name ?? "");
+  return columns.labels[column] ?? null;
+}
+
+/** Parse a saved end of a window into an x value: seconds, a column label, or a time as text; null if it is not on the axis. */
+export function parsePlace(axis: Axis, labels: readonly string[], end: number | string | null | undefined): number | null {
+  if (end === null || end === undefined) return null;
+  if (typeof end === "number") return axis.timed ? end : null;
+  const column = labels.indexOf(end);
+  const at = axis.columns.indexOf(column);
+  if (at >= 0) return axis.x[at];
+  const text = /\d{2}:\d{2}/.test(end) && !/(Z|[+-]\d{2}:?\d{2})$/.test(end) ? `${end}Z` : end;
+  const seconds = Date.parse(text) / 1000;
+  return axis.timed && !Number.isNaN(seconds) ? seconds : null;
+}

@@ -1,0 +1,35 @@
+// Colour legend of the heat map.
+
+import type { LevelKind } from "../data/protocol";
+import type { Theme } from "../ui/theme";
+
+const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [230, 30, 192, 12];
+const SCORES = [[0, "normal"], [3, "p = .001"], [6, "10⁻⁶"], [9, "10⁻⁹"]] as const;
+/** Positions on a square-root scale of the relative change, as levels are. */
+const CHANGES = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
+
+/** Draw the colour strip with its scale. */
+export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, by: LevelKind): void {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = WIDTH * ratio;
+  canvas.height = HEIGHT * ratio;
+  canvas.style.width = `${WIDTH}px`;
+  const score = by === "score";
+  const image = new ImageData(STRIP_WIDTH, 1);
+  const pixels = new Uint32Array(image.data.buffer);
+  // One score level for each pixel; changes show all levels.
+  for (let x = 0; x < STRIP_WIDTH; x++) pixels[x] = score ? theme.score[1 + x] : theme.change[1 + Math.round((x * 254) / (STRIP_WIDTH - 1))];
+  const strip = document.createElement("canvas");
+  [strip.width, strip.height] = [STRIP_WIDTH, 1];
+  strip.getContext("2d")!.putImageData(image, 0, 0);
+  const context = canvas.getContext("2d")!;
+  context.scale(ratio, ratio);
+  context.drawImage(strip, MARGIN, 2, STRIP_WIDTH, 10);
+  context.font = "11px system-ui, sans-serif";
+  context.fillStyle = theme.muted;
+  context.textAlign = "center";
+  for (const [at, text] of score ? SCORES : CHANGES) {
+    const x = MARGIN + (score ? at * 16 : ((at + 1) * STRIP_WIDTH) / 2);
+    context.fillText(text, Math.max(16, Math.min(WIDTH - 16, x)), 25);
+  }
+}

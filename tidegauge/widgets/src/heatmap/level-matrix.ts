@@ -1,0 +1,94 @@
+// Level matrix of the heat map: one byte for each cell, with max-pooling over rows that are thinner than a pixel.
+
+/** Strength of each level, 0 to 255; of several levels under one pixel the strongest is shown. */
+export type Strength = Uint8Array;
+
+export const SCORE_STRENGTH: Strength = Uint8Array.from({ length: 256 }, (_, level) => level);
+export const CHANGE_STRENGTH: Strength = Uint8Array.from({ length: 256 }, (_, level) =>
+  level === 0 ? 0 : 1 + Math.abs(level - 128),
+);
+
+const POOL_SIZES = [8, 64] as const;
+
+export class LevelMatrix {
+  readonly bytes: Uint8Array;
+  /** First loaded column; all later ones are loaded, too. */
+  loadedFrom: number;
+  /** Increases with every change. */
+  version = 0;
+  private pooled = new Map<number, Uint8Array>();
+  private order: Int32Array;
+
+  constructor(
+    readonly rows: number,
+    readonly columns: number,
+    readonly strength: Strength,
+  ) {
+    this.bytes = new Uint8Array(rows * columns);
+    this.loadedFrom = columns;
+    this.order = Int32Array.from({ length: rows }, (_, row) => row);
+  }
+
+  /** Set the order of rows on the screen; negative numbers are headings, which have no levels. */
+  setOrder(order: Int32Array): void {
+    this.order = order;
+    this.invalidate();
+  }
+
+  /** Write the bytes of columns `[first, last)` of some rows (all if not given). */
+  write(bytes: Uint8Array, first: number, last: number, rows?: ArrayLike<number>): void {
+    const width = last - first;
+    const count = rows ? rows.length : this.rows;
+    for (let n = 0; n < count; n++) {
+      const row = rows ? rows[n] : n;
+      this.bytes.set(bytes.subarray(n * width, (n + 1) * width), row * this.columns + first);
+    }
+    this.invalidate();
+  }
+
+  private invalidate(): void {
+    this.version++;
+    this.pooled.clear();
+  }
+
+  /** Max-pool the rows shown at `[from, to)`: write the strongest level of each column into `line`. */
+  maxPool(line: Uint8Array, from: number, to: number): void {
+    const last = Math.min(to, this.order.length);
+    line.fill(0);
+    for (let index = from; index < last; ) {
+      const size = POOL_SIZES.findLast((size) => index % size === 0 && index + size <= last) ?? 1;
+      if (size === 1) this.merge(line, this.bytes, this.order[index]);
+      else this.merge(line, this.pool(size), index / size);
+      index += size;
+    }
+  }
+
+  private merge(line: Uint8Array, source: Uint8Array, row: number): void {
+    if (row < 0) return;
+    const { columns, strength } = this;
+    const start = row * columns;
+    for (let column = 0; column < columns; column++) {
+      const level = source[start + column];
+      if (strength[level] > strength[line[column]]) line[column] = level;
+    }
+  }
+
+  /** Max-pooled levels of each group of `size` rows; cached until something changes. */
+  private pool(size: number): Uint8Array {
+    let matrix = this.pooled.get(size);
+    if (!matrix) {
+      const step = POOL_SIZES.findLast((smaller) => smaller < size) ?? 1;
+      const source = step === 1 ? this.bytes : this.pool(step);
+      const groups = Math.floor(this.order.length / size);
+      matrix = new Uint8Array(groups * this.columns);
+      for (let group = 0; group < groups; group++) {
+        const line = matrix.subarray(group * this.columns, (group + 1) * this.columns);
+        for (let index = group * size; index < (group + 1) * size; index += step) {
+          this.merge(line, source, step === 1 ? this.order[index] : index / step);
+        }
+      }
+      this.pooled.set(size, matrix);
+    }
+    return matrix;
+  }
+}

@@ -1,0 +1,16 @@
+// Severity badge: a symbol and a word, so that colour alone carries no meaning.
+
+import { h } from "./dom";
+
+const SYMBOLS: Record<string, string> = { error: "◆", warning: "▲", info: "●" };
+
+/** Symbol of a severity. */
+export function severityMark(severity: string): string {
+  return SYMBOLS[severity] ?? "●";
+}
+
+/** Badge with symbol and name of a severity. */
+export function severityBadge(severity: string): HTMLElement {
+  const symbol = h("span", { "aria-hidden": "true" }, `${severityMark(severity)} `);
+  return h("span", { class: "tg-severity", "data-severity": severity }, symbol, severity);
+}

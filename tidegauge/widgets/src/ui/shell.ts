@@ -1,0 +1,38 @@
+// Shell of the dashboard and the interface of its views.
+
+import type { Catalogue } from "../data/catalogue";
+import type { KernelLink } from "../data/kernel";
+import type { Theme } from "./theme";
+
+export const VIEWS = ["overview", "series", "compare", "distribution", "consistency", "incidents", "partitions"] as const;
+export type ViewName = (typeof VIEWS)[number];
+
+/** Services of the dashboard that its views use. */
+export interface Shell {
+  readonly link: KernelLink;
+  readonly root: HTMLElement;
+  readonly theme: Theme;
+  readonly catalogue: Catalogue;
+  /** Selected dataset, for views of a single one. */
+  readonly dataset: string;
+  readonly writable: boolean;
+  /** Options of a view, synced with the kernel as `dashboard.options`. */
+  options<T extends object>(view: ViewName): Partial<T>;
+  /** Save the options of a view. */
+  saveOptions(view: ViewName, options: object): void;
+  /** Navigate to a view, optionally with new options. */
+  go(view: ViewName, options?: object): void;
+  /** Announce a text in the status line, an ARIA live region. */
+  announce(text: string): void;
+  showError(error: unknown): void;
+}
+
+/** View: one tab of the dashboard. */
+export interface View {
+  readonly element: HTMLElement;
+  /** Show what the options ask for; called on navigation and after the repository changed. */
+  open(): Promise<void>;
+  /** Redraw after the size or the colours changed. */
+  onResize(): void;
+  close(): void;
+}

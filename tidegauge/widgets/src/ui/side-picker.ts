@@ -1,0 +1,161 @@
+// Side picker: form field for one side of a comparison (partition, run or time window).
+
+import { fieldValue, isDaily, matchNames, type SideChoices, type SideKind, sideKind } from "../data/comparison-sides";
+import { formatTime, pluralize, truncateMiddle } from "../data/format";
+import type { Side, WindowSide } from "../data/protocol";
+import { h, selectField, setOptions } from "./dom";
+
+/** Most suggestions while a partition name is typed. */
+const MAX_SUGGESTIONS = 200;
+const ENDS = ["since", "until"] as const;
+
+export class SidePicker {
+  readonly element: HTMLElement;
+  readonly label: HTMLElement;
+  private readonly fields = h("span", { class: "tg-side-room" });
+  private readonly hint = h("span", { class: "tg-muted tg-side-hint" });
+  private readonly names = h("datalist");
+  private readonly partition: HTMLInputElement;
+  private readonly run: HTMLSelectElement;
+  private readonly since: HTMLInputElement;
+  private readonly until: HTMLInputElement;
+  private choices!: SideChoices;
+  private segment: string | null = null;
+  private window: WindowSide = { since: null, until: null };
+
+  constructor(
+    private readonly title: string,
+    private readonly onChange: (side: Side) => void,
+  ) {
+    this.names.id = `tg-names-${title}`.toLowerCase() + Math.random().toString(36).slice(2);
+    this.partition = h("input", {
+      type: "text",
+      autocomplete: "off",
+      spellcheck: "false",
+      list: this.names.id,
+      "aria-label": `${title}: partition`,
+      oninput: () => {
+        this.partition.setCustomValidity("");
+        this.suggest();
+      },
+      onfocus: () => {
+        this.partition.select();
+        this.suggest("");
+      },
+      onchange: () => this.acceptPartition(),
+    });
+    this.run = h("select", { "aria-label": `${title}: run`, onchange: () => onChange({ run: Number(this.run.value) }) });
+    const field = (end: string) =>
+      h("input", { "aria-label": `${title}: ${end}`, onchange: () => this.acceptWindow() });
+    [this.since, this.until] = [field("since"), field("until")];
+    this.label = h("span", { class: "tg-muted" }, title);
+    this.element = h("div", { class: "tg-side", role: "group", "aria-label": title }, this.label, this.fields, this.hint);
+  }
+
+  /** Show a side; the partition count of a window is limited to a segment if one is given. */
+  show(choices: SideChoices, kind: SideKind, side: Side | null, segment: string | null = null): void {
+    this.choices = choices;
+    this.segment = segment;
+    const parts = {
+      partitions: () => [this.partition, this.names],
+      runs: () => [this.run],
+      windows: () => [this.since, h("span", { class: "tg-muted" }, "to"), this.until],
+    }[kind]();
+    // Fields are replaced only if they differ, because moving one would blur it.
+    if (this.fields.firstChild !== parts[0]) this.fields.replaceChildren(...parts);
+    this.hint.textContent = "";
+    if (kind === "partitions") this.showPartition(side as { partition: string } | null);
+    else if (kind === "runs") this.showRun(side as { run: number } | null);
+    else this.showWindow(side as WindowSide | null);
+  }
+
+  private showPartition(side: { partition: string } | null): void {
+    this.partition.setCustomValidity("");
+    if (document.activeElement !== this.partition) this.partition.value = side?.partition ?? "";
+    const time = side ? this.choices.times[this.choices.partitions.indexOf(side.partition)] : NaN;
+    if (Number.isNaN(time) || time === undefined) return;
+    this.hint.textContent = new Date(1000 * time).toLocaleDateString("en-US", { weekday: "short", timeZone: "UTC" });
+  }
+
+  private showRun(side: { run: number } | null): void {
+    const text = (run: SideChoices["runs"][number]) =>
+      `${run.id} · ${formatTime(Date.parse(run.started_at) / 1000)} · ${pluralize(run.measured, "partition")}`;
+    setOptions(this.run, this.choices.runs.map((run) => [String(run.id), text(run)]), String(side?.run ?? ""));
+  }
+
+  private showWindow(side: WindowSide | null): void {
+    const type = isDaily(this.choices.times) ? "date" : "datetime-local";
+    const problems: string[] = [];
+    this.window = { since: side?.since ?? null, until: side?.until ?? null };
+    for (const end of ENDS) {
+      const field = this[end];
+      const text = fieldValue(this.window[end], type === "date", end);
+      if (text === null) problems.push(`${end} “${truncateMiddle(this.window[end]!, 30)}” is not a time`);
+      field.type = type;
+      if (document.activeElement !== field) field.value = text ?? "";
+    }
+    const [since, until] = ENDS.map((end) => Date.parse(`${this[end].value}${type === "date" ? "" : "Z"}`) / 1000);
+    const { times, within: segments } = this.choices;
+    const inWindow = times.filter((time, n) => (this.segment === null || segments[n] === this.segment) && !(time < since || time > until || Number.isNaN(time)));
+    this.hint.textContent = problems.join(", ") || pluralize(inWindow.length, "partition");
+  }
+
+  /** Apply the ends that were edited; an end that the field cannot show keeps its value. */
+  private acceptWindow(): void {
+    const days = this.since.type === "date";
+    const edited = { ...this.window };
+    for (const end of ENDS) {
+      const field = this[end];
+      if (!field.reportValidity()) return;
+      if (field.value !== (fieldValue(edited[end], days, end) ?? "")) edited[end] = field.value || null;
+    }
+    this.onChange(edited);
+  }
+
+  private suggest(text = this.partition.value): void {
+    const names = matchNames(this.choices.partitions, text, MAX_SUGGESTIONS);
+    this.names.replaceChildren(...names.map((name) => h("option", { value: name })));
+  }
+
+  /** Accept the typed text: a name, or a part of exactly one name. */
+  private acceptPartition(): void {
+    const { value } = this.partition;
+    const { partitions } = this.choices;
+    const names = partitions.includes(value) ? [value] : matchNames(partitions, value, 2);
+    if (names.length === 1) {
+      this.partition.value = names[0];
+      this.onChange({ partition: names[0] });
+      return;
+    }
+    const problem = names.length ? `several partitions contain “${value}”` : `there is no partition “${value}”`;
+    this.partition.setCustomValidity(`${this.title}: ${problem}; choose one from the list.`);
+    this.partition.reportValidity();
+  }
+}
+
+/** Side picker with its own choice between partition and time window. */
+export class FlexibleSidePicker {
+  readonly element: HTMLElement;
+  private readonly kind: HTMLLabelElement;
+  private readonly field: SidePicker;
+  private choices!: SideChoices;
+  private segment: string | null = null;
+
+  constructor(label: string, onChange: (side: Side) => void) {
+    this.field = new SidePicker(label, onChange);
+    const kinds = [["partitions", "partition"], ["windows", "window"]] as const;
+    this.kind = selectField(label, kinds, "partitions", (kind) => this.field.show(this.choices, kind as SideKind, null, this.segment));
+    this.field.label.remove(); // the kind's select has the label
+    this.element = h("span", { class: "tg-side" }, this.kind, this.field.element);
+  }
+
+  show(choices: SideChoices, side: Side, segment: string | null): void {
+    this.choices = choices;
+    this.segment = segment;
+    const kind = sideKind(side)!;
+    // Do not interrupt editing.
+    if (this.element.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return;
+    this.kind.querySelector("select")!.value = kind;
+    this.field.show(choices, kind, side, segment);
+  }
+}

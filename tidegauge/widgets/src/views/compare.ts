@@ -1,0 +1,286 @@
+// Compare view: metrics of two partitions, runs or time windows side by side, the most surprising first.
+
+import { whereClause } from "../data/catalogue";
+import { changeBarLength, compareByColumn, filterRows, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
+import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind } from "../data/comparison-sides";
+import { formatNumber, formatPercent, pluralize } from "../data/format";
+import type { CompareAnswer, Side } from "../data/protocol";
+import { columnLabel } from "../data/timeseries";
+import { button, debounce, h, renderName, selectField } from "../ui/dom";
+import type { Shell, View } from "../ui/shell";
+import { SidePicker } from "../ui/side-picker";
+import { VirtualList } from "../ui/virtual-list";
+import "./compare.css";
+import "../ui/virtual-list.css";
+
+interface Options {
+  kind: SideKind;
+  baseline: Side;
+  current: Side;
+  filter: string;
+  unusual: boolean;
+  sort: string;
+  down: boolean;
+}
+
+const KINDS = [["partitions", "partitions"], ["runs", "runs"], ["windows", "windows of time"]] as const;
+const COLUMNS = [
+  ["name", "Metric"], ["instance", "Column"], ["segment", "Segment"], ["baseline", "Baseline"],
+  ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
+  ["unusual", "Note"],
+] as const;
+const COLUMN_HELP: Record<string, string> = {
+  relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
+  surprise: "How unusual the difference is for this metric, in robust standard deviations",
+};
+
+export class Compare implements View {
+  readonly element: HTMLElement;
+  private readonly baseline = new SidePicker("Baseline", (side) => this.updateOptions({ baseline: side }));
+  private readonly current = new SidePicker("Current", (side) => this.updateOptions({ current: side }));
+  private readonly kind: HTMLLabelElement;
+  private readonly filter: HTMLInputElement;
+  private readonly unusual = h("input", { type: "checkbox", onchange: () => this.updateFilter({ unusual: this.unusual.checked }) });
+  private readonly unusualText = h("span", {}, "Only unusual");
+  private readonly count = h("span", { class: "tg-muted" });
+  private readonly heads = new Map<string, HTMLElement>();
+  private readonly rows: VirtualList;
+  private readonly empty = h("p", { class: "tg-empty", hidden: true });
+  private choices: SideChoices | null = null;
+  private choicesKey = "";
+  private table: TableColumns | null = null;
+  private data: CompareAnswer | null = null;
+  private tableKey = "";
+  private order: number[] = [];
+
+  constructor(private readonly shell: Shell) {
+    this.kind = selectField("Compare", KINDS, this.options.kind ?? "partitions", (kind) => this.selectKind(kind as SideKind));
+    this.filter = h("input", {
+      type: "search",
+      placeholder: "Filter: words of metric, column, segment …",
+      "aria-label": "Filter metrics",
+      oninput: debounce(80, () => this.updateFilter({ filter: this.filter.value })),
+    });
+    const swap = button("⇄ Swap", () => this.swap(), { title: "Exchange baseline and current" });
+    const sides = h("div", { class: "tg-tools" }, this.kind, this.baseline.element, swap, this.current.element);
+    const unusual = h("label", { class: "tg-choice" }, this.unusual, this.unusualText);
+    const tools = h("div", { class: "tg-tools" }, this.filter, unusual, this.count);
+    const header = h("div", { class: "tg-compare-row tg-compare-head", role: "row", "aria-rowindex": "1" });
+    for (const [key, text] of COLUMNS) {
+      const sort = button(text, () => this.sort(key), { title: COLUMN_HELP[key] });
+      const cell = h("div", { role: "columnheader", "data-column": key }, sort);
+      this.heads.set(key, cell);
+      header.append(cell);
+    }
+    this.rows = new VirtualList({
+      roles: ["grid", "row"],
+      label: "Metrics of both sides; Enter opens the series",
+      rowHeight: 28,
+      header,
+      renderRow: (index) => this.row(this.order[index]),
+      onOpen: (index) => this.openSeries(this.order[index]),
+    });
+    this.element = h("section", { class: "tg-compare" }, sides, tools, this.rows.element, this.empty);
+  }
+
+  private get options(): Partial<Options> {
+    return this.shell.options<Options>("compare");
+  }
+
+  /** Change the sides; the shell opens the view again and shows errors. */
+  private updateOptions(changes: Partial<Options>): void {
+    this.shell.go("compare", { ...this.options, ...changes });
+  }
+
+  private selectKind(kind: SideKind): void {
+    const { baseline, current, ...rest } = this.options;
+    this.shell.go("compare", { ...rest, kind });
+  }
+
+  private swap(): void {
+    const { baseline, current } = this.options;
+    if (baseline && current) this.updateOptions({ baseline: current, current: baseline });
+  }
+
+  private updateFilter(changes: Partial<Options>): void {
+    this.shell.saveOptions("compare", { ...this.options, ...changes });
+    this.arrangeRows();
+  }
+
+  private sort(key: string): void {
+    const { sort = "surprise", down = true } = this.options;
+    // Numbers sort descending first, text ascending.
+    const descending = !["name", "instance", "segment"].includes(key);
+    this.updateFilter({ sort: key, down: sort === key ? !down : descending });
+  }
+
+  async open(): Promise<void> {
+    const { dataset, catalogue, link } = this.shell;
+    const key = JSON.stringify([dataset, catalogue.commits]);
+    if (this.choicesKey !== key) {
+      const { data, arrays } = await link.ask("sides", { dataset });
+      this.choices = { ...data, times: arrays.times };
+      this.choicesKey = key;
+    }
+    const choices = this.choices!;
+    const sides = this.chooseSides(choices);
+    const { kind = sideKind(this.options.baseline) ?? "partitions", filter = "", unusual = false } = this.options;
+    this.kind.querySelector("select")!.value = kind;
+    this.baseline.show(choices, kind, sides?.[0] ?? null);
+    this.current.show(choices, kind, sides?.[1] ?? null);
+    if (document.activeElement !== this.filter) this.filter.value = filter;
+    this.unusual.checked = unusual;
+    if (!sides) {
+      this.data = this.table = null;
+      this.tableKey = "";
+      this.arrangeRows();
+      this.shell.announce("");
+      const missing = { partitions: "partitions", runs: "runs with measurements", windows: "partitions with a time" }[kind];
+      this.showEmpty(`Fewer than two ${missing}: nothing to compare yet. Measure more, or choose another kind of comparison.`);
+      return;
+    }
+    const [baseline, current] = sides;
+    const requestKey = JSON.stringify([key, sides]);
+    if (this.tableKey !== requestKey) {
+      this.shell.announce("");
+      const { data, arrays } = await link.ask("compare", { dataset, baseline, current });
+      this.data = data;
+      this.table = { texts: data.texts, numbers: arrays, rows: data.rows };
+      const sameSides = this.tableKey !== "" && this.tableKey.includes(JSON.stringify(sides));
+      this.tableKey = requestKey;
+      if (!sameSides) this.rows.element.scrollTop = this.rows.active = 0;
+    }
+    this.arrangeRows();
+    const { unusual: count, total } = this.data!;
+    this.shell.announce(`${pluralize(count, "unusual difference")} among ${pluralize(total, "metric")}.`);
+  }
+
+  /** Sides to compare: the saved ones if they still exist, else the default. */
+  private chooseSides(choices: SideChoices): readonly [Side, Side] | null {
+    const { baseline, current } = this.options;
+    const kind = this.options.kind ?? sideKind(baseline) ?? "partitions";
+    const valid = [baseline, current].every((side) => sideKind(side) === kind && sideExists(choices, side));
+    if (valid) return [baseline!, current!];
+    const sides = defaultSides(choices, kind);
+    if (sides) this.shell.saveOptions("compare", { ...this.options, kind, baseline: sides[0], current: sides[1] });
+    return sides;
+  }
+
+  /** Filter and sort the rows. */
+  private arrangeRows(): void {
+    const { table, data } = this;
+    const { filter = "", unusual = false, sort = "surprise", down = true } = this.options;
+    for (const [key, head] of this.heads) {
+      head.setAttribute("aria-sort", key !== sort ? "none" : down ? "descending" : "ascending");
+    }
+    this.rows.element.hidden = !table;
+    this.empty.hidden = true;
+    if (!table || !data) {
+      this.count.textContent = "";
+      this.unusualText.textContent = "Only unusual";
+      return;
+    }
+    this.order = filterRows(table, filter, unusual);
+    // The kernel sorts by surprise; rows with too little history come before rows without a difference.
+    if (sort !== "surprise" || !down) this.order.sort(compareByColumn(table, sort, down));
+    this.element.classList.toggle("tg-whole", table.texts.segment.every((segment) => !segment));
+    this.rows.setCount(this.order.length);
+    this.unusualText.textContent = `Only unusual (${data.unusual.toLocaleString("en-US")})`;
+    const omitted = data.total - data.rows;
+    const count = this.order.length === data.rows ? pluralize(data.rows, "metric") : `${this.order.length.toLocaleString("en-US")} of ${pluralize(data.rows, "metric")}`;
+    this.count.textContent = omitted > 0 ? `${count}; the ${omitted.toLocaleString("en-US")} least surprising are not shown` : count;
+    if (!this.order.length) {
+      const reason = unusual && !data.unusual ? "No unusual differences." : "No metric matches the filter.";
+      this.showEmpty(data.rows ? reason : "No metrics in this dataset yet.");
+    }
+  }
+
+  private showEmpty(text: string): void {
+    this.rows.element.hidden = true;
+    this.empty.textContent = text;
+    this.empty.hidden = false;
+  }
+
+  private row(row: number): HTMLElement {
+    const { texts, numbers } = this.table!;
+    const text = (key: string) => texts[key][row] ?? "";
+    const value = (key: string) => numbers[key][row];
+    const cell = (key: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": key }, ...children);
+    const status = text("status");
+    const side = (key: "baseline" | "current") => {
+      const element = cell(key, formatNumber(value(key)));
+      const count = value(`${key}_partitions`);
+      if (count > 1) element.title = `median of ${count} partitions`;
+      return element;
+    };
+    // Narrow layouts hide the columns of the two sides.
+    const relative = cell("relative", diverging(value("relative")), h("span", {}, formatPercent(value("relative"))));
+    relative.title = `baseline ${formatNumber(value("baseline"))}, current ${formatNumber(value("current"))}`;
+    const unusual = value("unusual") === 1;
+    const instance = text("instance");
+    const note = [unusual ? "▲ unusual" : "", status === "both" ? "" : status].filter(Boolean).join(", ");
+    const element = h(
+      "div",
+      { class: "tg-compare-row" },
+      cell("name", renderName(`${text("name")}${whereClause(text("analyzer"))}`, 60)),
+      cell("instance", instance === "*" ? h("span", { class: "tg-muted" }, "the table") : renderName(instance, 40)),
+      cell("segment", renderName(text("segment"), 40)),
+      side("baseline"),
+      side("current"),
+      cell("change", signed(value("change"))),
+      relative,
+      this.surprise(cell("surprise"), value("surprise"), status),
+      cell("unusual", note),
+    );
+    if (unusual) element.classList.add("tg-unusual");
+    return element;
+  }
+
+  private surprise(cell: HTMLElement, surprise: number, status: string): HTMLElement {
+    if (Number.isNaN(surprise)) {
+      const reason = status === "both" ? "too little history" : "–";
+      cell.append(h("span", { class: "tg-muted" }, reason));
+      return cell;
+    }
+    const bar = h("span", { class: "tg-bar-room", "aria-hidden": "true" }, h("span", { class: "tg-bar-fill" }));
+    (bar.firstChild as HTMLElement).style.width = `${100 * surpriseBarLength(surprise)}%`;
+    cell.append(bar, h("span", {}, surprise >= 300 ? "300" : surprise.toFixed(1)));
+    return cell;
+  }
+
+  private openSeries(row: number): void {
+    const id = this.table?.numbers.ids[row];
+    if (id === undefined || Number.isNaN(id)) {
+      this.shell.announce("This series no longer exists.");
+      return;
+    }
+    const { current } = this.options;
+    const name = current && "partition" in current ? current.partition : null;
+    const time = name === null ? null : this.choices!.times[this.choices!.partitions.indexOf(name)];
+    this.shell.go("series", { ids: [id], focus: columnLabel(this.shell.catalogue, time, name) });
+  }
+
+  onResize(): void {
+    this.rows.redraw();
+  }
+
+  close(): void {
+    this.rows.close();
+  }
+}
+
+function signed(change: number): string {
+  return change > 0 ? `+${formatNumber(change)}` : formatNumber(change);
+}
+
+/** Diverging bar: to the left for a decrease, to the right for an increase. */
+function diverging(relative: number): HTMLElement {
+  const bar = h("span", { class: "tg-diverging", "aria-hidden": "true" });
+  const length = changeBarLength(relative);
+  if (length) {
+    const fill = h("span", { class: length < 0 ? "tg-less" : "tg-more" });
+    fill.style.width = `${50 * Math.abs(length)}%`;
+    bar.append(fill);
+  }
+  return bar;
+}

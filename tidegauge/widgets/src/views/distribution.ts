@@ -1,0 +1,345 @@
+// Distribution view: a column in two partitions or windows, distances between them, and drift over time.
+
+import uPlot from "uplot";
+import { CURVE_KINDS, type CurveKind, drawCurves, drawDrift, interpolate, type QuantilePair, renderCategoryTable, SIDES, sideStyles } from "../chart/distribution-charts";
+import { swatch } from "../chart/line-style";
+import { listSegments, sharedSegment, type SideChoices, sideSegment, switchSegment } from "../data/comparison-sides";
+import { describeDistance, DISTANCES } from "../data/distances";
+import { driftWindows, filterSegment, fourWeeksBefore } from "../data/drift-windows";
+import { formatNumber, pluralize, truncateMiddle } from "../data/format";
+import { type AnswerTo, KernelError } from "../data/kernel";
+import type { DistanceValues, DistributionAnswer, Side } from "../data/protocol";
+import type { Axis } from "../data/timeseries";
+import { button, h, renderName, selectField, setOptions } from "../ui/dom";
+import type { Shell, View } from "../ui/shell";
+import { FlexibleSidePicker } from "../ui/side-picker";
+import "./distribution.css";
+
+interface Options {
+  dataset: string;
+  column: string;
+  baseline: Side;
+  current: Side;
+  /** Segment of both sides; null if each side has its own. */
+  segment: string | null;
+  curve: CurveKind;
+  tails: boolean;
+  /** Distance shown over time; chosen by the column if absent. */
+  over?: keyof DistanceValues;
+}
+
+/** Drift over time, as far as it is loaded. */
+interface Drift {
+  key: string;
+  labels: string[];
+  numbers: Record<string, number[]>;
+  complete: boolean;
+}
+
+const DISTANCES_BY_KIND: Record<string, (keyof DistanceValues)[]> = {
+  numeric: ["psi", "js", "ks", "wasserstein"],
+  categorical: ["psi", "js", "unseen", "lost"],
+};
+const CURVE_HEIGHT = 280;
+const DRIFT_HEIGHT = 170;
+
+export class Distribution implements View {
+  readonly element: HTMLElement;
+  private readonly column: HTMLLabelElement;
+  private readonly baseline = new FlexibleSidePicker("Baseline", (baseline) => this.updateOptions({ baseline }));
+  private readonly current = new FlexibleSidePicker("Current", (current) => this.updateOptions({ current }));
+  private readonly segment = selectField("Segment", [], "", (segment) => this.selectSegment(segment));
+  private readonly curve = selectField("Curve", CURVE_KINDS.map((name) => [name, name === "quantiles" ? "quantiles" : "cumulative shares"]), "quantiles", (curve) => this.updateOptions({ curve: curve as CurveKind }));
+  private readonly tails = h("input", { type: "checkbox", onchange: () => this.updateOptions({ tails: this.tails.checked }) });
+  private readonly tailsLabel = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1 %");
+  private readonly over = selectField("Drift over time by", [], "", (over) => this.updateOptions({ over: over as keyof DistanceValues }));
+  private readonly picture = h("div", { class: "tg-curves" });
+  private readonly legend = h("div", { class: "tg-both" });
+  private readonly distances = h("div", { class: "tg-distances" });
+  private readonly drift = h("div", { class: "tg-drift", tabindex: "0", role: "application", "aria-label": "Drift over time. Arrow keys move between partitions, Enter makes one the current side." });
+  private readonly driftText = h("span", { class: "tg-muted" });
+  private choices: { dataset: string; commits: number; names: readonly string[]; sides: SideChoices } | null = null;
+  private result: { key: string; answer: AnswerTo<"distribution"> | null; problem: string | null } | null = null;
+  private drifts: Drift | null = null;
+  private turn = 0;
+  private curveChart: uPlot | null = null;
+  private driftChart: uPlot | null = null;
+  private currentIndex = -1;
+
+  constructor(private readonly shell: Shell) {
+    this.column = selectField("Column", [], "", (column) => this.updateOptions({ column }));
+    const tools = h("div", { class: "tg-tools" }, this.column, this.segment, this.baseline.element, this.current.element, button("Newest", () => this.resetSides(), { title: "Compare the newest partition with the four weeks before it" }));
+    const shape = h("div", { class: "tg-tools tg-shape" }, this.curve, this.tailsLabel, this.legend);
+    const body = h("div", { class: "tg-apart" }, this.picture, this.distances);
+    this.element = h("section", { class: "tg-distribution" }, tools, shape, body, h("div", { class: "tg-tools" }, this.over, this.driftText), this.drift);
+    this.drift.addEventListener("keydown", (event) => this.handleKey(event));
+  }
+
+  private get options(): Partial<Options> {
+    const { dataset, ...rest } = this.shell.options<Options>("distribution");
+    return dataset === undefined || dataset === this.shell.dataset ? { dataset: this.shell.dataset, ...rest } : { dataset: this.shell.dataset };
+  }
+
+  private updateOptions(changes: Partial<Options>): void {
+    this.shell.saveOptions("distribution", { ...this.options, ...changes });
+    void this.open().catch((error) => this.shell.showError(error));
+  }
+
+  private resetSides(): void {
+    // The segment is kept.
+    const { baseline: _, current: __, ...rest } = this.options;
+    this.shell.saveOptions("distribution", rest);
+    void this.open().catch((error) => this.shell.showError(error));
+  }
+
+  async open(): Promise<void> {
+    const turn = ++this.turn;
+    const { dataset, link, catalogue } = this.shell;
+    if (this.choices?.dataset !== dataset || this.choices.commits !== catalogue.commits) {
+      const [columns, sides] = await Promise.all([
+        link.ask("columns", { dataset }),
+        link.ask("sides", { dataset }),
+      ]);
+      if (turn !== this.turn) return;
+      const choices = { ...sides.data, times: sides.arrays.times };
+      this.choices = { dataset, commits: catalogue.commits, names: columns.data.names, sides: choices };
+      this.result = this.drifts = null;
+    }
+    const { names, sides } = this.choices;
+    this.element.classList.toggle("tg-nothing", !names.length);
+    if (!names.length) {
+      this.picture.replaceChildren(h("p", { class: "tg-empty" }, "No distributions are stored for this dataset. Columns appear here once an analyzer that keeps one is measured, such as Histogram, ApproxQuantiles or KLLSketch."));
+      return;
+    }
+    const options = this.complete(this.options, names);
+    setOptions(this.column.querySelector("select")!, names.map((name) => [name, name]), options.column);
+    this.showSegment(options);
+    this.baseline.show(sides, options.baseline, options.segment);
+    this.current.show(sides, options.current, options.segment);
+    await this.compare(options, turn);
+  }
+
+  /** Complete the options: the first column, the newest partition, the four weeks before it in its segment. */
+  private complete(options: Partial<Options>, names: readonly string[]): Options {
+    const { sides } = this.choices!;
+    const { partitions, within, times } = sides;
+    const column = options.column !== undefined && names.includes(options.column) ? options.column : names[0];
+    const chosen = options.segment ?? null;
+    const newest = Math.max(0, within.indexOf(chosen ?? sideSegment(sides, options.baseline) ?? within[0]));
+    const current: Side = options.current ?? { partition: partitions[newest] };
+    const index = "partition" in current ? Math.max(0, partitions.indexOf(current.partition)) : newest;
+    const previous = within.findIndex((name, n) => n > index && name === within[index]);
+    const weeks: Side = Number.isNaN(times[index]) ? { partition: partitions[previous < 0 ? index : previous] } : fourWeeksBefore(times[index]);
+    const curve = CURVE_KINDS.find((name) => name === options.curve) ?? CURVE_KINDS[0];
+    const baseline = options.baseline ?? weeks;
+    const segment = sharedSegment(sides, baseline, current, chosen);
+    const complete: Options = { tails: false, ...options, curve, dataset: this.shell.dataset, column, current, baseline, segment };
+    if (!options.column || !options.current || !options.baseline || chosen !== segment) this.shell.saveOptions("distribution", complete);
+    return complete;
+  }
+
+  /** Update the segment select; hidden for a single segment. */
+  private showSegment({ segment }: Options): void {
+    const segments = listSegments(this.choices!.sides);
+    this.segment.hidden = segments.length < 2;
+    // No segment is named "/": names are made of `key=value`.
+    const none = segment === null ? [["/", "separate segments"] as const] : [];
+    setOptions(this.segment.querySelector("select")!, [...none, ...segments.map((name) => [name, name || "none"] as const)], segment ?? "/");
+  }
+
+  private selectSegment(segment: string): void {
+    const { sides, names } = this.choices!;
+    const { baseline, current } = this.complete(this.options, names);
+    this.updateOptions({ segment, baseline: switchSegment(sides, baseline, segment), current: switchSegment(sides, current, segment) });
+  }
+
+  /** Segment whose drift is shown: that of the current side. */
+  private driftSegment({ current, segment }: Options): string | null {
+    return segment ?? sideSegment(this.choices!.sides, current);
+  }
+
+  private async compare(options: Options, turn: number): Promise<void> {
+    const { dataset, column, baseline, current, segment } = options;
+    const question = { dataset, column, baseline, current, segment };
+    const key = JSON.stringify(question);
+    if (this.result?.key !== key) {
+      try {
+        const answer = await this.shell.link.ask("distribution", question);
+        if (turn !== this.turn) return;
+        this.result = { key, answer, problem: null };
+      } catch (error) {
+        if (!(error instanceof KernelError)) throw error;
+        if (turn !== this.turn) return;
+        this.result = { key, answer: null, problem: error.message };
+      }
+    }
+    this.show(options);
+    // Drift comes last: it takes the kernel seconds for columns with many categories.
+    void this.loadDrift(options).catch((error) => this.shell.showError(error));
+  }
+
+  private async loadDrift(options: Options): Promise<void> {
+    const { dataset, column } = options;
+    const { link, catalogue } = this.shell;
+    const segment = this.driftSegment(options);
+    const key = JSON.stringify([dataset, column, segment, this.choices!.commits]);
+    if (this.drifts?.key === key) return;
+    const drift: Drift = { key, labels: [], numbers: {}, complete: false };
+    this.drifts = drift;
+    this.showDrift(options);
+    try {
+      // In pieces, so that other requests are answered in between.
+      for (const window of driftWindows(catalogue.times)) {
+        const { data, arrays } = await link.ask("drifts", { dataset, column, segment, ...window });
+        if (this.drifts !== drift) return;
+        const rows = filterSegment(data.texts, arrays, segment);
+        drift.labels = [...rows.labels, ...drift.labels];
+        for (const [name, values] of Object.entries(rows.numbers)) drift.numbers[name] = [...values, ...(drift.numbers[name] ?? [])];
+        this.showDrift({ ...options, ...this.options });
+      }
+      drift.complete = true;
+      this.showDrift({ ...options, ...this.options });
+    } catch (error) {
+      if (this.drifts === drift) this.drifts = null;
+      throw error;
+    }
+  }
+
+  // --- drawing
+
+  private show(options: Options): void {
+    const { answer, problem } = this.result!;
+    const { theme } = this.shell;
+    const numeric = answer?.data.kind === "numeric";
+    this.curve.hidden = this.tailsLabel.hidden = !numeric;
+    this.curve.querySelector("select")!.value = options.curve;
+    this.tails.checked = options.tails;
+    this.curveChart?.destroy();
+    this.curveChart = null;
+    if (!answer) {
+      this.legend.replaceChildren();
+      this.distances.replaceChildren();
+      this.picture.replaceChildren(h("p", { class: "tg-empty" }, problem!));
+      this.showDrift(options);
+      return;
+    }
+    const { data, arrays } = answer;
+    const rows = [data.baseline_rows, data.current_rows];
+    this.legend.replaceChildren(
+      ...sideStyles(theme).map((look, n) => h("span", { class: "tg-choice" }, swatch(look), h("b", {}, n ? "Current" : "Baseline"), renderName(data[SIDES[n]], 60), h("i", { class: "tg-muted" }, pluralize(rows[n], "row")))),
+    );
+    this.showDistances(data);
+    if (!Math.min(...rows)) this.picture.replaceChildren(h("p", { class: "tg-empty" }, "One side has no values to compare."));
+    else if (numeric) this.drawCurves(options, { ranks: arrays.ranks ?? [], baseline: arrays.baseline_values, current: arrays.current_values });
+    else this.picture.replaceChildren(renderCategoryTable(theme, data.categories ?? [], arrays.baseline_values, arrays.current_values));
+    this.showDrift(options);
+  }
+
+  private drawCurves({ curve, tails }: Options, pair: QuantilePair): void {
+    const width = this.picture.clientWidth;
+    if (!width) return;
+    const u = drawCurves(this.shell.theme, pair, curve, tails, width, CURVE_HEIGHT);
+    const tip = h("div", { class: "tg-tip", hidden: true });
+    u.hooks.setCursor = [() => this.showCurveTooltip(u, curve, tip)];
+    this.curveChart = u;
+    this.picture.replaceChildren(u.root, tip);
+  }
+
+  private showCurveTooltip(u: uPlot, curve: CurveKind, tip: HTMLElement): void {
+    const { left = -1, top = 0 } = u.cursor;
+    tip.hidden = left < 0;
+    if (left < 0) return;
+    const at = u.posToVal(left, "x");
+    const share = (rank: number) => `${(100 * rank).toFixed(0)} %`;
+    const title = curve === "quantiles" ? `${share(at)} of rows are at most` : `at most ${formatNumber(at)}`;
+    const lines = SIDES.map((side, n) => {
+      const value = interpolate(u.data[0], u.data[n + 1], at);
+      return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" ? formatNumber(value) : share(value)));
+    });
+    tip.replaceChildren(h("div", {}, title), ...lines);
+    const x = left + u.over.offsetLeft;
+    tip.style.left = `${x + 190 > this.picture.clientWidth ? x - tip.offsetWidth - 12 : x + 12}px`;
+    tip.style.top = `${Math.min(top, CURVE_HEIGHT - 90)}px`;
+  }
+
+  private showDistances({ kind, distances }: DistributionAnswer): void {
+    const rows = DISTANCES.filter(([name]) => DISTANCES_BY_KIND[kind].includes(name)).map(([name, title, description]) => {
+      const size = describeDistance(name, distances);
+      return h(
+        "tr",
+        {},
+        h("th", { scope: "row", title: description }, title),
+        h("td", { class: "tg-figure" }, formatNumber(distances[name] as number | null)),
+        h("td", { class: size.startsWith("large") ? "tg-large" : "" }, size),
+      );
+    });
+    this.distances.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...["Distance", "", "Size"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows)), h("p", { class: "tg-muted" }, "0 means equal. Moderate and large start at 0.1 and 0.25 for PSI, and at equivalent values for the others."));
+  }
+
+  private showDrift(options: Options): void {
+    this.driftChart?.destroy();
+    this.driftChart = null;
+    const { labels, numbers, complete }: Omit<Drift, "key"> = this.drifts ?? { labels: [], numbers: {}, complete: false };
+    const available = DISTANCES.filter(([name]) => numbers[name]?.some((value) => !Number.isNaN(value)));
+    const isAvailable = (distance: string | undefined) => available.some(([name]) => name === distance);
+    // Not PSI for categories, because it pools rare ones, which may be many.
+    const fallback = isAvailable("unseen") ? "js" : (available[0]?.[0] ?? "psi");
+    const over = isAvailable(options.over) ? options.over! : fallback;
+    setOptions(this.over.querySelector("select")!, available.length ? available.map(([name, title]) => [name, title]) : [["psi", "PSI"]], over);
+    const segment = this.driftSegment(options);
+    const scope = segment && listSegments(this.choices!.sides).length > 1 ? ` of ${truncateMiddle(segment, 60)}` : "";
+    this.driftText.textContent = `Each partition${scope} against the four weeks before it. ${complete ? "Click a point to select its partition." : "Computing more …"}`;
+    if (!available.length) {
+      const few = "Too few partitions with a time for drift: a partition needs seven before it.";
+      this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? few : "Computing drift …"));
+      return;
+    }
+    const values = numbers[over].map((value) => (Number.isFinite(value) ? value : null));
+    const x = numbers.time;
+    const axis: Axis = { columns: x.map((_, n) => n), x, timed: true };
+    this.currentIndex = "partition" in options.current ? labels.indexOf(options.current.partition) : -1;
+    const width = this.drift.clientWidth;
+    if (!width) return;
+    const tip = h("div", { class: "tg-tip", hidden: true });
+    const onHover = (index: number | null, left: number) => {
+      tip.hidden = index === null;
+      if (index === null) return;
+      tip.replaceChildren(renderName(labels[index]), h("div", {}, h("b", {}, formatNumber(values[index])), h("span", { class: "tg-muted" }, ` of ${pluralize(numbers.rows[index], "row")}`)));
+      tip.style.left = `${left > width / 2 ? left - tip.offsetWidth + 30 : left + 70}px`;
+      tip.style.top = "8px";
+    };
+    this.driftChart = drawDrift(this.shell.theme, { axis, values, labels, at: this.currentIndex }, width, DRIFT_HEIGHT, onHover, (index) => this.selectPartition(index));
+    this.drift.replaceChildren(this.driftChart.root, tip);
+  }
+
+  private selectPartition(index: number): void {
+    const { labels, numbers } = this.drifts!;
+    this.updateOptions({ current: { partition: labels[index] }, baseline: fourWeeksBefore(numbers.time[index]) });
+  }
+
+  private handleKey(event: KeyboardEvent): void {
+    if (!this.driftChart) return;
+    const { labels, numbers } = this.drifts!;
+    const count = labels.length;
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -count, End: count }[event.key];
+    const { idx } = this.driftChart.cursor;
+    if (step) {
+      const from = (this.driftChart.cursor.left ?? -1) >= 0 && typeof idx === "number" ? idx : this.currentIndex < 0 ? count - 1 : this.currentIndex;
+      const index = Math.min(count - 1, Math.max(0, from + step));
+      this.driftChart.setCursor({ left: this.driftChart.valToPos(numbers.time[index], "x"), top: 20 });
+      this.shell.announce(`${labels[index]}: ${formatNumber(this.driftChart.data[1][index])}`);
+    } else if (event.key === "Enter" && typeof idx === "number") this.selectPartition(idx);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  onResize(): void {
+    if (this.result && this.choices) this.show(this.complete(this.options, this.choices.names));
+  }
+
+  close(): void {
+    this.curveChart?.destroy();
+    this.driftChart?.destroy();
+  }
+}

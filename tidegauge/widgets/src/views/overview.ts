@@ -1,0 +1,523 @@
+// Overview: heat map of all series over time, with scrolling, zoom, sorting, filter and selection.
+
+import { Sparklines } from "../chart/sparklines";
+import type { Catalogue } from "../data/catalogue";
+import { pluralize } from "../data/format";
+import type { CellAnswer, LevelKind } from "../data/protocol";
+import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
+import { AXIS_HEIGHT, Heatmap, type HeatmapContent, MINIMAP_WIDTH } from "../heatmap/heatmap";
+import { drawLegend } from "../heatmap/legend";
+import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
+import { GROUPINGS, groupKeys, orderRows, SORT_ORDERS } from "../heatmap/row-order";
+import { button, debounce, h, renderName, selectField } from "../ui/dom";
+import type { Shell, View } from "../ui/shell";
+
+/** Columns of the first request, and of each following one. */
+const FIRST_COLUMNS = 90;
+const CHUNK_COLUMNS = 60;
+/** Most cells that are fetched; the oldest columns of larger histories are left out, with a notice. */
+const MAX_CELLS = 64e6;
+const MAX_SELECTED = 50;
+
+const COLOUR_BY = [["score", "anomaly score"], ["change", "change"]] as const;
+interface Options {
+  by: LevelKind;
+  group: string;
+  sort: string;
+  filter: string;
+}
+
+export class Overview implements View {
+  readonly element: HTMLElement;
+  private readonly canvas = h("canvas", { tabindex: "0", role: "application", class: "tg-heat" });
+  private readonly heatmap = new Heatmap(this.canvas);
+  private readonly cursor = h("div", { class: "tg-cursor", hidden: true });
+  private readonly tip = h("div", { class: "tg-tip", hidden: true });
+  private readonly none = h("p", { class: "tg-empty tg-none", hidden: true }, "No series matches the filter.");
+  private readonly selectionBar = h("span", { class: "tg-picked" });
+  private readonly count = h("span", { class: "tg-muted" });
+  private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1" });
+  private readonly filter: HTMLInputElement;
+  private readonly choices: Record<"by" | "group" | "sort", HTMLLabelElement>;
+  private levels = new Map<LevelKind, LevelMatrix>();
+  private loading = new Map<LevelKind, Promise<void>>();
+  private marks = new Map<number, number[]>();
+  private order: Int32Array = new Int32Array();
+  private headings: string[] = [];
+  private selected = new Set<number>();
+  private sparklines!: Sparklines;
+  private cursorCell = { index: 0, column: 0 };
+  private frame = 0;
+  private catalogue: Catalogue | null = null;
+  private readonly sizes = new ResizeObserver(() => this.onResize());
+  private dragStart: { x: number; y: number } | null = null;
+  private dragging = false;
+
+  constructor(private readonly shell: Shell) {
+    this.filter = h("input", {
+      type: "search",
+      placeholder: "Filter: words of dataset, column, metric …",
+      "aria-label": "Filter series",
+      oninput: debounce(80, () => this.updateOptions({ filter: this.filter.value })),
+    });
+    const groups = Object.entries(GROUPINGS).map(([key, { text }]) => [key, text] as const);
+    this.choices = {
+      by: selectField("Colour", COLOUR_BY, "", (value) => this.updateOptions({ by: value as LevelKind })),
+      group: selectField("Group by", [...groups, ["", "nothing"]], "", (value) => this.updateOptions({ group: value })),
+      sort: selectField("Sort by", SORT_ORDERS, "", (value) => this.updateOptions({ sort: value })),
+    };
+    const zoom = (rows: number, columns: number) => () => this.zoom(rows, columns);
+    const tools = h(
+      "div",
+      { class: "tg-tools" },
+      ...Object.values(this.choices),
+      this.filter,
+      h(
+        "span",
+        { class: "tg-group", role: "group", "aria-label": "Zoom" },
+        button("−", zoom(0.5, 0.5), { title: "Zoom out (-)" }),
+        button("+", zoom(2, 2), { title: "Zoom in (+)" }),
+        button("All", () => this.showAll(), { title: "All series and partitions (0)" }),
+        button("Start", () => this.resetView(), { title: "Names and the newest partitions (1)" }),
+      ),
+      this.selectionBar,
+    );
+    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tip, this.none);
+    const help = "Wheel scrolls, with Ctrl it zooms; Shift-click compares; arrow keys, Enter, Space, + and - do so too.";
+    const foot = h("div", { class: "tg-foot" }, this.legend, this.count, h("span", { class: "tg-muted tg-help" }, help));
+    this.element = h("section", { class: "tg-overview" }, tools, field, foot);
+    this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
+    this.bindEvents();
+  }
+
+  private get options(): Options {
+    return { by: "score", group: "column", sort: "name", filter: "", ...this.shell.options<Options>("overview") };
+  }
+
+  private updateOptions(changes: Partial<Options>): void {
+    this.shell.saveOptions("overview", { ...this.options, ...changes });
+    this.hideTooltip();
+    this.heatmap.viewport.top = 0; // matching rows start at the top
+    void this.open().catch((error) => this.shell.showError(error));
+  }
+
+  async open(): Promise<void> {
+    const { catalogue, link } = this.shell;
+    if (this.catalogue !== catalogue) {
+      const before = this.catalogue;
+      this.catalogue = catalogue;
+      this.levels.clear();
+      this.loading.clear();
+      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values;
+      this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw());
+      this.marks.clear();
+      for (let n = 0; n < catalogue.marks.length; n += 2) {
+        const [row, column] = [catalogue.marks[n], catalogue.marks[n + 1]];
+        this.marks.set(row, [...(this.marks.get(row) ?? []), column]);
+      }
+      const at = before && this.order[this.cursorCell.index] >= 0 ? before.ids[this.order[this.cursorCell.index]] : null;
+      const label = before?.labels[this.cursorCell.column];
+      const ids = before ? [...this.selected].map((row) => before.ids[row]) : [];
+      this.selected = new Set(ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0));
+      this.arrangeRows();
+      this.fitCanvas();
+      if (!before) this.resetView();
+      // Keep the cursor on its series and time, although rows may have been added.
+      const index = at === null ? -1 : this.order.indexOf(catalogue.rowOf(at));
+      const column = label === undefined ? -1 : catalogue.labels.indexOf(label);
+      this.cursorCell = {
+        index: index >= 0 ? index : this.order.findIndex((row) => row >= 0),
+        column: column >= 0 ? column : catalogue.columns - 1,
+      };
+    }
+    this.fitCanvas();
+    await this.load();
+    this.arrangeRows();
+    this.redraw();
+  }
+
+  /** Fetch the first screen, then all other columns from newest to oldest; once for each kind of level. */
+  private load(): Promise<void> {
+    const { by } = this.options;
+    let request = this.loading.get(by);
+    if (!request) {
+      request = this.fetchLevels(by);
+      this.loading.set(by, request);
+      request.catch(() => this.loading.delete(by));
+    }
+    return request;
+  }
+
+  private async fetchLevels(by: LevelKind): Promise<void> {
+    const { link, catalogue } = this.shell;
+    const { rows, columns } = catalogue;
+    const levels = new LevelMatrix(rows, columns, by === "score" ? SCORE_STRENGTH : CHANGE_STRENGTH);
+    levels.loadedFrom = columns;
+    this.levels.set(by, levels);
+    this.arrangeRows();
+    const fetchColumns = async (first: number, last: number, rows?: number[]) => {
+      const { arrays } = await link.ask("levels", { by, first, last, ...(rows && { rows }) });
+      levels.write(arrays.levels, first, last, rows);
+    };
+    const visible = this.heatmap.visibleRows(this.order);
+    const newest = Math.max(0, columns - FIRST_COLUMNS);
+    await Promise.all([fetchColumns(newest, columns, visible), this.heatmap.hasNames && this.sparklines.request(visible)]);
+    levels.loadedFrom = newest;
+    this.paint();
+    performance.mark(`tidegauge:first:${by}`);
+    void this.fetchRest(levels, fetchColumns, catalogue).then(
+      () => {
+        performance.mark(`tidegauge:whole:${by}`);
+        this.arrangeRows();
+        this.redraw();
+      },
+      (error) => {
+        this.loading.delete(by);
+        this.shell.showError(error);
+      },
+    );
+  }
+
+  private async fetchRest(levels: LevelMatrix, fetchColumns: (first: number, last: number) => Promise<void>, catalogue: Catalogue): Promise<void> {
+    const oldest = Math.max(0, catalogue.columns - Math.floor(MAX_CELLS / Math.max(1, catalogue.rows)));
+    for (let last = catalogue.columns; last > oldest && this.catalogue === catalogue; last -= CHUNK_COLUMNS) {
+      const first = Math.max(oldest, last - CHUNK_COLUMNS);
+      await fetchColumns(first, last);
+      levels.loadedFrom = Math.min(levels.loadedFrom, first);
+      this.redraw();
+    }
+    if (oldest > 0) this.shell.announce(`Too many series: the oldest ${pluralize(oldest, "column")} ${oldest === 1 ? "is" : "are"} not shown.`);
+  }
+
+  /** Filter, group and sort the rows. */
+  private arrangeRows(): void {
+    const { catalogue } = this.shell;
+    const { by, group, sort, filter } = this.options;
+    for (const [name, label] of Object.entries(this.choices)) {
+      label.querySelector("select")!.value = this.options[name as "by" | "group" | "sort"];
+    }
+    this.choices.group.querySelector("select")!.disabled = sort !== "name";
+    this.choices.group.title = sort === "name" ? "" : "Grouping needs sorting by name";
+    if (document.activeElement !== this.filter) this.filter.value = filter;
+    const levels = this.levels.get(by);
+    const rows = catalogue.search(filter);
+    const order = orderRows(rows, catalogue, sort, groupKeys(group, sort), this.marks, levels);
+    ({ order: this.order, headings: this.headings } = order);
+    levels?.setOrder(this.order);
+    this.heatmap.clearTextCache();
+    const all = catalogue.rows;
+    const count = rows.length === all ? pluralize(all, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${pluralize(all, "series", "series")}`;
+    this.none.hidden = rows.length > 0;
+    this.count.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
+  }
+
+  private get content(): HeatmapContent | null {
+    const { catalogue, theme } = this.shell;
+    const { by, group, sort } = this.options;
+    const levels = this.levels.get(by);
+    if (!levels) return null;
+    const keys = groupKeys(group, sort);
+    return {
+      catalogue,
+      levels,
+      palette: by === "score" ? theme.score : theme.change,
+      order: this.order,
+      headings: this.headings,
+      marks: this.marks,
+      selected: this.selected,
+      sparklines: this.sparklines,
+      title: (row) => {
+        const single = keys.includes("dataset") || catalogue.datasets.length === 1;
+        return `${single ? "" : `${catalogue.text("dataset", row)} · `}${catalogue.title(row, keys)}`;
+      },
+    };
+  }
+
+  private fitCanvas(): void {
+    const field = this.canvas.parentElement!;
+    const { clientWidth, clientHeight } = field;
+    if (clientWidth && clientHeight) this.heatmap.resize(clientWidth, clientHeight);
+  }
+
+  redraw(): void {
+    if (this.frame || !this.element.isConnected) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      this.paint();
+    });
+  }
+
+  onResize(): void {
+    this.fitCanvas();
+    this.sparklines?.clearCanvases();
+    this.redraw();
+  }
+
+  private paint(): void {
+    const content = this.content;
+    if (!content || !this.canvas.width) return;
+    const started = performance.now();
+    this.heatmap.clamp(this.order.length, content.catalogue.columns);
+    this.heatmap.draw(content, this.shell.theme);
+    drawLegend(this.legend, this.shell.theme, this.options.by);
+    this.drawCursor();
+    if (this.heatmap.hasNames) this.requestSparklines();
+    performance.measure("tidegauge:paint", { start: started, end: performance.now() });
+  }
+
+  private readonly requestSparklines = debounce(60, () => {
+    void this.sparklines.request(this.heatmap.visibleRows(this.order)).catch((error) => this.shell.showError(error));
+  });
+
+  private drawCursor(): void {
+    const { index, column } = this.cursorCell;
+    const box = this.heatmap.cellBox(index, column);
+    const { width, height } = this.heatmap.inner;
+    const inside = box.x >= this.heatmap.gutter - 1 && box.x < this.heatmap.gutter + width && box.y >= AXIS_HEIGHT - 1 && box.y < AXIS_HEIGHT + height;
+    this.cursor.hidden = !inside || document.activeElement !== this.canvas;
+    const size = { left: box.x, top: box.y, width: Math.max(3, box.width), height: Math.max(3, box.height) };
+    for (const [name, value] of Object.entries(size)) this.cursor.style.setProperty(name, `${value}px`);
+  }
+
+  // --- navigation
+
+  private zoom(rows: number, columns: number, x?: number, y?: number): void {
+    const { viewport, inner, gutter } = this.heatmap;
+    this.hideTooltip();
+    const across = (x ?? gutter + inner.width / 2) - gutter;
+    const down = (y ?? AXIS_HEIGHT + inner.height / 2) - AXIS_HEIGHT;
+    const column = viewport.left + across / viewport.columnWidth;
+    const index = viewport.top + down / viewport.rowHeight;
+    viewport.rowHeight *= rows;
+    viewport.columnWidth *= columns;
+    this.heatmap.clamp(this.order.length, this.shell.catalogue.columns);
+    viewport.left = column - across / viewport.columnWidth;
+    viewport.top = index - down / viewport.rowHeight;
+    this.redraw();
+  }
+
+  private zoomAtCursor(factor: number): void {
+    const { index, column } = this.cursorCell;
+    this.reveal(index, column);
+    const { x, y, width, height } = this.heatmap.cellBox(index, column);
+    this.zoom(factor, factor, x + width / 2, y + height / 2);
+    this.reveal(index, column);
+  }
+
+  private showAll(): void {
+    this.hideTooltip();
+    Object.assign(this.heatmap.viewport, { top: 0, left: 0, rowHeight: 0, columnWidth: 0 });
+    this.redraw();
+  }
+
+  private resetView(): void {
+    this.heatmap.reset(this.shell.catalogue.columns, FIRST_COLUMNS, 18);
+    this.redraw();
+  }
+
+  private bindEvents(): void {
+    const { canvas } = this;
+    canvas.addEventListener("wheel", (event) => this.handleWheel(event), { passive: false });
+    canvas.addEventListener("pointermove", (event) => this.handlePointerMove(event));
+    canvas.addEventListener("pointerleave", () => this.hideTooltip());
+    canvas.addEventListener("pointerdown", (event) => this.handlePointerDown(event));
+    canvas.addEventListener("pointerup", (event) => this.handlePointerUp(event));
+    canvas.addEventListener("pointercancel", () => (this.dragStart = null));
+    canvas.addEventListener("keydown", (event) => this.handleKey(event));
+    canvas.addEventListener("focus", () => this.drawCursor());
+    canvas.addEventListener("blur", () => (this.cursor.hidden = true));
+    // The toolbar above may wrap, which changes the size of the canvas, too.
+    this.sizes.observe(canvas.parentElement!);
+  }
+
+  private handleWheel(event: WheelEvent): void {
+    const { viewport } = this.heatmap;
+    const before = { ...viewport };
+    const step = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 18 : 1;
+    const [across, down] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+    if (event.ctrlKey || event.metaKey) {
+      const factor = Math.exp(-event.deltaY * step * 0.002);
+      this.zoom(factor, factor, event.offsetX, event.offsetY);
+    } else {
+      viewport.top += (down * step) / viewport.rowHeight;
+      viewport.left += (across * step) / viewport.columnWidth;
+      this.heatmap.clamp(this.order.length, this.shell.catalogue.columns);
+    }
+    // At the end of the range, let the page scroll.
+    const same = (Object.keys(before) as (keyof typeof before)[]).every((k) => before[k] === viewport[k]);
+    if (same && !event.ctrlKey) return;
+    event.preventDefault();
+    this.hideTooltip();
+    this.redraw();
+  }
+
+  private handlePointerDown(event: PointerEvent): void {
+    if (event.button !== 0) return;
+    this.dragStart = { x: event.offsetX, y: event.offsetY };
+    this.dragging = false;
+    if (event.offsetX > this.heatmap.gutter + this.heatmap.inner.width) this.scrollMinimap(event.offsetY);
+  }
+
+  private scrollMinimap(y: number): void {
+    const { viewport, inner } = this.heatmap;
+    const share = (y - AXIS_HEIGHT) / inner.height;
+    viewport.top = share * this.order.length - inner.height / viewport.rowHeight / 2;
+    this.dragging = true;
+    this.redraw();
+  }
+
+  private handlePointerMove(event: PointerEvent): void {
+    const { offsetX: x, offsetY: y } = event;
+    const { viewport } = this.heatmap;
+    if (this.dragStart && event.buttons & 1) {
+      if (this.dragStart.x > this.heatmap.gutter + this.heatmap.inner.width) this.scrollMinimap(y);
+      else if (this.dragging || Math.hypot(x - this.dragStart.x, y - this.dragStart.y) > 4) {
+        if (!this.dragging) this.canvas.setPointerCapture(event.pointerId);
+        this.dragging = true;
+        viewport.left -= (x - this.dragStart.x) / viewport.columnWidth;
+        viewport.top -= (y - this.dragStart.y) / viewport.rowHeight;
+        this.dragStart = { x, y };
+        this.redraw();
+      }
+      this.hideTooltip();
+      return;
+    }
+    const { index, column } = this.heatmap.cellAt(x, y);
+    const row = this.order[index];
+    if (row === undefined || row < 0) this.hideTooltip();
+    else this.showTooltip(row, column, x, y);
+  }
+
+  private handlePointerUp(event: PointerEvent): void {
+    const start = this.dragStart;
+    this.dragStart = null;
+    if (!start || this.dragging) return;
+    const { index, column } = this.heatmap.cellAt(event.offsetX, event.offsetY);
+    const row = this.order[index];
+    if (row === undefined || row < 0 || column >= this.shell.catalogue.columns) return;
+    this.cursorCell = { index, column: column < 0 ? this.cursorCell.column : column };
+    if (event.shiftKey) this.toggleSelected(row);
+    else this.openSeries(row, column);
+  }
+
+  private handleKey(event: KeyboardEvent): void {
+    const page = Math.max(1, Math.floor(this.heatmap.inner.height / this.heatmap.viewport.rowHeight) - 1);
+    const steps: Record<string, [number, number]> = {
+      ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+      PageUp: [-page, 0], PageDown: [page, 0], Home: [0, -1e9], End: [0, 1e9],
+    };
+    const row = this.order[this.cursorCell.index];
+    if (event.key in steps) this.moveCursor(...steps[event.key]);
+    else if (event.key === "Enter" && row >= 0) this.openSeries(row, this.cursorCell.column);
+    else if (event.key === " " && row >= 0) this.toggleSelected(row);
+    else if (event.key === "+" || event.key === "=") this.zoomAtCursor(1.5);
+    else if (event.key === "-") this.zoomAtCursor(1 / 1.5);
+    else if (event.key === "0") this.showAll();
+    else if (event.key === "1") this.resetView();
+    else if (event.key === "Escape") this.hideTooltip();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private moveCursor(down: number, across: number): void {
+    const { columns } = this.shell.catalogue;
+    const sign = Math.sign(down) || 1;
+    let index = Math.min(this.order.length - 1, Math.max(0, this.cursorCell.index + down));
+    while (this.order[index] < 0 && this.order[index + sign] !== undefined) index += sign;
+    if (this.order[index] < 0) index = this.cursorCell.index;
+    const column = Math.min(columns - 1, Math.max(0, this.cursorCell.column + across));
+    this.cursorCell = { index, column };
+    this.reveal(index, column);
+    const box = this.heatmap.cellBox(index, column);
+    if (this.order[index] >= 0) this.showTooltip(this.order[index], column, box.x + box.width, box.y + box.height);
+    this.redraw();
+  }
+
+  /** Scroll a cell into view. */
+  reveal(index: number, column: number): void {
+    const { viewport, inner } = this.heatmap;
+    const [rows, columns] = [inner.height / viewport.rowHeight, inner.width / viewport.columnWidth];
+    viewport.top = Math.min(index, Math.max(viewport.top, index + 1 - rows));
+    viewport.left = Math.min(column, Math.max(viewport.left, column + 1 - columns));
+  }
+
+  /** Page coordinates of a cell, by series id and column label; used by browser tests. */
+  locate(id: number, label: string): { x: number; y: number } {
+    const { catalogue } = this.shell;
+    const index = this.order.indexOf(catalogue.rowOf(id));
+    const column = catalogue.labels.indexOf(label);
+    this.reveal(index, column);
+    this.paint();
+    const box = this.heatmap.cellBox(index, column);
+    const corner = this.canvas.getBoundingClientRect();
+    return { x: corner.x + box.x + box.width / 2, y: corner.y + box.y + box.height / 2 };
+  }
+
+  // --- selection and tooltip
+
+  private toggleSelected(row: number): void {
+    if (!this.selected.delete(row)) {
+      if (this.selected.size >= MAX_SELECTED) this.shell.announce(`Up to ${MAX_SELECTED} series can be compared.`);
+      else this.selected.add(row);
+    }
+    const { size } = this.selected;
+    const ids = () => [...this.selected].map((selected) => this.shell.catalogue.ids[selected]);
+    const open = button(`Compare ${pluralize(size, "series", "series")}`, () => this.shell.go("series", { ids: ids() }), { class: "tg-primary" });
+    const clear = button("Clear", () => {
+      this.selected.clear();
+      this.selectionBar.replaceChildren();
+      this.redraw();
+    });
+    this.selectionBar.replaceChildren(...(size ? [open, clear] : []));
+    this.redraw();
+  }
+
+  private openSeries(row: number, column: number): void {
+    const { catalogue } = this.shell;
+    this.hideTooltip();
+    this.shell.go("series", { ids: [catalogue.ids[row]], focus: catalogue.labels[column] ?? null });
+  }
+
+  private hideTooltip(): void {
+    this.tip.hidden = true;
+    this.tooltipTurn++;
+  }
+
+  private tooltipTurn = 0;
+  private readonly fetchCell = debounce(50, (row: number, column: number, turn: number) => {
+    void this.shell.link.ask("cell", { row, column }).then(
+      ({ data }) => turn === this.tooltipTurn && !this.tip.hidden && this.showCell(row, data),
+      (error) => this.shell.showError(error),
+    );
+  });
+
+  /** Show the tooltip of a cell: its names at once, its details when the kernel answers. */
+  private showTooltip(row: number, column: number, x: number, y: number): void {
+    const { catalogue } = this.shell;
+    const title = h("strong", {}, renderName(`${catalogue.text("dataset", row)} · ${catalogue.title(row)}`, 90));
+    this.tooltipTurn++;
+    if (column < 0 || column >= catalogue.columns) this.tip.replaceChildren(title);
+    else {
+      this.tip.replaceChildren(title, h("div", {}, renderName(catalogue.labels[column])));
+      this.fetchCell(row, column, this.tooltipTurn);
+    }
+    this.tip.hidden = false;
+    const field = this.canvas.parentElement!;
+    const right = x + 340 > field.clientWidth - MINIMAP_WIDTH;
+    this.tip.style.left = `${Math.max(0, right ? x - 336 : x + 14)}px`;
+    this.tip.style.top = `${Math.min(y + 14, field.clientHeight - 120)}px`;
+  }
+
+  private showCell(row: number, cell: CellAnswer): void {
+    const { catalogue } = this.shell;
+    const title = `${catalogue.text("dataset", row)} · ${catalogue.title(row)}`;
+    this.tip.replaceChildren(...cellTooltip(title, cell));
+    this.shell.announce(cellDescription(title, cell));
+  }
+
+  close(): void {
+    this.sizes.disconnect();
+    cancelAnimationFrame(this.frame);
+  }
+}

@@ -1,0 +1,106 @@
+// Partition pane: facts, anomalies and versions of the partition selected in the calendar.
+
+import { formatIsoTime, formatNumber, formatTime, pluralize } from "../data/format";
+import { delayText, type Partition, partitionTitle, STATUS_DESCRIPTIONS, STATUS_SYMBOLS } from "../data/partition";
+import type { DayAnswer } from "../data/protocol";
+import { columnLabel } from "../data/timeseries";
+import { button, h, renderName } from "../ui/dom";
+import { severityBadge } from "../ui/severity";
+import type { Shell } from "../ui/shell";
+
+export class PartitionPane {
+  readonly element = h("aside", { class: "tg-day", "aria-label": "Partition" });
+  private shownKey: string | null = null;
+  private turn = 0;
+
+  constructor(
+    private readonly shell: Shell,
+    private readonly onCompare: () => void,
+  ) {}
+
+  clear(text: string): void {
+    this.shownKey = null;
+    this.turn++;
+    this.element.replaceChildren(h("p", { class: "tg-empty" }, text));
+  }
+
+  /** Fetch again, because the details may be out of date. */
+  invalidate(): void {
+    this.shownKey = null;
+  }
+
+  show(partition: Partition, comparable: boolean): void {
+    const key = JSON.stringify([this.shell.dataset, partition.segment, partition.name, partition.time]);
+    if (this.shownKey === key) return;
+    this.shownKey = key;
+    const turn = ++this.turn;
+    const { dataset, link } = this.shell;
+    const details = h("div", {});
+    const compare = button("Compare with a week earlier", this.onCompare, { class: "tg-primary", title: "Or with the previous partition, if there is none a week earlier" });
+    compare.disabled = !comparable || partition.name === null;
+    this.element.replaceChildren(
+      h("h2", {}, renderName(partitionTitle(partition), 120)),
+      h("p", {}, `${STATUS_SYMBOLS[partition.status]} ${STATUS_DESCRIPTIONS[partition.status]}`.trim(), partition.late && partition.status !== "late" ? "; it was also late" : null),
+      facts(partition),
+      h("div", { class: "tg-day-actions" }, compare),
+      details,
+    );
+    this.element.scrollTop = 0;
+    if (partition.name === null) return;
+    void link.ask("day", { dataset, partition: partition.name }).then(
+      ({ data }) => turn === this.turn && details.replaceChildren(...this.renderDetails(data, partition)),
+      (error) => this.shell.showError(error),
+    );
+  }
+
+  private renderDetails(data: DayAnswer, partition: Partition): HTMLElement[] {
+    const { total, versions } = data;
+    const anomalies = data.anomalies.map((anomaly) => {
+      const { incident_id: incident } = anomaly;
+      return h(
+        "li",
+        {},
+        h("div", {}, severityBadge(anomaly.severity), h("span", { class: "tg-muted" }, ` ${anomaly.status}`)),
+        renderName(anomaly.explanation, 300),
+        h(
+          "div",
+          { class: "tg-day-actions" },
+          button("Open series", () => this.openSeries(anomaly.series_id, partition)),
+          incident === null ? null : button(`Incident ${incident}`, () => this.shell.go("incidents", { id: incident, status: "" })),
+        ),
+      );
+    });
+    const omitted = total - anomalies.length;
+    const parts = [h("h3", {}, total ? pluralize(total, "anomaly", "anomalies") : "No anomalies"), h("ul", { class: "tg-day-found" }, ...anomalies)];
+    if (omitted) parts.push(h("p", { class: "tg-muted" }, `and ${omitted.toLocaleString("en-US")} more with lower scores`));
+    if (versions.length > 1) {
+      const rows = versions.map((version) =>
+        h("tr", {}, ...[version.version, formatNumber(version.rows), formatIsoTime(version.arrived_at), formatIsoTime(version.measured_at)].map((text) => h("td", {}, String(text)))),
+      );
+      const header = h("tr", {}, ...["Version", "Rows", "Arrived", "Measured"].map((text) => h("th", { scope: "col" }, text)));
+      parts.push(h("h3", {}, "Versions"), h("table", {}, header, ...rows));
+    }
+    return parts;
+  }
+
+  private openSeries(id: number, partition: Partition): void {
+    this.shell.go("series", { ids: [id], focus: columnLabel(this.shell.catalogue, partition.time, partition.name) });
+  }
+}
+
+function facts(partition: Partition): HTMLElement {
+  const entries: [string, string][] = [
+    ["Version", Number.isNaN(partition.version) ? "" : String(partition.version)],
+    ["Rows", Number.isNaN(partition.rows) ? "" : formatNumber(partition.rows)],
+    ["First seen", knownTime(partition.firstSeen)],
+    ["Arrived", knownTime(partition.arrived)],
+    ["Delay", delayText(partition)],
+    ["Measured", knownTime(partition.measured)],
+    ["Gone since", knownTime(partition.gone)],
+  ];
+  return h("dl", {}, ...entries.filter(([, text]) => text).flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
+}
+
+function knownTime(seconds: number): string {
+  return Number.isNaN(seconds) ? "" : `${formatTime(seconds)} UTC`;
+}

@@ -1,0 +1,364 @@
+// Series view: charts of one or many series, with expectations, anomalies, labels and restatements.
+
+import { lineStyle } from "../chart/line-style";
+import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series-chart";
+import { renderSmallMultiples } from "../chart/small-multiples";
+import type { Catalogue, SeriesKey } from "../data/catalogue";
+import { formatNumber, formatTime, pluralize } from "../data/format";
+import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis } from "../data/timeseries";
+import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
+import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
+import type { Shell, View } from "../ui/shell";
+import { pointTooltip } from "../ui/tooltip";
+import "./series.css";
+
+const MAX_SERIES = 50;
+const DAY = 86400;
+/** Ratio of sizes above which series default to small multiples. */
+const MAX_SCALE_RATIO = 30;
+const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
+const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
+const LEGEND = "▲▼ anomaly, filled by severity · ⚑ labelled · ○─ restated: previous value · on the axis: × failed, ○ empty, ◇ not finite";
+const HELP = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
+
+interface Options {
+  ids: number[];
+  overlay: string | null;
+  /** Label of the highlighted column. */
+  focus: string | null;
+  /** One of `MODES`; chosen by the sizes of the series if null. */
+  mode: string | null;
+  log: boolean;
+  /** Whether expectations are shown; if null, for a single series or small multiples. */
+  band: boolean | null;
+  since: number | string | null;
+  until: number | string | null;
+}
+
+export class Series implements View {
+  readonly element: HTMLElement;
+  private readonly picker: SeriesPicker;
+  private readonly modeSelect: HTMLLabelElement;
+  private readonly overlay: HTMLLabelElement;
+  private readonly log = h("input", { type: "checkbox", onchange: () => this.updateOptions({ log: this.log.checked }) });
+  private readonly band = h("input", { type: "checkbox", onchange: () => this.updateOptions({ band: this.band.checked }) });
+  private readonly logReason = h("span", { class: "tg-muted" });
+  private readonly window = h("span", { class: "tg-muted tg-window" });
+  private readonly showAll = button("Show all", () => this.zoom(null));
+  private readonly comparePrevious = button("Compare with previous window", () => this.compare());
+  private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP}` });
+  private readonly tip = h("div", { class: "tg-tip", hidden: true });
+  private readonly help = h("span", { class: "tg-muted tg-help" }, HELP);
+  private readonly note = h("span", { class: "tg-muted" });
+  private answer: SeriesAnswer | null = null;
+  private answerKey = "";
+  private turn = 0;
+  private catalogue: Catalogue | null = null;
+  private axis: Axis = { columns: [], x: [], timed: true };
+  private mode = "together";
+  private lines: ChartLine[] = [];
+  private chart: SeriesChart | null = null;
+  private hovered: { place: number; line: number } | null = null;
+
+  constructor(private readonly shell: Shell) {
+    this.picker = new SeriesPicker(
+      () => shell.catalogue,
+      () => this.options.ids,
+      (id) => this.add(id),
+    );
+    this.modeSelect = selectField("Show", MODES, "together", (mode) => this.updateOptions({ mode }));
+    this.overlay = selectField("Overlay", [["", "no other dataset"]], "", (name) => this.updateOptions({ overlay: name || null }));
+    const tools = h(
+      "div",
+      { class: "tg-tools" },
+      this.picker.element,
+      this.modeSelect,
+      h("label", { class: "tg-choice" }, this.band, "Expected"),
+      h("label", { class: "tg-choice" }, this.log, "Log scale", this.logReason),
+      this.overlay,
+    );
+    const windowTools = h("div", { class: "tg-tools tg-looked" }, this.window, this.showAll, this.comparePrevious, this.help);
+    const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
+    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note);
+    this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, windowTools, holder, foot);
+    this.field.addEventListener("keydown", (event) => this.handleKey(event));
+    this.field.addEventListener("blur", () => this.hideTooltip());
+  }
+
+  private get options(): Options {
+    const defaults = { ids: [], overlay: null, focus: null, mode: null, log: false, band: null, since: null, until: null };
+    return { ...defaults, ...this.shell.options<Options>("series") };
+  }
+
+  async open(): Promise<void> {
+    const { catalogue, link } = this.shell;
+    const { ids, overlay } = this.options;
+    const key = JSON.stringify([ids, overlay]);
+    if (this.catalogue !== catalogue || this.answerKey !== key) {
+      const turn = ++this.turn;
+      const answer = ids.length ? await link.ask("series", { ids, overlay }) : null;
+      if (turn !== this.turn) return;
+      [this.answer, this.answerKey, this.catalogue] = [answer, key, catalogue];
+      this.fillOverlaySelect();
+    }
+    this.show();
+  }
+
+  private updateOptions(changes: Partial<Options>): void {
+    this.shell.saveOptions("series", { ...this.options, ...changes });
+    void this.open().catch((error) => this.shell.showError(error));
+  }
+
+  private add(id: number): void {
+    const { ids } = this.options;
+    if (ids.length >= MAX_SERIES) this.shell.announce(`Up to ${MAX_SERIES} series at a time; remove one first.`);
+    else this.updateOptions({ ids: [...ids, id] });
+  }
+
+  /** Fill the overlay select with the datasets that have a counterpart of a selected series. */
+  private fillOverlaySelect(): void {
+    const { catalogue } = this.shell;
+    const { ids, overlay } = this.options;
+    const identity = (row: number) => OVERLAY_KEYS.map((key) => catalogue.code(key, row)).join(" ");
+    const rows = ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0);
+    const wanted = new Set(rows.map(identity));
+    const own = new Set(rows.map((row) => catalogue.text("dataset", row)));
+    const datasets = new Set<string>();
+    for (let row = 0; wanted.size && row < catalogue.rows; row++) {
+      if (wanted.has(identity(row))) datasets.add(catalogue.text("dataset", row));
+    }
+    const others = [...datasets].filter((name) => own.size > 1 || !own.has(name));
+    const none = others.length ? "no other dataset" : "no other dataset has these";
+    const select = this.overlay.querySelector("select")!;
+    setOptions(select, [["", none], ...others.map((name) => [name, name] as const)], overlay ?? "");
+    select.disabled = !others.length && overlay === null;
+  }
+
+  // --- drawing
+
+  private show(): void {
+    const { answer } = this;
+    const options = this.options;
+    this.destroyChart();
+    this.mode = options.mode ?? "together";
+    if (!answer?.data.series.length) {
+      this.lines = [];
+      this.picker.show([], () => undefined, () => undefined);
+      this.showEmpty(options.ids.length > 0);
+      this.updateTools(options);
+      return;
+    }
+    const rows = answer.data.series.map((_, row) => row);
+    if (options.mode === null && scaleRatio(answer, rows) > MAX_SCALE_RATIO) this.mode = "small";
+    const { mode } = this;
+    const band = options.band ?? (rows.length === 1 || mode === "small");
+    const units = rows.map((row) => (mode === "indexed" ? indexUnit(answer, row) : 1));
+    const styles = rows.map((row) => lineStyle(this.shell.theme, row));
+    this.lines = rows
+      .filter((row) => units[row] !== null)
+      .map((row) => ({ row, style: styles[row], text: this.title(row), unit: units[row]!, band, number: row + 1 }));
+    this.axis = sharedAxis(answer, rows);
+    this.updateTools(options);
+    const chips = rows.map((row): SeriesChip => ({
+      ...styles[row],
+      title: this.title(row),
+      overlay: !options.ids.includes(answer.data.series[row].id),
+      note: units[row] === null ? "no index: the median is 0" : null,
+    }));
+    const remove = (n: number) => this.updateOptions({ ids: options.ids.filter((id) => id !== answer.data.series[n].id) });
+    this.picker.show(chips, remove, (n) => this.highlight(n));
+    const missing = options.ids.filter((id) => !answer.data.series.some((series) => series.id === id)).length;
+    const notice = options.mode === null && mode === "small" ? "Small multiples: sizes differ too much for one axis. " : "";
+    this.note.textContent = notice + (missing ? `${pluralize(missing, "requested series", "requested series")} not found.` : "");
+    this.draw();
+  }
+
+  private title(row: number): string {
+    const { catalogue } = this.shell;
+    const { series } = this.answer!.data;
+    const at = catalogue.rowOf(series[row].id);
+    const title = at < 0 ? `${series[row].name} ${series[row].instance}` : catalogue.title(at);
+    return series.some(({ dataset }) => dataset !== series[0].dataset) ? `${series[row].dataset} · ${title}` : title;
+  }
+
+  private updateTools(options: Options): void {
+    this.modeSelect.querySelector("select")!.value = this.mode;
+    this.band.checked = this.lines.some(({ band }) => band);
+    this.overlay.querySelector("select")!.value = options.overlay ?? "";
+    const row = this.answer ? findNonPositive(this.answer, this.lines.map((line) => line.row)) : null;
+    this.log.disabled = row !== null;
+    this.log.checked = options.log && row === null;
+    const reason = row === null ? "" : `not available: series ${row + 1} has values of 0 or less`;
+    this.logReason.textContent = reason;
+    this.updateWindowText();
+  }
+
+  private get visibleWindow(): [number, number] | null {
+    const { since, until } = this.options;
+    const { x } = this.axis;
+    const labels = this.answer?.data.labels ?? [];
+    const [from, to] = [parsePlace(this.axis, labels, since), parsePlace(this.axis, labels, until)];
+    if ((from === null && to === null) || !x.length) return null;
+    const window: [number, number] = [from ?? x[0], to ?? x[x.length - 1]];
+    return window[0] < window[1] ? window : null;
+  }
+
+  private draw(): void {
+    const { clientWidth: width, clientHeight: height } = this.field;
+    if (!width || !height || !this.answer) return;
+    const { mode } = this;
+    const { focus } = this.options;
+    this.destroyChart();
+    this.field.classList.toggle("tg-multiples", mode === "small");
+    this.help.textContent = mode === "small" ? "Click a name to show it alone." : HELP;
+    const common = { axis: this.axis, log: this.log.checked, focus, window: this.visibleWindow };
+    if (mode === "small") {
+      const specs = this.lines.map((line) => ({ ...common, lines: [{ ...line, style: { ...line.style, dash: [] } }], small: true }));
+      const { series } = this.answer.data;
+      const showAlone = (row: number) => this.updateOptions({ ids: [series[row].id], mode: null, overlay: null });
+      this.field.replaceChildren(...renderSmallMultiples(this.shell.theme, this.answer, specs, width, height, showAlone));
+      return;
+    }
+    this.chart = new SeriesChart(this.shell.theme, this.answer, { ...common, lines: this.lines, small: false }, width, height, this.listener);
+    this.field.replaceChildren(this.chart.element);
+  }
+
+  private showEmpty(gone: boolean): void {
+    const { catalogue } = this.shell;
+    const counts = new Map<number, number>();
+    for (let n = 0; n < catalogue.marks.length; n += 2) counts.set(catalogue.marks[n], (counts.get(catalogue.marks[n]) ?? 0) + 1);
+    const top = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 6);
+    const suggestions = top.map(([row, count]) =>
+      h("li", {}, button(`${catalogue.text("dataset", row)} · ${catalogue.title(row)}`, () => this.add(catalogue.ids[row])), ` ${pluralize(count, "anomaly", "anomalies")}`),
+    );
+    const text = gone ? "The requested series were not found." : "No series selected yet.";
+    this.field.classList.remove("tg-multiples");
+    this.field.replaceChildren(
+      h("div", { class: "tg-empty" }, h("p", {}, `${text} Search for one above, or click one in the overview.`), suggestions.length ? h("p", {}, "Series with the most anomalies:") : null, h("ul", {}, ...suggestions)),
+    );
+  }
+
+  // --- the window
+
+  private zoom(window: [number, number] | null): void {
+    const saved = (at: number) => (this.axis.timed ? at : this.answer!.data.labels[this.axis.columns[at]]);
+    const [since, until] = window ? window.map(saved) : [null, null];
+    this.shell.saveOptions("series", { ...this.options, since, until });
+    if (this.chart) this.chart.setWindow(this.visibleWindow);
+    else this.draw();
+    this.updateWindowText();
+  }
+
+  private updateWindowText(): void {
+    const { visibleWindow: seen, axis } = this;
+    const name = (at: number) => (axis.timed ? formatTime(at) : this.answer!.data.labels[axis.columns[at]]);
+    const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
+    const ends = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
+    this.window.textContent = this.lines.length && ends ? `${name(ends[0])} to ${name(ends[1])}, ${pluralize(count, "partition")}` : "";
+    this.showAll.disabled = seen === null;
+    const problem = this.compareProblem();
+    this.comparePrevious.disabled = problem !== null;
+    this.comparePrevious.title = problem ?? "Compare all metrics of the dataset in this window with the window of the same length before it";
+  }
+
+  private compareProblem(): string | null {
+    const { visibleWindow: seen, axis } = this;
+    if (!seen) return "Drag over the chart to select a window first";
+    if (!axis.timed) return "These partitions have no time";
+    const { dataset } = this.shell;
+    const names = new Set(this.answer!.data.series.map((series) => series.dataset));
+    if (!names.has(dataset)) return `The selected dataset is ${dataset}; select ${[...names].join(" or ")} in Compare first`;
+    return seen[0] <= axis.x[0] ? "There are no partitions before this window" : null;
+  }
+
+  private compare(): void {
+    const [since, until] = this.visibleWindow!;
+    const steps = this.lines.map(({ row }) => medianStep(this.axis.x, lineValues(this.answer!, row, this.axis, "value"))).filter(Number.isFinite);
+    // A single point has no step.
+    const step = steps.length ? Math.min(...steps) : DAY;
+    const previous = precedingWindow(since, until, step);
+    const side = (window: { since: number; until: number }) => ({ since: formatSideTime(window.since, step), until: formatSideTime(window.until, step) });
+    this.shell.go("compare", { baseline: side(previous), current: side({ since, until }) });
+  }
+
+  // --- tooltip and cursor
+
+  private readonly listener: ChartListener = {
+    onHover: (at) => (at ? this.showTooltip(at.place, at.line, at.left, at.top) : this.hideTooltip()),
+    onBrush: (first, last) => this.zoom([this.axis.x[first], this.axis.x[last]]),
+    onReset: () => this.zoom(null),
+  };
+
+  /** Debounced, because redrawing fifty lines is slow. */
+  private readonly highlightLine = debounce(40, (line: number | null) => this.chart?.highlight(line));
+
+  private highlight(row: number | null): void {
+    const line = row === null ? -1 : this.lines.findIndex((drawn) => drawn.row === row);
+    this.highlightLine(line < 0 ? null : line);
+  }
+
+  private showTooltip(place: number, line: number, left: number, top: number): void {
+    if (this.hovered?.line !== line) {
+      this.highlightLine(line);
+      this.picker.highlight(this.lines[line].row);
+    }
+    this.hovered = { place, line };
+    const { row, text, unit } = this.lines[line];
+    this.tip.replaceChildren(h("strong", {}, renderName(text, 90)), ...pointTooltip(this.answer!, row, this.axis.columns[place], unit));
+    this.tip.hidden = false;
+    const over = this.chart!.u.over;
+    const [x, y] = [left + over.offsetLeft, top + over.offsetTop];
+    const right = x + 350 > this.field.clientWidth;
+    this.tip.style.left = `${Math.max(0, right ? x - this.tip.offsetWidth - 14 : x + 14)}px`;
+    this.tip.style.top = `${Math.max(0, Math.min(y + 14, this.field.clientHeight - this.tip.offsetHeight - 4))}px`;
+  }
+
+  private hideTooltip(): void {
+    if (this.hovered) this.highlightLine(null);
+    this.hovered = null;
+    this.tip.hidden = true;
+    this.picker.highlight(null);
+  }
+
+  private handleKey(event: KeyboardEvent): void {
+    if (!this.chart || event.target !== this.field) return;
+    const steps: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-1e9, 0], End: [1e9, 0] };
+    const step = steps[event.key];
+    if (step) this.moveCursor(...step);
+    else if (event.key === "Escape") this.chart.u.setCursor({ left: -10, top: -10 });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private moveCursor(across: number, down: number): void {
+    const { x } = this.axis;
+    const [low, high] = this.visibleWindow ?? [x[0], x[x.length - 1]];
+    const [first, last] = [x.findIndex((at) => at >= low), x.findLastIndex((at) => at <= high)];
+    const line = ((this.hovered?.line ?? 0) + down + this.lines.length) % this.lines.length;
+    const place = Math.min(last, Math.max(first, (this.hovered?.place ?? last + 1) + across));
+    this.chart!.moveCursor(place, line);
+    const { row, text } = this.lines[line];
+    const { data, arrays } = this.answer!;
+    const column = this.axis.columns[place];
+    const value = arrays.value[row * data.labels.length + column];
+    const suffix = data.anomalies.some((anomaly) => anomaly.row === row && anomaly.column === column) ? ", an anomaly" : "";
+    this.shell.announce(`${text}, ${data.labels[column]}: ${formatNumber(value)}${suffix}`);
+  }
+
+  private destroyChart(): void {
+    this.hideTooltip();
+    this.chart?.close();
+    this.chart = null;
+  }
+
+  onResize(): void {
+    if (!this.answer?.data.series.length) return;
+    // The theme may have changed, too.
+    this.show();
+  }
+
+  close(): void {
+    this.destroyChart();
+  }
+}

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Catalogue, sortRows } from "../../src/data/catalogue";
+import { LevelMatrix, SCORE_STRENGTH } from "../../src/heatmap/level-matrix";
+import { groupKeys, orderRows } from "../../src/heatmap/row-order";
+
+const series = [
+  ["flights", "", "*", "Size", "Size()"],
+  ["flights", "", "dep_time", "Completeness", "Completeness('dep_time')"],
+  ["flights", "origin=EWR", "dep_time", "Completeness", "Completeness('dep_time', where='a = \\'b\\'')"],
+  ["orders", "", "*", "Size", "Size()"],
+];
+const keys = ["dataset", "segment", "instance", "name", "analyzer"] as const;
+
+function catalogue(): Catalogue {
+  const words = Object.fromEntries(keys.map((key, n) => [key, [...new Set(series.map((one) => one[n]))].sort()]));
+  const codes = Object.fromEntries(
+    keys.map((key, n) => [key, Int32Array.from(series, (one) => words[key].indexOf(one[n]))]),
+  ) as Record<(typeof keys)[number], Int32Array>;
+  const data = { words, labels: ["2013-01-01"], datasets: ["flights", "orders"], writable: true, commits: 1, by: "ann", catalogue: 1 };
+  const arrays = { ids: Float64Array.from([11, 12, 13, 14]), times: new Float64Array(1), marks: new Int32Array(0), ...codes };
+  return new Catalogue({ data, arrays, shapes: {} });
+}
+
+test("titles say name, column, filter and segment", () => {
+  const of = catalogue();
+  assert.equal(of.title(0), "Size");
+  assert.equal(of.title(1), "Completeness dep_time");
+  assert.equal(of.title(2), "Completeness dep_time where a = \\'b\\' · origin=EWR");
+  assert.equal(of.rowOf(13), 2);
+  assert.equal(of.rowOf(99), -1);
+});
+
+test("all words must occur, in whatever order, case and part", () => {
+  const of = catalogue();
+  assert.deepEqual([...of.search("")], [0, 1, 2, 3]);
+  assert.deepEqual([...of.search("  DEP ewr")], [2]);
+  assert.deepEqual([...of.search("size orders")], [3]);
+  assert.deepEqual([...of.search("nothing")], []);
+});
+
+test("rows in order of keys, or of numbers, and else as they were", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  assert.deepEqual([...sortRows(all, of, ["name", "dataset"])], [1, 2, 0, 3]);
+  assert.deepEqual([...sortRows(all, of, [], Float64Array.from([1, 5, 1, 7]))], [3, 1, 0, 2]);
+});
+
+test("headings stand before what they are of", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  const { order, headings } = orderRows(all, of, "name", groupKeys("column", "name"), new Map());
+  assert.deepEqual(headings, ["flights · the table", "flights · dep_time", "orders · the table"]);
+  assert.deepEqual([...order], [-1, 0, -2, 1, 2, -3, 3]);
+  assert.deepEqual(groupKeys("column", "worst"), []);
+  assert.deepEqual(groupKeys("", "name"), []);
+});
+
+test("the worst, the newest, or what has most anomalies first", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  const levels = new LevelMatrix(4, 2, SCORE_STRENGTH);
+  levels.write(Uint8Array.from([9, 0, 1, 5, 0, 0, 7, 2]), 0, 2);
+  const marks = new Map([[2, [0, 1]], [1, [1]]]);
+  const by = (sort: string) => [...orderRows(all, of, sort, [], marks, levels).order];
+  assert.deepEqual(by("worst"), [0, 3, 1, 2]);
+  assert.deepEqual(by("newest"), [1, 3, 0, 2]);
+  assert.deepEqual(by("anomalies"), [2, 1, 0, 3]);
+});

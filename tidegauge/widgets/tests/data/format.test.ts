@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { formatDuration, formatNumber, formatPercent, formatTime, pluralize, truncateMiddle } from "../../src/data/format";
+
+test("numbers", () => {
+  const pairs: [number | null, string][] = [
+    [null, "–"], [NaN, "–"], [Infinity, "∞"], [-Infinity, "−∞"], [0, "0"], [930, "930"], [336776, "336,776"],
+    [1234.567, "1,234.57"], [0.98765, "0.9877"], [0.5, "0.5"], [1e12, "1.000e+12"], [0.00001234, "1.234e-5"], [-3.25, "-3.25"],
+  ];
+  for (const [value, text] of pairs) assert.equal(formatNumber(value), text);
+});
+
+test("shares, moments, counts", () => {
+  assert.equal(formatPercent(0.123), "+12 %");
+  assert.equal(formatPercent(-0.0123), "-1.2 %");
+  assert.equal(formatPercent(null), "–");
+  assert.equal(formatTime(1360281600), "2013-02-08");
+  assert.equal(formatTime(1360281600 + 7 * 3600), "2013-02-08 07:00");
+  assert.equal(formatTime(null), "–");
+  assert.equal(pluralize(1, "day"), "1 day");
+  assert.equal(pluralize(2000, "series", "series"), "2,000 series");
+});
+
+test("long texts are cut in their middle", () => {
+  assert.equal(truncateMiddle("abc", 3), "abc");
+  assert.equal(truncateMiddle("abcdefgh", 5), "ab…gh");
+  assert.equal(truncateMiddle("x".repeat(10000), 80).length, 80);
+});
+
+test("lengths of time have two units at most", () => {
+  assert.equal(formatDuration(7200), "2 h");
+  assert.equal(formatDuration(-7500), "2 h 5 min");
+  assert.equal(formatDuration(2 * 86400 + 60), "2 d");
+  assert.equal(formatDuration(2 * 86400 + 3660), "2 d 1 h");
+  assert.equal(formatDuration(20), "0 min");
+  assert.equal(formatDuration(3599), "1 h");
+});

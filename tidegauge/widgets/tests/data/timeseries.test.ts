@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parsePlace, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, userLabels } from "../../src/data/timeseries";
+
+const DAY = 86400;
+
+function answer(value: number[][], status: number[][], times: number[], more: Partial<SeriesAnswer["data"]> = {}): SeriesAnswer {
+  const series = value.map((_, id) => ({ id, dataset: "orders", segment: "", instance: "*", name: "Size", analyzer: "Size()" }));
+  const labels = times.map((time, n) => (Number.isNaN(time) ? `model=${n}` : new Date(1000 * time).toISOString().slice(0, 10)));
+  const nothing = new Float64Array(value.flat().length).fill(NaN);
+  return {
+    data: { series, labels, anomalies: [], said: [], statuses: ["absent", "finite", "NaN", "+inf", "-inf", "empty", "failed"], ...more },
+    arrays: {
+      times: Float64Array.from(times),
+      value: Float64Array.from(value.flat()),
+      status: Uint8Array.from(status.flat()),
+      version: Int32Array.from(status.flat()),
+      expected: nothing,
+      lower: nothing,
+      upper: nothing,
+      old: Float64Array.from([0, 1, 1, 7, 1, 0, 2, 8]),
+    },
+    shapes: {},
+  };
+}
+
+test("columns without any of the series are left out, and x is time if all have one", () => {
+  const data = answer([[1, NaN, 3], [NaN, NaN, 4]], [[1, 0, 1], [0, 0, 1]], [0, DAY, 2 * DAY]);
+  assert.deepEqual(sharedAxis(data, [0, 1]), { columns: [0, 2], x: [0, 2 * DAY], timed: true });
+  assert.deepEqual(sharedAxis(data, [1]), { columns: [2], x: [2 * DAY], timed: true });
+});
+
+test("one column without a time puts all in order", () => {
+  const data = answer([[1, 2, 3]], [[1, 1, 1]], [0, DAY, NaN]);
+  assert.deepEqual(sharedAxis(data, [0]), { columns: [0, 1, 2], x: [0, 1, 2], timed: false });
+});
+
+test("what was measured without a number is null, what was not measured undefined", () => {
+  const data = answer([[4, NaN, NaN, 6]], [[1, 6, 0, 1]], [0, 1, 2, 3]);
+  const axis = { columns: [0, 1, 2, 3], x: [0, 1, 2, 3], timed: true };
+  assert.deepEqual(lineValues(data, 0, axis, "value"), [4, null, undefined, 6]);
+  assert.deepEqual(lineValues(data, 0, axis, "value", 2), [2, null, undefined, 3]);
+});
+
+test("a line breaks where more than a step is missing; values without neighbours are isolated", () => {
+  const x = [0, 1, 2, 5, 8, 9];
+  assert.equal(medianStep(x, [1, 1, 1, 1, 1, 1]), 1);
+  assert.deepEqual(findGaps(x, [1, 1, 1, 1, 1, 1]), { gaps: [[2, 3], [3, 4]], isolated: [3] });
+  assert.deepEqual(findGaps([0, 1, 2, 3], [1, null, 1, 1]), { gaps: [], isolated: [0] });
+  assert.deepEqual(findGaps([0], [3]), { gaps: [], isolated: [0] });
+  assert.deepEqual(findGaps([0, 1], [null, undefined]), { gaps: [], isolated: [] });
+});
+
+test("the values of a sparser dataset are joined across the columns of another", () => {
+  assert.deepEqual(findGaps([0, 1, 2, 3, 4], [1, undefined, 1, undefined, 1]), { gaps: [], isolated: [] });
+});
+
+test("indexes are divided by the size of the median", () => {
+  assert.equal(median([3, 1, 2, 10]), 2.5);
+  assert.equal(indexUnit(answer([[1, 2, 9]], [[1, 1, 1]], [0, 1, 2]), 0), 2);
+  assert.equal(indexUnit(answer([[-4, -2, -9]], [[1, 1, 1]], [0, 1, 2]), 0), 4);
+  assert.equal(indexUnit(answer([[0, 0, 5]], [[1, 1, 1]], [0, 1, 2]), 0), null);
+  assert.equal(indexUnit(answer([[NaN, NaN]], [[6, 6]], [0, 1]), 0), null);
+});
+
+test("logarithms need values above 0", () => {
+  const data = answer([[1, 2], [0, 3]], [[1, 1], [1, 1]], [0, 1]);
+  assert.equal(findNonPositive(data, [0]), null);
+  assert.equal(findNonPositive(data, [0, 1]), 1);
+});
+
+test("old versions belong to their rows", () => {
+  const data = answer([[1, 2], [0, 3]], [[1, 1], [1, 1]], [0, 1]);
+  assert.deepEqual(restatements(data, 0), [[1, 1, 7]]);
+  assert.deepEqual(restatements(data, 1), [[0, 2, 8]]);
+});
+
+test("people's labels are found by anomaly, incident and range; the platform's own are not people's", () => {
+  const one = { label: "bad", note: null, created_at: "", since: null, until: null, name: null, instance: null, dataset: "orders", about: null, by: "ann" };
+  const found = { row: 0, column: 1, id: 5, incident_id: 9, severity: "warning", status: "open", direction: "low", detector: "", explanation: "" };
+  const said = [one, { ...one, name: "Sum" }, { ...one, dataset: "other" }, { ...one, about: 9 }, { ...one, about: 5, by: "tidegauge" }, { ...one, about: 6 }];
+  const data = answer([[1, 2]], [[1, 1]], [0, 1], { anomalies: [found], said });
+  const { ranges, points } = userLabels(data, 0);
+  assert.deepEqual(ranges, [one]);
+  assert.deepEqual([...points], [[1, [{ ...one, about: 9 }]]]);
+});
+
+test("the window before is as long and ends a step earlier", () => {
+  // 8 to 14 February is seven days; the seven before are 1 to 7 February.
+  assert.deepEqual(precedingWindow(8 * DAY, 14 * DAY, DAY), { since: DAY, until: 7 * DAY });
+});
+
+test("sides are dates where partitions are days, else moments", () => {
+  const day = Date.parse("2013-02-08T00:00:00Z") / 1000;
+  assert.equal(formatSideTime(day, DAY), "2013-02-08");
+  assert.equal(formatSideTime(day, 3600), "2013-02-08T00:00:00");
+  assert.equal(formatSideTime(day + 7 * 3600, 3600), "2013-02-08T07:00:00");
+});
+
+test("windows are remembered as seconds, labels, or times as text", () => {
+  const timed = { columns: [0, 1], x: [0, DAY], timed: true };
+  const labels = ["1970-01-01", "1970-01-02"];
+  assert.equal(parsePlace(timed, labels, 5), 5);
+  assert.equal(parsePlace(timed, labels, "1970-01-02"), DAY);
+  assert.equal(parsePlace(timed, labels, "1970-01-03"), 2 * DAY);
+  assert.equal(parsePlace(timed, labels, "1970-01-02T01:00"), DAY + 3600);
+  assert.equal(parsePlace(timed, labels, "gone"), null);
+  assert.equal(parsePlace({ columns: [3], x: [0], timed: false }, ["a", "b", "c", "d"], "d"), 0);
+  assert.equal(parsePlace({ columns: [3], x: [0], timed: false }, ["a", "b", "c", "d"], 17), null);
+});
+
+test("a partition's column is found by its time, or by its name if it has none", () => {
+  const known = { labels: ["2013-01-01", "2013-01-02", "model=a"], times: [0, DAY, NaN] };
+  assert.equal(columnLabel(known, DAY, "ds=2013-01-02"), "2013-01-02");
+  assert.equal(columnLabel(known, 0, null), "2013-01-01");
+  assert.equal(columnLabel(known, NaN, "model=a"), "model=a");
+  assert.equal(columnLabel(known, null, "model=b"), null);
+  assert.equal(columnLabel(known, 5 * DAY, "model=a"), null);
+});
+
+test("sizes are compared by the medians of absolute values", () => {
+  const three = answer([[1, -2, 3], [90, -60, 50], [NaN, NaN, NaN]], [[1, 1, 1], [1, 1, 1], [6, 6, 6]], [0, 1, 2]);
+  assert.equal(scaleRatio(three, [0, 1, 2]), 30);
+  assert.equal(scaleRatio(three, [0, 2]), 1);
+  const zero = answer([[0, 0], [5, 5]], [[1, 1], [1, 1]], [0, 1]);
+  assert.equal(scaleRatio(zero, [0, 1]), Infinity);
+  assert.equal(scaleRatio(zero, [0, 0]), 1);
+});
