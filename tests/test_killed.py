@@ -124,7 +124,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches(tmp_path):
     print(f"seed {seed}, {took:.2f} s from first write to exit")
     draw = random.Random(seed)
     left = []
-    for i in range(soak(3, 60)):
+    for i in range(soak(3, 15)):
         file = tmp_path / f"killed{i}.db"
         kill_at(WRITER, file, draw.uniform(0, took))
         left.append(assert_whole_batches(f"sqlite:///{file}", "d"))
@@ -164,7 +164,7 @@ def test_a_backfill_killed_at_any_moment_is_completed_by_the_next(spark, tmp_pat
     print(f"seed {seed}, {took:.2f} s from first write to exit")
     draw = random.Random(seed)
     left = []
-    for i in range(soak(1, 12)):
+    for i in range(soak(1, 4)):
         file = tmp_path / f"killed{i}.db"
         kill_at(BACKFILL, file, draw.uniform(0, took), *arguments)
         left.append(assert_whole_batches(f"sqlite:///{file}", "days"))

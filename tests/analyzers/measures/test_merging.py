@@ -121,7 +121,7 @@ def reference(spark):
 
 @pytest.mark.soak
 @settings(
-    max_examples=soak(2, 60),
+    max_examples=soak(2, 15),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # an example takes seconds: no shrinking
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -174,7 +174,7 @@ def test_random_cuts_merge_to_the_whole(data, exact):
     seed = random.randrange(2**31)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    for _ in range(soak(2, 25)):
+    for _ in range(soak(2, 8)):
         parts, salt = draw.randint(2, 50), draw.randrange(2**31)
         cut = f"pmod(xxhash64({salt}, ds, carrier, flight, sched_dep_time, origin), {parts}) AS cut"
         count, merged = merged_by(data.selectExpr("*", cut), ["cut"])

@@ -35,8 +35,8 @@ EVERY = [pytest.param(DETECTORS.build(n, OPTIONS.get(n, {})), id=n) for n in DET
 SINGLE = [p for p in EVERY if not isinstance(p.values[0], PartitionDetector)]
 every = pytest.mark.parametrize("detector", EVERY)
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
-few = settings(max_examples=soak(2, 200), deadline=None, phases=PHASES)
-one = settings(max_examples=soak(1, 100), deadline=None, phases=PHASES)
+few = settings(max_examples=soak(2, 20), deadline=None, phases=PHASES)
+one = settings(max_examples=soak(1, 10), deadline=None, phases=PHASES)
 
 
 def long(detector, points):

@@ -300,7 +300,7 @@ def story(seed, days=120):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(soak(1, 30)))
+@pytest.mark.parametrize("seed", range(soak(1, 10)))
 def test_day_by_day_is_what_one_detection_at_the_end_gives(tmp_path, seed):
     with Repository("sqlite://") as daily, Repository("sqlite://") as once:
         runs = [(repo, repo.store.open_run(spec())) for repo in (daily, once)]

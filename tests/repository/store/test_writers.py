@@ -45,7 +45,7 @@ def folder(tmp_path):
 @pytest.mark.soak
 def test_many_writers_lose_nothing(url, folder):
     """Saves of the same and of their own partitions, records, labels; no error reaches anybody."""
-    writers, transactions = soak(6, 16), soak(24, 200)
+    writers, transactions = soak(6, 8), soak(24, 80)
     with tg.Repository(url, artifacts=folder) as repository:
         commit(repository, *(day(n, rows=n) for n in range(1, 6)), dataset="labelled")
         repository.detect("labelled", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2.5))])
@@ -86,7 +86,7 @@ def test_many_writers_lose_nothing(url, folder):
 @pytest.mark.parametrize("seed", [int(os.environ.get("TIDEGAUGE_SEED", "20130208"))])
 def test_a_killed_writer_leaves_whole_batches_and_the_next_goes_on(url, folder, seed):
     """Killed at random moments, many of them inside a transaction."""
-    chance, inside, moments = random.Random(seed), 0, soak(6, 50)
+    chance, inside, moments = random.Random(seed), 0, soak(6, 20)
     for number in range(10 * moments):  # more where a busy machine lets few of them be inside
         if number >= moments and inside >= moments // 5:
             break

@@ -166,7 +166,7 @@ def compare(repository, sequence):
 
 @pytest.mark.soak
 def test_sqlite_answers_as_the_dictionaries_do():
-    @settings(max_examples=soak(20, 1500), deadline=None, phases=PHASES)
+    @settings(max_examples=soak(20, 300), deadline=None, phases=PHASES)
     @given(st.lists(steps, max_size=12))
     def run(sequence):
         with tg.Repository("sqlite://") as repository:
@@ -181,7 +181,7 @@ def test_postgresql_answers_as_the_dictionaries_do(postgres, tmp_path):
     with tg.Repository(postgres.database(), artifacts=tmp_path) as repository:
 
         @settings(
-            max_examples=soak(12, 500), deadline=None, phases=[Phase.explicit, Phase.generate]
+            max_examples=soak(12, 100), deadline=None, phases=[Phase.explicit, Phase.generate]
         )
         @given(st.lists(steps, max_size=12))
         def run(sequence):

@@ -163,7 +163,7 @@ def test_values_are_compared_as_they_are_where_that_is_enough():
 @pytest.mark.parametrize("parts", [1, 24])
 def test_the_tail_of_skewed_data(shape, parts):
     """REQ bounds the error of a rank by its distance from the end, merged or not."""
-    for seed in range(soak(2, 40)):
+    for seed in range(soak(2, 20)):
         rng = np.random.default_rng(seed)
         match shape:
             case "lognormal":

@@ -118,7 +118,7 @@ def test_spark_keeps_the_same_keys(spark):
     makes = [make for _, make in KINDS.values()]
     rows = [
         (i, *(None if r.random() < 0.1 else make(r) for make in makes))
-        for i in range(soak(300, 20_000))
+        for i in range(soak(300, 5_000))
     ]
     data = spark.createDataFrame(
         rows, "id int, " + ", ".join(f"{n} {k}" for n, (k, _) in KINDS.items())

@@ -150,7 +150,7 @@ def test_accuracy_is_what_loops_find(spark, nulls):
         for name, rows in (("source", source), ("target", target))
     }
     outcomes = set()
-    for _ in range(soak(5, 300)):
+    for _ in range(soak(5, 100)):
         text = rule(fate)
         tree = parse(text, dq_type="accuracy")
         if len(sides(tree)) < 2:

@@ -133,7 +133,7 @@ def test_plans_differ_by_the_text_alone(spark, position):
 
     expected = plan(PLAIN)
     assert "PLACE" in expected
-    wrong = [text for text in hostile(soak(12, 500)) if plan(text) != expected]
+    wrong = [text for text in hostile(soak(12, 200)) if plan(text) != expected]
     assert wrong == []
 
 

@@ -209,7 +209,7 @@ def test_a_job_that_is_killed_and_run_again_says_what_a_batch_says(kafka, send, 
     feed = Feed(seed, send, topic)
     feed.bit()
     undone = 0
-    for kill in range(soak(2, 30)):
+    for kill in range(soak(2, 8)):
         process = start(tmp_path, kafka, topic, "on")
         try:
             feed.bit()
