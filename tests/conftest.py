@@ -193,6 +193,28 @@ def postgres():
 
 
 @pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    """A server of S3's interface."""
+    from tests.servers import S3
+
+    store = S3(tmp_path_factory.mktemp("s3"))
+    yield store
+    store.server.end()
+
+
+@pytest.fixture
+def bucket(s3, monkeypatch):
+    """A new bucket, which this process reaches by the variables of its environment."""
+    from tidegauge.analyzers.core.filesystems import _connect
+
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    _connect.cache_clear()
+    yield s3.bucket()
+    _connect.cache_clear()
+
+
+@pytest.fixture(scope="session")
 def kafka(spark, kafka_jars):
     """A Kafka broker of our own; tests that use it are marked ``kafka``."""
     from tests.kafka import kafka

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+import uuid
 from pathlib import Path
 
 import psutil
@@ -101,6 +103,36 @@ def postgres():
         with contextlib.suppress(AssertionError):
             server.stop("immediate")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class S3:
+    """A server of S3's interface, of moto, in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        self.server = Server(command, folder, dict(os.environ))
+        self.server.wait_for("Running on")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its clients are told by."""
+        return {
+            "AWS_ENDPOINT_URL": self.address,
+            "AWS_ACCESS_KEY_ID": "tester",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def bucket(self) -> str:
+        """Make a bucket, and return its name."""
+        name = f"t-{uuid.uuid4().hex}"
+        url = f"{self.address}/{name}"
+        with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
+            assert answer.status == 200
+        return name
 
 
 def kill(process, *, within: float = 30.0) -> None:

@@ -26,6 +26,7 @@
       DQMError                         data rejected by its policies
       SinkError                        a target for results that cannot be written
       SourceError                      a table, path or DataFrame that cannot be read
+        FileSystemError                a location that no file system can reach
         NoSuchTableError
         PartitionColumnError
         PartitionSelectionError        an invalid ``partitions=`` selection
@@ -394,6 +395,10 @@ class SinkError(TidegaugeError):
 
 class SourceError(TidegaugeError):
     """A table, path or DataFrame cannot be read."""
+
+
+class FileSystemError(SourceError, OSError):
+    """No file system can reach the location."""
 
 
 class NoSuchTableError(SourceError, LookupError):

@@ -6,14 +6,13 @@ The repository's implementations are in `tidegauge.repository.store.states`.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import CorruptStateError
+from tidegauge.analyzers.core.filesystems import child, file_system, read_file, write_file
 from tidegauge.analyzers.core.state import State, read_state
 
 _MAGIC = b"tidegauge state\n"
@@ -44,15 +43,22 @@ class InMemoryStateProvider:
 
 
 class FileSystemStateProvider:
-    """State provider backed by a folder, with one file per state.
+    """State provider backed by a folder or a prefix of an object store, with one file per state.
 
     The file name is a hash of the analyzer's statistic; the file holds the state's tag, a SHA-256
-    checksum and the payload. Writes are atomic: to a temporary file that is then renamed.
+    checksum and the payload. Writes are atomic: a reader sees the old state or the new one.
 
     Parameters
     ----------
     folder : str or Path
-        Created on the first write.
+        A path, or a URI that Arrow or fsspec can reach: ``s3://`` (``s3a://`` is the same),
+        ``gs://``, ``abfss://``, ``hdfs://``. Credentials come from the environment, as for any
+        program of the store. Created on the first write.
+
+    Raises
+    ------
+    FileSystemError
+        If no installed package knows the URI's scheme.
 
     Examples
     --------
@@ -65,10 +71,11 @@ class FileSystemStateProvider:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = str(folder)
+        file_system(self.folder)
 
-    def _file(self, analyzer: Analyzer[Any, Any]) -> Path:
-        return self.folder / f"{key_of(analyzer.statistic())}.state"
+    def _file(self, analyzer: Analyzer[Any, Any]) -> str:
+        return child(self.folder, f"{key_of(analyzer.statistic())}.state")
 
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
         """Return the analyzer's state, or None if no file exists.
@@ -80,7 +87,7 @@ class FileSystemStateProvider:
         """
         file = self._file(analyzer)
         try:
-            content = file.read_bytes()
+            content = read_file(file)
         except FileNotFoundError:
             return None
         head, _, rest = content.removeprefix(_MAGIC).partition(b"\n")
@@ -95,17 +102,7 @@ class FileSystemStateProvider:
         payload = state.pack()
         tag = state.tag.encode()
         content = b"\n".join([_MAGIC + tag, _checksum(tag, payload), payload])
-        self.folder.mkdir(parents=True, exist_ok=True)
-        number, partial = tempfile.mkstemp(dir=self.folder, prefix=".state-")
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(partial).replace(self._file(analyzer))
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        write_file(self._file(analyzer), content)
 
 
 def _checksum(tag: bytes, payload: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.sources.filesystems import file_system
+from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from tidegauge.analyzers.core.errors import (
     condition_of,
     nearest,
 )
+from tidegauge.analyzers.core.filesystems import absolute, file_system, plain_path
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import scan
-from tidegauge.analyzers.sources.filesystems import absolute, file_system, plain_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

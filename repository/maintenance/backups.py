@@ -60,7 +60,7 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
     else:
         options = ("--format=custom", f"--file={target}", f"--dbname={_conninfo(database)}")
         _run_postgres("pg_dump", database, *options)
-    _link_files(artifacts.root, _files_of(target))
+    _copy_files(artifacts, Artifacts(_files_of(target)))
     return target
 
 
@@ -92,7 +92,7 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
             )  # in one transaction: concurrent readers see the old content or the new
     else:
         _restore_postgres(database, source)
-    _link_files(_files_of(source), artifacts.root)
+    _copy_files(Artifacts(_files_of(source)), artifacts)
     return before
 
 
@@ -110,17 +110,18 @@ def _files_of(backup: Path) -> Path:
     return backup.with_name(backup.name + ".artifacts")
 
 
-def _link_files(source: Path | None, target: Path | None) -> None:
-    if source is None or target is None or not source.is_dir():
+def _copy_files(source: Artifacts, target: Artifacts) -> None:
+    """Copy the files that the target lacks, by hard links where the file system can."""
+    if target.root is None:
         return
-    for name in sorted(Artifacts(source).files()):
-        copy = target / name
-        if not copy.exists():
+    for name in sorted(source.files() - target.files()):
+        if isinstance(source.root, Path) and isinstance(target.root, Path):
+            copy = target.root / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             with suppress(OSError):  # another file system, or one without links
-                os.link(source / name, copy)
-            if not copy.exists():
-                shutil.copy2(source / name, copy)
+                os.link(source.root / name, copy)
+                continue
+        target.write(name, source.read(name))
 
 
 def _require_sound(file: Path) -> None:

@@ -1,4 +1,7 @@
-"""State payloads: small ones in the database, large ones as files in an artifacts folder."""
+"""State payloads: small ones in the database, large ones as files in an artifacts folder.
+
+The folder may be a prefix of an object store.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import CorruptStateError, DatabaseAccessError
+from tidegauge.analyzers.core.filesystems import (
+    child,
+    file_system,
+    local_path,
+    read_file,
+    write_file,
+)
 from tidegauge.analyzers.core.state import State, read_state
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 LARGEST_IN_DATABASE = 256 * 1024
 
@@ -42,12 +56,20 @@ class Artifacts:
 
     Parameters
     ----------
-    root : Path or None
-        The folder, created on first write; None if there is none.
+    root : Path, str or None
+        The folder, as a path or a URI that Arrow or fsspec can reach, created on first write; None
+        if there is none.
+
+    Raises
+    ------
+    FileSystemError
+        If no installed package knows the URI's scheme.
     """
 
-    def __init__(self, root: Path | None) -> None:
-        self.root = root
+    def __init__(self, root: Path | str | None) -> None:
+        self.root = root if root is None else local_path(root) or str(root)
+        if isinstance(self.root, str):
+            file_system(self.root)
 
     def pack(self, state: State) -> Payload:
         """Pack a state; a large one is written to a file atomically."""
@@ -55,8 +77,14 @@ class Artifacts:
         checksum = hashlib.sha256(payload).hexdigest()
         if len(payload) <= LARGEST_IN_DATABASE:
             return Payload(state.tag, payload, None, checksum)
+        if self.root is None:
+            msg = (
+                f"a state of {len(payload)} bytes is too large for the database;"
+                " name a folder: Repository(url, artifacts='/shared/folder')"
+            )
+            raise DatabaseAccessError(msg)
         relative = f"{checksum[:2]}/{checksum}.parquet"
-        self._write(relative, payload)
+        self.write(relative, payload)
         return Payload(state.tag, None, relative, checksum)
 
     def unpack(self, stored: Payload) -> State:
@@ -76,52 +104,72 @@ class Artifacts:
 
     def files(self) -> set[str]:
         """Return all payload files, as paths relative to the folder."""
-        if self.root is None or not self.root.is_dir():
+        if self.root is None:
             return set()
-        return {p.relative_to(self.root).as_posix() for p in self.root.rglob("*.parquet")}
+        if isinstance(self.root, Path):
+            return {p.relative_to(self.root).as_posix() for p in self.root.rglob("*.parquet")}
+        from pyarrow import fs
+
+        system, base = file_system(self.root)
+        found = system.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
+        inside = (info.path.removeprefix(base).lstrip("/") for info in found if info.is_file)
+        return {path for path in inside if path.endswith(".parquet")}
 
     def modified(self, relative: str) -> datetime:
         """Return a file's time of last modification, in UTC."""
-        return datetime.fromtimestamp(self._at(relative).stat().st_mtime, UTC)
+        system, path = self._at(relative)
+        info = system.get_file_info(path)
+        if not info.is_file:
+            raise FileNotFoundError(path)
+        return datetime.fromtimestamp(info.mtime_ns / 1e9, UTC)
 
     def remove(self, relative: str) -> None:
         """Remove a file; do nothing if it does not exist."""
-        self._at(relative).unlink(missing_ok=True)
+        system, path = self._at(relative)
+        with suppress(FileNotFoundError):
+            system.delete_file(path)
 
-    def _at(self, relative: str) -> Path:
+    def read(self, relative: str) -> bytes:
+        """Return a file's content.
+
+        Raises
+        ------
+        OSError
+            If it does not exist or cannot be read.
+        """
         assert self.root is not None
-        return self.root / relative
+        return read_file(child(self.root, relative))
 
-    def _write(self, relative: str, payload: bytes) -> None:
-        if self.root is None:
-            msg = (
-                f"a state of {len(payload)} bytes is too large for the database;"
-                " name a folder: Repository(url, artifacts='/shared/folder')"
-            )
-            raise DatabaseAccessError(msg)
-        target = self.root / relative
-        if target.exists():
-            with suppress(OSError):
-                os.utime(target)  # a recent file is not cleaned up as an orphan
-                return
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
+    def write(self, relative: str, payload: bytes) -> None:
+        """Write a file atomically; one that exists only becomes recent.
+
+        Raises
+        ------
+        DatabaseAccessError
+            If the folder cannot be written.
+        """
+        assert self.root is not None
+        target = child(self.root, relative)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
-                file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
+            if isinstance(self.root, Path):
+                with suppress(FileNotFoundError):
+                    os.utime(target)  # a recent file is not cleaned up as an orphan
+                    return
+            write_file(target, payload)
         except OSError as error:
             msg = f"cannot write to the artifacts' folder {self.root}: {error}"
             raise DatabaseAccessError(msg) from error
+
+    def _at(self, relative: str) -> tuple[fs.FileSystem, str]:
+        assert self.root is not None
+        return file_system(child(self.root, relative))
 
     def _read(self, relative: str) -> bytes:
         if self.root is None:
             msg = f"the state in {relative} needs the folder it lies in: Repository(url, artifacts=...)"
             raise CorruptStateError(msg)
         try:
-            return (self.root / relative).read_bytes()
+            return self.read(relative)
         except OSError as error:
-            msg = f"the state in {self.root / relative} cannot be read: {error}"
+            msg = f"the state in {child(self.root, relative)} cannot be read: {error}"
             raise CorruptStateError(msg) from error

@@ -95,7 +95,7 @@ def artifacts_of(database: Database, folder: str | Path | None) -> Artifacts:
         If nobody says where, and it is PostgreSQL.
     """
     if folder is not None:
-        return Artifacts(Path(folder))
+        return Artifacts(folder)
     if database.file is not None:
         return Artifacts(database.file.with_name(database.file.name + ".artifacts"))
     if database.is_sqlite:

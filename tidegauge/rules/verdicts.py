@@ -6,12 +6,11 @@ import re
 import warnings
 from dataclasses import dataclass
 from typing import Protocol
-from uuid import uuid4
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError, SourceError, VerdictWarning
+from tidegauge.analyzers.core.filesystems import child, read_file, write_file
 from tidegauge.analyzers.runs.verdicts import Case, VerdictStore
-from tidegauge.analyzers.sources.filesystems import file_system
 from tidegauge.rules.result import CheckResult
 
 _VERSION = 1
@@ -60,7 +59,7 @@ class VerdictFiles:
         """Return the path of a case's verdict, with ``_`` for characters unsafe in file names."""
         told = ".".join(text for text in (case.name, case.partition) if text)
         safe = re.sub(r"[^\w=+-]+", "_", told, flags=re.ASCII)[:_MOST]
-        return f"{self.folder.rstrip('/')}/{safe}.{_hash_of(case)}.check"
+        return child(self.folder, f"{safe}.{_hash_of(case)}.check")
 
     def find(self, case: Case) -> CheckResult | None:
         """Return the verdict of a case, or None if there is none.
@@ -72,11 +71,9 @@ class VerdictFiles:
         """
         path = self.path_of(case)
         try:
-            system, inner = file_system(path)
-            if not system.get_file_info(inner).is_file:
-                return None
-            with system.open_input_stream(inner) as stream:
-                text = stream.read().decode()
+            text = read_file(path).decode()
+        except FileNotFoundError:
+            return None
         except UnicodeDecodeError as error:
             _warn_unreadable(path, error)
             return None
@@ -95,13 +92,7 @@ class VerdictFiles:
         """
         path = self.path_of(case)
         try:
-            system, inner = file_system(path)
-            folder, _, name = inner.rpartition("/")
-            system.create_dir(folder, recursive=True)
-            part = f"{folder}/.{name}.{uuid4().hex}"
-            with system.open_output_stream(part) as stream:
-                stream.write(result.to_json().encode())
-            system.move(part, inner)
+            write_file(path, result.to_json().encode())
         except (OSError, ValueError) as error:
             msg = f"the verdict {path!r} cannot be written: {error}"
             raise SourceError(msg) from error

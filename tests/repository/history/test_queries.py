@@ -581,12 +581,18 @@ def test_no_statement_is_put_together_from_values():
 # keeping it
 
 
-def test_backup_and_restore(url, tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", ["folder", "S3"])
+def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
     monkeypatch.setattr("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", 100)
     monkeypatch.chdir(tmp_path)
-    with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
+    artifacts = tmp_path / "artifacts"
+    if place == "S3":
+        artifacts = f"s3a://{request.getfixturevalue('bucket')}/artifacts"
+    with tg.Repository(url, artifacts=artifacts) as repository:
         commit(repository, day(1))
         before = repository.metrics("d")
+        age = dt.datetime.now(dt.UTC) - repository.artifacts.modified(*repository.artifacts.files())
+        assert abs(age) < dt.timedelta(minutes=1)
         copy = back_up(repository.database, repository.artifacts, tmp_path / "copy")
         with pytest.raises(tg.DatabaseAccessError, match="is there already"):
             back_up(repository.database, repository.artifacts, copy)

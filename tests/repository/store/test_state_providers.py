@@ -1,9 +1,10 @@
 """One contract for every place that states can be kept in; memory, files and the repository pass it."""
 
+import re
 import threading
 
 import pytest
-from tidegauge.analyzers.core.errors import CorruptStateError
+from tidegauge.analyzers.core.errors import CorruptStateError, FileSystemError
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.sums import SumAndCount
@@ -22,13 +23,17 @@ STATES = {
 }
 
 
-@pytest.fixture(params=["memory", "files", "repository"])
+@pytest.fixture(params=["memory", "files", "S3", "fsspec", "repository"])
 def make(request, tmp_path, repo):
     """Return what makes a provider by name; the same name is the same place, opened again."""
-    memories = {}
+    memories, files = {}, tg.FileSystemStateProvider
+    if request.param == "S3":
+        bucket = request.getfixturevalue("bucket")
+        return lambda name: files(f"s3a://{bucket}/states/a b=%2F/{name}")
     return {
         "memory": lambda name: memories.setdefault(name, tg.InMemoryStateProvider()),
-        "files": lambda name: tg.FileSystemStateProvider(tmp_path / "states" / name),
+        "files": lambda name: files(tmp_path / "states" / name),
+        "fsspec": lambda name: files(f"memory://{tmp_path.name}/{name}"),
         "repository": repo.states,
     }[request.param]
 
@@ -111,6 +116,29 @@ def test_damaged_files_are_told(tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(CorruptStateError, match="damaged"):
             provider.load(tg.Size())
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("no-such-scheme://bucket/states", "no file system for 'no-such-scheme://bucket/states'"),
+        ("s3a:bucket/states", "is neither a path nor a URI such as s3://bucket/folder"),
+    ],
+)
+def test_an_address_that_nothing_can_reach_is_refused(folder, reason, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileSystemError, match=re.escape(reason)):
+        tg.FileSystemStateProvider(folder)
+    with pytest.raises(FileSystemError, match=re.escape(reason)):
+        tg.Repository("sqlite:///r.db", artifacts=folder)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_a_bucket_that_is_not_there_is_an_error_when_it_is_written(bucket):
+    with pytest.raises(OSError, match="does not exist"):
+        tg.FileSystemStateProvider("s3://no-such-bucket/states").persist(
+            tg.Size(), tg.NumMatches(3)
+        )
 
 
 def test_a_damaged_state_in_the_repository_is_found_by_a_check(repo):

@@ -21,7 +21,7 @@ def kept(path):
 @pytest.fixture
 def folder(spark, flights):
     """The table's folder."""
-    from tidegauge.analyzers.sources.filesystems import plain_path
+    from tidegauge.analyzers.core.filesystems import plain_path
     from tidegauge.analyzers.sources.sources import describe_table
 
     return plain_path(describe_table(spark, flights)["location"])

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
-from tidegauge.analyzers.sources.filesystems import absolute, file_system
+from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.consistency.log.query import (
     JOIN,
     LOG_COLUMNS,

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.sources.filesystems import file_system
 from tidegauge.analyzers.sources.sources import describe_table, partition_sql
 from tidegauge.consistency.log.table import DEFAULT_RETENTION, RETENTION, log_table, sync_log_table
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
-from tidegauge.analyzers.sources.filesystems import file_system
+from tidegauge.analyzers.core.filesystems import child, file_system, write_file
 from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, readable
 
 FOLDER = "_schemas"
@@ -207,23 +207,18 @@ class LogSchemas:
 
 def save_schema(folder: str, schema: LogSchema) -> None:
     """Write a schema beside a query log, unless it exists; the file appears atomically."""
-    system, root = file_system(f"{folder.rstrip('/')}/{FOLDER}")
-    system.create_dir(root, recursive=True)
     name = base64.urlsafe_b64encode(schema.hash.encode()).decode()  # a hash may have a slash
-    final = f"{root}/{name}.json"
-    if system.get_file_info(final).is_file:
-        return
-    waiting = f"{root}/.{name}-{time.time_ns()}"
-    with system.open_output_stream(waiting) as file:
-        file.write(schema.to_json().encode())
-    system.move(waiting, final)
+    location = child(child(folder, FOLDER), f"{name}.json")
+    system, path = file_system(location)
+    if not system.get_file_info(path).is_file:
+        write_file(location, schema.to_json().encode())
 
 
 def load_schemas(folder: str) -> LogSchemas:
     """Read the schemas beside a query log on an Arrow filesystem; empty if there are none."""
     from pyarrow import fs
 
-    system, root = file_system(f"{folder.rstrip('/')}/{FOLDER}")
+    system, root = file_system(child(folder, FOLDER))
     files = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
     found = LogSchemas()
     for file in sorted(files, key=lambda file: file.path):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
-from tidegauge.analyzers.sources.filesystems import file_system
+from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.griffin.connectors.base import Connector
 
 if TYPE_CHECKING:

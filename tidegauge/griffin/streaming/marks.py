@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tidegauge.analyzers.sources.filesystems import file_system
+from tidegauge.analyzers.core.filesystems import child, file_system, read_file, write_file
+
+_FILE = "marks.json"
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,8 @@ class Marks:
 
 def read_marks(folder: str) -> Marks:
     """Read the progress after the last round; empty if there was none."""
-    system, path = file_system(f"{folder}/marks.json")
     try:
-        with system.open_input_stream(path) as file:
-            found = json.loads(file.read())
+        found = json.loads(read_file(child(folder, _FILE)))
     except FileNotFoundError:
         return Marks()
     return Marks(**found)
@@ -50,11 +50,7 @@ def read_marks(folder: str) -> Marks:
 
 def write_marks(folder: str, marks: Marks) -> None:
     """Replace the progress atomically."""
-    system, path = file_system(f"{folder}/marks.json")
-    system.create_dir(path.rpartition("/")[0])
-    with system.open_output_stream(f"{path}.new") as file:
-        file.write(json.dumps(asdict(marks)).encode())
-    system.move(f"{path}.new", path)
+    write_file(child(folder, _FILE), json.dumps(asdict(marks)).encode())
 
 
 def remove_files(paths: Iterable[str]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import fastavro
 import pytest
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError
-from tidegauge.analyzers.sources.filesystems import plain_path
+from tidegauge.analyzers.core.filesystems import plain_path
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.decoding import decode
 from tidegauge.consistency.log.flatten import flatten

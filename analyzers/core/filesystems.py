@@ -1,0 +1,193 @@
+"""Local paths and URIs: the Arrow file systems that access them, and files written whole.
+
+Schemes that Arrow does not know go through `fsspec`, if it and the scheme's package are installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import FileSystemError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+_URI = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)(.*)", re.DOTALL)
+_ARROW = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
+"""Hadoop's names of schemes, and Arrow's."""
+_OBJECT_STORES = ("s3", "gcs", "abfs", "py::fsspec+s3", "py::fsspec+gs", "py::fsspec+abfs")
+"""Types of file systems on which a file appears when its writer closes it, and not before."""
+
+
+def plain_path(location: str) -> str:
+    """Strip the scheme and host from a location.
+
+    Examples
+    --------
+    >>> plain_path("file:/data/t"), plain_path("hdfs://nn:8020/data/t"), plain_path("/data/t")
+    ('/data/t', '/data/t', '/data/t')
+    """
+    return re.sub(r"^[A-Za-z][\w+.-]*:(//[^/]*)?", "", location)
+
+
+def absolute(root: str) -> str:
+    """Make a local path absolute; URIs are returned unchanged."""
+    if re.match(r"[A-Za-z][\w+.-]*:|/", root):
+        return root
+    return str(Path(root).absolute())
+
+
+def local_path(root: str | Path) -> Path | None:
+    """Return the path of a local folder or file; None for a URI of another scheme.
+
+    Examples
+    --------
+    >>> local_path("file:///data/t"), local_path("s3a://bucket/t")
+    (PosixPath('/data/t'), None)
+    """
+    root = absolute(str(root))
+    return Path(plain_path(root)) if root.startswith(("/", "file:")) else None
+
+
+def child(folder: str | Path, name: str) -> str:
+    """Return the location of a file in a folder.
+
+    Examples
+    --------
+    >>> child("s3://bucket/t/", "a"), child("/", "a")
+    ('s3://bucket/t/a', '/a')
+    """
+    return f"{str(folder).rstrip('/')}/{name}"
+
+
+def file_system(root: str) -> tuple[fs.FileSystem, str]:
+    """Return the Arrow file system of a folder or file, and its path within it.
+
+    The path of a URI is taken as it is written, as Hadoop does: ``%2F`` is three characters.
+
+    Raises
+    ------
+    FileSystemError
+        If no installed package knows the scheme, or the address is not a valid one.
+    """
+    from pyarrow import fs
+
+    root = absolute(root)
+    if root.startswith(("/", "file:")):
+        return fs.LocalFileSystem(), plain_path(root)
+    parsed = _URI.fullmatch(root)
+    if parsed is None:
+        msg = f"{root!r} is neither a path nor a URI such as s3://bucket/folder"
+        raise FileSystemError(msg)
+    scheme, host, path = parsed.groups()
+    try:
+        system, base = _connect(f"{_ARROW.get(scheme, scheme)}://{host}")
+    except (ValueError, NotImplementedError, ImportError) as error:
+        return _by_fsspec(root, error)
+    return system, f"{base.rstrip('/')}{path}" if path else base
+
+
+@functools.lru_cache(maxsize=64)
+def _connect(address: str) -> tuple[fs.FileSystem, str]:
+    """Open a file system once for a process: it looks up regions and credentials."""
+    from pyarrow import fs
+
+    system, base = fs.FileSystem.from_uri(address)
+    return system, base
+
+
+def _by_fsspec(root: str, unknown: Exception) -> tuple[fs.FileSystem, str]:
+    from pyarrow import fs
+
+    scheme = root.partition("://")[0]
+    cure = f"pip install fsspec and its package for {scheme}:// (https://filesystem-spec.readthedocs.io)"
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        msg = f"no file system for {root!r}: Arrow says {unknown}; {cure}"
+        raise FileSystemError(msg) from unknown
+    try:
+        system, path = url_to_fs(root)
+    except (ValueError, ImportError) as error:
+        msg = f"no file system for {root!r}: {error}; {cure}"
+        raise FileSystemError(msg) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(system)), path
+
+
+def read_file(location: str) -> bytes:
+    """Return the content of a file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it does not exist.
+    OSError
+        If it cannot be read.
+    """
+    local = local_path(location)
+    if local is not None:
+        return local.read_bytes()
+    system, path = file_system(location)
+    with system.open_input_stream(path) as stream:
+        content: bytes = stream.read()
+    return content
+
+
+def write_file(location: str, content: bytes) -> None:
+    """Write a file atomically: readers see the old content or the new. Folders are created.
+
+    Object stores show an object when it is complete. Elsewhere a hidden file is written and renamed;
+    on a local disk it is flushed before.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    local = local_path(location)
+    if local is None:
+        _write_remote(location, content)
+        return
+    local.parent.mkdir(parents=True, exist_ok=True)
+    partial = local.with_name(_partial(local.name))
+    try:
+        with partial.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(local)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _write_remote(location: str, content: bytes) -> None:
+    system, path = file_system(location)
+    if system.type_name.startswith(_OBJECT_STORES):
+        with system.open_output_stream(path) as stream:
+            stream.write(content)
+        return
+    folder, _, name = path.rpartition("/")
+    system.create_dir(folder, recursive=True)
+    partial = f"{folder}/{_partial(name)}"
+    try:
+        with system.open_output_stream(partial) as stream:
+            stream.write(content)
+        try:
+            system.move(partial, path)
+        except FileExistsError:  # HDFS replaces nothing by renaming
+            system.delete_file(path)
+            system.move(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            system.delete_file(partial)
+        raise
+
+
+def _partial(name: str) -> str:
+    return f".{name[:40]}-{os.urandom(8).hex()}"
