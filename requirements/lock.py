@@ -23,7 +23,7 @@ def pin(
     subprocess.run([*uv, *paths, *COMMON, *options, "--output-file", str(HERE / name)], check=True)
 
 
-pin("dev.txt", "--all-extras")
+pin("dev.txt", "--extra", "all", "--extra", "dev")
 extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("--extra", extra)]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))
@@ -31,3 +31,6 @@ pin("node.txt", sources=("node.in",))
 for path in sorted(HERE.glob("spark-*.in")):
     used = [word for extra in ("avro", "demo", "griffin") for word in ("--extra", extra)]
     pin(path.with_suffix(".txt").name, *used, sources=("../pyproject.toml", path.name))
+# Schedulers, in environments of their own.
+for name in ("airflow", "dagster"):
+    pin(f"{name}.txt", *(word for extra in (name, "java", "spark") for word in ("--extra", extra)))

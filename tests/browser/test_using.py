@@ -120,6 +120,7 @@ def test_a_press_on_a_bad_cell_opens_its_series(root):
     assert root.locator(".u-over").count() == 1
 
 
+@pytest.mark.soak
 def test_the_keyboard_does_so_too(root):
     heat = root.locator(".tg-heat")
     heat.focus()
@@ -144,6 +145,7 @@ def test_what_is_said_of_an_incident_is_written(root, repo):
     assert not root.locator("img[src='x']").count()
 
 
+@pytest.mark.soak
 def test_who_spoke_meanwhile_is_heard(root, repo):
     number = look_at_an_incident(root, repo)
     root.get_by_label("Note").fill("mine")
@@ -157,6 +159,7 @@ def test_who_spoke_meanwhile_is_heard(root, repo):
     assert status(repo, number) == "expected"
 
 
+@pytest.mark.soak
 def test_what_others_write_shows_up(root, repo):
     before = root.page.evaluate("document.querySelector('.tidegauge').tidegauge.catalogue.rows")
     repo.record(PLAIN, "brand new", 1.0, partition=BAD_PARTITION)

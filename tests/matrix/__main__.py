@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-REQUIREMENTS = ROOT / "requirements"
-ENVIRONMENTS = ROOT / ".matrix"
+from tests.environments import ENVIRONMENTS, REQUIREMENTS, environment
+from tests.paths import ROOT
+
 NEWEST = "newest"
 """The environment of development, whose Spark is the newest."""
 SUITE = (
@@ -45,21 +44,9 @@ def versions() -> list[str]:
     return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
 
 
-def environment(version: str) -> Path:
-    """Return the Python of a release line's environment; make it if its requirements changed."""
-    if version == NEWEST:
-        return Path(sys.executable)
-    lock, folder = REQUIREMENTS / f"spark-{version}.txt", ENVIRONMENTS / version
-    python, done = folder / "bin" / "python", folder / lock.name
-    if done.exists() and done.read_bytes() == lock.read_bytes():
-        return python
-    print(f"Making {folder.relative_to(ROOT)} ...", flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, "--require-hashes", "--requirement", lock], check=True)
-    shutil.copy(lock, done)
-    return python
+def python_of(version: str) -> Path:
+    """Return the Python of a release line's environment."""
+    return Path(sys.executable) if version == NEWEST else environment(f"spark-{version}")
 
 
 def run(version: str, more: list[str]) -> tuple[int, float]:
@@ -68,7 +55,7 @@ def run(version: str, more: list[str]) -> tuple[int, float]:
     ignored = [word for name in IGNORED for word in ("-W", f"ignore::{name}")]
     ignored += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
     command = [
-        *(environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *(python_of(version), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
         *("--numprocesses", "2", "--dist", "loadfile"),
         *("--override-ini", "addopts=--strict-markers --import-mode=importlib"),
         *("-m", "spark and not soak and not kafka and not browser" + (" and not newest" * older)),

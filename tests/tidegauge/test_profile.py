@@ -70,6 +70,7 @@ def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     assert run.failed == {}
 
 
+@pytest.mark.soak
 def test_a_sample_is_looked_at_and_small_tables_get_no_rules(shop, spark):
     some = tg.profile(shop, sample_rows=500, spark=spark)
     assert 300 < some.rows < 700
@@ -80,6 +81,7 @@ def test_a_sample_is_looked_at_and_small_tables_get_no_rules(shop, spark):
     assert tg.Completeness("x") in empty.analyzers
 
 
+@pytest.mark.soak
 def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
     from tidegauge.cli.main import run_command
 
@@ -156,6 +158,7 @@ def test_the_callers_cache_stays(spark):
     frame.unpersist()
 
 
+@pytest.mark.soak
 def test_many_partitions_and_columns_are_taken_in_batches():
     """Bounded by what the driver holds: 10,000 partitions of 2,000 columns."""
     from tidegauge.analyzers.core.partitions import Partition

@@ -110,7 +110,8 @@ def run(
     ] = False,
 ) -> int:
     """Measure new and changed partitions of the suites' tables, and detect anomalies."""
-    from tidegauge.cli.suite_runs import run_suites
+    from tidegauge.files.runs import run_suites
+    from tidegauge.spark.session import spark_session
 
     with open_repository(db, artifacts) as repository:
         summary = run_suites(
@@ -118,7 +119,7 @@ def run(
             repository,
             partitions,
             _tags(tag or []),
-            warehouse,
+            lambda: spark_session(warehouse),
             rename=rename,
             resegment=resegment,
         )
@@ -176,8 +177,8 @@ def explain(
     warehouse: Warehouse = None,
 ) -> None:
     """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
-    from tidegauge.cli.suite_runs import tables_of
     from tidegauge.explanation import explain as plan_of
+    from tidegauge.files.runs import tables_of
     from tidegauge.files.suite import find_suites, load_suite
     from tidegauge.spark.session import spark_session
 

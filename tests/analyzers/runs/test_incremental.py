@@ -152,6 +152,7 @@ def test_three_keys_a_null_partition_and_a_space(spark, odd, repo):
     repo.detect("odd")
 
 
+@pytest.mark.soak
 def test_a_selection_of_partitions(spark, odd, repo):
     run = tg.analyze(
         odd, ODD_SUITE, repository=repo, partitions="hr = 07 and country = 'New York'", spark=spark
@@ -171,6 +172,7 @@ def test_a_selection_of_partitions(spark, odd, repo):
         tg.analyze(odd, ODD_SUITE, repository=repo, partitions="day=1", spark=spark)
 
 
+@pytest.mark.soak
 def test_a_coarser_partitioning(spark, odd, repo):
     suite = tg.Suite("days", SUITE, ["ds"])
     run = tg.analyze(odd, suite, repository=repo, spark=spark)
@@ -233,6 +235,7 @@ def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
     assert check(repo.database, repo.artifacts) == []
 
 
+@pytest.mark.soak
 def test_a_partition_without_files_is_measured_as_empty(spark, odd, repo, tmp_path):
     (tmp_path / "none").mkdir()
     spark.sql(
@@ -249,7 +252,10 @@ def test_a_partition_without_files_is_measured_as_empty(spark, odd, repo, tmp_pa
 
 
 @pytest.mark.classic
-@pytest.mark.parametrize("form", ["TEXTFILE", "ORC", "PARQUET"])
+@pytest.mark.parametrize(
+    "form",
+    ["TEXTFILE", *(pytest.param(form, marks=pytest.mark.soak) for form in ("ORC", "PARQUET"))],
+)
 def test_tables_of_hives_own_formats(spark, repo, form):
     name = f"inc.hive_{form.lower()}"
     spark.sql(
@@ -267,6 +273,7 @@ def test_tables_of_hives_own_formats(spark, repo, form):
     assert dict(run.changes) == {"ds=2013-01-02/n=10": "restated"}
 
 
+@pytest.mark.soak
 def test_an_integer_key_keeps_its_zero(spark, repo, tmp_path):
     """Hive may name a partition hr=07 whose column is an integer."""
     write = spark.createDataFrame([(1, "a")], "x int, s string").write
@@ -355,6 +362,7 @@ def test_run_tags(spark, repo):
     assert repo.metrics("tagged", tags={"env": "test"}).empty
 
 
+@pytest.mark.soak
 def test_a_missing_column_fails_its_analyzers_alone(spark, odd, repo):
     suite = tg.Suite("odd", [tg.Size(), tg.Mean("xx"), tg.Uniqueness("nope")])
     run = tg.analyze(odd, suite, repository=repo, spark=spark)
@@ -382,6 +390,7 @@ def test_one_bad_value_costs_one_partition(spark, repo):
     assert list(repo.metrics("dirty")["status"]) == ["finite", "failed", "finite"]
 
 
+@pytest.mark.soak
 def test_a_time_of_keys_that_are_none(spark, odd, repo):
     suite = tg.Suite("odd", SUITE, time={"format": "%Y", "key": "year"})
     with pytest.raises(tg.PartitionColumnError, match="'year', which is no partition key"):
@@ -392,6 +401,7 @@ def test_a_time_of_keys_that_are_none(spark, odd, repo):
     assert repo.partitions("odd")["time"].notna().all()
 
 
+@pytest.mark.soak
 def test_bad_tables(spark, odd, repo):
     def analyze(table, suite=ODD_SUITE, **kw):
         return tg.analyze(table, suite, repository=repo, spark=spark, **kw)
@@ -421,6 +431,7 @@ def test_bad_tables(spark, odd, repo):
         analyze(odd, tg.Suite("odd", SUITE, ["ds"]))
 
 
+@pytest.mark.soak
 def test_a_renamed_table_goes_on_under_its_dataset(spark, odd, repo):
     tg.analyze(odd, ODD_SUITE, repository=repo, spark=spark)
     spark.sql("DROP TABLE IF EXISTS inc.renamed")

@@ -30,6 +30,7 @@ def value(repo, day, version=None):
     return frame.value.item(), frame.version.item()
 
 
+@pytest.mark.soak
 def test_a_change_of_the_other_table_makes_every_partition_a_changed_one(spark, tables, repo):
     suite = tg.Suite("facts", [tg.Size(), tg.ReferentialIntegrity("id", "refs.keys", "key")])
     assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 2
@@ -56,6 +57,7 @@ def test_adding_one_measures_nothing_else_again(spark, tables, repo):
     assert set(map(str, run.changes.values())) == {"restated"}
 
 
+@pytest.mark.soak
 def test_a_table_that_is_not_there_fails_its_analyzer_alone(spark, tables, repo):
     suite = tg.Suite("facts", [tg.Size(), tg.DatasetMatch("id", "refs.nope", "key")])
     run = tg.analyze("refs.facts", suite, repository=repo, spark=spark)

@@ -129,6 +129,7 @@ def test_choosing_again_begins_a_new_series_of_the_others(rows, repo):
     assert check(repo.database, repo.artifacts) == []
 
 
+@pytest.mark.soak
 def test_segments_added_to_a_suite_are_measured_for_old_partitions(rows, repo):
     plain = tg.analyze(rows, suite(segments=[]), repository=repo)
     before = values(repo.metrics("seg"))
@@ -142,6 +143,7 @@ def test_segments_added_to_a_suite_are_measured_for_old_partitions(rows, repo):
     assert check(repo.database, repo.artifacts) == []
 
 
+@pytest.mark.soak
 @pytest.mark.classic
 def test_segments_cost_one_action_once_and_no_job_more(spark, rows, repo):
     def actions(some, asked):

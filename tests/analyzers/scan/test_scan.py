@@ -52,6 +52,7 @@ def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
     assert two == Grouping((Frequencies(("`s`", "`x`"), None),))
 
 
+@pytest.mark.soak
 def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     wide = spark.range(10).selectExpr(*(f"id + {i} AS c{i}" for i in range(100)))
     analyzers = [

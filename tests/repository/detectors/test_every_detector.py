@@ -142,6 +142,7 @@ def odd(n):
     }
 
 
+@pytest.mark.soak
 @every
 @pytest.mark.parametrize("step", STEPS)
 def test_odd_series_of_every_scale(detector, step):
@@ -153,6 +154,7 @@ def test_odd_series_of_every_scale(detector, step):
     check(detector, history(values, times_of(values.shape[1], step), scales, weights))
 
 
+@pytest.mark.soak
 @every
 @pytest.mark.parametrize("name", ["nothing", "all infinite", "largest of both signs", "constant"])
 def test_an_odd_series_alone(detector, name):
@@ -193,6 +195,7 @@ def test_a_year_of_zeros(detector):
     assert (np.nan_to_num(check(detector, h).score) == 0).all()
 
 
+@pytest.mark.soak
 @every
 @pytest.mark.parametrize("step", ["h", "D"])
 def test_gaps_in_time(detector, step):
@@ -215,6 +218,7 @@ def test_times_that_are_the_same_or_unknown(detector):
     check(detector, history(values, late))
 
 
+@pytest.mark.soak
 @every
 def test_overdue_and_unknown_moments(detector):
     times = times_of(40, "D")
@@ -314,6 +318,7 @@ def test_going_on_is_what_a_replay_gives(detector, seed, share, restarts):
     same(check(detector, h, start), whole.since(start))
 
 
+@pytest.mark.soak
 @every
 @few
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))

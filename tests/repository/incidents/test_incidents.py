@@ -316,6 +316,7 @@ def test_day_by_day_is_what_one_detection_at_the_end_gives(tmp_path, seed):
         unchanged(before, kept(daily))
 
 
+@pytest.mark.soak
 def test_day_by_day_with_two_monitors_of_one_detector():
     """What goes on needs less, by each monitor for itself."""
     draw = np.random.default_rng(42)

@@ -191,6 +191,7 @@ def test_a_full_database_is_named_and_left_whole(tmp_path):
         assert check(repository.database, repository.artifacts) == []
 
 
+@pytest.mark.soak
 def test_a_full_disk_is_named_and_left_whole(tmp_path):
     """Files that may not grow stand for a disk that is full."""
     url, folder = f"sqlite:///{tmp_path / 'r.db'}", tmp_path / "artifacts"
@@ -231,6 +232,7 @@ def test_two_runs_of_one_dataset_measure_nothing_twice(url, folder):
         assert set(repository.metrics("d")["version"]) == {1}
 
 
+@pytest.mark.soak
 def test_who_waits_too_long_is_told_who_measures(url, folder):
     with tg.Repository(url, artifacts=folder) as repository:
         holder = start("leased", url, folder, "d", 5, 30)

@@ -262,6 +262,7 @@ def test_a_mean_lies_around_the_mean_not_around_the_maximum(spark):
     assert ".has_standard_deviation('x', (2.62, 10.5))" in codes
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_a_sample_says_so_and_leaves_room_for_what_it_did_not_see(orders):
     found = tg.suggest(orders, dataset="orders", sample_rows=500)
@@ -279,6 +280,7 @@ def test_too_few_rows_suggest_nothing(spark):
     assert len(tg.suggest(few.limit(0), dataset="none")) == 0
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_the_past_limits_before_rows_do(spark, repo):
     commit(repo, *(day(n, rows=100 + n) for n in range(1, 41)))

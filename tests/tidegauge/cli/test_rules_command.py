@@ -74,6 +74,7 @@ def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, ru
     assert rules(SPEC, "run", "--fail-on", "never")[0] == 0
 
 
+@pytest.mark.soak
 def test_other_limits_are_asked_of_what_was_counted(table, rules):
     assert rules()[0] == 2
     status, out = rules(SPEC.replace("FailCount: 2", "FailCount: 3"))
@@ -163,6 +164,7 @@ policies:
 """
 
 
+@pytest.mark.soak
 def test_a_file_is_parsed_and_judged(rules, tmp_path):
     file = tmp_path / "ages.csv"
     file.write_text("ann,10\nbob,ten\ncyd,200\n")
@@ -214,6 +216,7 @@ def test_the_example_of_the_guide(spark):
     assert "20 %" in applied.check.error_messages[0][1]
 
 
+@pytest.mark.soak
 def test_history_tells_the_verdicts_and_what_was_written(table, rules, repo, capsys):
     rules(SPEC + "quarantine: people_rejects\n")
     repo.keep_verdict(

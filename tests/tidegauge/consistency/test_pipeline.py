@@ -122,6 +122,7 @@ def test_a_run_writes_tables_and_history_and_the_next_has_nothing_to_do(
     assert list(repository.runs().tags.iloc[0].items()) == [("sample_percent", "100")]
 
 
+@pytest.mark.soak
 def test_late_queries_are_measured_as_a_new_version(spark, namespace, service, repository, offline):
     two_days(service)
     told = conf(namespace)
@@ -465,6 +466,7 @@ def test_new_features_are_new_columns_and_other_types_are_refused(
         pipeline.run(spark, conf(namespace, backfill=other), repository, until="2023-01-05")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -482,6 +484,7 @@ def test_what_cannot_be_compared(spark, namespace, service, repository, change, 
         pipeline.run(spark, replace(conf(namespace), **change), repository, until="2023-01-05")
 
 
+@pytest.mark.soak
 def test_a_function_that_returns_something_else(spark, namespace, service, repository):
     ask(service, 1, D5, 1, 0.5)
     service.flush()

@@ -250,6 +250,7 @@ def test_batches_are_committed_as_they_end(spark, repo, folder, target, tmp_path
     assert [len(file.read_text().splitlines()) for file in records] == [1, 0]
 
 
+@pytest.mark.soak
 def test_a_rule_that_fails_is_measured_again(spark, repo, folder, target, tmp_path):
     bad = rule("select ds, hr, max(cast(name as int)) as n from src group by ds, hr", name="cast")
     whole = dq(folder, tmp_path / "truth", [RULES[0], bad])

@@ -76,6 +76,7 @@ def test_names_of_the_session_are_neither_seen_nor_harmed(spark, chained):
     assert [row.id for row in spark.table("accuracy").collect()] == ["table"]
 
 
+@pytest.mark.soak
 def test_nothing_stays_behind_a_result(spark):
     before = names(spark)
     # A rule that is called by its metric hides no source of that name.
@@ -90,6 +91,7 @@ def test_nothing_stays_behind_a_result(spark):
     assert names(spark) == before
 
 
+@pytest.mark.soak
 def test_nothing_stays_behind_a_job_that_cannot_be_or_fails(spark):
     before = names(spark)
     with pytest.raises(DslError):

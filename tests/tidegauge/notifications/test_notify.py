@@ -395,7 +395,7 @@ def test_apprise_is_imported_only_when_it_is_used():
         [
             sys.executable,
             "-c",
-            "import sys, tidegauge as tg, tidegauge.cli.suite_runs\n"
+            "import sys, tidegauge as tg, tidegauge.files.runs\n"
             "with tg.Repository('sqlite://') as repo:\n"
             "    print(tg.notify(repo, ['log', 'slack://a/b/c']), 'apprise' in sys.modules)",
         ],
@@ -425,6 +425,7 @@ def install(folder, package, target, text):
     (info / "entry_points.txt").write_text(f"[tidegauge.sinks]\n{name} = {target}\n")
 
 
+@pytest.mark.soak
 def test_sinks_of_other_packages(repo, tmp_path):
     surge(repo)
     install(tmp_path, "pager-sink", "pager_sink:page", PAGER)
@@ -488,14 +489,13 @@ def test_suites_name_sinks(tmp_path):
 
 def fake_run(monkeypatch, repository, tmp_path, notify):
     """Run a suite file for a dataset as if Spark had measured it."""
-    from tidegauge.cli import suite_runs as runs
+    from tidegauge.files import runs
 
     file = tmp_path / "suite.yml"
     file.write_text(f"dataset: orders\ntable: t\nanalyzers: [Size]\nnotify: {json.dumps(notify)}\n")
     ran = SimpleNamespace(dataset="orders", changes={}, failed={}, checks={}, passed=True)
-    monkeypatch.setattr(runs, "spark_session", lambda _: None)
     monkeypatch.setattr(runs, "analyze", lambda *_, **__: ran)
-    return runs.run_suites([str(file)], repository)
+    return runs.run_suites([str(file)], repository, session=lambda: None)
 
 
 def test_a_run_tells_and_never_fails_by_it(repo, monkeypatch, tmp_path, caplog):

@@ -54,7 +54,7 @@ def add_to(spark, path, *numbers):
 
 
 @pytest.mark.classic
-@pytest.mark.parametrize("kind", ["table", "path"])
+@pytest.mark.parametrize("kind", [pytest.param("table", marks=pytest.mark.soak), "path"])
 def test_a_dataset_is_published_once_for_the_same_files(spark, source, tmp_path, kind):
     place = {"table": "made.clean"} if kind == "table" else {"path": str(tmp_path / "clean")}
     lenient = tg.DQM().add(tg.Rule("a > 0", "positive"), tg.FailCount(4))
@@ -104,6 +104,7 @@ def test_a_failure_is_raised_again_without_reading(spark, source, tmp_path):
         clean(spark)
 
 
+@pytest.mark.soak
 def test_data_that_comes_back_is_published_again(spark, tmp_path):
     """The verdict on the first files is kept, but the table holds the second."""
     for name, number in (("one", 1), ("two", 2)):
@@ -116,6 +117,7 @@ def test_data_that_comes_back_is_published_again(spark, tmp_path):
     assert [values(clean(name)) for name in ("one", "two", "one")] == [[1], [2], [1]]
 
 
+@pytest.mark.soak
 @pytest.mark.classic
 def test_an_ephemeral_dataset_below_others_is_judged_once(spark, source, tmp_path):
     log = Log()
@@ -141,6 +143,7 @@ def test_an_ephemeral_dataset_below_others_is_judged_once(spark, source, tmp_pat
     assert [p.name.split(".")[0] for p in tmp_path.glob("a.*.check")] == ["a"]
 
 
+@pytest.mark.soak
 def test_an_ephemeral_dataset_without_files_is_judged_each_time(spark, tmp_path):
     log = Log()
 
@@ -209,6 +212,7 @@ def test_a_parser_and_rules_make_one_verdict(spark, source, tmp_path):
     assert good.asked == 1
 
 
+@pytest.mark.soak
 @pytest.mark.classic
 @pytest.mark.parametrize("ephemeral", [False, True])
 def test_a_repository_keeps_verdicts_and_counts(spark, source, tmp_path, repo, ephemeral):
@@ -257,6 +261,7 @@ def test_places_that_do_not_go_together_are_refused(options, text):
         tg.dataset(**options)
 
 
+@pytest.mark.soak
 def test_texts_that_look_like_ids_of_columns_are_told_apart(spark, tmp_path):
     """Two filters never share what was published for one of them."""
     path = str(tmp_path / "orders")

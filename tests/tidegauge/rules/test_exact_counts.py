@@ -72,7 +72,15 @@ SITUATIONS = {
 
 
 @pytest.mark.newest
-@pytest.mark.parametrize("what", SITUATIONS)
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(
+            name, marks=() if name in {"unread column", "a part, then all"} else pytest.mark.soak
+        )
+        for name in SITUATIONS
+    ],
+)
 def test_counts_are_true_whatever_is_read(data, what):
     act, reads_all = SITUATIONS[what]
     attached = DQM.attach(data)
@@ -103,6 +111,7 @@ def test_an_action_that_failed(data):
     assert counts(attached.state) == TRUE
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("ends", ["inner join", "other side"])
 def test_the_output_of_a_join_counts_what_comes_out_of_it(data, spark, ends):
     small = spark.range(95, 105).withColumnRenamed("id", "k")
@@ -181,6 +190,7 @@ def test_final_counts_take_nothing_more(data):
         early.records  # noqa: B018
 
 
+@pytest.mark.soak
 @pytest.mark.newest
 @pytest.mark.skipif(CONNECT, reason="executions are counted on the pages of a classic session")
 def test_how_many_actions(data, spark):

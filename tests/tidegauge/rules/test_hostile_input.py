@@ -158,6 +158,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.soak
 def test_conditions_that_cannot_be_are_told_and_change_nothing(data):
     dqm = rules(GOOD, *(tg.Rule(text, f"bad {text}", stage=stage) for text, stage in zip(BROKEN, ["before", "after"] * 20, strict=False)))  # fmt: skip
     dqm = dqm.add(tg.Fix("a = 0", "a", 1, "fix")).add(tg.Rule("a <> 1", "last", severity="warning", stage="after"))  # fmt: skip
@@ -243,6 +244,7 @@ def test_it_fails_in_one_partition_only(data, monkeypatch):
     assert list(done.state.errors) == ["inverse"]
 
 
+@pytest.mark.soak
 def test_fixes_that_cannot_be(data):
     dqm = rules(
         tg.Fix("a = 1", "a", "'abc'", "text"),
@@ -414,6 +416,7 @@ def test_missing_columns_to_count_by(data):
         tg.DQM().add(GOOD).apply(data, keys=["nope"])
 
 
+@pytest.mark.soak
 def test_many_fixes_of_one_column_stay_quick_to_plan(spark):
     """Each sees the last; written into each other they would be three to the power of sixteen."""
     data = spark.range(100).selectExpr("id AS a")
@@ -431,6 +434,7 @@ def test_many_fixes_of_one_column_stay_quick_to_plan(spark):
     assert done.rejects.count() == 100 - len(want)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(CONNECT, reason="streams run in the test's own session")
 def test_a_stream_is_ruled_and_not_judged(spark, tmp_path):
     folder = str(tmp_path / "in")

@@ -84,6 +84,7 @@ def test_what_fails_leaves_nothing_and_changes_nothing(spark, place):
     assert leftovers(spark, place) == []
 
 
+@pytest.mark.soak
 def test_the_frame_is_computed_once(spark, place, tmp_path):
     from pyspark.sql import functions as F
 
@@ -130,6 +131,7 @@ def test_a_table_of_hive_keeps_its_partitioning(spark):
     spark.sql("DROP TABLE pub.old")
 
 
+@pytest.mark.soak
 def test_a_table_may_be_written_from_itself(spark, place):
     DQM.publish(frame(spark), place)
     DQM.publish(read(spark, place).selectExpr("a + 1 AS a", "ds"), place)
@@ -162,6 +164,7 @@ def test_rejects_go_to_quarantine_whatever_the_verdict(spark, place, tmp_path):
     assert rows_of(read(spark, bin_)) == [(-2, "2013-02-03"), (-4, "2013-02-04")]
 
 
+@pytest.mark.soak
 def test_applied_rejects_are_appended_or_replaced(spark, tmp_path):
     place = str(tmp_path / "bin")
     applied = DQM.apply(frame(spark), partition_by=["ds"])
@@ -172,6 +175,7 @@ def test_applied_rejects_are_appended_or_replaced(spark, tmp_path):
     assert rows_of(spark.read.parquet(place)) == [(-1, "2013-02-01"), (-2, "2013-02-03")]
 
 
+@pytest.mark.soak
 def test_policies_see_what_is_left(spark, place):
     def largest(data, state):
         return data.agg({"a": "max"}).first()[0] == 200 and data.count() == state.records - 2
@@ -183,6 +187,7 @@ def test_policies_see_what_is_left(spark, place):
         )
 
 
+@pytest.mark.soak
 def test_a_rule_that_the_data_makes_fail_is_named(spark, place):
     broken = tg.DQM().add(tg.Rule("100 / (a - 1) < 1000", "divides")).add(tg.Rule("a > 0", "pos"))
     with pytest.raises(tg.DQMError, match="divides"):
@@ -212,6 +217,7 @@ def test_a_new_table_that_cannot_be_filled_is_not_left(spark, place, monkeypatch
     assert leftovers(spark, place) == []
 
 
+@pytest.mark.soak
 def test_what_does_not_fit_is_refused_before_anything_is_read(spark, place):
     DQM.publish(frame(spark), place, partition_by=["ds"])
     cases = [
@@ -235,6 +241,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(spark, place):
         DQM.publish(frame(spark), f"{place}_new", mode="partitions")
 
 
+@pytest.mark.soak
 def test_a_kept_failure_is_raised_without_reading(spark, place, tmp_path):
     source = str(tmp_path / "source")
     frame(spark).write.parquet(source)
@@ -278,6 +285,7 @@ def test_counts_are_recorded_as_a_run(spark, repo):
     }
 
 
+@pytest.mark.soak
 def test_recording_reads_nothing_more(spark, repo, tmp_path):
     source = str(tmp_path / "source")
     frame(spark).write.parquet(source)
@@ -311,7 +319,10 @@ def test_a_run_that_cannot_be_stored_is_closed_as_failed(spark, repo, monkeypatc
         DQM.apply(frame(spark), repository=repo)
 
 
-@pytest.mark.parametrize("given", ["repository", "verdicts", "nothing"])
+@pytest.mark.parametrize(
+    "given",
+    ["repository", *(pytest.param(g, marks=pytest.mark.soak) for g in ("verdicts", "nothing"))],
+)
 def test_a_failure_is_kept_once_and_raised_again(spark, repo, place, tmp_path, given):
     source = str(tmp_path / "in" / "source")
     frame(spark).write.parquet(source)
@@ -343,6 +354,7 @@ def test_a_catalog_without_folders_keeps_no_verdict_beside(spark):
     assert parent_location(spark, "nofs://host/lake/clean") is None
 
 
+@pytest.mark.soak
 def test_types_are_those_of_the_target(spark, place):
     DQM.publish(frame(spark), place)
     text = frame(spark).selectExpr("CAST(a AS STRING) AS a", "ds")
@@ -358,6 +370,7 @@ def test_types_are_those_of_the_target(spark, place):
     assert rows_of(read(spark, place)) == [(5, "2013-02-01")]
 
 
+@pytest.mark.soak
 def test_types_of_quarantined_records_are_those_of_the_target(spark, place, tmp_path):
     bin_ = str(tmp_path / "bin")
     DQM.publish(frame(spark), place, quarantine=bin_)
@@ -381,6 +394,7 @@ def test_a_partition_column_may_differ_if_it_prints_the_same(spark):
     spark.sql("DROP TABLE pub.numbered")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["overwrite", "partitions"])
 def test_a_folder_is_read_back_as_it_was_published(spark, tmp_path, mode):
     place = str(tmp_path / "clean")
@@ -407,6 +421,7 @@ def test_rejects_do_not_go_where_records_go(spark, place):
     assert not is_there(spark, place)
 
 
+@pytest.mark.soak
 def test_a_table_and_its_folder_are_one_place(spark):
     spark.sql("CREATE TABLE pub.here (a BIGINT) USING parquet")
     folder = spark.catalog.getDatabase("pub").locationUri + "/here"

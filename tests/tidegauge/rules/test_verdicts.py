@@ -230,6 +230,7 @@ def later(monkeypatch):
     return both
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_texts_and_names_that_look_like_ids_are_not_taken_for_ids(spark, tmp_path, later):
     path, odd = str(tmp_path / "orders"), str(tmp_path / "odd")

@@ -129,6 +129,7 @@ def test_the_long_form_of_the_published_case(t8):
     assert set(nulls.metric_name) == {"mismatch", "missing", "extra", "both_null", "total"}
 
 
+@pytest.mark.soak
 def test_t15_a_table_with_itself_and_with_fewer_columns(spark):
     whole = spark.createDataFrame(T8_LEFT, T8_SCHEMA)
     for other, features in ((whole, 3), (whole.drop("rating"), 2)):
@@ -154,6 +155,7 @@ def test_nulls_in_keys_meet_and_duplicates_do_not_multiply(spark):
     assert found["*", "row_null_key"] == 2
 
 
+@pytest.mark.soak
 def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
     low, high = "map('a', {0}, 'b', {1})", "map('b', {1}, 'a', {0})"
     frames = []
@@ -169,6 +171,7 @@ def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
     assert (found["m", "total"], found["m", "mismatch"], found["n", "mismatch"]) == (3, 0, 0)
 
 
+@pytest.mark.soak
 def test_rows_left_over_are_on_one_side(spark):
     logged = [(1, at(1), 7), (1, at(1), 5), (1, at(1), 6), (9, N, 1), (8, at(2), 1)]
     backfilled = [(1, at(1), 5), (9, N, 1), (7, at(2), 1), (7, at(2), 2)]
@@ -189,6 +192,7 @@ def test_rows_left_over_are_on_one_side(spark):
     assert [table[1, i].logged_x for i in (1, 2, 3)] == [5, 6, 7]
 
 
+@pytest.mark.soak
 def test_times_in_milliseconds_and_buckets_before_1970(spark):
     logged = spark.createDataFrame(
         [(1, -1, 1), (2, 90_000_000 + 1_800_000, 1)], "id int, ts long, x int"
@@ -217,6 +221,7 @@ def test_an_hour_without_a_backfill_and_a_sampled_side_say_nothing_of_values(spa
     assert (found["x", "extra"], found["x", "mismatch"]) == (0, 0)
 
 
+@pytest.mark.soak
 def test_keys_alone_are_compared_as_rows(spark):
     rows = [(1, at(1)), (1, at(1)), (2, at(1))]
     a, b = (spark.createDataFrame(some, "id long, ts timestamp") for some in (rows, rows[1:]))
@@ -226,6 +231,7 @@ def test_keys_alone_are_compared_as_rows(spark):
     }  # fmt: skip
 
 
+@pytest.mark.soak
 def test_columns_to_tell_results_apart(spark):
     schema = "id int, ts long, ds string, query_source string, x int"
     logged = spark.createDataFrame([(1, 0, "d1", "web", 1), (2, 0, "d1", "app", 2)], schema)
@@ -335,6 +341,7 @@ def test_signs_do_not_cancel_and_zeros_agree(spark):
     assert numbers(of_values(spark, "int", [(0, 0)]))["x", "smape"] == 0.0
 
 
+@pytest.mark.soak
 def test_deltas_of_wide_integers_and_decimals_are_exact(spark):
     found = numbers(of_values(spark, "long", [(2**60, 2**60 + 1), (-(2**63), 2**63 - 1)]))
     assert found["x", "delta-min"] == 1.0
@@ -394,6 +401,7 @@ def test_edits(edits, case, logged, backfilled, wanted):
     assert found["x", "backfilled_length-p50"] == len(backfilled)
 
 
+@pytest.mark.soak
 def test_arrays_that_are_too_long_are_counted(spark):
     long, other = list(range(20)), list(range(1, 21))
     values = [(long, other), (long, long), ([1], [2]), ([1], N)]
@@ -427,6 +435,7 @@ def test_edits_beside_a_plain_dynamic_program(spark):
     assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == wanted
 
 
+@pytest.mark.soak
 def test_c25_keys_of_maps(spark):
     values = [({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}), (N, {"a": 1})]
     found = numbers(of_values(spark, "map<string,int>", values))
@@ -546,6 +555,7 @@ def check_values(states, wanted):
             assert getattr(keys, field) == sum(wanted[field]), field
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(soak(1, 20)))
 def test_random_frames_beside_a_naive_comparison(spark, seed):
     rng = random.Random(seed)

@@ -320,6 +320,7 @@ def test_each_group_by_has_its_own_lag(found, events, queries):
     assert found["clicks"].share_now == found["clicks"].curve[4].share
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("step", "wanted"), [(50_000, {100_000}), (60_000, {60_000, 120_000})], ids=["R31", "R31, off the grid"]
@@ -376,6 +377,7 @@ def test_a_sample_holds_all_queries_of_some_keys(spark, namespace, queries):
     assert estimate_lag(spark, told, rows=1, **few).queries == 10
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_what_cannot_be_estimated(spark, namespace):
     with pytest.raises(SourceError, match="no queries of .*search are logged in these days"):
@@ -387,6 +389,7 @@ def test_what_cannot_be_estimated(spark, namespace):
         estimate_lag(spark, conf(namespace, "clicks", backfill=other), until="2023-01-05")
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_the_command_proposes_what_to_set(namespace, tmp_path, capsys):
     file = tmp_path / "search.yml"
@@ -404,6 +407,7 @@ def test_the_command_proposes_what_to_set(namespace, tmp_path, capsys):
     assert "'soon' is no time" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_the_public_function_reads_files(spark, namespace):
     found = tg.consistency.estimate_lag(

@@ -67,6 +67,7 @@ def test_the_table_is_the_one_designed(spark, namespace):
     assert len(read_schemas(spark, namespace)) == 0
 
 
+@pytest.mark.soak
 def test_two_schema_versions_in_one_day(spark, namespace, service):
     service.register(V1)
     service.log(JOIN, {"user": 1, "session": "s1"}, {"clicks": 3, "old": "x"}, ts_millis=D5 + 1)
@@ -127,6 +128,7 @@ def test_days_are_flattened_once_and_again_when_queries_come_late(spark, namespa
     ]  # fmt: skip
 
 
+@pytest.mark.soak
 def test_a_killed_write_leaves_no_day_that_seems_to_be_another(
     spark, namespace, service, monkeypatch
 ):
@@ -297,6 +299,7 @@ def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, serv
             clean(spark, namespace, now)
 
 
+@pytest.mark.soak
 def test_files_of_a_table_that_does_not_own_them_go_too(spark, tmp_path):
     name = f"consistency_{uuid.uuid4().hex[:10]}"
     spark.sql(f"CREATE DATABASE {name}").collect()

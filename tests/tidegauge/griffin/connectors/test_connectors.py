@@ -199,6 +199,7 @@ def test_a_text_is_split_outside_of_quotes_and_brackets():
     assert split_outside("'open, and", ",") == ["'open", " and"]
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_a_table_by_partitions(spark, people, tmp_path):
     people.write.partitionBy("id").mode("overwrite").saveAsTable("parted")
@@ -397,6 +398,7 @@ def test_avro_that_only_sparks_package_reads(spark, reader, tmp_path):
         read("file", spark, format="avro", paths=[path])
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["parquet", "avro", "text", "csv"])
 def test_files_as_a_stream(spark, tmp_path, kind):

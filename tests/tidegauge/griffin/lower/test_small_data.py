@@ -71,7 +71,11 @@ ACCURACY = {
 
 
 @pytest.mark.parametrize(
-    ("case", "nulls"), [(case, nulls) for case, told in ACCURACY.items() for nulls in told[-1]]
+    ("case", "nulls"),
+    [
+        pytest.param(case, nulls, marks=() if i % 2 == 0 else pytest.mark.soak)
+        for i, (case, nulls) in enumerate((c, n) for c, told in ACCURACY.items() for n in told[-1])
+    ],
 )
 def test_accuracy(spark, case, nulls):
     schema, source, target, rule, expected = ACCURACY[case]

@@ -409,6 +409,7 @@ def test_all_measures_are_here():
     assert {type(m).__name__ for m in ALL} == {n for n in ANALYZERS if n.startswith("Griffin")}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2))
 def test_partitions_of_one_scan_add_up_to_the_whole(spark, target, seed):
     target(

@@ -159,7 +159,7 @@ def alike(value):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", AGREE)
-@pytest.mark.parametrize("count", [40, 0])
+@pytest.mark.parametrize("count", [40, pytest.param(0, marks=pytest.mark.soak)])
 def test_the_measure_says_what_the_plan_says(spark, case, count):
     what = AGREE[case]
     source = spark.createDataFrame(rows_at_random(1, count), COLUMNS)

@@ -81,6 +81,7 @@ def test_a_counterpart_that_comes_later_improves_the_windows_that_wait_for_it(mi
     assert job.versions == {0: 1, 1: 1, 2: 1, 3: 2, 4: 2}
 
 
+@pytest.mark.soak
 def test_what_is_equal_for_windows_is_measured_at_once(minutes):
     job = minutes(target="target", back=60)
     job.send("source", [(m, m, "a") for m in range(1, 20)])
@@ -128,6 +129,7 @@ def test_a_stream_against_a_table(minutes, spark):
     assert job.results == {0: (1, 0), 1: (2, 0), 2: (1, 1)}
 
 
+@pytest.mark.soak
 def test_a_batch_that_is_in_the_log_is_not_written_again(minutes):
     """A kill after the sink's write and before Spark's commit: the batch runs again, and changes nothing."""
     job = minutes()
@@ -145,6 +147,7 @@ def test_a_batch_that_is_in_the_log_is_not_written_again(minutes):
     assert job.results == before | {2: (2, 0)}
 
 
+@pytest.mark.soak
 def test_files_that_a_killed_batch_left_are_no_data(minutes):
     """A kill before the sink's log is written: the batch runs again, beside what it left."""
     job = minutes()
@@ -209,6 +212,7 @@ def test_a_kill_before_the_marks_are_written_changes_nothing(minutes):
 RULE = RuleConfig(1, "spark-sql", "")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -236,6 +240,7 @@ def test_rules_before_measuring_see_a_window_at_a_time(minutes, spark, sql, expe
     assert job.results == expected
 
 
+@pytest.mark.soak
 def test_two_connectors_of_a_source_lie_below_each_other(minutes):
     job = minutes()
     (source,) = job.sources
@@ -247,6 +252,7 @@ def test_two_connectors_of_a_source_lie_below_each_other(minutes):
     assert job.results == {0: (1, 0), 1: (2, 0), 3: (1, 0)}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("time", "window"),
     [
@@ -304,6 +310,7 @@ def test_what_is_no_streaming_job(minutes, env, sources, said):
         job.run(10, env=env)
 
 
+@pytest.mark.soak
 def test_clearing_forgets_what_was_kept_and_results_stay(minutes):
     job = minutes(back=1)
     job.send("source", [(m, m, "a") for m in range(1, 10)])
@@ -314,6 +321,7 @@ def test_clearing_forgets_what_was_kept_and_results_stay(minutes):
     assert job.results == before
 
 
+@pytest.mark.soak
 def test_another_job_reads_what_one_keeps(minutes, repo):
     job = minutes(path=None)
     kept = str(job.folder / "shared")
@@ -349,6 +357,7 @@ def test_a_job_that_runs_on_measures_what_comes_until_it_is_stopped(minutes):
     assert job.spark.streams.active == []
 
 
+@pytest.mark.soak
 def test_a_job_that_runs_on_ends_when_a_stream_breaks(minutes):
     job = minutes()
     time = "CAST(name AS BIGINT)"

@@ -125,6 +125,7 @@ def test_t25_strict_fails_after_the_whole_file_was_read(parse):
     assert [r[0] for r in rejects(parser)][3] == "123,12.50  ,20133109130619,12102012"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("limit", "passed"), [(5, False), (6, True)])
 def test_rules_and_the_parser_are_one_verdict_in_which_the_parser_minds_its_rejects(
     parse, limit, passed
@@ -200,6 +201,7 @@ def test_each_file_has_a_header(parse):
     assert (row.record, row.file.rpartition("/")[2]) == ("x", "b.csv")
 
 
+@pytest.mark.soak
 def test_records_over_lines(parse):
     text = 'n,s\n1,"a\nb"\nx,"c\nd"\n3,c,d\n4,"open\n5,x\n'
     parser = parse(text, "n INT, s STRING", options={"multiLine": True, "header": True})
@@ -212,6 +214,7 @@ def test_records_over_lines(parse):
     assert [r[0] for r in rejects(lines)] == ['1,"a', 'b"', 'x,"c', 'd"', "3,c,d", '4,"open']
 
 
+@pytest.mark.soak
 def test_more_fields_than_the_parser_of_spark_takes(parse):
     parser = parse(",".join("1" * 30_000) + "\n1,2\n", "a INT, b INT")
     assert rows(parser) == [(1, 2)]
@@ -231,6 +234,7 @@ def test_long_lines_neither_overflow_nor_hang(parse):
 # cells
 
 
+@pytest.mark.soak
 def test_every_type_strictly(parse):
     schema = (
         "a TINYINT, b SMALLINT, c INT, d BIGINT, e FLOAT, f DOUBLE, g DECIMAL(4,2), h BOOLEAN,"
@@ -475,6 +479,7 @@ def test_nothing_and_nothing_good(parse, spark, tmp_path):
         ParserValidation(str(tmp_path / "nowhere"), "n INT", spark=spark).fingerprint()
 
 
+@pytest.mark.soak
 def test_samples_do_not_depend_on_how_files_are_split(parse, spark):
     text = "".join(f"x{n}\n" for n in range(3000)) + "x1\n" * 3
     parser = parse(text, "n INT", samples=5)

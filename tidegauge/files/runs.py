@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -75,17 +75,30 @@ class Summary:
 def run_suites(
     patterns: Sequence[str],
     repository: Repository,
-    partitions: str = "new",
+    partitions: str | Sequence[str] = "new",
     tags: Mapping[str, str] | None = None,
-    warehouse: str | None = None,
+    session: Callable[[], SparkSession] = spark_session,
     *,
     rename: bool = False,
     resegment: bool = False,
 ) -> Summary:
     """Measure the tables of suites by paths, folders and globs, detect anomalies, and notify.
 
-    All files are read before anything is measured. A table that fails is reported, and the others
+    All files are read before Spark is started. A table that fails is reported, and the others
     continue.
+
+    Parameters
+    ----------
+    patterns : sequence of str
+    repository : Repository
+    partitions : str or sequence of str
+        As for `analyze`.
+    tags : mapping of str to str, optional
+        Tags of the runs.
+    session : callable
+        Returns the Spark session.
+    rename, resegment : bool
+        As for `analyze`.
 
     Raises
     ------
@@ -93,7 +106,7 @@ def run_suites(
         If a file cannot be read as a suite.
     """
     files = [load_suite(path) for path in find_suites(patterns)]
-    spark = spark_session(warehouse)
+    spark = session()
     summary = Summary()
     for file in files:
         try:

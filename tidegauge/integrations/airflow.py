@@ -1,0 +1,137 @@
+"""Airflow operator that measures tables by their suite files.
+
+It needs Airflow 3: ``pip install 'tidegauge[airflow]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidegauge.integrations.measuring import Measurement
+from tidegauge.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.types import TaskInstanceKey
+    from pyspark.sql import SparkSession
+
+
+class DashboardLink(BaseOperatorLink):
+    """A button on a task that opens the dashboard."""
+
+    name = "tidegauge"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        """Return the dashboard's address; empty if the task has none."""
+        return getattr(operator, "dashboard_url", None) or ""
+
+
+class TidegaugeOperator(BaseOperator):
+    """Measure tables by suite files, detect anomalies, and notify.
+
+    The task fails without further tries if the data is bad: policies fail, or there are anomalies and
+    ``fail_on_anomaly`` is set. If a table cannot be measured it fails with its retries, which are safe:
+    what was stored is not measured again, and two tries never write at the same time.
+
+    Parameters
+    ----------
+    suites : str or sequence of str
+        Suite files, folders or globs. Templated.
+    partitions : str or sequence of str
+        As for `analyze`, and templated: ``"new"``, or ``"ds={{ ds }}"`` for the DAG run's own.
+    db, artifacts : str, optional
+        As for `Repository`; templated, so that they can come from a connection or a variable.
+    tags : mapping of str to str, optional
+        Tags of the runs, besides ``dag_id``, ``task_id`` and ``dag_run_id``. Templated.
+    fail_on_anomaly : bool
+        Whether anomalies fail the task.
+    dashboard_url : str, optional
+        Address of the dashboard, for the link on the task. Templated.
+    session : callable
+        Returns the Spark session of the worker; by default a new one, by the environment's settings.
+    **kwargs
+        Airflow's own.
+
+    Returns
+    -------
+    dict
+        As the task's XCom: runs by dataset, number of anomalies, failures, and the dashboard's address.
+
+    Examples
+    --------
+    A task that measures a table's partition of the day:
+
+    >>> TidegaugeOperator(  # doctest: +SKIP
+    ...     task_id="measure_orders",
+    ...     suites="/suites/orders.yml",
+    ...     partitions="ds={{ ds }}",
+    ...     db="postgresql+psycopg://tidegauge@db/tidegauge",
+    ...     artifacts="s3://bucket/tidegauge",
+    ...     retries=2,
+    ... )
+    """
+
+    template_fields: Sequence[str] = (
+        "suites",
+        "partitions",
+        "db",
+        "artifacts",
+        "tags",
+        "dashboard_url",
+    )
+    operator_extra_links = (DashboardLink(),)
+    ui_color = "#d7ecf2"
+
+    def __init__(
+        self,
+        *,
+        suites: str | Sequence[str],
+        partitions: str | Sequence[str] = "new",
+        db: str | None = None,
+        artifacts: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        fail_on_anomaly: bool = False,
+        dashboard_url: str | None = None,
+        session: Callable[[], SparkSession] = spark_session,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.suites = suites
+        self.partitions = partitions
+        self.db = db
+        self.artifacts = artifacts
+        self.tags = tags
+        self.fail_on_anomaly = fail_on_anomaly
+        self.dashboard_url = dashboard_url
+        self.session = session
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Measure, and return what was found.
+
+        Raises
+        ------
+        AirflowFailException
+            If the data is bad.
+        AirflowException
+            If a table or an analyzer could not be measured.
+        """
+        task = context["ti"]
+        tags = {"dag_id": task.dag_id, "task_id": task.task_id, "dag_run_id": task.run_id}
+        outcome = Measurement(
+            [self.suites] if isinstance(self.suites, str) else list(self.suites),
+            self.db,
+            self.artifacts,
+            self.fail_on_anomaly,
+            self.dashboard_url,
+            self.session,
+        ).run(self.partitions, {**tags, **(self.tags or {})})
+        self.log.info("%s", outcome.text)
+        if outcome.tool_failed:
+            raise AirflowException(outcome.text)
+        if outcome.data_failed:
+            raise AirflowFailException(outcome.text)
+        return outcome.as_json()

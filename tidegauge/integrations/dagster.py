@@ -1,0 +1,232 @@
+"""Dagster assets and asset checks that measure tables by their suite files.
+
+It needs ``pip install 'tidegauge[dagster]'``.
+"""
+
+# Dagster reads the annotations of `context`: they may not be put off.
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetKey,
+    AssetsDefinition,
+    Failure,
+    MaterializeResult,
+    MetadataValue,
+    PartitionsDefinition,
+    asset,
+    multi_asset_check,
+)
+
+from tidegauge.integrations.measuring import Measurement, Outcome
+from tidegauge.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLICIES, _ANOMALIES = "policies", "anomalies"
+_DESCRIPTIONS = {
+    _POLICIES: "The policies of the suite's rules hold in all partitions that were measured.",
+    _ANOMALIES: "No anomaly was found in the partitions that were measured.",
+}
+
+
+def asset_checks(
+    asset: str | Sequence[str] | AssetKey,
+    suites: str | Sequence[str],
+    *,
+    partition: str = "new",
+    partitions_def: PartitionsDefinition[str] | None = None,
+    db: str | None = None,
+    artifacts: str | None = None,
+    fail_on_anomaly: bool = False,
+    blocking: bool = False,
+    dashboard_url: str | None = None,
+    session: Callable[[], "SparkSession"] = spark_session,
+) -> AssetChecksDefinition:
+    """Return the asset checks ``policies`` and ``anomalies`` of a table that another asset makes.
+
+    Parameters
+    ----------
+    asset : str, sequence of str or AssetKey
+        The asset that makes the table.
+    suites : str or sequence of str
+        Suite files, folders or globs.
+    partition : str
+        The table's partition of a Dagster partition, in which ``{partition_key}`` stands for its key:
+        ``"ds={partition_key}"``. Where Dagster has no partitions, as for `analyze`.
+    partitions_def : PartitionsDefinition, optional
+        Dagster's partitions of the checks; Dagster warns that they are a preview.
+    db, artifacts : str, optional
+        As for `Repository`.
+    fail_on_anomaly : bool
+        Whether anomalies are errors; else they are warnings.
+    blocking : bool
+        Whether assets downstream wait for the checks, and are not made if one is an error.
+    dashboard_url : str, optional
+        Address of the dashboard, as metadata.
+    session : callable
+        Returns the Spark session; by default a new one, by the environment's settings.
+
+    Returns
+    -------
+    AssetChecksDefinition
+
+    Raises
+    ------
+    dagster.Failure
+        In its run, if a table or an analyzer cannot be measured. Trying again is safe: what was stored
+        is not measured again.
+
+    Examples
+    --------
+    >>> asset_checks("orders", "suites/orders.yml", partition="ds={partition_key}")  # doctest: +SKIP
+    """
+    key = AssetKey.from_coercible(asset)
+    measurement = Measurement(
+        [suites] if isinstance(suites, str) else list(suites),
+        db,
+        artifacts,
+        fail_on_anomaly,
+        dashboard_url,
+        session,
+    )
+
+    @multi_asset_check(
+        specs=_specs(key, partitions_def, blocking=blocking),
+        name=f"tidegauge_{key.to_python_identifier()}",
+    )
+    def checks(context: AssetCheckExecutionContext) -> Iterable[AssetCheckResult]:
+        outcome = _measure(context, measurement, partition)
+        yield from _results(outcome, key)
+
+    return checks
+
+
+def measured_asset(
+    name: str,
+    suites: str | Sequence[str],
+    *,
+    deps: Iterable[str | Sequence[str] | AssetKey] = (),
+    partition: str = "new",
+    partitions_def: PartitionsDefinition[str] | None = None,
+    db: str | None = None,
+    artifacts: str | None = None,
+    fail_on_anomaly: bool = False,
+    dashboard_url: str | None = None,
+    session: Callable[[], "SparkSession"] = spark_session,
+    **options: Any,
+) -> AssetsDefinition:
+    """Return an asset: the metrics of tables, with the checks ``policies`` and ``anomalies``.
+
+    Parameters
+    ----------
+    name : str
+        Name of the asset.
+    suites, partition, partitions_def, db, artifacts, fail_on_anomaly, dashboard_url, session
+        As for `asset_checks`.
+    deps : iterable of str, sequence of str or AssetKey
+        The assets that make the tables.
+    **options
+        Further arguments of ``dagster.asset``, such as ``group_name`` or ``retry_policy``.
+
+    Returns
+    -------
+    AssetsDefinition
+        Materialized with the run's summary as metadata.
+
+    Raises
+    ------
+    dagster.Failure
+        As for `asset_checks`.
+
+    Examples
+    --------
+    >>> measured_asset("orders_quality", "suites/orders.yml", deps=["orders"])  # doctest: +SKIP
+    """
+    measurement = Measurement(
+        [suites] if isinstance(suites, str) else list(suites),
+        db,
+        artifacts,
+        fail_on_anomaly,
+        dashboard_url,
+        session,
+    )
+
+    @asset(
+        name=name,
+        deps=list(deps),
+        partitions_def=partitions_def,
+        check_specs=_specs(AssetKey(name), None, blocking=False),
+        kinds={"spark"},
+        **options,
+    )
+    def measured(context: AssetExecutionContext) -> MaterializeResult:
+        outcome = _measure(context, measurement, partition)
+        return MaterializeResult(
+            metadata=_metadata(outcome), check_results=list(_results(outcome, AssetKey(name)))
+        )
+
+    return measured
+
+
+def _specs(
+    key: AssetKey, partitions_def: PartitionsDefinition[str] | None, *, blocking: bool
+) -> list[AssetCheckSpec]:
+    partitioned: Any = {} if partitions_def is None else {"partitions_def": partitions_def}
+    return [
+        AssetCheckSpec(name, asset=key, description=text, blocking=blocking, **partitioned)
+        for name, text in _DESCRIPTIONS.items()
+    ]
+
+
+def _measure(
+    context: AssetExecutionContext | AssetCheckExecutionContext,
+    measurement: Measurement,
+    partition: str,
+) -> Outcome:
+    """Measure the partitions of a Dagster run in one pass."""
+    partitioned = context.has_partition_key or context.has_partition_key_range
+    keys = list(context.partition_keys) if partitioned else []
+    names = [partition.replace("{partition_key}", key) for key in keys]
+    outcome = measurement.run(names or partition, {"dagster_run_id": context.run.run_id})
+    context.log.info(outcome.text)
+    if outcome.tool_failed:
+        raise Failure(outcome.text, metadata=_metadata(outcome))
+    return outcome
+
+
+def _metadata(outcome: Outcome) -> Mapping[str, MetadataValue[Any]]:
+    found = outcome.as_json()
+    values: dict[str, MetadataValue[Any]] = {
+        "datasets": MetadataValue.json(found["datasets"]),
+        "anomalies": MetadataValue.int(found["anomalies"]),
+        "summary": MetadataValue.text(outcome.text),
+    }
+    if "dashboard" in found:
+        values["dashboard"] = MetadataValue.url(found["dashboard"])
+    return values
+
+
+def _results(outcome: Outcome, key: AssetKey) -> Iterable[AssetCheckResult]:
+    found = outcome.as_json()
+    yield AssetCheckResult(
+        asset_key=key,
+        check_name=_POLICIES,
+        passed=all(run["passed"] for run in found["datasets"].values()),
+        metadata=_metadata(outcome),
+    )
+    strict = outcome.measurement.fail_on_anomaly
+    yield AssetCheckResult(
+        asset_key=key,
+        check_name=_ANOMALIES,
+        passed=not found["anomalies"],
+        severity=AssetCheckSeverity.ERROR if strict else AssetCheckSeverity.WARN,
+        metadata=_metadata(outcome),
+    )

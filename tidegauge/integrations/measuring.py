@@ -1,0 +1,97 @@
+"""Measuring on behalf of a scheduler: one call, and its result as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.files.runs import Summary, run_suites
+from tidegauge.repository.repository import Repository
+from tidegauge.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a scheduler measures, and where it is kept.
+
+    Attributes
+    ----------
+    suites : sequence of str
+        Suite files, folders or globs.
+    db, artifacts : str or None
+        As for `Repository`.
+    fail_on_anomaly : bool
+        Whether anomalies count as failures of the data, as failed policies do.
+    dashboard_url : str or None
+        Address of the dashboard, for links.
+    session : callable
+        Returns the Spark session.
+    """
+
+    suites: Sequence[str]
+    db: str | None = None
+    artifacts: str | None = None
+    fail_on_anomaly: bool = False
+    dashboard_url: str | None = None
+    session: Callable[[], SparkSession] = spark_session
+
+    def run(self, partitions: str | Sequence[str], tags: Mapping[str, str]) -> Outcome:
+        """Measure, detect anomalies, and notify."""
+        with Repository(self.db, artifacts=self.artifacts) as repository:
+            summary = run_suites(self.suites, repository, partitions, tags, self.session)
+        return Outcome(summary, self)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found.
+
+    Attributes
+    ----------
+    summary : Summary
+    measurement : Measurement
+    """
+
+    summary: Summary
+    measurement: Measurement
+
+    @property
+    def tool_failed(self) -> bool:
+        """Whether a table or an analyzer could not be measured; trying again may help."""
+        return self.summary.status(fail_on_anomaly=False) == 1
+
+    @property
+    def data_failed(self) -> bool:
+        """Whether the data is bad; trying again does not help."""
+        return self.summary.status(fail_on_anomaly=self.measurement.fail_on_anomaly) == 2
+
+    @property
+    def text(self) -> str:
+        """The summary as text."""
+        return "\n".join(self.summary.lines())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the outcome as values that JSON has."""
+        runs = {
+            run.dataset: {
+                "run": run.id,
+                "status": run.status,
+                "scanned": run.report.scanned,
+                "skipped": run.report.skipped,
+                "failed_analyzers": len(run.failed),
+                "passed": run.passed,
+            }
+            for _, run in self.summary.runs
+        }
+        found: dict[str, Any] = {
+            "datasets": runs,
+            "anomalies": self.summary.found,
+            "failed": list(self.summary.failed),
+        }
+        if self.measurement.dashboard_url:
+            found["dashboard"] = self.measurement.dashboard_url
+        return found
