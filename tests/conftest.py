@@ -20,6 +20,8 @@ for name, examples in (("daily", 20), ("ci", 100), ("soak", 300)):
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
 
 collect_ignore = ["data"]
+if "TIDEGAUGE_FORMATS" not in os.environ:
+    collect_ignore.append("formats")  # they need a session with their packages: `make matrix`
 
 
 def soak(small: int, whole: int) -> int:

@@ -1,7 +1,6 @@
 """A Kafka broker of our own, and the jars by which Spark reads from it; fetched once, by Maven."""
 
 import contextlib
-import hashlib
 import os
 import shutil
 import socket
@@ -12,12 +11,19 @@ from pathlib import Path
 
 from tidegauge.spark.java import ensure_java
 
+from tests import maven
 from tests.servers import Server, free_port
 
-POM = Path(__file__).parent / "data" / "kafka" / "pom.xml"
-JARS = (
-    Path(__file__).parents[1] / "build" / "jars" / hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+# A broker of one machine, and what Spark needs to read from it. What Spark brings itself is left out.
+PROJECT = maven.pom(
+    "org.apache.kafka:kafka_2.13:4.1.0",
+    "org.apache.kafka:kafka-clients:4.1.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0!",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0!",
+    "org.apache.commons:commons-pool2:2.12.1",
+    "org.apache.spark:spark-avro_2.13:4.1.1!",
 )
+JARS = maven.folder_of(PROJECT)
 FOR_SPARK = ("commons-pool2-", "kafka-clients-", "spark-")
 
 SETTINGS = """
@@ -49,34 +55,7 @@ def submit_arguments() -> str:
 
 def fetch() -> str | None:
     """Fetch the jars if they are not there; return why it cannot be, or None."""
-    if JARS.exists():
-        return None
-    maven = shutil.which("mvn")
-    if maven is None:
-        return "Maven is not installed"
-    JARS.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=JARS.parent) as folder:
-        shutil.copy(POM, folder)
-        done = subprocess.run(
-            [
-                maven,
-                "-q",
-                "-B",
-                "dependency:copy-dependencies",
-                "-DincludeScope=runtime",
-                "-DoutputDirectory=jars",
-            ],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            return f"Maven fetched nothing: {done.stdout[-2000:]}"
-        with contextlib.suppress(OSError):  # another run was faster
-            (Path(folder) / "jars").rename(JARS)
-    return None
+    return maven.fetch(PROJECT)
 
 
 class Kafka:

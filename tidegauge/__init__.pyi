@@ -14,6 +14,7 @@ from .analyzers.core.errors import DatasetMismatchError as DatasetMismatchError
 from .analyzers.core.errors import DQMError as DQMError
 from .analyzers.core.errors import DslError as DslError
 from .analyzers.core.errors import EmptyStateError as EmptyStateError
+from .analyzers.core.errors import FileSystemError as FileSystemError
 from .analyzers.core.errors import GriffinConfigError as GriffinConfigError
 from .analyzers.core.errors import GriffinDeprecationWarning as GriffinDeprecationWarning
 from .analyzers.core.errors import GriffinError as GriffinError

@@ -54,6 +54,32 @@ def parts(column: str) -> tuple[str | int, ...]:
     return tuple(found) or (column,)
 
 
+def table_name(path: Sequence[str]) -> str:
+    """Join the parts of a table's name by dots; a part with a dot or a backtick is quoted.
+
+    Examples
+    --------
+    >>> table_name(["lake", "sales", "orders"]), table_name(["lake", "sales.eu", "orders"])
+    ('lake.sales.orders', 'lake.`sales.eu`.orders')
+    """
+    return ".".join(quote(part) if set(".`") & set(part) else part for part in path)
+
+
+def table_sql(name: str) -> str:
+    """Return SQL for a table's name as `table_name` writes it, with every part quoted.
+
+    Examples
+    --------
+    >>> table_sql("lake.`sales.eu`.big orders")
+    '`lake`.`sales.eu`.`big orders`'
+    """
+    found = [
+        quoted.replace("``", "`") if quoted else plain
+        for quoted, plain in re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", name)
+    ]
+    return ".".join(map(quote, found))
+
+
 def column_sql(column: str) -> str:
     """Return SQL that reads a column or a nested path when the schema is unknown.
 

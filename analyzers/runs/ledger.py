@@ -292,6 +292,9 @@ class RunStore(Protocol):
             If the dataset's history belongs to another table and ``rename`` is not set.
         """
 
+    def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
+        """Add tags to a run; those that it has are kept."""
+
     def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
         """Return the ledger: the current entry of each partition, by name."""
 

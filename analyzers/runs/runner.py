@@ -120,6 +120,9 @@ def run_incremental(
     with recording(store, spec, wait) as run:
         try:
             listed = _with_references(source, source.list_partitions(), analyzers)
+            version = getattr(source, "version", None)
+            if version is not None:
+                store.tag_run(run.run, {"source_version": version})
             ledger = run.ledger()
             here = {entry.partition.name for entry in listed}
             gone = tuple(sorted(name for name in ledger if name not in here))

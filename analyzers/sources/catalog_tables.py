@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import NoSuchTableError, nearest
-from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.sql import table_name, table_sql
 from tidegauge.analyzers.sources.sources import (
     FILE_FORMATS,
     FrameSource,
@@ -43,21 +43,21 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
         raise NoSuchTableError(_no_such_table(spark, name))
     table = spark.catalog.getTable(name)
     path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
-    full = ".".join(map(quote, path))
+    full = table_name(path)
     if table.tableType in {"VIEW", "TEMPORARY"}:
-        return FrameSource(spark.table(name), tuple(keys or ()), ".".join(path))
-    found = describe_table(spark, full)
-    logged = logged_table(spark, ".".join(path), found)
+        return FrameSource(spark.table(name), tuple(keys or ()), full)
+    found = describe_table(spark, table_sql(full))
+    logged = logged_table(spark, full, found)
     if logged is not None:
         logged.keys = check_keys(keys, logged.keys, f"table {name}")
         return logged
     partition_columns = tuple(found.partition_types)
     if found.provider not in FILE_FORMATS or path[0] != SESSION_CATALOG or not found.location:
         return FrameSource(
-            spark.table(name), partition_columns if keys is None else tuple(keys), ".".join(path)
+            spark.table(name), partition_columns if keys is None else tuple(keys), full
         )
     checked = check_keys(keys, partition_columns, f"table {name}")
-    return HiveTable(spark, ".".join(path), checked, found)
+    return HiveTable(spark, full, checked, found)
 
 
 def _no_such_table(spark: SparkSession, name: str) -> str:

@@ -23,7 +23,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.filesystems import absolute, file_system, plain_path
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import Values
-from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import scan
 
@@ -58,7 +58,11 @@ class ListedPartition:
 
 
 class Source(Protocol):
-    """Protocol of a partitioned data source."""
+    """Protocol of a partitioned data source.
+
+    A source may also have an attribute ``version``: text that names the version of the table that was
+    last listed, which runs record as the tag ``source_version``.
+    """
 
     @property
     def name(self) -> str | None:
@@ -317,7 +321,7 @@ class HiveTable:
 
     @property
     def _quoted(self) -> str:
-        return ".".join(map(quote, self.name.split(".")))
+        return table_sql(self.name)
 
     def list_partitions(self) -> list[ListedPartition]:
         """List the metastore's partitions with their files, wherever those are located."""

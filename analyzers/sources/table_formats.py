@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
-from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
 from tidegauge.analyzers.sources.sources import (
     FrameSource,
@@ -48,10 +48,13 @@ class LoggedTable:
     ----------
     spark : SparkSession
     name : str
-        The catalog's name for it, its parts joined by dots.
+        The catalog's name for it, as `table_name` writes it.
     keys : tuple of str
     format : str
     location : str
+    snapshot : int or None
+        The version of a Delta table, or the snapshot's id of an Iceberg table, that was last listed;
+        it is the one that is read, whatever is written meanwhile. None before, and if it is empty.
     """
 
     spark: SparkSession
@@ -59,10 +62,16 @@ class LoggedTable:
     keys: tuple[str, ...]
     format: str
     location: str
+    snapshot: int | None = None
+
+    @property
+    def version(self) -> str | None:
+        """The version of the table that was listed, such as ``delta 12``."""
+        return None if self.snapshot is None else f"{self.format} {self.snapshot}"
 
     @property
     def _quoted(self) -> str:
-        return ".".join(map(quote, self.name.split(".")))
+        return table_sql(self.name)
 
     def list_partitions(self) -> list[ListedPartition]:
         """List the partitions of the current snapshot without opening data files.
@@ -100,10 +109,29 @@ class LoggedTable:
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Read the rows of the given partitions; None reads all."""
-        data = self.spark.table(self._quoted)
+        data = self._read_snapshot()
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [p.values for p in partitions])
+
+    def _read_snapshot(self) -> DataFrame:
+        newest = self.spark.table(self._quoted)
+        # A snapshot of Iceberg's has the schema of its time, which may since have changed.
+        if self.snapshot is None or (
+            self.format == ICEBERG and self._current_snapshot() == self.snapshot
+        ):
+            return newest
+        return self._as_of(self._quoted)
+
+    def _as_of(self, table: str) -> DataFrame:
+        """Read a table as it was in the snapshot; `table` is quoted."""
+        version = "" if self.snapshot is None else f" VERSION AS OF {self.snapshot}"
+        return self.spark.sql(f"SELECT * FROM {table}{version}")  # noqa: S608 - quoted, and a number
+
+    def _current_snapshot(self) -> int | None:
+        """Return the id of an Iceberg table's current snapshot; None if nothing was ever written."""
+        branches = self.spark.table(f"{self._quoted}.`refs`").where("name = 'main'")
+        return next((int(row[0]) for row in branches.select("snapshot_id").collect()), None)
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
@@ -112,7 +140,8 @@ class LoggedTable:
     def _iceberg(self) -> tuple[DataFrame, bool]:
         """Return the live files (keys, identity, size, time), and whether all have known keys."""
         table = self._quoted
-        entries = self.spark.table(f"{table}.`entries`").where("status < 2")
+        self.snapshot = self._current_snapshot()
+        entries = self._as_of(f"{table}.`entries`").where("status < 2")
         entries = entries.selectExpr("snapshot_id", "data_file.*", "readable_metrics AS m")
         commits = self.spark.table(f"{table}.`snapshots`")
         commits = commits.selectExpr("snapshot_id", "unix_millis(committed_at) AS ms")
@@ -137,7 +166,7 @@ class LoggedTable:
 
     def _delta(self) -> DataFrame:
         """Return the live files: keys, identity, size, time."""
-        log = _delta_log(self.spark, self.location)
+        self.snapshot, log = _delta_log(self.spark, self.location)
         at = "CAST(substr(f, 1, 20) AS BIGINT)"
         schemas = log.where("metaData IS NOT NULL")
         schema = schemas.selectExpr(f"max_by(metaData.schemaString, {at})").collect()[0][0]
@@ -178,8 +207,8 @@ _CHECKPOINT = re.compile(
 _COMMIT = re.compile(r"(\d{20})\.json")
 
 
-def _delta_log(spark: SparkSession, location: str) -> DataFrame:
-    """Return the actions of the newest complete checkpoint and of the commits after it."""
+def _delta_log(spark: SparkSession, location: str) -> tuple[int, DataFrame]:
+    """Return the version, and the actions of the newest complete checkpoint and commits after it."""
     root = location.rstrip("/") + "/_delta_log"
     names = sorted(file.path for file in list_files(spark, root))
     parts: dict[tuple[int, int, str], list[str]] = {}
@@ -208,7 +237,7 @@ def _delta_log(spark: SparkSession, location: str) -> DataFrame:
         if asides:
             beside = load([f"_sidecars/{row[0]}" for row in asides]).drop("f")
             frames.append(beside.selectExpr("*", f"{literal(checkpoint[0])} AS f"))
-    return reduce(lambda a, b: a.unionByName(b), frames)
+    return version + len(commits), reduce(lambda a, b: a.unionByName(b), frames)
 
 
 def logged_table(
@@ -224,7 +253,7 @@ def logged_table(
         Its description in the catalog.
     """
     provider = description.provider
-    quoted = ".".join(map(quote, name.split(".")))
+    quoted = table_sql(name)
     if provider == ICEBERG:
         files = spark.table(f"{quoted}.`files`").schema
         partition = files["partition"].dataType if "partition" in files.names else None

@@ -76,15 +76,20 @@ class SqlRunStore:
             }
             insert = sa.insert(s.run).values(values).returning(s.run.c.id)
             run = int(connection.execute(insert).scalar_one())
-            tags = [
-                {"run_id": run, "key": visible(k), "value": visible(v)}
-                for k, v in sorted(spec.tags.items())
-            ]
-            if tags:
-                connection.execute(sa.insert(s.run_tag), tags)
+            _add_tags(connection, run, spec.tags)
             return run
 
         return self.database.write(work)
+
+    def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
+        """Add tags to a run; those that it has are kept."""
+
+        def work(connection: Connection) -> None:
+            query = sa.select(s.run_tag.c.key).where(s.run_tag.c.run_id == run)
+            known = set(connection.execute(query).scalars())
+            _add_tags(connection, run, {k: v for k, v in tags.items() if visible(k) not in known})
+
+        self.database.write(work)
 
     def close_run(
         self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
@@ -192,6 +197,14 @@ class SqlRunStore:
 
         with gc_paused():
             return self.database.write(work)
+
+
+def _add_tags(connection: Connection, run: int, tags: Mapping[str, str]) -> None:
+    rows = [
+        {"run_id": run, "key": visible(k), "value": visible(v)} for k, v in sorted(tags.items())
+    ]
+    if rows:
+        connection.execute(sa.insert(s.run_tag), rows)
 
 
 def _partition_ids(dataset: int, keys: Sequence[str]) -> sa.Select[tuple[int]]:

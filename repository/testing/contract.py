@@ -206,6 +206,9 @@ class RepositoryContract:
         assert values(repository, "Size", tags={"env": "prod"}) == [10]
         assert values(repository, "Size", segment="no such") == []
         assert len(repository.metrics("d", analyzer="Mean('x')")) == 3
+        newest = commit(repository, day(4), tags={"env": "test"})
+        repository.store.tag_run(newest, {"env": "other", "source_version": "delta 7"})
+        assert values(repository, "Size", tags={"source_version": "delta 7", "env": "test"}) == [10]
         names = set(repository.metrics("d", name="Histogram", instance="s")["name"])
         assert names == {
             *("Histogram.bins", "Histogram.abs.a", "Histogram.abs.b"),

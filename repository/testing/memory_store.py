@@ -212,6 +212,11 @@ class MemoryRunStore:
         self.statuses[len(self.runs)] = RunStatus.RUNNING
         return len(self.runs)
 
+    def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
+        """Add tags to a run; those that it has are kept."""
+        spec = self.runs[run - 1]
+        self.runs[run - 1] = replace(spec, tags={**tags, **spec.tags})
+
     def close_run(
         self,
         run: int,

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.environments import ENVIRONMENTS, REQUIREMENTS, environment
+from tests.formats.packages import PACKAGES
 from tests.paths import ROOT
 
 NEWEST = "newest"
@@ -49,23 +50,31 @@ def python_of(version: str) -> Path:
     return Path(sys.executable) if version == NEWEST else environment(f"spark-{version}")
 
 
-def run(version: str, more: list[str]) -> tuple[int, float]:
+def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
     """Run the suite on a release line; return the exit status and the minutes that it took."""
     began, older = time.monotonic(), version != NEWEST
     ignored = [word for name in IGNORED for word in ("-W", f"ignore::{name}")]
     ignored += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
     command = [
         *(python_of(version), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-        *("--numprocesses", "2", "--dist", "loadfile"),
         *("--override-ini", "addopts=--strict-markers --import-mode=importlib"),
         *("-m", "spark and not soak and not kafka and not browser" + (" and not newest" * older)),
         *ignored,
-        *(more or SUITE),
     ]
     known = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     states = {"TIDEGAUGE_MATRIX": str(ENVIRONMENTS / "states"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env={**known, **states}, check=False)
-    return done.returncode, (time.monotonic() - began) / 60
+    status = 0
+    if formats != "only":
+        suite = ["--numprocesses", "2", "--dist", "loadfile", *(more or SUITE)]
+        status = subprocess.run(
+            [*command, *suite], cwd=ROOT, env={**known, **states}, check=False
+        ).returncode
+    if formats != "no" and version in PACKAGES:  # in a session of their own, with their packages
+        own = {**known, **states, "TIDEGAUGE_FORMATS": "1"}
+        status |= subprocess.run(
+            [*command, "tests/formats"], cwd=ROOT, env=own, check=False
+        ).returncode
+    return status, (time.monotonic() - began) / 60
 
 
 def main() -> int:
@@ -73,12 +82,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("versions", nargs="*", help="such as 3.5; all, if none is named")
     parser.add_argument("--tests", nargs="*", default=[], help="in place of the suite")
+    parser.add_argument(
+        "--formats",
+        choices=("yes", "no", "only"),
+        default="yes",
+        help="the tests of Delta Lake and Iceberg, where they have packages",
+    )
     asked = parser.parse_args()
     there = [*versions(), NEWEST]
     wrong = [version for version in asked.versions if version not in there]
     if wrong:
         parser.error(f"no environment for {', '.join(wrong)}; there are: {', '.join(there)}")
-    found = {version: run(version, asked.tests) for version in asked.versions or there}
+    found = {
+        version: run(version, asked.tests, asked.formats) for version in asked.versions or there
+    }
     for version, (status, minutes) in found.items():
         print(f"Spark {version:7} {'passed' if status == 0 else 'FAILED'}  {minutes:5.1f} minutes")
     return int(any(status for status, _ in found.values()))

@@ -61,12 +61,12 @@ class Outcome:
 
     @property
     def tool_failed(self) -> bool:
-        """Whether a table or an analyzer could not be measured; trying again may help."""
+        """True if a table or an analyzer could not be measured; trying again may help."""
         return self.summary.status(fail_on_anomaly=False) == 1
 
     @property
     def data_failed(self) -> bool:
-        """Whether the data is bad; trying again does not help."""
+        """True if the data is bad; trying again does not help."""
         return self.summary.status(fail_on_anomaly=self.measurement.fail_on_anomaly) == 2
 
     @property

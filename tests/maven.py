@@ -1,0 +1,80 @@
+"""Jars for tests, fetched once by Maven."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.paths import ROOT
+
+BUILD = ROOT / "build" / "jars"
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tests</groupId>
+  <artifactId>jars</artifactId>
+  <version>1</version>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+ALONE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
+
+
+def pom(*packages: str) -> str:
+    """Return a project that needs packages ``group:name:version``; with ``!`` behind, these alone."""
+    found = []
+    for package in packages:
+        group, name, version = package.rstrip("!").split(":")
+        alone = ALONE if package.endswith("!") else ""
+        found.append(
+            f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+            f"<version>{version}</version>{alone}</dependency>"
+        )
+    return POM.format(dependencies="\n".join(found))
+
+
+def folder_of(project: str) -> Path:
+    """Return the folder of a project's jars, which may not be there."""
+    return BUILD / hashlib.sha256(project.encode()).hexdigest()[:12]
+
+
+def fetch(project: str) -> str | None:
+    """Fetch the jars of a project if they are not there; return why it cannot be, or None."""
+    jars = folder_of(project)
+    if jars.exists():
+        return None
+    maven = shutil.which("mvn")
+    if maven is None:
+        return "Maven is not installed"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        (Path(folder) / "pom.xml").write_text(project)
+        options = ("-DincludeScope=runtime", "-DoutputDirectory=jars")
+        done = subprocess.run(
+            [maven, "-q", "-B", "dependency:copy-dependencies", *options],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return f"Maven fetched nothing: {done.stdout[-2000:]}"
+        with contextlib.suppress(OSError):  # another run was faster
+            (Path(folder) / "jars").rename(jars)
+    return None
+
+
+def jars_of(*packages: str) -> list[str]:
+    """Return the jars of packages as paths; fetch them if they are not there."""
+    project = pom(*packages)
+    problem = fetch(project)
+    assert problem is None, problem
+    return sorted(map(str, folder_of(project).glob("*.jar")))
