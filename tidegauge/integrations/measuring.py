@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a scheduler measures, and where it is kept.
+    """Suite files to measure for a scheduler, and the repository to store results in.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found.
+    """Result of a measurement.
 
     Attributes
     ----------
