@@ -84,12 +84,15 @@ class LedgerEntry:
         Keys of all analyzers that were measured on it (`analyzer_key`).
     gone : bool
         True if it was missing from the table when last listed.
+    source_version : str or None
+        The version of the table from which it was measured, where the table has versions.
     """
 
     version: int
     fingerprint: str | None
     analyzers: frozenset[str]
     gone: bool = False
+    source_version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,15 @@ def _same_files(found: MeasuredPartition, known: LedgerEntry) -> bool:
     return found.fingerprint is not None and not differ(found.fingerprint, known.fingerprint)
 
 
+SOURCE_VERSION = "source_version"
+"""The tag of runs that names the version of the table."""
+
+
+def own_part(fingerprint: str | None) -> str | None:
+    """Return a partition's fingerprint without those of referenced tables."""
+    return None if fingerprint is None else fingerprint.partition(_REFERENCE_SEPARATOR)[0]
+
+
 def with_references(fingerprint: str | None, tables: Mapping[str, str]) -> str | None:
     """Append the fingerprints of referenced tables to a partition's fingerprint."""
     if fingerprint is None or not tables:
@@ -236,8 +248,9 @@ def differ(a: str | None, b: str | None) -> bool:
     if a is None or b is None:
         return a is not b
     ours, theirs = table_fingerprints(a), table_fingerprints(b)
-    own = a.partition(_REFERENCE_SEPARATOR)[0] != b.partition(_REFERENCE_SEPARATOR)[0]
-    return own or any(ours[table] != theirs[table] for table in ours.keys() & theirs.keys())
+    return own_part(a) != own_part(b) or any(
+        ours[table] != theirs[table] for table in ours.keys() & theirs.keys()
+    )
 
 
 def merge_fingerprints(known: str | None, found: str | None) -> str | None:
@@ -245,7 +258,7 @@ def merge_fingerprints(known: str | None, found: str | None) -> str | None:
     if found is None or known is None:
         return found
     return with_references(
-        found.partition(_REFERENCE_SEPARATOR)[0],
+        own_part(found),
         table_fingerprints(known) | table_fingerprints(found),
     )
 

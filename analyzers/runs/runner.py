@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS, SegmentSet, joined
 from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
 from tidegauge.analyzers.runs.ledger import (
+    SOURCE_VERSION,
     AnyAnalyzer,
     LedgerEntry,
     MeasuredPartition,
@@ -27,6 +28,7 @@ from tidegauge.analyzers.runs.ledger import (
     RunStore,
     analyzer_key,
     differ,
+    own_part,
     with_references,
 )
 from tidegauge.analyzers.runs.progress import Progress, Silent
@@ -119,11 +121,12 @@ def run_incremental(
     chosen = partition_filter(partitions, source.keys)
     with recording(store, spec, wait) as run:
         try:
-            listed = _with_references(source, source.list_partitions(), analyzers)
+            listed = source.list_partitions()
             version = getattr(source, "version", None)
             if version is not None:
-                store.tag_run(run.run, {"source_version": version})
+                store.tag_run(run.run, {SOURCE_VERSION: version})
             ledger = run.ledger()
+            listed = _with_references(source, _settled(source, listed, ledger), analyzers)
             here = {entry.partition.name for entry in listed}
             gone = tuple(sorted(name for name in ledger if name not in here))
             segments = _segment_sets(store, spec.dataset, segmentation)
@@ -250,6 +253,27 @@ def _analyzers_to_run(
 def changed(entry: ListedPartition, known: LedgerEntry) -> bool:
     """Return whether a partition has changed since it was measured; False without a fingerprint."""
     return entry.fingerprint is not None and differ(entry.fingerprint, known.fingerprint)
+
+
+def _settled(
+    source: Source, listed: Sequence[ListedPartition], ledger: Mapping[str, LedgerEntry]
+) -> list[ListedPartition]:
+    """Give partitions whose files were rewritten without a change of rows their known fingerprint."""
+    rewritten = getattr(source, "only_rewritten", None)
+    since: dict[str, str] = {}
+    for entry in listed:
+        known = ledger.get(entry.partition.name)
+        if known and known.source_version and own_part(known.fingerprint) != entry.fingerprint:
+            since[entry.partition.name] = known.source_version
+    if rewritten is None or not since:
+        return list(listed)
+    same = rewritten(since)
+    return [
+        replace(e, fingerprint=own_part(ledger[e.partition.name].fingerprint))
+        if e.partition.name in same
+        else e
+        for e in listed
+    ]
 
 
 def _with_references(

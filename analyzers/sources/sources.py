@@ -60,8 +60,10 @@ class ListedPartition:
 class Source(Protocol):
     """Protocol of a partitioned data source.
 
-    A source may also have an attribute ``version``: text that names the version of the table that was
-    last listed, which runs record as the tag ``source_version``.
+    A source of a table with versions may also have an attribute ``version``: text that names the version
+    that was last listed, which runs record as the tag ``source_version``. And a method
+    ``only_rewritten(since)``, which is given names of partitions with the versions from which they were
+    measured, and returns those whose rows have not changed since.
     """
 
     @property

@@ -2,8 +2,9 @@
 
 Snapshots list the data files, delete files and deletion vectors of each partition, and files are
 immutable. So a partition's fingerprint is a hash of the identities of these: any change to its rows
-changes it, and changes to other partitions do not. Rewriting files without changing rows (compaction)
-counts as a change; the measured content then agrees with the stored one, and nothing new is stored.
+changes it, and changes to other partitions do not. Compaction changes it too; whether that was all since
+a version is told by the log as long as it reaches back to it: Delta marks files that hold no change of
+data, and Iceberg snapshots that only replace files.
 
 A snapshot id would not suffice: Iceberg's ``last_updated_snapshot_id`` stays the same when a whole older
 file of the partition is deleted, and is lost when snapshots expire.
@@ -16,14 +17,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import SourceError
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
@@ -63,11 +64,47 @@ class LoggedTable:
     format: str
     location: str
     snapshot: int | None = None
+    _table: str = field(init=False, default="")
+    _physical: Sequence[str] = field(init=False, default=())
 
     @property
     def version(self) -> str | None:
-        """The version of the table that was listed, such as ``delta 12``."""
-        return None if self.snapshot is None else f"{self.format} {self.snapshot}"
+        """The version of the table that was listed, such as ``iceberg 7318`` or ``delta 12 of <id>``."""
+        if self.snapshot is None:
+            return None
+        return f"{self.format} {self.snapshot}{self._suffix}"
+
+    @property
+    def _suffix(self) -> str:
+        return f" of {self._table}" if self._table else ""
+
+    def only_rewritten(self, since: Mapping[str, str]) -> set[str]:
+        """Return the partitions whose rows have not changed since a version of the table.
+
+        Parameters
+        ----------
+        since : mapping of str to str
+            For each partition's name, a `version`.
+        """
+        found: set[str] = set()
+        for version in set(since.values()):
+            match = re.fullmatch(rf"{self.format} (-?\d+){re.escape(self._suffix)}", version)
+            if match is None or self.snapshot is None:
+                continue
+            of = self._iceberg_changes if self.format == ICEBERG else self._delta_changes
+            changes = of(int(match[1]))
+            if changes is not None:
+                found |= {n for n, v in since.items() if v == version and n not in changes}
+        return found
+
+    def _changed(self, files: DataFrame, keys: Sequence[str]) -> set[str] | None:
+        """Return the names of the partitions of files; None if those are not known."""
+        if not keys:
+            return set() if files.isEmpty() else None
+        values = [tuple(row) for row in files.selectExpr(*keys).distinct().collect()]
+        if any(value is None for row in values for value in row):
+            return None
+        return {Partition(self.keys, row).name for row in values}
 
     @property
     def _quoted(self) -> str:
@@ -164,12 +201,51 @@ class LoggedTable:
         )
         return files, not self.keys or (specs <= 1 and not unclear)
 
+    def _iceberg_changes(self, since: int) -> set[str] | None:
+        """Return the partitions that snapshots after one changed; None if that is not known."""
+        rows = self.spark.table(f"{self._quoted}.`snapshots`")
+        known = {r[0]: r for r in rows.select("snapshot_id", "parent_id", "operation").collect()}
+        at, writing = self.snapshot, []
+        while at != since:
+            if at not in known:
+                return None  # it expired, or the table was rolled back
+            if known[at][2] != "replace":
+                writing.append(str(at))
+            at = known[at][1]
+        if not writing:
+            return set()
+        keys = [
+            f"nullif({hive_text(f'data_file.partition.{quote(k)}')}, {literal(NULL)})"
+            for k in self.keys
+        ]
+        entries = self.spark.table(f"{self._quoted}.`all_entries`")
+        files = entries.where(f"status <> 0 AND snapshot_id IN ({', '.join(writing)})")
+        return self._changed(files, keys)
+
+    def _delta_changes(self, since: int) -> set[str] | None:
+        """Return the partitions that versions after one changed; None if that is not known."""
+        assert self.snapshot is not None
+        root = self.location.rstrip("/") + "/_delta_log"
+        wanted = [f"{version:020}.json" for version in range(since + 1, self.snapshot + 1)]
+        there = {file.path for file in list_files(self.spark, root)}
+        if not wanted or not there.issuperset(wanted):
+            return None
+        log = self.spark.read.schema(_ACTIONS).json([f"{root}/{name}" for name in wanted])
+        values = "coalesce(add.partitionValues, remove.partitionValues)"
+        keys = [
+            f"if({values} IS NULL, NULL, {hive_text(f'{values}[{literal(name)}]')})"
+            for name in self._physical
+        ]
+        kinds = ("add", "remove")
+        data = " OR ".join(f"({k} IS NOT NULL AND coalesce({k}.dataChange, true))" for k in kinds)
+        return self._changed(log.where(data), keys)
+
     def _delta(self) -> DataFrame:
         """Return the live files: keys, identity, size, time."""
         self.snapshot, log = _delta_log(self.spark, self.location)
         at = "CAST(substr(f, 1, 20) AS BIGINT)"
-        schemas = log.where("metaData IS NOT NULL")
-        schema = schemas.selectExpr(f"max_by(metaData.schemaString, {at})").collect()[0][0]
+        newest = log.where("metaData IS NOT NULL").selectExpr(f"max_by(metaData, {at}) AS m")
+        self._table, schema = newest.selectExpr("m.id", "m.schemaString").collect()[0]
         physical = {
             column["name"]: column["metadata"].get(
                 "delta.columnMapping.physicalName", column["name"]
@@ -185,7 +261,8 @@ class LoggedTable:
         from pyspark.sql.functions import expr
 
         last = acts.groupBy("id").agg(expr("max_by(struct(add), at).add AS add"))
-        values = [f"add.partitionValues[{literal(physical[key])}]" for key in self.keys]
+        self._physical = [physical[key] for key in self.keys]
+        values = [f"add.partitionValues[{literal(name)}]" for name in self._physical]
         return last.where("add IS NOT NULL").selectExpr(
             *(f"{hive_text(value)} AS k{i}" for i, value in enumerate(values)),
             "id",
@@ -197,9 +274,10 @@ class LoggedTable:
 _VECTOR = "STRUCT<storageType: STRING, pathOrInlineDv: STRING, `offset`: INT>"
 _ACTIONS = (
     "add STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, size: BIGINT,"
-    f" modificationTime: BIGINT, deletionVector: {_VECTOR}>,"
-    f" remove STRUCT<path: STRING, deletionVector: {_VECTOR}>,"
-    " metaData STRUCT<schemaString: STRING>, sidecar STRUCT<path: STRING>"
+    f" modificationTime: BIGINT, dataChange: BOOLEAN, deletionVector: {_VECTOR}>,"
+    " remove STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, dataChange: BOOLEAN,"
+    f" deletionVector: {_VECTOR}>,"
+    " metaData STRUCT<id: STRING, schemaString: STRING>, sidecar STRUCT<path: STRING>"
 )
 _CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"

@@ -16,6 +16,7 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
+    SOURCE_VERSION,
     AnyAnalyzer,
     Change,
     Decision,
@@ -435,7 +436,9 @@ def ledger_of(
     joined = s.partition.outerjoin(
         s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version)
     ).outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence))
-    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id)
+    t = s.run_tag.c
+    joined = joined.outerjoin(s.run_tag, (t.run_id == v.run_id) & (t.key == SOURCE_VERSION))
+    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id, t.value)
     query = (
         sa.select(*columns, s.absence.c.commit_id)
         .select_from(joined)
@@ -453,7 +456,8 @@ def ledger_of(
         known = None
         if row.version is not None:
             gone = row.commit_id is not None
-            known = LedgerEntry(row.version, row.fingerprint, sets[row.analyzer_set_id], gone)
+            analyzers = sets[row.analyzer_set_id]
+            known = LedgerEntry(row.version, row.fingerprint, analyzers, gone, row.value)
         found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
     return found
 

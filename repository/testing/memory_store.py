@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.metric import Entity, Metric, Success, flatten
 from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
+    SOURCE_VERSION,
     AnyAnalyzer,
     Change,
     Decision,
@@ -236,7 +237,15 @@ class MemoryRunStore:
             current = self._current(versions)
             if data is not None and current is not None:
                 gone = any(a.holds(None) for a in data.absent.get(name, ()))
-                found[name] = LedgerEntry(current.version, current.fingerprint, current.keys, gone)
+                run, _ = self.commits[current.commit - 1]
+                tags = {} if run is None else self.runs[run - 1].tags
+                found[name] = LedgerEntry(
+                    current.version,
+                    current.fingerprint,
+                    current.keys,
+                    gone,
+                    tags.get(SOURCE_VERSION),
+                )
         return found
 
     def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:

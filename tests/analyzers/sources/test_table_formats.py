@@ -113,6 +113,58 @@ def test_only_what_was_touched_changes(table, log, actions, touched):
     assert changed(table, before) == touched
 
 
+def rewritten(path, ds):
+    """An `add` of compaction."""
+    action = add(path, ds)
+    action["add"]["dataChange"] = False
+    return action
+
+
+def removed(path, ds=None, *, data):
+    values = {} if ds is None else {"partitionValues": {"col-1": ds}}
+    return {"remove": {"path": path, "dataChange": data, **values}}
+
+
+@pytest.mark.parametrize(
+    ("actions", "same"),
+    [
+        ([], {"ds=2013-01-01", "ds=2013-01-02"}),
+        (
+            [rewritten("a2", "2013-01-01"), removed("a", data=False)],
+            {"ds=2013-01-01", "ds=2013-01-02"},
+        ),
+        ([rewritten("a2", "2013-01-01"), add("d", "2013-01-02")], {"ds=2013-01-01"}),
+        ([rewritten("a2", "2013-01-01"), removed("b", "2013-01-02", data=True)], {"ds=2013-01-01"}),
+        ([removed("b", data=True)], set()),  # of which partition is not told
+        ([remove("b")], set()),  # nor whether it is data
+    ],
+)
+def test_compaction_is_told_from_changes_of_rows(table, log, actions, same):
+    listed(table)
+    version = table.version
+    assert version == "delta 0 of x"
+    log.commit({"commitInfo": {"operation": "WRITE"}}, *actions)
+    listed(table)
+    names = ("ds=2013-01-01", "ds=2013-01-02")
+    assert table.only_rewritten(dict.fromkeys(names, version)) == same
+
+
+@pytest.mark.parametrize(
+    "version", ["delta 0 of y", "delta 0", "iceberg 0 of x", "", "delta 9 of x"]
+)
+def test_versions_of_other_tables_tell_nothing(table, log, version):
+    log.commit(rewritten("a2", "2013-01-01"), removed("a", data=False))
+    listed(table)
+    assert table.only_rewritten({"ds=2013-01-01": version}) == set()
+
+
+def test_a_log_that_was_cleaned_up_tells_nothing(table, log):
+    log.commit(rewritten("a2", "2013-01-01"), removed("a", data=False))
+    listed(table)
+    (log.folder / f"{1:020}.json").unlink()
+    assert table.only_rewritten({"ds=2013-01-01": "delta 0 of x"}) == set()
+
+
 def test_restoring_brings_the_old_fingerprint_back(table, log):
     before = listed(table)
     log.commit(remove("b"))
