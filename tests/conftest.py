@@ -20,8 +20,9 @@ for name, examples in (("daily", 20), ("ci", 100), ("soak", 300)):
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
 
 collect_ignore = ["data"]
-if "TIDEGAUGE_FORMATS" not in os.environ:
-    collect_ignore.append("formats")  # they need a session with their packages: `make matrix`
+# These need sessions with packages of their own, and so processes of their own.
+OWN_SESSIONS = {"formats", "metastore"}
+collect_ignore.extend(OWN_SESSIONS - {os.environ.get("TIDEGAUGE_SESSION")})
 
 
 def soak(small: int, whole: int) -> int:

@@ -28,15 +28,17 @@ ALONE = (
 
 
 def pom(*packages: str) -> str:
-    """Return a project that needs packages ``group:name:version``; with ``!`` behind, these alone."""
+    """Return a project that needs packages, as in ``group:name:version`` or with ``:type:classifier``.
+
+    With ``!`` behind, a package comes alone, without what it needs itself.
+    """
+    parts = ("groupId", "artifactId", "version", "type", "classifier")
     found = []
     for package in packages:
-        group, name, version = package.rstrip("!").split(":")
+        words = zip(parts, package.rstrip("!").split(":"), strict=False)
+        told = "".join(f"<{part}>{word}</{part}>" for part, word in words)
         alone = ALONE if package.endswith("!") else ""
-        found.append(
-            f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-            f"<version>{version}</version>{alone}</dependency>"
-        )
+        found.append(f"    <dependency>{told}{alone}</dependency>")
     return POM.format(dependencies="\n".join(found))
 
 
@@ -73,8 +75,8 @@ def fetch(project: str) -> str | None:
 
 
 def jars_of(*packages: str) -> list[str]:
-    """Return the jars of packages as paths; fetch them if they are not there."""
+    """Return the files of packages as paths; fetch them if they are not there."""
     project = pom(*packages)
     problem = fetch(project)
     assert problem is None, problem
-    return sorted(map(str, folder_of(project).glob("*.jar")))
+    return sorted(map(str, folder_of(project).iterdir()))

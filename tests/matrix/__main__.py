@@ -70,7 +70,7 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
             [*command, *suite], cwd=ROOT, env={**known, **states}, check=False
         ).returncode
     if formats != "no" and version in PACKAGES:  # in a session of their own, with their packages
-        own = {**known, **states, "TIDEGAUGE_FORMATS": "1"}
+        own = {**known, **states, "TIDEGAUGE_SESSION": "formats"}
         status |= subprocess.run(
             [*command, "tests/formats"], cwd=ROOT, env=own, check=False
         ).returncode
