@@ -89,7 +89,7 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
         system, base = _connect(f"{_ARROW.get(scheme, scheme)}://{host}")
     except (ValueError, NotImplementedError, ImportError) as error:
         return _by_fsspec(root, error)
-    return system, f"{base.rstrip('/')}{path}" if path else base
+    return system, f"{base.rstrip('/')}{path}".rstrip("/") or "/"
 
 
 @functools.lru_cache(maxsize=64)

@@ -152,7 +152,7 @@ class Artifacts:
         target = child(self.root, relative)
         try:
             if isinstance(self.root, Path):
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # missing, or another user's
                     os.utime(target)  # a recent file is not cleaned up as an orphan
                     return
             write_file(target, payload)

@@ -1,4 +1,5 @@
-"""A job for a cluster: measure a table by all kinds of analyzers, judge it by rules, and compare features.
+"""A job for a cluster: measure a table by all kinds of analyzers, judge it by rules and by a Griffin job, and
+compare features, by themselves and by a configured run.
 
 ``job.py FOLDER DATABASE MASTER SETTINGS``: run by tests in a process of its own, because a process has one
 Spark. With the master ``local[2]`` the same job runs in one process.
@@ -18,7 +19,8 @@ def main(folder: str, database: str, master: str, settings: str) -> None:
     for key, value in json.loads(settings).items():
         builder = builder.config(key, value)
     builder = builder.config("spark.sql.session.timeZone", "UTC")
-    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    builder = builder.config("spark.sql.warehouse.dir", os.path.abspath("warehouse"))
+    spark = builder.config("spark.sql.shuffle.partitions", "2").enableHiveSupport().getOrCreate()
     import tidegauge as tg
     from tests.analyzers.measures.test_merging_flights import EVERY
 
@@ -28,6 +30,8 @@ def main(folder: str, database: str, master: str, settings: str) -> None:
         found = {"scanned": run.report.scanned, "failed": sorted(map(repr, run.failed))}
         found["rules"] = judge(spark, folder)
         found["consistency"] = compare(spark)
+        found["griffin"] = griffin(spark, folder)
+        found["pipeline"] = pipeline(spark, repository)
     print(json.dumps(found))
     spark.stop()
 
@@ -60,6 +64,48 @@ def compare(spark):
     frame = compare(logged, backfilled, ["id"], bucket_minutes=None, partition_by=()).metrics()
     rows = frame[frame.metric_name.isin(["mismatch", "total"])]
     return {f"{r.feature_name} {r.metric_name}": r.number for r in rows.itertuples()}
+
+
+def griffin(spark, folder):
+    """The metrics of a Griffin job: accuracy, profiling and uniqueness, by SQL and by its language."""
+    import tidegauge as tg
+    from tests.tidegauge.griffin.jobs import job, read, rule, values
+
+    later = os.path.abspath("later")
+    spark.read.parquet(f"{folder}/flights").where("day > 3").write.parquet(later)
+    sources = [
+        read(name, "file", {"format": "parquet", "paths": [path]})
+        for name, path in (("src", f"{folder}/flights"), ("tgt", later))
+    ]
+    same = "src.flight = tgt.flight and src.carrier = tgt.carrier and src.time_hour = tgt.time_hour"
+    rules = [
+        rule(same, "accuracy", "acc"),
+        rule("origin, count(*) as n from src group by origin", "profiling", "prof"),
+        rule("tailnum", "uniqueness", "unique", details={"source": "src"}),
+        rule("select count(*) as n, max(distance) as far from src", name="sql"),
+    ]
+    result = tg.griffin.run({}, job(sources, rules), spark=spark)
+    return {name: values(result, name) for name in ("acc", "prof", "unique", "sql")}
+
+
+def pipeline(spark, repository):
+    """The mismatches that a configured run of consistency stores."""
+    from tidegauge.consistency.log.client import QueryLog
+    from tidegauge.consistency.log.schemas import LogSchema
+    from tidegauge.consistency.log.table import create_log_table, log_folder
+
+    from tests.tidegauge.consistency import test_pipeline as t
+    from tidegauge.consistency import pipeline as configured
+
+    spark.sql("CREATE DATABASE serving")
+    create_log_table(spark, "serving")
+    with QueryLog(log_folder(spark, "serving"), query_source="web") as log:
+        log.register(LogSchema.of("search", t.KEY, t.VALUE))
+        t.two_days(log)
+    t.make_offline(spark)
+    configured.run(spark, t.conf("serving"), repository, until="2023-01-06")
+    found = t.metric(repository, "mismatch", "serving.search")
+    return {" ".join(key): value for key, value in sorted(found.items())}
 
 
 if __name__ == "__main__":

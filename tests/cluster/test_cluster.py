@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -128,3 +129,29 @@ def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgre
             continue
     assert finish(job) == local[0]
     assert_equal(folder, url, local)
+
+
+def test_the_command_line_runs_by_spark_submit(folder, running):
+    import pyspark
+
+    suite = folder / "suite.yml"
+    suite.write_text(
+        f"dataset: flights\npath: {folder / 'flights'}\npartition_by: [ds]\n"
+        "analyzers: [Size, ApproxUniqueness('tailnum'), ReqQuantile('arr_delay', 0.5)]\n"
+    )
+    url = f"sqlite:///{folder / 'submitted.db'}"
+    told = [word for k, v in running.settings.items() for word in ("--conf", f"{k}={v}")]
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    script = ROOT / "tidegauge" / "__main__.py"
+    command = [submit, "--master", running.url, "--deploy-mode", "client", *told, script]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK")}
+    environment |= {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    job = Server(
+        [*map(str, command), "run", str(suite), "--db", url], folder / "submitted", environment
+    )
+    assert job.process.wait(300) == 0, job.said
+    assert f"flights: {DAYS} partitions scanned, {DAYS} new, 0 skipped" in job.said
+    with Repository(url) as repository:
+        metrics = repository.metrics("flights")
+    assert metrics["status"].unique().tolist() == ["finite"]
+    assert metrics.groupby("name")["partition"].nunique().to_dict()["Size"] == DAYS

@@ -194,7 +194,8 @@ def _measure(
     """Measure the partitions of a Dagster run in one pass."""
     partitioned = context.has_partition_key or context.has_partition_key_range
     keys = list(context.partition_keys) if partitioned else []
-    names = [partition.replace("{partition_key}", key) for key in keys]
+    named = "{partition_key}" in partition
+    names = [partition.replace("{partition_key}", key) for key in keys if named]
     outcome = measurement.run(names or partition, {"dagster_run_id": context.run.run_id})
     context.log.info(outcome.text)
     if outcome.tool_failed:

@@ -44,13 +44,17 @@ def service(spark, namespace):
         yield log
 
 
-@pytest.fixture
-def offline(spark):
-    """Events of user 1 at 07:00 and 08:00 on both days, and a price of each user."""
+def make_offline(spark):
+    """Make views: events of user 1 at 07:00 and 08:00 on both days, and a price of each user."""
     events = [(1, time(D5 + day * DAY + h * HOUR)) for day in range(2) for h in (7, 8)]
     spark.createDataFrame(events, "user long, at timestamp").createOrReplaceTempView("events")
     prices = spark.createDataFrame([(1, 2.5), (2, 4.0)], "user long, price double")
     prices.createOrReplaceTempView("prices")
+
+
+@pytest.fixture
+def offline(spark):
+    make_offline(spark)
     yield
     for name in ("events", "prices"):
         spark.catalog.dropTempView(name)
