@@ -38,7 +38,7 @@ test: widgets ## Run the tests, in two processes
 
 soak: widgets ## Run all tests in full, the long ones too (hours)
 	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} HYPOTHESIS_PROFILE=soak \
-	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile -rP
+	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile -rfEP
 
 matrix: setup ## Run the tests of all kinds of work on each Spark from 3.5 on (SPARK=3.5: on that)
 	@$(BIN)/python -m tests.matrix $(SPARK)

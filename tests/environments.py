@@ -13,16 +13,26 @@ REQUIREMENTS = ROOT / "requirements"
 ENVIRONMENTS = ROOT / ".matrix"
 
 
-def environment(name: str) -> Path:
-    """Return the Python of the environment of a lock file; make it if the file changed."""
-    lock, folder = REQUIREMENTS / f"{name}.txt", ENVIRONMENTS / name
-    python, done = folder / "bin" / "python", folder / lock.name
-    if done.exists() and done.read_bytes() == lock.read_bytes():
-        return python
+def environment(lock: str, python: str = sys.executable, name: str | None = None) -> Path:
+    """Return the Python of an environment; make it if its lock file changed.
+
+    Parameters
+    ----------
+    lock : str
+        The lock file's name, without its ending.
+    python : str
+        The interpreter that it is made by.
+    name : str, optional
+        Its folder; that of the lock file by default.
+    """
+    pinned, folder = REQUIREMENTS / f"{lock}.txt", ENVIRONMENTS / (name or lock)
+    made, done = folder / "bin" / "python", folder / pinned.name
+    if done.exists() and done.read_bytes() == pinned.read_bytes():
+        return made
     print(f"Making {folder.relative_to(ROOT)} ...", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, "--require-hashes", "--requirement", lock], check=True)
-    shutil.copy(lock, done)
-    return python
+    subprocess.run([python, "-m", "venv", folder], check=True)
+    pip = [made, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, "--require-hashes", "--requirement", pinned], check=True)
+    shutil.copy(pinned, done)
+    return made

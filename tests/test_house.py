@@ -34,6 +34,7 @@ LAYERS = [
     "repository.testing",
     "",  # the face and the products, which may use each other
     "cli",
+    "__main__",
 ]
 """Rooms below tidegauge, from the ground up: each imports only from itself and from those before it."""
 REACHED_BACK = {("migrations", "repository.store.database")}

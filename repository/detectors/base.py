@@ -81,7 +81,7 @@ class PartitionLedger:
     arrived: NDArray[np.datetime64]
     version: NDArray[np.int64]
     columns: Sequence[Mapping[str, str]]
-    now: np.datetime64 = field(default_factory=lambda: np.datetime64("NaT"))
+    now: np.datetime64 = field(default_factory=lambda: np.datetime64("NaT", "s"))
     muted: NDArray[np.bool_] | None = None
 
 

@@ -67,7 +67,9 @@ def times_of(partitions: Sequence[Row]) -> NDArray[np.datetime64]:
 
 def to_datetime64(time: datetime | None) -> np.datetime64:
     """Convert a time to a timezone-naive ``datetime64[s]``; NaT for None."""
-    return np.datetime64("NaT") if time is None else np.datetime64(time.replace(tzinfo=None), "s")
+    return (
+        np.datetime64("NaT", "s") if time is None else np.datetime64(time.replace(tzinfo=None), "s")
+    )
 
 
 def matrix(

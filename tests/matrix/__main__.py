@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,6 +36,9 @@ SUITE = (
     "tests/tidegauge/griffin/test_jobs.py",
     "tests/tidegauge/griffin/lower",
 )
+PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
+PURE = "not spark and not browser and not kafka and not postgres and not soak"
+NEWER = ("3.12", "3.13")
 # Old releases of Spark use what newer Pythons, pandas and NumPy warn of.
 IGNORED = ("DeprecationWarning", "FutureWarning", "ResourceWarning", "UserWarning")
 
@@ -48,6 +52,27 @@ def versions() -> list[str]:
 def python_of(version: str) -> Path:
     """Return the Python of a release line's environment."""
     return Path(sys.executable) if version == NEWEST else environment(f"spark-{version}")
+
+
+def pythons() -> list[str]:
+    """Return the newer Pythons that run here, for which development's requirements hold."""
+    found = (shutil.which(f"python{version}") for version in NEWER)
+    return [
+        Path(path).name
+        for path in found
+        if path
+        and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
+    ]
+
+
+def run_python(name: str) -> tuple[int, float]:
+    """Run what needs neither Spark nor servers on another Python; see `run`."""
+    began = time.monotonic()
+    python = environment("dev", str(shutil.which(name)), name)
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PARALLEL, "-m", PURE]
+    known = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*command, "tests"], cwd=ROOT, env=known, check=False)
+    return done.returncode, (time.monotonic() - began) / 60
 
 
 def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
@@ -65,7 +90,7 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
     states = {"TIDEGAUGE_MATRIX": str(ENVIRONMENTS / "states"), "PYTHONPATH": str(ROOT)}
     status = 0
     if formats != "only":
-        suite = ["--numprocesses", "2", "--dist", "loadfile", *(more or SUITE)]
+        suite = [*PARALLEL, *(more or SUITE)]
         status = subprocess.run(
             [*command, *suite], cwd=ROOT, env={**known, **states}, check=False
         ).returncode
@@ -80,7 +105,9 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
 def main() -> int:
     """Run the suite on the release lines that are named, or on all and the newest."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
-    parser.add_argument("versions", nargs="*", help="such as 3.5; all, if none is named")
+    parser.add_argument(
+        "versions", nargs="*", help="such as 3.5 or python3.13; all, if none is named"
+    )
     parser.add_argument("--tests", nargs="*", default=[], help="in place of the suite")
     parser.add_argument(
         "--formats",
@@ -89,15 +116,17 @@ def main() -> int:
         help="the tests of Delta Lake and Iceberg, where they have packages",
     )
     asked = parser.parse_args()
-    there = [*versions(), NEWEST]
+    there = [*versions(), NEWEST, *pythons()]
     wrong = [version for version in asked.versions if version not in there]
     if wrong:
         parser.error(f"no environment for {', '.join(wrong)}; there are: {', '.join(there)}")
-    found = {
-        version: run(version, asked.tests, asked.formats) for version in asked.versions or there
-    }
-    for version, (status, minutes) in found.items():
-        print(f"Spark {version:7} {'passed' if status == 0 else 'FAILED'}  {minutes:5.1f} minutes")
+    found = {}
+    for name in asked.versions or there:
+        other = name.startswith("python")
+        found[name] = run_python(name) if other else run(name, asked.tests, asked.formats)
+    for name, (status, minutes) in found.items():
+        kind = name if name.startswith("python") else f"Spark {name}"
+        print(f"{kind:13} {'passed' if status == 0 else 'FAILED'}  {minutes:5.1f} minutes")
     return int(any(status for status, _ in found.values()))
 
 

@@ -22,6 +22,7 @@ from typing import (
 )
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidegauge.widgets import protocol
 
@@ -123,6 +124,8 @@ def _members(kind: Any) -> str:  # noqa: PLR0911 - one for each kind of type
         return f"Record<{_type(arguments[0])}, {_type(arguments[1])}>"
     if origin is tuple:
         return f"readonly [{', '.join(map(_type, arguments))}]"
+    if origin is NDArray:  # since NumPy 2.5
+        return _ARRAYS[arguments[0]]
     if origin is np.ndarray:
         return _ARRAYS[get_args(arguments[1])[0]]
     msg = f"no TypeScript type for {kind!r}"

@@ -54,7 +54,7 @@ def ledger_of(times, seed=0):
     draw = np.random.default_rng(seed)
     n = len(times)
     delay = draw.integers(20, 60, n).astype("m8[h]")
-    delay[draw.random(n) < 0.1] = np.timedelta64("NaT")
+    delay[draw.random(n) < 0.1] = np.timedelta64("NaT", "h")
     columns = [{"a": "int", **({"b": "int"} if draw.random() < 0.2 else {})} for _ in range(n)]
     version = draw.choice([0, 1, 1, 1, 2, 3], n)
     return PartitionLedger(
@@ -214,7 +214,7 @@ def test_times_that_are_the_same_or_unknown(detector):
     check(detector, history(values, np.repeat(times_of(n // 2, "D"), 2)))
     check(detector, history(values, np.full(n, "2013-01-01", "M8[s]")))
     late = times_of(n, "D")
-    late[-3:] = np.datetime64("NaT")  # those without a time come last
+    late[-3:] = np.datetime64("NaT", "s")  # those without a time come last
     check(detector, history(values, late))
 
 

@@ -209,9 +209,8 @@ def test_a_weekday_that_is_missing_between_weekdays(repo, weekday):
 def overdue(last_days_ago, count=40, delay=3, **changed):
     """Score a daily table whose last partition ended some days ago."""
     end = np.datetime64("2013-06-01", "s")
-    times = (np.datetime64("2013-06-01", "D") - last_days_ago - np.arange(count, 0, -1)).astype(
-        "M8[s]"
-    )
+    days = (last_days_ago + np.arange(count, 0, -1)).astype("m8[D]")
+    times = (np.datetime64("2013-06-01", "D") - days).astype("M8[s]")
     arrived = times + np.timedelta64(1, "D") + np.timedelta64(delay, "h")
     ledger = replace(PartitionLedger(arrived, np.ones(count, int), [{}] * count, end), **changed)
     h = History(times, np.empty((0, count)), np.empty((0, count)), [], ledger=ledger)
@@ -234,7 +233,7 @@ def test_what_is_overdue_is_told_of_the_last():
 def test_nothing_is_overdue_if_nobody_knows_when_it_came():
     unknown = np.full(40, "NaT", "M8[s]")
     assert (overdue(30, arrived=unknown)[0] == 0).all()
-    assert (overdue(30, now=np.datetime64("NaT"))[0] == 0).all()
+    assert (overdue(30, now=np.datetime64("NaT", "s"))[0] == 0).all()
 
 
 def test_a_slow_table_is_overdue_later():

@@ -10,7 +10,7 @@ inf, nan = np.inf, np.nan
 
 
 def ds(n):
-    return str(np.datetime64("2013-01-01") + n - 1)
+    return str(np.datetime64("2013-01-01") + np.timedelta64(n - 1, "D"))
 
 
 def record(repo, values, name="x", first=1, **options):

@@ -24,7 +24,7 @@ def folder(spark, flights):
     from tidegauge.analyzers.core.filesystems import plain_path
     from tidegauge.analyzers.sources.sources import describe_table
 
-    return plain_path(describe_table(spark, flights)["location"])
+    return plain_path(describe_table(spark, flights).location)
 
 
 @pytest.fixture

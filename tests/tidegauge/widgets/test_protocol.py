@@ -108,5 +108,6 @@ def test_answers_hold_what_is_declared(dashboard):
             for name, hint in get_type_hints(types.arrays).items():
                 if name not in answer.arrays:
                     continue
-                dtype = get_args(get_args(hint)[1])[0]
+                arguments = get_args(hint)  # of an array, or, since NumPy 2.5, of its alias
+                dtype = arguments[0] if len(arguments) == 1 else get_args(arguments[1])[0]
                 assert answer.arrays[name].dtype == dtype, f"{question}.{name}"
