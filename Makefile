@@ -36,7 +36,7 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-soak: widgets ## Run all tests in full, the long ones too (hours)
+soak: widgets ## Run all tests in full, the long ones too (a good hour)
 	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} HYPOTHESIS_PROFILE=soak \
 	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile -rfEP
 

@@ -106,6 +106,7 @@ def test_two_find_ports_of_their_own_and_end_with_their_kernels(url, tmp_path):
         assert "Traceback" not in one.said + two.said
 
 
+@pytest.mark.soak
 @served
 def test_it_opens_the_browser_at_its_address(url, tmp_path):
     browser = tmp_path / "browser"

@@ -129,6 +129,7 @@ def test_a_case_says_what_is_true_of_it(case, tmp_path):
     assert set(case.configuration.group_bys) == set(LAGS_MS)
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_each_fault_is_in_its_hours(measured, case):
     mismatch = rates(measured, case, "mismatch")
@@ -150,6 +151,7 @@ def test_each_fault_is_in_its_hours(measured, case):
     assert (extra == 0).all(axis=None)
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_a_limit_finds_the_midnight_upload_and_its_headline_names_it(measured, case):
     dataset = case.configuration.dataset
@@ -172,6 +174,7 @@ def test_a_limit_finds_the_midnight_upload_and_its_headline_names_it(measured, c
         assert "(100 % of rows)" in what
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("monitors", [None, [tg.Monitor({"name": "Consistency.missing"})]])
 def test_history_finds_the_broken_deploy_and_its_headline_names_it(measured, case, monitors):

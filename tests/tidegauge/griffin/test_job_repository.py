@@ -102,6 +102,7 @@ def test_anomalies_are_found_in_what_jobs_measured(spark, repo):
     assert list(found["name"]) == ["Griffin.n.n"]
 
 
+@pytest.mark.soak
 def test_a_job_that_fails_once_goes_on_in_its_history(spark, repo):
     """A run of which nothing could be measured leaves the dataset as it is, and is seen."""
     measure(spark, repo, 0, 1, 2)

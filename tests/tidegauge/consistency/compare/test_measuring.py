@@ -596,6 +596,7 @@ def test_random_frames_beside_a_naive_comparison(spark, seed):
         assert outcome.value.agrees_with(day.groups[()].states[one].value), one
 
 
+@pytest.mark.soak
 def test_keys_apart_are_all_together(spark):
     """States of two halves of the keys add up to those of all, distributions and sums too."""
     rng = random.Random(11)

@@ -301,6 +301,7 @@ def found(spark, namespace):
     return estimate_lag(spark, told, until="2023-01-05", longest_ms=HOUR)
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_each_group_by_has_its_own_lag(found, events, queries):
     assert (found["clicks"].lag_ms, found["clicks"].share_best) == (45 * MINUTE, 0)

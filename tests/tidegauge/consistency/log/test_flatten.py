@@ -156,6 +156,7 @@ def encoded(schema, **values):
     return stream.getvalue()
 
 
+@pytest.mark.soak
 def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
     """Frames of text and of bytes; a version that is not known yet; then it is."""
     value = record("Value", clicks=["null", "int"], spend=["null", "double"])
