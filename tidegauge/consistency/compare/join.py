@@ -73,7 +73,7 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
         merged = layout.merged(p)
         kept = [name for name in joined.columns if name.removeprefix(OWN) not in merged]
         joined = joined.selectExpr(
-            *(f"coalesce({OWN}{a}, {OWN}{b}) AS {OWN}{a}" for a, b in merged.items()),
+            *(f"{_merged(a, b)} AS {OWN}{a}" for a, b in merged.items()),
             *map(quote, kept),
         )
     key = [f"{OWN}k.k{i}" for i in range(len(pairs.keys) + 1)]
@@ -95,6 +95,16 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
         p, i = at[name]
         columns |= {LOGGED + name: f"{OWN}a{p}v{i}", name: f"{OWN}b{p}v{i}"}
     return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
+
+
+def _merged(joined: str, backfilled: str) -> str:
+    """Return SQL for a column of a row: of the rows joined so far, else of the backfill.
+
+    The log alone says to which partition its rows belong, even if it is none: one backfill may know a
+    partition where another does not, and each is compared as if it were alone.
+    """
+    either = f"coalesce({OWN}{joined}, {OWN}{backfilled})"
+    return f"IF({OWN}ak IS NULL, {either}, {OWN}{joined})" if joined.startswith("p") else either
 
 
 def _presence(in_backfill: str) -> str:

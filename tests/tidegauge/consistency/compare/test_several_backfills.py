@@ -62,8 +62,7 @@ def alone(logged, backfilled, shared):
         a, b = (sorted(rows, key=lambda row: naive.order(row[3])) for rows in some)
         for i in range(max(len(a), len(b))):
             one, other = a[i] if i < len(a) else N, b[i] if i < len(b) else N
-            # Of whichever side knows it: a time that is null tells no day.
-            ds = next((row[2] for row in (one, other) if row and row[2] is not None), N)
+            ds = (one or other)[2]
             hour = N if key[1] is None else f"{key[1] // HOUR % 24:02}-00"
             found[ds, hour, i + 1, one and one[3], other and other[3]] += 1
     return found
