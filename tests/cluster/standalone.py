@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: a master and two workers, whose Python has neither tidegauge nor datasketches."""
+"""A standalone Spark cluster: a master and two workers, whose Python has neither tidegauge nor datasketches nor fastavro."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.servers import Server, free_port
 
 BARE = ("numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six", "tzdata")
 """What Python workers need of Spark itself."""
-SHIPPED = ("datasketches",)
+SHIPPED = ("datasketches", "fastavro")
 """What a job brings along by ``spark.archives``."""
 WORKERS = 2
 

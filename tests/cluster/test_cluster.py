@@ -137,7 +137,7 @@ def test_the_command_line_runs_by_spark_submit(folder, running):
     suite = folder / "suite.yml"
     suite.write_text(
         f"dataset: flights\npath: {folder / 'flights'}\npartition_by: [ds]\n"
-        "analyzers: [Size, ApproxUniqueness('tailnum'), ReqQuantile('arr_delay', 0.5)]\n"
+        "analyzers: [Size, ApproxUniqueness('tailnum'), \"ReqQuantile('arr_delay', 0.5)\"]\n"
     )
     url = f"sqlite:///{folder / 'submitted.db'}"
     told = [word for k, v in running.settings.items() for word in ("--conf", f"{k}={v}")]
