@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 _URI = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)(.*)", re.DOTALL)
-_ARROW = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
+_ARROW = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and Arrow's."""
-_OBJECT_STORES = ("s3", "gcs", "abfs", "py::fsspec+s3", "py::fsspec+gs", "py::fsspec+abfs")
+_OBJECT_STORES = {"s3", "gcs", "abfs"}
 """Types of file systems on which a file appears when its writer closes it, and not before."""
 
 
@@ -87,7 +87,11 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
     scheme, host, path = parsed.groups()
     try:
         system, base = _connect(f"{_ARROW.get(scheme, scheme)}://{host}")
-    except (ValueError, NotImplementedError, ImportError) as error:
+    except (
+        ValueError,
+        NotImplementedError,
+        ImportError,
+    ) as error:  # as Arrow says that it is unknown
         return _by_fsspec(root, error)
     return system, f"{base.rstrip('/')}{path}".rstrip("/") or "/"
 
@@ -168,7 +172,7 @@ def write_file(location: str, content: bytes) -> None:
 
 def _write_remote(location: str, content: bytes) -> None:
     system, path = file_system(location)
-    if system.type_name.startswith(_OBJECT_STORES):
+    if system.type_name in _OBJECT_STORES:
         with system.open_output_stream(path) as stream:
             stream.write(content)
         return

@@ -272,11 +272,7 @@ def parent_location(spark: SparkSession, table: str) -> str | None:
     try:
         if folder:
             file_system(folder)
-    except (
-        OSError,
-        ValueError,
-        NotImplementedError,
-    ):  # raised by Arrow for locations it cannot access
+    except OSError:  # Arrow cannot access it
         return None
     return folder or None
 

@@ -27,7 +27,7 @@ def spark(metastore, s3):
         SparkSession.builder.master("local[2]")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
-        .config("spark.hadoop.hive.metastore.uris", metastore.tables)
+        .config("spark.hadoop.hive.metastore.uris", metastore.address)
     )
     for name, value in s3a(s3).items():
         builder = builder.config(f"spark.hadoop.{name}", value)

@@ -97,6 +97,6 @@ class Metastore:
             time.sleep(0.1)
 
     @property
-    def tables(self) -> str:
+    def address(self) -> str:
         """The address for clients."""
         return f"thrift://127.0.0.1:{self.port}"

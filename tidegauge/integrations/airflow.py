@@ -122,7 +122,7 @@ class TidegaugeOperator(BaseOperator):
         task = context["ti"]
         tags = {"dag_id": task.dag_id, "task_id": task.task_id, "dag_run_id": task.run_id}
         outcome = Measurement(
-            [self.suites] if isinstance(self.suites, str) else list(self.suites),
+            self.suites,
             self.db,
             self.artifacts,
             self.fail_on_anomaly,

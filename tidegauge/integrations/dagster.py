@@ -89,14 +89,7 @@ def asset_checks(
     >>> asset_checks("orders", "suites/orders.yml", partition="ds={partition_key}")  # doctest: +SKIP
     """
     key = AssetKey.from_coercible(asset)
-    measurement = Measurement(
-        [suites] if isinstance(suites, str) else list(suites),
-        db,
-        artifacts,
-        fail_on_anomaly,
-        dashboard_url,
-        session,
-    )
+    measurement = Measurement(suites, db, artifacts, fail_on_anomaly, dashboard_url, session)
 
     @multi_asset_check(
         specs=_specs(key, partitions_def, blocking=blocking),
@@ -150,14 +143,7 @@ def measured_asset(
     --------
     >>> measured_asset("orders_quality", "suites/orders.yml", deps=["orders"])  # doctest: +SKIP
     """
-    measurement = Measurement(
-        [suites] if isinstance(suites, str) else list(suites),
-        db,
-        artifacts,
-        fail_on_anomaly,
-        dashboard_url,
-        session,
-    )
+    measurement = Measurement(suites, db, artifacts, fail_on_anomaly, dashboard_url, session)
 
     @asset(
         name=name,

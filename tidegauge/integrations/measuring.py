@@ -20,7 +20,7 @@ class Measurement:
 
     Attributes
     ----------
-    suites : sequence of str
+    suites : str or sequence of str
         Suite files, folders or globs.
     db, artifacts : str or None
         As for `Repository`.
@@ -32,7 +32,7 @@ class Measurement:
         Returns the Spark session.
     """
 
-    suites: Sequence[str]
+    suites: str | Sequence[str]
     db: str | None = None
     artifacts: str | None = None
     fail_on_anomaly: bool = False
@@ -41,8 +41,9 @@ class Measurement:
 
     def run(self, partitions: str | Sequence[str], tags: Mapping[str, str]) -> Outcome:
         """Measure, detect anomalies, and notify."""
+        patterns = [self.suites] if isinstance(self.suites, str) else self.suites
         with Repository(self.db, artifacts=self.artifacts) as repository:
-            summary = run_suites(self.suites, repository, partitions, tags, self.session)
+            summary = run_suites(patterns, repository, partitions, tags, self.session)
         return Outcome(summary, self)
 
 
