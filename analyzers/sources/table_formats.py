@@ -86,25 +86,33 @@ class LoggedTable:
         since : mapping of str to str
             For each partition's name, a `version`.
         """
-        found: set[str] = set()
-        for version in set(since.values()):
-            match = re.fullmatch(rf"{self.format} (-?\d+){re.escape(self._suffix)}", version)
-            if match is None or self.snapshot is None:
-                continue
-            of = self._iceberg_changes if self.format == ICEBERG else self._delta_changes
-            changes = of(int(match[1]))
-            if changes is not None:
-                found |= {n for n, v in since.items() if v == version and n not in changes}
-        return found
+        pattern = re.compile(rf"{self.format} (-?\d+){re.escape(self._suffix)}")
+        versions = {n: int(m[1]) for n, v in since.items() if (m := pattern.fullmatch(v))}
+        if not versions or self.snapshot is None:
+            return set()
+        changes = self._iceberg_changes if self.format == ICEBERG else self._delta_changes
+        steps, last = changes(set(versions.values()))
+        everywhere = last.get(None, -1)
+        return {
+            name
+            for name, version in versions.items()
+            if version in steps and max(last.get(name, -1), everywhere) <= steps[version]
+        }
 
-    def _changed(self, files: DataFrame, keys: Sequence[str]) -> set[str] | None:
-        """Return the names of the partitions of files; None if those are not known."""
-        if not keys:
-            return set() if files.isEmpty() else None
-        values = [tuple(row) for row in files.selectExpr(*keys).distinct().collect()]
-        if any(value is None for row in values for value in row):
-            return None
-        return {Partition(self.keys, row).name for row in values}
+    def _last_changes(
+        self, files: DataFrame, keys: Sequence[str], step: str
+    ) -> dict[str | None, int]:
+        """Return the last step that changed each partition, by name; under None where it is not known."""
+        columns = [f"{key} AS k{i}" for i, key in enumerate(keys)]
+        names = [f"k{i}" for i in range(len(keys))]
+        rows = files.selectExpr(*columns, f"{step} AS step").groupBy(*names).agg({"step": "max"})
+        last: dict[str | None, int] = {}
+        for *values, at in rows.collect():
+            known = bool(keys) and None not in values
+            name = Partition(self.keys, tuple(values)).name if known else None
+            if at is not None:
+                last[name] = max(last.get(name, -1), at)
+        return last
 
     @property
     def _quoted(self) -> str:
@@ -201,36 +209,49 @@ class LoggedTable:
         )
         return files, not self.keys or (specs <= 1 and not unclear)
 
-    def _iceberg_changes(self, since: int) -> set[str] | None:
-        """Return the partitions that snapshots after one changed; None if that is not known."""
+    def _iceberg_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
+        """Return snapshots in order, back to the oldest of some, and each partition's last change.
+
+        Snapshots that expired, or from which the table was rolled back, are not among them.
+        """
         rows = self.spark.table(f"{self._quoted}.`snapshots`")
         known = {r[0]: r for r in rows.select("snapshot_id", "parent_id", "operation").collect()}
-        at, writing = self.snapshot, []
-        while at != since:
-            if at not in known:
-                return None  # it expired, or the table was rolled back
-            if known[at][2] != "replace":
-                writing.append(str(at))
+        chain: list[int] = []
+        at, left = self.snapshot, set(since)
+        while at is not None and at in known and left:
+            chain.append(at)
+            left.discard(at)
             at = known[at][1]
+        steps = {snapshot: step for step, snapshot in enumerate(reversed(chain))}
+        writing = {at: step for at, step in steps.items() if known[at][2] != "replace"}
         if not writing:
-            return set()
+            return steps, {}
         keys = [
             f"nullif({hive_text(f'data_file.partition.{quote(k)}')}, {literal(NULL)})"
             for k in self.keys
         ]
         entries = self.spark.table(f"{self._quoted}.`all_entries`")
-        files = entries.where(f"status <> 0 AND snapshot_id IN ({', '.join(writing)})")
-        return self._changed(files, keys)
+        files = entries.where(f"status <> 0 AND snapshot_id IN ({', '.join(map(str, writing))})")
+        step = " ".join(f"WHEN {at} THEN {step}" for at, step in writing.items())
+        return steps, self._last_changes(files, keys, f"CASE snapshot_id {step} END")
 
-    def _delta_changes(self, since: int) -> set[str] | None:
-        """Return the partitions that versions after one changed; None if that is not known."""
+    def _delta_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
+        """Return versions back to the oldest of some, as far as commits follow it, and last changes."""
         assert self.snapshot is not None
         root = self.location.rstrip("/") + "/_delta_log"
-        wanted = [f"{version:020}.json" for version in range(since + 1, self.snapshot + 1)]
         there = {file.path for file in list_files(self.spark, root)}
-        if not wanted or not there.issuperset(wanted):
-            return None
-        log = self.spark.read.schema(_ACTIONS).json([f"{root}/{name}" for name in wanted])
+        first = self.snapshot
+        while first > min(since) and f"{first:020}.json" in there:
+            first -= 1
+        steps = {version: version for version in range(first, self.snapshot + 1)}
+        commits = [f"{root}/{version:020}.json" for version in steps if version > first]
+        if not commits:
+            return steps, {}
+        log = (
+            self.spark.read.schema(_ACTIONS)
+            .json(commits)
+            .selectExpr("*", f"{_COMMIT_VERSION} AS at")
+        )
         values = "coalesce(add.partitionValues, remove.partitionValues)"
         keys = [
             f"if({values} IS NULL, NULL, {hive_text(f'{values}[{literal(name)}]')})"
@@ -238,7 +259,7 @@ class LoggedTable:
         ]
         kinds = ("add", "remove")
         data = " OR ".join(f"({k} IS NOT NULL AND coalesce({k}.dataChange, true))" for k in kinds)
-        return self._changed(log.where(data), keys)
+        return steps, self._last_changes(log.where(data), keys, "at")
 
     def _delta(self) -> DataFrame:
         """Return the live files: keys, identity, size, time."""
@@ -283,6 +304,7 @@ _CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"
 )
 _COMMIT = re.compile(r"(\d{20})\.json")
+_COMMIT_VERSION = "CAST(substr(_metadata.file_name, 1, 20) AS BIGINT)"
 
 
 def _delta_log(spark: SparkSession, location: str) -> tuple[int, DataFrame]:
