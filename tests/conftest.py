@@ -127,8 +127,12 @@ def spark(warehouse, kafka_jars):
         session.stop()
         return
     metastore = f"jdbc:derby:;databaseName={warehouse / 'metastore'};create=true"
-    # Most jobs here are too short for Java's second compiler to pay.
-    options = (f"-Dderby.system.home={warehouse}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    options = (
+        f"-Dderby.system.home={warehouse}",
+        "-XX:TieredStopAtLevel=1",  # most jobs here are too short for Java's second compiler to pay
+        "-XX:ReservedCodeCacheSize=512m",  # with one compiler the default is 48m: a thousand tests fill it
+        "-XX:+UseSerialGC",
+    )
     session = (
         builder.master("local[2]")
         .config("spark.ui.showConsoleProgress", "false")
