@@ -37,6 +37,9 @@ SUITE = (
     "tests/tidegauge/griffin/lower",
 )
 PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
+CONNECT = "tests/tidegauge/spark/test_connect.py::test_a_table_is_measured_over_spark_connect"
+BUILT = ("tests/test_wheel.py", "tests/tidegauge/widgets/test_script.py")
+"""What needs npm's packages or the tools that build the wheel."""
 PURE = "not spark and not browser and not kafka and not postgres and not soak"
 NEWER = ("3.12", "3.13")
 # Old releases of Spark use what newer Pythons, pandas and NumPy warn of.
@@ -78,28 +81,32 @@ def run_python(name: str) -> tuple[int, float]:
 def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
     """Run the suite on a release line; return the exit status and the minutes that it took."""
     began, older = time.monotonic(), version != NEWEST
-    ignored = [word for name in IGNORED for word in ("-W", f"ignore::{name}")]
-    ignored += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
     command = [
         *(python_of(version), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
         *("--override-ini", "addopts=--strict-markers --import-mode=importlib"),
-        *("-m", "spark and not soak and not kafka and not browser" + (" and not newest" * older)),
-        *ignored,
+        *(word for name in IGNORED for word in ("-W", f"ignore::{name}")),
+        *("-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
     ]
     known = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
-    states = {"TIDEGAUGE_MATRIX": str(ENVIRONMENTS / "states"), "PYTHONPATH": str(ROOT)}
-    status = 0
+    known |= {"TIDEGAUGE_MATRIX": str(ENVIRONMENTS / "states"), "PYTHONPATH": str(ROOT)}
+    statuses = []
+
+    def test(choice: str, *arguments: str, **variables: str) -> None:
+        done = subprocess.run(
+            [*command, "-m", choice, *arguments], cwd=ROOT, env={**known, **variables}, check=False
+        )
+        statuses.append(done.returncode)
+
+    spark = "spark and not soak and not kafka and not browser" + (" and not newest" * older)
     if formats != "only":
-        suite = [*PARALLEL, *(more or SUITE)]
-        status = subprocess.run(
-            [*command, *suite], cwd=ROOT, env={**known, **states}, check=False
-        ).returncode
+        test(spark, *PARALLEL, *(more or SUITE))
+        if not more:
+            test("spark", CONNECT)
+        if not more and version == versions()[0]:  # whose packages are the oldest
+            test(PURE, *PARALLEL, "tests", *(f"--ignore={path}" for path in BUILT))
     if formats != "no" and version in PACKAGES:  # in a session of their own, with their packages
-        own = {**known, **states, "TIDEGAUGE_SESSION": "formats"}
-        status |= subprocess.run(
-            [*command, "tests/formats"], cwd=ROOT, env=own, check=False
-        ).returncode
-    return status, (time.monotonic() - began) / 60
+        test(spark, "tests/formats", TIDEGAUGE_SESSION="formats")
+    return int(any(statuses)), (time.monotonic() - began) / 60
 
 
 def main() -> int:

@@ -1,11 +1,14 @@
 """The same code on Spark Connect, where there is no JVM to reach into."""
 
+import importlib.metadata
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
+from tests import maven
 from tests.conftest import soak
 from tests.paths import ROOT
 
@@ -19,7 +22,7 @@ os.chdir(sys.argv[1])
 from tidegauge.spark.java import ensure_java
 ensure_java()
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.remote("local[2]").config("spark.sql.warehouse.dir", sys.argv[1] + "/t").getOrCreate()
+spark = SparkSession.builder.remote("local[2]").config("spark.sql.warehouse.dir", sys.argv[1] + "/t").config("spark.sql.ansi.enabled", "true").getOrCreate()
 assert "connect" in type(spark).__module__
 import tidegauge as tg
 rows = spark.range(999).selectExpr("id AS x", "CONCAT('k', id % 7) AS s", "CONCAT('2013-01-0', id % 3 + 1) AS ds")
@@ -81,8 +84,10 @@ def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
 
 @pytest.mark.soak
 def test_a_table_is_measured_over_spark_connect(tmp_path):
-    import json
-
+    known = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if importlib.metadata.version("pyspark").startswith("3."):  # later ones bring it
+        jars = maven.jars_of("org.apache.spark:spark-connect_2.12:3.5.7!")
+        known["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(jars)} pyspark-shell"
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(tmp_path)],
         capture_output=True,
@@ -90,7 +95,7 @@ def test_a_table_is_measured_over_spark_connect(tmp_path):
         check=False,
         timeout=300,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=known,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     first, again, changes, values, errors = json.loads(done.stdout.splitlines()[-1])

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tidegauge.analyzers.scan.capabilities import arrow_schema
 from tidegauge.consistency.log.avro_types import struct
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.decode_worker import decoder
@@ -33,11 +34,10 @@ def encoded(schema, values):
 
 def read(schemas, rows, raw=(True, True)):
     """Decode rows of (key, value, hash, time); return columns, what was empty, and what was wrong."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     columns = merged(schemas).all
-    arrow = to_arrow_schema(StructType.fromJson(struct(columns)), timezone="UTC")
+    arrow = arrow_schema(StructType.fromJson(struct(columns)))
     decode = decoder({s.hash: s.readable for s in schemas}, arrow, raw=raw)
     keys, values, hashes, times = zip(*rows, strict=True)
     batch = pa.RecordBatch.from_arrays(
