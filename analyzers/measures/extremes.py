@@ -157,10 +157,15 @@ class ExtremeAnalyzer(ColumnAnalyzer[Any, float]):
         """Return SQL for the number of each row."""
         return self.field(schema).sql
 
+    def counted(self, schema: Schema) -> str:
+        """Return SQL that is null where the number is."""
+        return self.number(schema)
+
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the extremes and the number of values."""
         values = where_holds(self.where, self.number(schema))
-        return (*(f"{name}({values})" for name in self.aggregates), f"count({values})")
+        counted = where_holds(self.where, self.counted(schema))
+        return (*(f"{name}({values})" for name in self.aggregates), f"count({counted})")
 
     def measure(self, state: Any) -> float:
         """Return the minimum, maximum or range."""

@@ -351,17 +351,22 @@ class Correlation(ScanAnalyzer[CorrelationState, float]):
         schema.numeric(self.second)
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return count, means and product sums; Spark's regression functions take y before x."""
-        x, y = (
-            where_holds(self.where, f"CAST({schema.numeric(c).sql} AS DOUBLE)")
-            for c in (self.first, self.second)
-        )
-        functions = ("count", "avgx", "avgy", "sxy", "sxx", "syy")
-        return [f"regr_{name}({y}, {x})" for name in functions]
+        """Return count, sums and product sums of the pairs; Spark's functions take y before x."""
+        sql = [schema.numeric(c).sql for c in (self.first, self.second)]
+        x, y = (where_holds(self.where, f"CAST({column} AS DOUBLE)") for column in sql)
+        sums = [
+            f"sum(CASE WHEN {other} IS NOT NULL THEN {value} END)"
+            for value, other in zip((x, y), reversed(sql), strict=True)
+        ]
+        count, *products = (f"regr_{name}({y}, {x})" for name in ("count", "sxy", "sxx", "syy"))
+        return [count, *sums, *products]
 
     def fold(self, cells: Sequence[Any]) -> CorrelationState:
         """Return the state of all aggregates."""
-        return CorrelationState(*cells) if cells[0] else CorrelationState()
+        count, x_sum, y_sum, *products = cells
+        if not count:
+            return CorrelationState()
+        return CorrelationState(count, x_sum / count, y_sum / count, *products)
 
     def measure(self, state: CorrelationState) -> float:
         """Return the coefficient."""

@@ -120,6 +120,11 @@ class _LengthAnalyzer(ExtremeAnalyzer):
         }
         return length[self.null_behavior]
 
+    def counted(self, schema: Schema) -> str:
+        """Return SQL that is not null where there is a length; `Completeness` counts the same."""
+        ignored = self.null_behavior == "ignore"
+        return self.field(schema).sql if ignored else self.number(schema)
+
 
 @analyzer
 class MinLength(_LengthAnalyzer):
@@ -243,7 +248,9 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
 
         if field.kind in TEXT:
             patterns = (_FRACTIONAL_TEXT, _INTEGRAL_TEXT, _BOOLEAN_TEXT)
-            typed = [count(f"{field.sql} RLIKE {literal(p)}") for p in patterns]
+            reads = [f"{field.sql} RLIKE {literal(p)}" for p in patterns]
+            reads[-1] = f"octet_length({field.sql}) < 6 AND {reads[-1]}"  # spares most the pattern
+            typed = [count(f"({condition})") for condition in reads]
         else:
             whole = field.kind == "decimal" and field.digits[1] == 0
             fractional = ("float", "double", *(() if whole else ("decimal",)))

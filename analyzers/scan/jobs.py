@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -35,9 +35,12 @@ Answers = dict[Request, dict[Key, Any]]
 
 COLUMN_PREFIX = "__tidegauge_"
 PLAIN_BUFFERS = 60
-"""Maximum number of buffer fields in one job of plain aggregates. Above about a hundred, Spark
-stops generating code for the aggregate, which was measured to cost 1.6 to 2 times the CPU. Below, the
-JIT compiles smaller programs better: jobs of 60 took a fifth less CPU than jobs of 90."""
+"""Number of buffer fields up to which a job of plain aggregates takes further columns. The JIT
+compiles smaller programs better: on a wide table, jobs of 60 took a fifth less CPU than jobs of 90."""
+MOST_BUFFERS = 90
+"""Number up to which it takes aggregates of the columns that it reads anyway: on a narrow table a
+second pass costs more. At about a hundred, Spark's code becomes too large to be compiled, and the job
+takes 2 to 10 times the CPU."""
 SKETCHES = 24
 """Maximum number of sketches in one job, bounded for executor memory: they hold objects, not buffer
 fields."""
@@ -45,9 +48,9 @@ fields."""
 _FUNCTION = re.compile(r"\(*(?:(?:CAST|unix_micros|unix_date)\(+)*(\w+)\(")
 _BUFFERS = {
     "avg": 2, "count": 1, "count_if": 1, "max": 1, "min": 1, "sum": 1, "try_sum": 2, "var_pop": 3,
-    "skewness": 4, "kurtosis": 5, "regr_count": 1, "regr_avgx": 2, "regr_avgy": 2,
+    "skewness": 4, "kurtosis": 5, "regr_count": 1, "regr_sxx": 3, "regr_sxy": 4, "regr_syy": 3,
 }  # fmt: skip
-_MOST_BUFFERS = 6
+_UNKNOWN_BUFFERS = 6
 
 
 @dataclass(frozen=True)
@@ -247,12 +250,20 @@ class Matching(ScanJob):
         return data.sparkSession.sql(sql, data=groups.with_keys(data), other=other)
 
 
-def jobs_for(requests: Iterable[Request], session: Capabilities) -> list[ScanJob]:
+def jobs_for(
+    requests: Iterable[Request], session: Capabilities, columns: frozenset[str]
+) -> list[ScanJob]:
     """Group requests into jobs that the session can run.
 
-    Plain aggregates are packed so that Spark generates code for each job, those of one column
-    together, so that few columns are read twice; sketches are kept separate; frequencies of the same
-    expressions share a shuffle.
+    Plain aggregates are packed by columns; sketches are kept separate, because Spark generates no code
+    for a job that has one; frequencies of the same expressions share a shuffle.
+
+    Parameters
+    ----------
+    requests : iterable of Request
+    session : Capabilities
+    columns : frozenset of str
+        Names of the data's columns, in lower case.
     """
     plain: dict[str | None, list[Aggregate]] = {}
     frequencies: dict[tuple[str, ...], list[Frequencies]] = {}
@@ -273,54 +284,90 @@ def jobs_for(requests: Iterable[Request], session: Capabilities) -> list[ScanJob
                 jobs.append(Matching((request,)))
             case CustomRequest():
                 jobs.append(resolve(request.job)((request,)))
-    made: list[ScanJob] = []
-    for some in plain.values():
-        made += [
-            Aggregation(pack) for pack in _packed(by_column(some), PLAIN_BUFFERS, buffer_count)
-        ]
-    made += map(NativeSketching, _packed([[s] for s in native], SKETCHES, lambda _: 1))
+    made: list[ScanJob] = [
+        Aggregation(tuple(pack))
+        for some in plain.values()
+        for pack in packed_by_columns(some, columns)
+    ]
+    made += map(NativeSketching, _chunks(native, SKETCHES))
     made += [Grouping(tuple(some)) for some in frequencies.values()]
-    made += map(WorkerSketching, _packed([[s] for s in python], SKETCHES, lambda _: 1))
+    made += map(WorkerSketching, _chunks(python, SKETCHES))
     return made + jobs
 
 
-def by_column(requests: Iterable[Aggregate]) -> list[list[Aggregate]]:
-    """Group aggregates by the set of columns that they read."""
-    found: dict[frozenset[str], list[Aggregate]] = {}
+@dataclass
+class _Pack:
+    """Aggregates of one job, the columns that it reads, and its buffer fields."""
+
+    requests: list[Aggregate]
+    columns: frozenset[str]
+    buffers: int
+
+    def add(self, other: _Pack) -> None:
+        self.requests += other.requests
+        self.columns |= other.columns
+        self.buffers += other.buffers
+
+
+def packed_by_columns(
+    requests: Iterable[Aggregate], columns: frozenset[str]
+) -> list[list[Aggregate]]:
+    """Pack aggregates into jobs, those of the same columns together, so that few are read twice.
+
+    A job takes aggregates up to `PLAIN_BUFFERS`, and up to `MOST_BUFFERS` those that read none but
+    its columns; so a narrow table is read once. Jobs of whole columns also tend to have the same
+    layout, so that Spark generates, and the JIT compiles, a single program: measured to take a third
+    less CPU.
+
+    Parameters
+    ----------
+    requests : iterable of Aggregate
+    columns : frozenset of str
+        Names of the data's columns, in lower case.
+    """
+    bundles: dict[frozenset[str], list[Aggregate]] = {}
     for request in requests:
-        found.setdefault(frozenset(names_in(request.text)), []).append(request)
-    return list(found.values())
+        bundles.setdefault(columns & names_in(request.text), []).append(request)
+    packs: list[_Pack] = []
+    for read, bundle in bundles.items():
+        for part in _parts(bundle, read):
+            knowing = (p for p in packs if read <= p.columns and _fits(p, part, MOST_BUFFERS))
+            pack = next(knowing, None)
+            if pack is None and packs and _fits(packs[-1], part, PLAIN_BUFFERS):
+                pack = packs[-1]
+            if pack is None:
+                packs.append(part)
+            else:
+                pack.add(part)
+    if len(packs) > 1 and _fits(packs[-2], packs[-1], MOST_BUFFERS):
+        packs[-2].add(packs.pop())  # a pass for what little is left
+    return [pack.requests for pack in packs]
+
+
+def _fits(pack: _Pack, other: _Pack, limit: int) -> bool:
+    return pack.buffers + other.buffers <= limit
+
+
+def _parts(bundle: Sequence[Aggregate], columns: frozenset[str]) -> Iterator[_Pack]:
+    """Split a bundle into parts within `PLAIN_BUFFERS`; most have one."""
+    part = _Pack([], columns, 0)
+    for request in bundle:
+        need = buffer_count(request)
+        if part.requests and part.buffers + need > PLAIN_BUFFERS:
+            yield part
+            part = _Pack([], columns, 0)
+        part.add(_Pack([request], columns, need))
+    yield part
 
 
 def buffer_count(request: Aggregate) -> int:
     """Return the number of buffer fields of an aggregate; a high estimate if it is unknown."""
     function = _FUNCTION.match(request.text)
-    return _BUFFERS.get(function[1], _MOST_BUFFERS) if function else _MOST_BUFFERS
+    return _BUFFERS.get(function[1], _UNKNOWN_BUFFERS) if function else _UNKNOWN_BUFFERS
 
 
-def _packed(
-    bundles: Iterable[Sequence[R]], limit: int, cost: Callable[[R], int]
-) -> Iterator[tuple[R, ...]]:
-    """Pack bundles into jobs up to a cost limit; only a bundle above the limit is split.
-
-    Jobs of whole columns read each column once. They also tend to have the same layout, so that Spark
-    generates, and the JIT compiles, a single program: measured to take a third less CPU.
-    """
-    pack: list[R] = []
-    total = 0
-    for bundle in bundles:
-        need = sum(map(cost, bundle))
-        if pack and total + need > limit:
-            yield tuple(pack)
-            pack, total = [], 0
-        for request in bundle:
-            if pack and total + cost(request) > limit:
-                yield tuple(pack)
-                pack, total = [], 0
-            pack.append(request)
-            total += cost(request)
-    if pack:
-        yield tuple(pack)
+def _chunks(requests: Sequence[R], size: int) -> Iterator[tuple[R, ...]]:
+    return (tuple(requests[at : at + size]) for at in range(0, len(requests), size))
 
 
 def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:

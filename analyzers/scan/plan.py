@@ -38,6 +38,8 @@ class Plan:
     Attributes
     ----------
     session : Capabilities
+    columns : frozenset of str
+        Names of the data's columns, in lower case.
     failures : dict
         Failures of the analyzers that are rejected before any data is read.
     requests : dict
@@ -45,15 +47,15 @@ class Plan:
     """
 
     session: Capabilities
+    columns: frozenset[str]
     failures: dict[AnyAnalyzer, Failure] = field(default_factory=dict)
     requests: dict[AnyAnalyzer, tuple[Request, ...]] = field(default_factory=dict)
 
     @property
     def jobs(self) -> list[ScanJob]:
         """The jobs, each one pass and one Spark action."""
-        return jobs_for(
-            [ROWS, *(r for asked in self.requests.values() for r in asked)], self.session
-        )
+        asked = [ROWS, *(r for some in self.requests.values() for r in some)]
+        return jobs_for(asked, self.session, self.columns)
 
     def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
         """Return the analyzers that need each request."""
@@ -71,7 +73,7 @@ def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
     only if that fails.
     """
     schema = Schema.from_frame(data)
-    made = Plan(capabilities(data.sparkSession))
+    made = Plan(capabilities(data.sparkSession), frozenset(name.lower() for name in data.columns))
     for analyzer in dict.fromkeys(analyzers):
         checked = attempt(partial(_requests, analyzer, schema))
         if isinstance(checked, Failure):
