@@ -37,8 +37,8 @@ class Run:
     report : RunReport
     repository : Repository
     checks : mapping of str to CheckResult
-        Verdicts of the policies of the suite's `DQM`, by scanned partition. If this run scanned none,
-        those of the last run that did.
+        Verdicts of the policies of the suite's `DQM` by partition: on those that were scanned, and
+        failed ones on others that still hold what failed. If none was scanned, on all.
     """
 
     report: RunReport

@@ -520,7 +520,7 @@ class GriffinWarning(UserWarning):
 
 
 class VerdictWarning(UserWarning):
-    """A stored verdict could not be read, so the data is judged again."""
+    """A verdict is incomplete: a stored one cannot be read, or a rule or constraint not evaluated."""
 
 
 class RepositoryWarning(UserWarning):

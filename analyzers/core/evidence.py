@@ -151,3 +151,33 @@ class Measurements:
     def judged(self, analyzer: AnyAnalyzer, usual: AnomalySettings) -> Judgement | None:
         """Return None: there is no history to judge by."""
         return None
+
+
+def as_verdict(answer: object) -> bool:
+    """Return the answer of a user's function as a verdict: True or False, NumPy's included.
+
+    Other values that count as true in Python would let a check pass by accident: a text that says
+    what is wrong, a share, NaN.
+
+    Raises
+    ------
+    TypeError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> as_verdict(True)
+    True
+    >>> as_verdict("too many")
+    Traceback (most recent call last):
+        ...
+    TypeError: a verdict is True or False, not 'too many'
+    """
+    if isinstance(answer, bool) or type(answer).__name__ in _NUMPY_BOOLEANS:
+        return bool(answer)
+    msg = f"a verdict is True or False, not {answer!r}"
+    raise TypeError(msg)
+
+
+_NUMPY_BOOLEANS = {"bool", "bool_"}
+"""Names of the type in NumPy 2 and before; it is not imported, which takes long."""

@@ -103,7 +103,7 @@ def scan(
     groups = Groups(tuple(by), tuple(segments))
     results = _run(data, made, groups)
     rows = results[ROWS]
-    if isinstance(rows, Failure):  # a row count does not depend on the values
+    if isinstance(rows, Failure):  # the data cannot be read at all
         raise rows.error
     wanted = sorted(key for key in rows if keep(key[0]))
     if by:
@@ -169,8 +169,9 @@ def _run_alone(
         if not is_data_error(error):
             raise
         units: dict[Hashable, list[Request]] = {}
-        for request in job.requests:
-            units.setdefault(owners.get(request), []).append(request)
+        for request in job.requests:  # the row count is its own: it does not depend on the values
+            owner = request if request == ROWS else owners.get(request)
+            units.setdefault(owner, []).append(request)
 
         def answer(some: Sequence[tuple[Request, ...]]) -> dict[tuple[Request, ...], Any]:
             answers = job.only(request for unit in some for request in unit).run(data, groups)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.description import Description, check_choice
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
+from tidegauge.analyzers.core.evidence import as_verdict
 from tidegauge.analyzers.core.registry import Registry
 
 LONGEST_SOURCE = 60
@@ -134,8 +135,8 @@ class FunctionAssertion(Assertion):
     function: Callable[[Any], Any]
 
     def holds(self, value: Any) -> bool:
-        """Call the function."""
-        return bool(self.function(value))
+        """Call the function, which answers True or False."""
+        return as_verdict(self.function(value))
 
     def __str__(self) -> str:
         code = getattr(self.function, "__code__", None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.errors import MetricError, SuiteError, VerdictWarning
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 ROW_SHARE_ANALYZERS = (Completeness, Compliance, PatternMatch, Uniqueness, UniqueValueRatio)
 """Shares of good rows, so that each row is good or bad."""
 LEAST, GREATEST = (Minimum, MinLength), (Maximum, MaxLength)
+
+NONE: Mapping[int, str] = MappingProxyType({})
 
 
 def row_predicate(constraint: Constraint, column: str) -> str | None:
@@ -52,23 +56,33 @@ def row_predicate(constraint: Constraint, column: str) -> str | None:
     return rule and f"coalesce({rule}, true)"
 
 
-def row_level_frame(data: DataFrame, check: Check) -> DataFrame:
+def row_level_frame(data: DataFrame, check: Check, failed: Mapping[int, str] = NONE) -> DataFrame:
     """Return data with a boolean column per row-level constraint.
 
-    See `Verification.row_level`.
+    See `Verification.row_level`; ``failed`` as for `failing_rows`.
     """
-    frame, rules = _with_row_results(data, check)
+    frame, rules = _with_row_results(data, check, failed)
     names = make_unique([constraint.description for constraint, _ in rules], data.columns)
     flags = [f"{rule} AS {quote(name)}" for name, (_, rule) in zip(names, rules, strict=True)]
     return frame.selectExpr(*map(quote, data.columns), *flags)
 
 
-def failing_rows(data: DataFrame, check: Check, column: str, limit: int | None) -> DataFrame:
-    """Return the rows that violate a constraint; see `Verification.rows`."""
+def failing_rows(
+    data: DataFrame, check: Check, column: str, limit: int | None, failed: Mapping[int, str] = NONE
+) -> DataFrame:
+    """Return the rows that violate a constraint; see `Verification.rows`.
+
+    Parameters
+    ----------
+    data, check, column, limit
+        As there.
+    failed : mapping of int to str
+        Why constraints could not be evaluated on the data, by place; they are left out.
+    """
     if column.casefold() in {name.casefold() for name in data.columns}:
         msg = f"there is a column {column!r} already; choose another name by column="
         raise SuiteError(msg)
-    frame, rules = _with_row_results(data, check)
+    frame, rules = _with_row_results(data, check, failed)
     names = make_unique([constraint.description for constraint, _ in rules])
     told = [
         f"CASE WHEN NOT {rule} THEN {literal(name)} END"
@@ -80,22 +94,38 @@ def failing_rows(data: DataFrame, check: Check, column: str, limit: int | None) 
 
 
 def _with_row_results(
-    data: DataFrame, check: Check
+    data: DataFrame, check: Check, failed: Mapping[int, str]
 ) -> tuple[DataFrame, list[tuple[Constraint, str]]]:
-    """Return data with row-level results, and the row-level constraints, each with its SQL rule."""
+    """Return data with row-level results, and the row-level constraints, each with its SQL rule.
+
+    Constraints that cannot be evaluated are left out with a warning, so that the others are shown.
+    """
     columns = make_unique(["tidegauge"] * len(check.constraints), [*data.columns, "tidegauge"])
-    rules = [
-        (column, constraint, rule)
+    rules = {
+        column: (constraint, rule)
         for column, constraint in zip(columns, check.constraints, strict=True)
         if (rule := row_predicate(constraint, column))
-    ]
+    }
     if not rules:
         names = "; ".join(constraint.description for constraint in check.constraints)
         msg = f"check {check.name!r} tells nothing of single rows: {names}"
         raise SuiteError(msg)
-    asked = {column: constraint.analyzer for column, constraint, _ in rules}
-    frame = row_level_results(data, asked)
-    return frame, [(constraint, rule) for _, constraint, rule in rules]
+    asked = {column: constraint.analyzer for column, (constraint, _) in rules.items()}
+    lacking = {columns[place]: why for place, why in failed.items()}
+    try:
+        frame = row_level_results(data, {c: a for c, a in asked.items() if c not in lacking})
+    except MetricError:
+        for column, analyzer in asked.items():
+            try:
+                row_level_results(data, {column: analyzer})
+            except MetricError as error:
+                lacking[column] = str(error)
+        frame = row_level_results(data, {c: a for c, a in asked.items() if c not in lacking})
+    left_out = [(rules[c][0].description, why) for c, why in lacking.items() if c in rules]
+    if left_out:
+        told = "; ".join(f"{name}: {why}" for name, why in left_out)
+        warnings.warn(f"without constraints that cannot be evaluated: {told}", VerdictWarning, 4)
+    return frame, [found for column, found in rules.items() if column not in lacking]
 
 
 def make_unique(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import CheckFailedError, SuiteError, UnknownNameError
 from tidegauge.analyzers.core.formatting import Markup, one_line
+from tidegauge.analyzers.core.metric import Failure
 from tidegauge.checks.check import Check, Level, status_of
 from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.checks.export_openlineage import assertions_facet_of
@@ -126,7 +127,8 @@ class Verification:
 
         Covers constraints on completeness, conditions, patterns and uniqueness, and bounds of
         minimum and maximum values and lengths. Rows excluded by a filter violate nothing. A
-        constraint with ``at_least`` lists every failing row, even if the share is reached.
+        constraint with ``at_least`` lists every failing row, even if the share is reached. A
+        constraint that cannot be evaluated is left out, with a warning.
 
         Parameters
         ----------
@@ -145,7 +147,8 @@ class Verification:
             If no constraint applies to single rows, there is no data, or the data already has such
             a column.
         """
-        return failing_rows(self._data(data), self._check(check), column, limit)
+        failed = self._not_evaluated(check) if data is None else {}
+        return failing_rows(self._data(data), self._check(check), column, limit, failed)
 
     def row_level(self, check: Check | str | int, data: DataFrame | None = None) -> DataFrame:
         """Return the data with a boolean column per constraint: true if the row satisfies it.
@@ -159,14 +162,16 @@ class Verification:
         -------
         DataFrame
             The new columns are named by the constraints' descriptions, with a number if two are
-            equal. Constraints that do not apply to single rows have none.
+            equal. Constraints that do not apply to single rows have none, nor have those that cannot
+            be evaluated, of which a warning tells.
 
         Raises
         ------
         SuiteError
             As for `rows`.
         """
-        return row_level_frame(self._data(data), self._check(check))
+        failed = self._not_evaluated(check) if data is None else {}
+        return row_level_frame(self._data(data), self._check(check), failed)
 
     def openlineage(
         self, dataset: str | None = None, partition: str | None = None, segment: str | None = None
@@ -194,6 +199,16 @@ class Verification:
         return assertions_facet_of(
             self.judged, self.checks, self.names, dataset, partition, segment
         )
+
+    def _not_evaluated(self, check: Check | str | int) -> dict[int, str]:
+        """Return why constraints could not be evaluated on the verified data, by place."""
+        place = self._place(check)
+        results = ((one.place, one.result.metric) for one in self.judged if one.check == place)
+        return {
+            at: str(metric.outcome.error)
+            for at, metric in results
+            if metric and isinstance(metric.outcome, Failure) and not metric.empty
+        }
 
     def _check(self, check: Check | str | int) -> Check:
         return self.checks[self._place(check)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,9 @@ class Applied:
             msg = f"as if {names} were not there, which could not be evaluated; see check"
             warnings.warn(msg, VerdictWarning, stacklevel=3)
 
-    def quarantine(self, table: str, mode: str = "append") -> None:
+    def quarantine(
+        self, table: str, mode: str = "append", partitions: Collection[Values] = ()
+    ) -> None:
         """Write the rejects to a table or folder, partitioned as the counts are.
 
         Parameters
@@ -111,6 +113,8 @@ class Applied:
         mode : str
             ``append``; ``overwrite``; or ``partitions``, which replaces the partitions that the
             data has records of, so that running the same data twice does not duplicate them.
+        partitions : collection of tuple of str
+            Partitions that are replaced by ``partitions`` even if the data has no records of them.
 
         Raises
         ------
@@ -118,7 +122,7 @@ class Applied:
             If the rejects do not fit the table.
         RuleError
         """
-        quarantine(self, open_target(self.masked.frame.sparkSession, table), mode)
+        quarantine(self, open_target(self.masked.frame.sparkSession, table), mode, partitions)
 
     @property
     def counts(self) -> RecordCounts:
@@ -255,12 +259,16 @@ def _metrics_frame(applied: Applied) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def quarantine(applied: Applied, target: WriteTarget, mode: str) -> None:
-    """Write the rejected records to a table of their own, with the same partitions."""
+def quarantine(
+    applied: Applied, target: WriteTarget, mode: str, partitions: Collection[Values] = ()
+) -> None:
+    """Write the rejected records to a table of their own; see `Applied.quarantine`."""
     keys_for(target, applied.rejects.schema, applied.by)
     check_mode(mode, applied.by)
     held = partitions_with(applied, "rejected")
-    replace_records(target, applied.rejects, mode, applied.by, held, list(applied.tallies))
+    replace_records(
+        target, applied.rejects, mode, applied.by, held, {*applied.tallies, *partitions}
+    )
 
 
 def with_broken_rules(schema: StructType) -> StructType:

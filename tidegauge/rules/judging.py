@@ -126,8 +126,9 @@ def judge_run(
 ) -> dict[str, CheckResult]:
     """Judge and store verdicts on the partitions that a run scanned or that were not judged yet.
 
-    If there are none, return the stored verdicts on all partitions as they are now: failed data
-    does not pass by being run again.
+    Failed verdicts of earlier runs on the other partitions are returned, too, while their content
+    stays as it is: failed data does not pass because something else was run. If nothing is new, the
+    stored verdicts on all partitions are returned.
     """
     if dqm is None:
         return {}
@@ -150,7 +151,8 @@ def judge_run(
             partition=partition,
             run=report.run,
         )
-    return found or known
+    standing = {name: c for name, c in known.items() if not c.passed}
+    return {**standing, **found} if found else known
 
 
 def kept_verdicts(

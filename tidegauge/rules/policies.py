@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import RuleError, describe
+from tidegauge.analyzers.core.evidence import as_verdict
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.state import DQMState
 
@@ -184,7 +185,7 @@ class DQMPolicy:
 
     def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
         """Return whether the policy holds; called by `refusal`."""
-        return bool(self.policy(data, state) if self.needs_data else self.policy(state))
+        return as_verdict(self.policy(data, state) if self.needs_data else self.policy(state))
 
     def refusal(self, state: DQMState, data: DataFrame | None = None) -> str | None:
         """Return the reason for failing, or None; a policy that raises fails.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import MetricError
+from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
@@ -89,6 +90,8 @@ class Publication:
         The tasks that judge the data, and the store of the verdict; the first task is a `DQM`.
     partition_by, mode, quarantine, keys, samples, repository, dataset, tags
         As for `DQM.publish`.
+    partitions : collection of tuple of str
+        Partitions that are replaced by the mode ``partitions`` even if the data has no records of them.
     """
 
     table: str
@@ -101,6 +104,7 @@ class Publication:
     repository: Recorder | None = None
     dataset: str | None = None
     tags: Mapping[str, str] | None = None
+    partitions: Collection[Values] = ()
 
     @property
     def dqm(self) -> DQMDefinition:
@@ -132,10 +136,11 @@ class Publication:
             if run is None or not self._recorded_there:
                 self.tests.keep(check)
             if bin_ is not None:
-                quarantine(applied, bin_, self.mode)
+                quarantine(applied, bin_, self.mode, self.partitions)
             check.terminate_at_error()
             kept_in = partitions_with(applied, "kept")
-            replace_records(target, applied.data, self.mode, by, kept_in, list(applied.tallies))
+            judged = {*applied.tallies, *self.partitions}
+            replace_records(target, applied.data, self.mode, by, kept_in, judged)
         finally:
             target.unstage()
         return Published(check, applied.state, run, target, applied, data.schema)

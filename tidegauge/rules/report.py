@@ -33,10 +33,9 @@ class RulesRun:
     file : RulesFile
     run : Run
     state : DQMState
-        The counts of the judged partitions.
+        The counts of the partitions that were scanned; if none was, of all.
     checks : mapping of str to CheckResult
-        The verdict on each partition that was scanned, or that these rules had not judged yet; if
-        there is none, the kept verdicts on the partitions as they are now.
+        The verdicts by partition, as in `Run.checks`.
     parser : CheckResult or None
         The parser's verdict on the records that could not be read; None for a table.
     samples : sequence of Sample

@@ -15,6 +15,7 @@ from tidegauge.analysis import Run, analyze
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import TidegaugeError, describe
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.sources.sources import Source
 from tidegauge.files.rules import RulesFile, find_rules, load_rules
 from tidegauge.rules.applied import SAMPLES
@@ -90,7 +91,9 @@ def run_file(
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None
     counted = counts_of(repository, run.dataset, file.dqm) or {}
     state = file.dqm.tasks.state(
-        RecordCounts.merge([c for p, c in counted.items() if p in run.checks and c is not None])
+        RecordCounts.merge(
+            [c for p in run.changes or run.checks if (c := counted.get(p)) is not None]
+        )
     )
     state.snapshot()
     passed = parsed is None or parsed.passed
@@ -146,7 +149,7 @@ class _Writer:
         )
         self.samples = applied.state.samples
         if table is not None and due:
-            applied.quarantine(table, mode=self._mode)
+            applied.quarantine(table, self._mode, self._values(due))
             self._remember(what, due, f"{applied.state.rejects} rejects of {_count(due)}: {table}")
 
     def publish(self) -> None:
@@ -167,6 +170,7 @@ class _Writer:
             partition_by=self.source.keys or None,
             mode=self._mode,
             samples=0,
+            partitions=self._values(due),
         ).run(self._read(due))
         left = done.state.records - done.state.rejects
         self._remember(what, due, f"{left} records of {_count(due)}: {table}")
@@ -174,6 +178,10 @@ class _Writer:
     @property
     def _mode(self) -> str:
         return "partitions" if self.source.keys else "overwrite"
+
+    def _values(self, names: Sequence[str]) -> list[Values]:
+        """Return the partitions to replace: one that became empty has no records to tell it by."""
+        return [self.listed[name].values for name in names] if self.source.keys else []
 
     def _due(self, what: str, names: Collection[str]) -> list[str]:
         """Return the partitions whose current content was not written yet."""

@@ -547,3 +547,36 @@ def test_a_frame_beside_a_history(spark, repo):
         tg.verify(frames[20], check, repository=repo)
     with pytest.raises(tg.SuiteError, match="partitions= is of a run or a repository"):
         tg.verify(frames[20], check, partitions="all")
+
+
+def test_a_constraint_that_cannot_be_resolved_leaves_the_others_their_rows(spark):
+    data = spark.createDataFrame([(1, "5"), (1, None), (2, "x")], "id int, s string")
+    check = (
+        tg.Check("c")
+        .is_unique("id")
+        .is_complete("s")
+        .is_complete("renamed")
+        .satisfies("id >", "half a condition")
+        .satisfies("CAST(s AS INT) > 0", "a number")
+    )
+    found = tg.verify(data, check)
+    with pytest.warns(tg.VerdictWarning, match="(?s)no column 'renamed'.*CAST_INVALID"):
+        rows = found.rows(check).collect()
+    assert sorted((row["id"], len(row["broken"])) for row in rows) == [(1, 1), (1, 2)]
+    with pytest.warns(tg.VerdictWarning, match="half a condition"):
+        assert len(found.row_level(check).columns) == 4
+
+
+def test_the_only_constraint_that_fails_on_the_data_is_a_failure(spark):
+    data = spark.createDataFrame([(1, "5"), (2, "")], "id int, s string")
+    (metric,) = tg.calculate(data, [tg.Compliance("n", "CAST(s AS INT) > 0")])
+    assert metric.failed
+    assert "CAST_INVALID_INPUT" in str(metric.outcome.error)
+    assert tg.verify(data, tg.Check("c").is_positive("s")).status == "error"
+
+
+@pytest.mark.parametrize("answer", ["x", 1.0, None, float("nan")])
+def test_only_true_and_false_are_verdicts_of_assertions(spark, answer):
+    found = tg.verify(spark.range(3), tg.Check("c").has_size(lambda n: answer))
+    assert found.status == "error"
+    assert "a verdict is True or False, not" in str(found)

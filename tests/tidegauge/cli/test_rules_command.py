@@ -125,6 +125,28 @@ def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
     assert contents(spark, "people_clean", "age", "ds") == more
 
 
+def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
+    both = SPEC + "quarantine: people_rejects\npublish: people_clean\n"
+    rules(both.replace("FailCount: 2", "FailCount: 3"))
+    assert DAYS[0] in {day for (day,) in contents(spark, "people_clean", "ds")}
+    spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[0]}') SELECT 1 WHERE false")
+    assert rules(both.replace("FailCount: 2", "FailCount: 3"))[0] == 0
+    for target in ("people_rejects", "people_clean"):
+        assert DAYS[0] not in {day for (day,) in contents(spark, target, "ds")}
+
+
+def test_it_exits_with_2_while_a_partition_is_held_back(spark, table, rules):
+    assert rules()[0] == 2
+    write_day(spark, "2013-01-04", [5])  # another day, which is well
+    status, out = rules()
+    assert status == 2
+    assert "1 partitions scanned" in out
+    assert "1 records, 0 rejected" in out
+    assert f"ds={DAYS[1]}" in out
+    spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[1]}') SELECT 10")
+    assert rules()[0] == 0
+
+
 def test_check_prints_the_plan_and_names_what_does_not_resolve(table, rules):
     status, out = rules(SPEC + "quarantine: people_rejects\n", "check")
     assert status == 0

@@ -448,3 +448,11 @@ def test_one_value_is_a_bound_only_where_it_is_let_through():
         tg.BoundFix("a", 5, 5, default=0)
     assert tg.BoundRule("a", 5, 5, closed="both").name == "BoundRule(a, 5, 5, closed=both)"
     assert tg.BoundFix("a", 5, 5).arms[0].value.text == "5"  # all are set to it
+
+
+@pytest.mark.parametrize("answer", ["too many", 3.5, 1, 0, None, float("nan")])
+def test_only_true_and_false_are_verdicts(answer):
+    policy = tg.DQMPolicy(lambda state: answer, "own")
+    state = tg.DQMState([])
+    state.snapshot()
+    assert "a verdict is True or False, not" in policy.refusal(state)

@@ -1,0 +1,254 @@
+"""Worker of our side: one JSON request a line in, one marked JSON answer a line out.
+
+It does what ``Driver.scala`` does on Deequ's side: a case is prepared once; each round gets ready by
+``before``, and only ``run`` is timed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyspark
+
+import tidegauge as tg
+from benchmarks.deequ import data
+from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.metric import Entity, Failure, Metric, Success, flatten
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
+from tidegauge.analyzers.runs.recording import recording
+
+
+def numbers(found):
+    """Return a metric's numbers, given by name, by what follows the metric's own name."""
+    parts = {name.partition(".")[2]: value for name, value in found}
+    counts = {part: value for part, value in parts.items() if part.startswith("count.")}
+    return counts or parts  # of a KLL sketch the edges follow from the extremes
+
+
+def numbers_of(metric):
+    """Return a metric's numbers, or its error."""
+    if metric.failed:
+        return {"error": str(metric.outcome.error)}
+    return numbers((one.name, one.value) for one in flatten(metric))
+
+
+class Job:
+    """A case, and where its data lies."""
+
+    def __init__(self, spark, request):
+        self.spark, self.request = spark, request
+        case = request["case"]
+        told = case["ours"] or case["analyzers"]
+        self.analyzers = [getattr(tg, name)(*arguments) for name, *arguments in told]
+
+    def before(self, request):
+        """Get ready for a round."""
+
+
+class Calculate(Job):
+    """Metrics of a folder."""
+
+    def run(self):
+        """Read and measure it."""
+        found = self.spark.read.parquet(self.request["path"])
+        self.metrics = tg.calculate(found, self.analyzers)
+
+    def values(self):
+        """Return the metrics."""
+        return [numbers_of(metric) for metric in self.metrics]
+
+
+class Analyze(Job):
+    """Partitions of a Hive table, measured into a new repository or behind a history."""
+
+    def __init__(self, spark, request):
+        super().__init__(spark, request)
+        self.name = request["case"]["name"].replace("-", "_")
+        self.table = f"benchmark.{self.name}"
+        self.root = Path(request["folder"]) / "table"
+        spark.sql("CREATE DATABASE IF NOT EXISTS benchmark")
+        fields = ", ".join(
+            f"{field.name} {field.dataType.simpleString()}"
+            for field in spark.read.parquet(request["schema"]).schema
+        )
+        spark.sql(
+            f"CREATE TABLE {self.table} ({fields}, ds STRING) USING parquet"
+            f" PARTITIONED BY (ds) LOCATION '{self.root}'"
+        )
+        self.suite = tg.Suite(self.name, self.analyzers)
+        self.url = f"sqlite:///{request['folder']}/metrics.db"
+        self.history = request.get("history")
+        self.add(self.history or request["partitions"])
+        if self.history:
+            with tg.Repository(self.url) as repo:
+                tg.analyze(self.table, self.suite, repository=repo, spark=spark)
+
+    def add(self, partitions):
+        """Link the files of new partitions into the table's folder, where tables have them, and add them."""
+        for ds, path in partitions:
+            (self.root / f"ds={ds}").mkdir(parents=True)
+            for file in Path(path).glob("*.parquet"):
+                (self.root / f"ds={ds}" / file.name).hardlink_to(file)
+        told = " ".join(f"PARTITION (ds='{ds}')" for ds, _ in partitions)
+        self.spark.sql(f"ALTER TABLE {self.table} ADD {told}")
+
+    def before(self, request):
+        """Add the round's partition behind the history, or begin with an empty repository."""
+        self.days = [ds for ds, _ in request["partitions"]]
+        self.chosen = "new"
+        if self.history:
+            self.add(request["partitions"])
+        else:
+            self.url = f"sqlite:///{request['folder']}/metrics.db"
+            tg.Repository(self.url).close()
+            if len(self.days) < len(self.request["partitions"]):
+                self.chosen = [f"ds={ds}" for ds in self.days]
+
+    def run(self):
+        """Open the repository and measure what is new."""
+        with tg.Repository(self.url) as repo:
+            run = tg.analyze(
+                self.table, self.suite, repository=repo, partitions=self.chosen, spark=self.spark
+            )
+        assert len(run.changes) == len(self.days), run
+
+    def values(self):
+        """Return the metrics of the round's partitions by day."""
+        with tg.Repository(self.url) as repo:
+            frame = repo.metrics(self.name)
+        found = {}
+        for partition, text, name, value in frame[
+            ["partition", "analyzer", "name", "value"]
+        ].itertuples(index=False):
+            day = partition.partition("=")[2]
+            found.setdefault(day, {}).setdefault(text, []).append((name, value))
+        return {ds: [numbers(found[ds][repr(a)]) for a in self.analyzers] for ds in self.days}
+
+
+class Merge(Analyze):
+    """Stored states of all partitions, merged analyzer by analyzer."""
+
+    def before(self, request):
+        """Do nothing: the history is all there is."""
+
+    def run(self):
+        """Open the repository and merge."""
+        with tg.Repository(self.url) as repo:
+            self.metrics = [repo.merge(self.name, analyzer) for analyzer in self.analyzers]
+
+    def values(self):
+        """Return the merged metrics."""
+        return [numbers_of(metric) for metric in self.metrics]
+
+
+class Append(Job):
+    """Record one more result."""
+
+    def __init__(self, spark, request):
+        super().__init__(spark, request)
+        self.url = f"sqlite:///{request['folder']}/metrics.db"
+        self.held = tg.Repository(self.url)
+        self.count = request["case"]["results"]
+        self.record(self.held, range(self.count))
+
+    def repository(self):
+        """Return the repository in a context: the one that is held, or one that is opened now."""
+        return nullcontext(self.held) if self.request["case"]["held"] else tg.Repository(self.url)
+
+    def record(self, repo, days):
+        """Record results by the calls that runs use."""
+        size = len(self.analyzers)
+        no_state = Failure(MetricRuntimeError("the benchmark keeps no state"))
+        batch = []
+        for number in days:
+            day = dt.datetime(2020, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=number)
+            found = []
+            for i, analyzer in enumerate(self.analyzers):
+                value = Success(i / size)
+                metric = Metric(Entity.COLUMN, analyzer.column, "Completeness", value)
+                found.append(Measurement(analyzer, no_state, metric))
+            name = Partition(("ds",), (f"{day:%Y-%m-%d}",))
+            batch.append(MeasuredPartition(name, day, "f", day, "[]", 1000, tuple(found)))
+        with recording(repo.store, RunSpec("results", "table", ("ds",))) as run:
+            run.commit(batch)
+
+    def run(self):
+        """Record one."""
+        with self.repository() as repo:
+            self.record(repo, [self.count])
+        self.count += 1
+
+    def values(self):
+        """Return the number of results."""
+        return {"results": len(self.held.partitions("results"))}
+
+
+class Read(Append):
+    """Read one series."""
+
+    def run(self):
+        """Read it as pairs of time and value."""
+        one = self.analyzers[len(self.analyzers) // 2]
+        with self.repository() as repo:
+            frame = repo.metrics("results", analyzer=one)
+        self.series = list(zip(frame["time"], frame["value"], strict=True))
+
+    def values(self):
+        """Return what Deequ's side does of them."""
+        last = max(moment for moment, _ in self.series)
+        total = sum(value for _, value in self.series)
+        return {"results": len(self.series), "last": int(last.timestamp() * 1000), "sum": total}
+
+
+JOBS = {"calculate": Calculate, "analyze": Analyze, "merge": Merge, "append": Append, "read": Read}
+
+
+def main():
+    """Answer requests until there are no more."""
+    folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+    # Answers go to what was the standard output; what else is printed, by children too, goes to the log.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    shutil.rmtree(folder, ignore_errors=True)
+    spark = tg.spark_session(folder, settings=settings)
+    job = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = {}
+        try:
+            match request["stage"]:
+                case "hello":
+                    answer = {"spark": pyspark.__version__, "python": sys.version.split()[0]}
+                case "data":
+                    data.make(spark, Path(request["folder"]), request["scale"])
+                case "prepare":
+                    job = JOBS[request["case"]["op"]](spark, request)
+                case "before":
+                    job.before(request)
+                    gc.collect()
+                    spark._jvm.System.gc()  # noqa: SLF001
+                case "run":
+                    started = time.perf_counter()
+                    job.run()
+                    answer = {"seconds": time.perf_counter() - started}
+                case "values":
+                    answer = {"values": job.values()}
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print("@@" + json.dumps(answer), file=out, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
