@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import isnan, nan
 from pathlib import Path
@@ -45,6 +46,7 @@ from tidegauge.repository.store.queries import (
     SeriesFilter,
     Window,
     as_analyzer,
+    check_selectors,
     partition_id,
     require_measured,
     series_filter,
@@ -74,6 +76,7 @@ from tidegauge.repository.store.windows import WindowScheme
 
 if TYPE_CHECKING:
     import pandas as pd
+    import sqlalchemy as sa
 
     from tidegauge.repository.detection.backtest import Candidate
     from tidegauge.repository.detectors.monitor import Monitor
@@ -336,8 +339,7 @@ class Repository(Rendered):
             time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
             analyzer. ``value`` is NaN where the status is failed or empty.
         """
-        query, as_of = MetricQuery.from_filter(series, tags)
-        with self.database.read() as connection:
+        with self._selected(dataset, series, tags) as (connection, query, as_of):
             if window is None:
                 return read_facts(connection, dataset, query, as_of).frame()
             if tags:
@@ -360,8 +362,7 @@ class Repository(Rendered):
         name, instance, analyzer, where, segment, as_of
             Filters; see the class notes.
         """
-        query, _ = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, _):
             if as_of is not None:
                 return read_facts(connection, dataset, query, as_of).newest().frame()
             return read_newest(connection, dataset, query).frame()
@@ -382,8 +383,7 @@ class Repository(Rendered):
         name, instance, analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
         """
-        query, as_of = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, as_of):
             pages = fact_pages(connection, dataset, query, as_of, rows)
             if self.database.is_shared:
                 yield from (facts.frame() for facts in pages)
@@ -412,8 +412,7 @@ class Repository(Rendered):
             instance, analyzer, start and end (the first and last partition's time in it), low, high,
             mean, count. Partitions without a time are left out.
         """
-        query, as_of = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, as_of):
             rows = chart_rows(connection, dataset, query, points, as_of)
         return frame_of(rows, CHART_COLUMNS)
 
@@ -447,8 +446,7 @@ class Repository(Rendered):
         HistoryError
             If there is no such partition.
         """
-        query, _ = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, _):
             id_ = partition_id(connection, dataset, partition)
             rows = version_rows(connection, dataset, id_, query, as_of)
         numbers = sorted({row["version"] for row in rows})
@@ -478,8 +476,7 @@ class Repository(Rendered):
             columns dataset, segment, partition, time, name, instance, analyzer, old, new, change,
             old_status, new_status, old_version, new_version, old_run, new_run, restated_at.
         """
-        query, as_of = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, as_of):
             rows = restatement_rows(connection, dataset, query, as_of)
         return frame_of(rows, RESTATEMENT_COLUMNS)
 
@@ -946,8 +943,7 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.comparison import compare
 
-        query, _ = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, _):
             return compare(connection, dataset, baseline, current, query, as_of)
 
     @series_filter(HistoryFilter)
@@ -988,9 +984,22 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.plots import read_plot
 
-        query, as_of = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, as_of):
             return read_plot(connection, dataset, query, as_of)
+
+    @contextmanager
+    def _selected(
+        self,
+        dataset: str | None,
+        series: HistoryFilter | SeriesFilter,
+        tags: Mapping[str, str] | None = None,
+        **window: Moment,
+    ) -> Iterator[tuple[sa.Connection, MetricQuery, AsOf]]:
+        """Open a connection for the query of a method's filters, all of which some series match."""
+        query, as_of = MetricQuery.from_filter(series, tags, **window)
+        with self.database.read() as connection:
+            check_selectors(connection, dataset, query)
+            yield connection, query, as_of
 
     # anomalies and incidents
 
@@ -1065,8 +1074,7 @@ class Repository(Rendered):
         """
         from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, anomaly_rows
 
-        query, as_of = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, as_of):
             rows = anomaly_rows(connection, dataset, status, query, as_of, incident)
         return frame_of(rows, ANOMALY_COLUMNS)
 
@@ -1112,8 +1120,7 @@ class Repository(Rendered):
         """
         from tidegauge.repository.incidents.feedback import COUNT_COLUMNS, count_rows
 
-        query, _ = MetricQuery.from_filter(series, since=since, until=until)
-        with self.database.read() as connection:
+        with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             rows = count_rows(connection, dataset, every, query)
         return frame_of(rows, COUNT_COLUMNS)
 
@@ -1219,8 +1226,7 @@ class Repository(Rendered):
         from tidegauge.repository.detection.replay import BacktestHistory
 
         monitors = backtest.monitors_of(detectors, rule)
-        query, _ = MetricQuery.from_filter(series, since=since, until=until)
-        with self.database.read() as connection:
+        with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             past = BacktestHistory.read(connection, dataset, query)
         replays = [backtest.BacktestResult.from_history(past, monitor) for monitor in monitors]
         if details:
@@ -1353,8 +1359,7 @@ class Repository(Rendered):
         """
         from tidegauge.repository.incidents.listing import SCORE_COLUMNS, score_rows
 
-        query, as_of = MetricQuery.from_filter(series)
-        with self.database.read() as connection:
+        with self._selected(dataset, series) as (connection, query, as_of):
             rows = score_rows(connection, dataset, query, as_of)
         return frame_of(rows, SCORE_COLUMNS)
 

@@ -26,7 +26,7 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
   * A case is prepared once; each round gets ready by `before`, and only `run` is timed.
   */
 object Driver {
-  type Any1 = Analyzer[_, Metric[_]]
+  type AnyAnalyzer = Analyzer[_, Metric[_]]
 
   lazy val spark: SparkSession = SparkSession.builder.appName("deequ").getOrCreate()
 
@@ -92,10 +92,11 @@ object Driver {
   }
 
   /** Partitions, each measured by a run of its own; its states and metrics are kept. */
-  class Partitions(analyzers: Seq[Any1], schema: StructType, folder: String, memory: Boolean) {
-    val found = TrieMap.empty[String, Map[Any1, Metric[_]]]
+  class Partitions(analyzers: Seq[AnyAnalyzer], schema: StructType, folder: String, memory: Boolean) {
+    val found = TrieMap.empty[String, Map[AnyAnalyzer, Metric[_]]]
     private val repository =
-      if (memory) new InMemoryMetricsRepository else FileSystemMetricsRepository(spark, s"$folder/metrics.json")
+      if (memory) new InMemoryMetricsRepository
+      else FileSystemMetricsRepository(spark, s"$folder/metrics.json")
     private val kept = TrieMap.empty[String, InMemoryStateProvider]
 
     def measure(partition: Partition): Unit = {
@@ -109,7 +110,7 @@ object Driver {
         .addRequiredAnalyzers(analyzers)
         .saveStatesWith(states)
         .useRepository(repository)
-        .saveOrAppendResult(partition.key)
+        .saveOrAppendResult(keyOf(LocalDate.parse(partition.ds)))
         .run()
         .metrics
     }
@@ -126,12 +127,12 @@ object Driver {
 
     override def before(round: JValue): Unit = {
       chosen = partitionsOf(round \ "partitions")
-      if (kept.isEmpty) measured = new Partitions(analyzers, schema, text(round \ "folder"), memory)
+      if (kept.isEmpty) open(text(round \ "folder"))
     }
 
     def run(): Unit = {
       // Who measures a new day is a new job, which opens the repository.
-      kept.foreach(folder => measured = new Partitions(analyzers, schema, folder, memory))
+      kept.foreach(open)
       if (!memory) chosen.foreach(measured.measure)
       else {
         // With nothing to write in turn, a partition can be measured by each core.
@@ -141,6 +142,9 @@ object Driver {
         finally pool.shutdown()
       }
     }
+
+    private def open(folder: String): Unit =
+      measured = new Partitions(analyzers, schema, folder, memory)
 
     def values: JValue = JObject(measured.found.toList.map { case (ds, metrics) =>
       ds -> numbers(analyzers, metrics)
@@ -157,7 +161,9 @@ object Driver {
       val stored = statesOf(folder, partition)
       if (request \ "case" \ "memory" == JBool(true)) {
         val held = InMemoryStateProvider()
-        analyzers.foreach(a => copyState(a.asInstanceOf[Analyzer[NumMatches, Metric[_]]], stored, held))
+        // Which kind of state it is matters to neither provider.
+        for (one <- analyzers)
+          copyState(one.asInstanceOf[Analyzer[NumMatches, Metric[_]]], stored, held)
         held
       } else stored
     }
@@ -170,7 +176,7 @@ object Driver {
 
   /** A file of many results of as many metrics; the first is written by Deequ, the rest copy it. */
   class Results(request: JValue) {
-    val analyzers: Seq[Any1] = analyzersOf(request)
+    val analyzers: Seq[AnyAnalyzer] = analyzersOf(request)
     private val folder = Paths.get(text(request \ "folder"))
     private val file = folder.resolve("metrics.json")
     var count: Int = (request \ "case" \ "results").asInstanceOf[JInt].num.toInt
@@ -178,7 +184,8 @@ object Driver {
     save(open(), 0)
     private val first = parse(Files.readString(file)).asInstanceOf[JArray].arr.head
     private val all = (0 until count).map { number =>
-      first.transformField { case ("dataSetDate", _) => "dataSetDate" -> JLong(keyOf(number).dataSetDate) }
+      val date = JLong(keyOf(dayOf(number)).dataSetDate)
+      first.transformField { case ("dataSetDate", _) => "dataSetDate" -> date }
     }
     Files.writeString(file, compact(render(JArray(all.toList))))
     Files.deleteIfExists(folder.resolve(".metrics.json.crc")) // which is of the file before
@@ -186,7 +193,8 @@ object Driver {
     private lazy val held = open()
 
     /** The repository: a new one parses the whole file; one that is held knows what was in it. */
-    def repository: MetricsRepository = if (request \ "case" \ "held" == JBool(true)) held else open()
+    def repository: MetricsRepository =
+      if (request \ "case" \ "held" == JBool(true)) held else open()
 
     private def open(): MetricsRepository = FileSystemMetricsRepository(spark, file.toString)
 
@@ -195,11 +203,10 @@ object Driver {
         val value = Success(index / analyzers.size.toDouble)
         analyzer -> DoubleMetric(Entity.Column, "Completeness", analyzer.column, value)
       }
-      repository.save(keyOf(number), AnalyzerContext(metrics.toMap))
+      repository.save(keyOf(dayOf(number)), AnalyzerContext(metrics.toMap))
     }
 
-    private def keyOf(number: Int) =
-      ResultKey(LocalDate.of(2020, 1, 1).plusDays(number).toEpochDay * 86400000L, Map("env" -> "prod"))
+    private def dayOf(number: Int) = LocalDate.of(2020, 1, 1).plusDays(number)
   }
 
   class Append(request: JValue) extends Job {
@@ -233,12 +240,14 @@ object Driver {
     )
   }
 
-  case class Partition(ds: String, path: String) {
-    def key: ResultKey = ResultKey(LocalDate.parse(ds).toEpochDay * 86400000L, Map("dataset" -> "days"))
-  }
+  def keyOf(day: LocalDate): ResultKey =
+    ResultKey(day.toEpochDay * 86400000L, Map("dataset" -> "days"))
+
+  case class Partition(ds: String, path: String)
 
   def partitionsOf(value: JValue): Seq[Partition] = value match {
-    case JArray(all) => all.map { case JArray(List(JString(ds), JString(path))) => Partition(ds, path) }
+    case JArray(all) =>
+      all.map { case JArray(List(JString(ds), JString(path))) => Partition(ds, path) }
     case _ => Nil
   }
 
@@ -248,13 +257,13 @@ object Driver {
     HdfsStateProvider(spark, s"$folder/states/${partition.ds}/", allowOverwrite = true)
 
   /** Measure a history and return its folder; it is made once, and all but the newest is copied. */
-  def historyOf(request: JValue, analyzers: Seq[Any1], history: Seq[Partition]): String = {
+  def historyOf(request: JValue, analyzers: Seq[AnyAnalyzer], history: Seq[Partition]): String = {
     val (kept, folder) = (Paths.get(text(request \ "kept")), Paths.get(text(request \ "folder")))
     def measure(where: Path, some: Seq[Partition]): Unit = {
       val measured = new Partitions(analyzers, schemaOf(request), where.toString, memory = false)
       some.foreach(measured.measure)
     }
-    val older = history.take(364)
+    val older = history.take(364) // what daily runs come after; merges take one more
     if (!Files.exists(kept)) {
       val partial = Files.createTempDirectory(kept.getParent, "history")
       measure(partial, older)
@@ -265,12 +274,16 @@ object Driver {
     folder.toString
   }
 
-  def copyState[S <: State[_]](analyzer: Analyzer[S, _], from: StateLoader, to: StatePersister): Unit =
+  def copyState[S <: State[_]](
+      analyzer: Analyzer[S, _], from: StateLoader, to: StatePersister): Unit =
     from.load[S](analyzer).foreach(to.persist[S](analyzer, _))
 
   def text(value: JValue): String = value.asInstanceOf[JString].s
 
-  def analyzersOf(request: JValue): Seq[Any1] = (request \ "case" \ "analyzers").asInstanceOf[JArray].arr.map {
+  def analyzersOf(request: JValue): Seq[AnyAnalyzer] =
+    (request \ "case" \ "analyzers").asInstanceOf[JArray].arr.map(analyzerOf)
+
+  private def analyzerOf(told: JValue): AnyAnalyzer = told match {
     case JArray(JString(name) :: arguments) =>
       val columns = arguments.flatMap {
         case JArray(several) => several.map(text)
@@ -297,11 +310,11 @@ object Driver {
         case "Histogram" => Histogram(columns.head)
         case "KLLSketch" => KLLSketch(columns.head)
       }
-      found.asInstanceOf[Any1]
+      found.asInstanceOf[AnyAnalyzer]
   }
 
   /** The numbers of each analyzer's metric by name, in the order of the analyzers. */
-  def numbers(analyzers: Seq[Any1], metrics: Map[Any1, Metric[_]]): JValue =
+  def numbers(analyzers: Seq[AnyAnalyzer], metrics: Map[AnyAnalyzer, Metric[_]]): JValue =
     JArray(analyzers.map(analyzer => JObject(parts(metrics(analyzer)))).toList)
 
   private def parts(metric: Metric[_]): List[JField] = metric.value match {
@@ -312,6 +325,7 @@ object Driver {
         List(s"abs.$key" -> JLong(value.absolute), s"ratio.$key" -> JDouble(value.ratio))
       }
     case Success(found: BucketDistribution) =>
-      found.buckets.zipWithIndex.map { case (bucket, index) => s"count.$index" -> JLong(bucket.count) }
+      for ((bucket, index) <- found.buckets.zipWithIndex)
+        yield s"count.$index" -> JLong(bucket.count)
   }
 }

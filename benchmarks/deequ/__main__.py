@@ -3,12 +3,12 @@
     python -m benchmarks.deequ [--rounds 5] [--cases NAME ...] [--sparks 3.5 newest] [--scale 1.0]
         [--folder DIR] [--json FILE]
 
-Deequ's newest release runs on its own Spark, ours on that one and on the newest, each in one process
-that lives as long as the benchmark: ``local[2]``, 4 GB of heap, the same Java, 8 shuffle partitions,
-adaptive execution as Spark has it by default, no user interface. They take turns; the order is reversed
-each round. The first rounds warm up: three, or one where that is long. Wall time is taken in the worker
-around the case itself; CPU time is that of the worker's whole process tree. What counts is the ratio of
-each round, and its median.
+Deequ's newest release runs on its own Spark, ours on that one and on the newest, each in one
+process that lives as long as the benchmark: ``local[2]``, 4 GB of heap, the same Java, 8 shuffle
+partitions, adaptive execution as Spark has it by default, no user interface. They take turns; the
+order is reversed each round. The first rounds warm up: three, or one where that is long. Wall time
+is taken in the worker around the case itself; CPU time is that of the worker's whole process tree.
+What counts is the ratio of each round, and its median.
 
 Deequ gets its best reasonable usage: the schema of a partition is known, so no job reads it; each
 partition has a state provider of its own. Ours reads the same files as Hive tables, which are made

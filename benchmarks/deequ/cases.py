@@ -1,4 +1,4 @@
-"""Benchmark cases as neutral data: analyzers as ``[name, arguments...]``, which both sides translate."""
+"""Benchmark cases as data: analyzers as ``[name, arguments...]``, which both sides translate."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ KNOWN = {
     "KLLSketch": (0.6, "KLL sketches of size 2,048 on both sides keep values chosen by chance"),
     "ApproxUniqueness": (0.2, "tuple sketch in ours, exact in Deequ"),
 }
-"""Metrics that may differ, by how much of their value, and why; what differs by more is unexplained.
+"""Metrics that may differ, by how much of their value, and why; more than that is unexplained.
 
-Three standard errors of the worse sketch; for KLL of a bucket's count, which is a hundredth of all."""
+It is some three standard errors of the worse sketch; for KLL, of a bucket that holds a hundredth.
+"""
 
 CHEAP: Analyzers = [
     ["Size"],
@@ -64,8 +65,8 @@ class Case:
     goal : float or None
         Wall time of Deequ divided by ours that is aimed at, if any is.
     op : str
-        ``calculate`` metrics of a folder; ``analyze`` partitions and keep states and metrics; ``merge``
-        stored states; ``append`` a result to a repository; ``read`` a series from it.
+        ``calculate`` metrics of a folder; ``analyze`` partitions and keep states and metrics;
+        ``merge`` stored states; ``append`` a result to a repository; ``read`` a series from it.
     analyzers : list
     ours : list, optional
         Our analyzers, where they are others.

@@ -1,4 +1,4 @@
-"""Test data as Parquet files: one wide folder, and folders partitioned by day; the same on every run.
+"""Test data as Parquet files: one wide folder, and folders partitioned by day; always the same.
 
 Values are hashes of the row's id, so they depend on neither a generator nor the number of tasks.
 """

@@ -1,7 +1,7 @@
 """Worker of our side: one JSON request a line in, one marked JSON answer a line out.
 
-It does what ``Driver.scala`` does on Deequ's side: a case is prepared once; each round gets ready by
-``before``, and only ``run`` is timed.
+It does what ``Driver.scala`` does on Deequ's side: a case is prepared once; each round gets ready
+by ``before``, and only ``run`` is timed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Analyze(Job):
                 tg.analyze(self.table, self.suite, repository=repo, spark=spark)
 
     def add(self, partitions):
-        """Link the files of new partitions into the table's folder, where tables have them, and add them."""
+        """Add partitions; their files are linked into the table's folder, as is usual."""
         for ds, path in partitions:
             (self.root / f"ds={ds}").mkdir(parents=True)
             for file in Path(path).glob("*.parquet"):
@@ -216,7 +216,7 @@ JOBS = {"calculate": Calculate, "analyze": Analyze, "merge": Merge, "append": Ap
 def main():
     """Answer requests until there are no more."""
     folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
-    # Answers go to what was the standard output; what else is printed, by children too, goes to the log.
+    # Answers go to what was the standard output; whatever else is printed goes to the log.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     shutil.rmtree(folder, ignore_errors=True)

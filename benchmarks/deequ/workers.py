@@ -27,7 +27,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
-"""Spark settings of both sides; ours come with `tidegauge.spark_session`, and Deequ gets the same."""
+"""Spark settings of both sides; most are those of `tidegauge.spark_session` anyway."""
 
 OPENED = (
     "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError, nearest
+from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
 from tidegauge.analyzers.core.formatting import escaped, plain
 from tidegauge.repository.history.axes import order_ticks, seconds_of, time_ticks
 from tidegauge.repository.history.panels import Mark, PlotLine
@@ -193,8 +193,10 @@ def _check_number(connection: Connection, dataset: str, query: MetricQuery) -> N
     )
     count = connection.execute(sa.select(sa.func.count()).select_from(asked.subquery())).scalar()
     if not count:
-        hint = _unknown(connection, of, query)
-        msg = f"no series of {dataset!r} is so{hint}; repo.latest({dataset!r}) lists those that there are"
+        msg = (
+            f"no series of {dataset!r} fits all of these filters; repo.latest({dataset!r}) lists"
+            " those that there are"
+        )
         raise HistoryError(msg)
     if count > MOST_SERIES:
         some = [row._asdict() for row in connection.execute(asked.limit(3))]
@@ -204,31 +206,6 @@ def _check_number(connection: Connection, dataset: str, query: MetricQuery) -> N
             " name=, instance=, segment=, where= (the empty text: no filter) or analyzer="
         )
         raise HistoryError(msg)
-
-
-def _unknown(connection: Connection, dataset: int, query: MetricQuery) -> str:
-    """Return a hint at the first selector without a match, with the nearest name; else empty."""
-    a, e = s.analyzer.c, s.series.c
-    columns = {"name": (e.name, a.kind), "instance": (e.instance,), "segment": (a.segment,)}
-    for option, told in columns.items():
-        asked = getattr(query, option)
-        if asked is None:
-            continue
-        there: set[str] = set()
-        for column in told:
-            found = (
-                sa.select(column)
-                .join_from(s.series, s.analyzer)
-                .where(a.dataset_id == dataset, a.kind != Watched.__name__)
-            )
-            there.update(filter(None, connection.execute(found.distinct()).scalars()))
-        for one in [asked] if isinstance(asked, str) else asked:
-            if one not in there:
-                close = nearest(one, there)
-                return f": none has {option}={one!r}" + (
-                    f", did you mean {close!r}?" if close else ""
-                )
-    return ""
 
 
 def _key(row: Row) -> tuple[Any, ...]:

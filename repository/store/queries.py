@@ -43,12 +43,21 @@ class Window:
     def between(cls, since: Moment, until: Moment) -> Window:
         """Return the window between two moments as users write them; a date as ``until`` covers its day.
 
+        Raises
+        ------
+        HistoryError
+            If one is no moment, or they are in the wrong order.
+
         Examples
         --------
         >>> print(Window.between(None, "2013-02-08").until)
         2013-02-08 23:59:59.999999+00:00
         """
-        return cls(_moment(since, "since", end=False), _moment(until, "until", end=True))
+        first, last = _moment(since, "since", end=False), _moment(until, "until", end=True)
+        if first is not None and last is not None and first > last:
+            msg = f"since={since!s} is later than until={until!s}: no partition lies between"
+            raise HistoryError(msg)
+        return cls(first, last)
 
     def holds(self, time: datetime | None) -> bool:
         """Return whether a time lies in the window."""
@@ -309,6 +318,51 @@ class MetricQuery:
         if self.series is not None:
             tests.append(e.id.in_(self.series))
         return sa.and_(*tests)
+
+
+def check_selectors(connection: Connection, dataset: str | None, query: MetricQuery) -> None:
+    """Refuse names that no series of a dataset has, so that a typing error is not an empty answer.
+
+    Raises
+    ------
+    UnknownDatasetError
+    HistoryError
+        If no series has the name, the column or the segment; the message suggests the nearest.
+    """
+    if query.name is None and query.instance is None and query.segment is None:
+        return
+    of = None if dataset is None else dataset_id(connection, dataset)
+    problem = _unmatched(connection, of, query)
+    if problem:
+        where = "the repository" if dataset is None else repr(dataset)
+        msg = f"no series of {where} has {problem}"
+        raise HistoryError(msg)
+
+
+def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) -> str:
+    """Return the first selector that no series matches, with the nearest name; else empty.
+
+    A dataset without any series matches everything.
+    """
+    a, e = s.analyzer.c, s.series.c
+    of = sa.true() if dataset is None else a.dataset_id == dataset
+    columns = {"name": (e.name, a.kind), "instance": (e.instance,), "segment": (a.segment,)}
+    for option, told in columns.items():
+        asked = getattr(query, option)
+        for one in [asked] if isinstance(asked, str) else asked or ():
+            found = sa.select(e.id).join_from(s.series, s.analyzer).where(of)
+            same = found.where(sa.or_(*(column == one for column in told))).limit(1)
+            if connection.execute(same).first() is not None:
+                continue
+            names = (
+                sa.select(column).join_from(s.series, s.analyzer).where(of).distinct()
+                for column in told
+            )
+            there = {name for query_ in names for name in connection.execute(query_).scalars()}
+            close = nearest(one, filter(None, there))
+            hint = f"; did you mean {close!r}?" if close else ""
+            return f"{option}={one!r}{hint}" if there else ""
+    return ""
 
 
 def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:

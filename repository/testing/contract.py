@@ -204,7 +204,10 @@ class RepositoryContract:
         assert values(repository, "Size", where=" a = 'b' ") == [3]
         assert values(repository, "Size", since="2013-01-02", until="2013-01-02") == [10]
         assert values(repository, "Size", tags={"env": "prod"}) == [10]
-        assert values(repository, "Size", segment="no such") == []
+        with pytest.raises(HistoryError, match="no series of 'd' has segment='no such'"):
+            values(repository, "Size", segment="no such")
+        with pytest.raises(HistoryError, match="did you mean 'Size'"):
+            values(repository, "Sise")
         assert len(repository.metrics("d", analyzer="Mean('x')")) == 3
         newest = commit(repository, day(4), tags={"env": "test"})
         repository.store.tag_run(newest, {"env": "other", "source_version": "delta 7"})

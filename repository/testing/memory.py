@@ -13,7 +13,7 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
+from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, nearest
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.analyzers.runs.ledger import AnyAnalyzer
 from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
@@ -80,6 +80,7 @@ class MemoryRepository(MemoryVerdicts):
         data, commit = self.store.dataset(dataset), self.store.as_of(as_of)
         bounds = Window.between(asked.pop("since", None), asked.pop("until", None))
         query = MetricQuery(window=bounds, **asked)
+        _check_selectors(dataset, data, query)
         if window is not None:
             rows = self._rollups(dataset, data, window, query, commit)
         else:
@@ -494,6 +495,23 @@ def _place(data: MemoryDataset, partition: str) -> tuple[bool, float, str]:
 
 def _order(data: MemoryDataset, fact: Fact) -> tuple[Any, ...]:
     return (*_place(data, fact.partition), fact.metric.name, fact.metric.instance)
+
+
+def _check_selectors(dataset: str, data: Any, query: MetricQuery) -> None:
+    """Refuse names that no series has, as `check_selectors` does."""
+    told = {
+        "name": {n for f in data.facts for n in (f.metric.name, type(f.measure).__name__)},
+        "instance": {f.metric.instance for f in data.facts},
+        "segment": {f.segment for f in data.facts},
+    }
+    for option, there in told.items():
+        asked = getattr(query, option)
+        for one in [asked] if isinstance(asked, str) else asked or ():
+            if there and one not in there:
+                close = nearest(one, filter(None, there))
+                hint = f"; did you mean {close!r}?" if close else ""
+                msg = f"no series of {dataset!r} has {option}={one!r}{hint}"
+                raise HistoryError(msg)
 
 
 def _matches_query(measure: Any, segment: str, metric: Metric[float], query: MetricQuery) -> bool:

@@ -161,12 +161,12 @@ def test_errors_say_what_would_be_right(low):
 
 
 def test_nothing_to_try_on(repo, low):
-    row = tried(low, name="no such")
-    assert (row["series"], row["points"], row["anomalies"], row["incidents"]) == (0, 0, 0, 0)
+    row = tried(low, until="2012-01-01")
+    assert (row["points"], row["anomalies"], row["incidents"]) == (0, 0, 0)
     assert np.isnan(row["per_1000"])
-    early = tried(low, until="2012-01-01")
-    assert (early["points"], early["anomalies"]) == (0, 0)
-    assert low.backtest("d", LIMIT, name="no such", details=True).empty
+    assert low.backtest("d", LIMIT, until="2012-01-01", details=True).empty
+    with pytest.raises(tg.HistoryError, match="no series of 'd' has name='no such'"):
+        tried(low, name="no such")
 
 
 def test_alarm_rates(low):

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import math
+import re
 import sqlite3
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -76,8 +78,36 @@ def test_filters(repo):
     assert set(repo.metrics("d", name="Histogram")["name"]) > {"Histogram.bins", "Histogram.abs.a"}
     assert len(repo.metrics("d", name="Histogram.abs.a")) == 3
     assert len(repo.metrics("d", instance="s", name="Uniqueness")) == 3
-    assert repo.metrics("d", segment="country=US").empty
-    assert list(repo.metrics("d", segment="country=US").columns) == list(repo.metrics("d").columns)
+    none = repo.metrics("d", name="Uniqueness", where="a = 'b'")
+    assert none.empty
+    assert list(none.columns) == list(repo.metrics("d").columns)
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ({"name": "Completness"}, "name='Completness'; did you mean 'Completeness'?"),
+        ({"name": ["Size", "Sise"]}, "name='Sise'; did you mean 'Size'?"),
+        ({"instance": "S"}, "instance='S'; did you mean 's'?"),
+        ({"segment": "country=US"}, "segment='country=US'"),
+    ],
+)
+@pytest.mark.parametrize("method", ["metrics", "latest", "chart", "anomalies", "scores"])
+def test_names_that_no_series_has_are_errors(repo, method, asked, hint):
+    filled(repo, [day(1)])
+    if method == "chart" and "segment" in asked:
+        return
+    with pytest.raises(tg.HistoryError, match=re.escape(f"no series of 'd' has {hint}")):
+        getattr(repo, method)("d", **asked)
+
+
+def test_a_window_that_ends_before_it_begins_is_an_error(repo):
+    filled(repo, [day(1)])
+    for ask in (repo.metrics, partial(repo.merge, analyzer=SIZE)):
+        with pytest.raises(
+            tg.HistoryError, match="since=2013-03-01 is later than until=2013-02-01"
+        ):
+            ask("d", since="2013-03-01", until="2013-02-01")
 
 
 @pytest.mark.parametrize(

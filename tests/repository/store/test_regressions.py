@@ -143,7 +143,7 @@ def test_numbers_of_our_own_frames_are_taken_back(shared):
 def test_frames_have_the_same_types_when_they_are_empty(shared):
     commit(shared, day(1))
     for full, empty in (
-        (shared.metrics("d"), shared.metrics("d", name="none")),
+        (shared.metrics("d"), shared.metrics("d", since="2014-01-01")),
         (
             shared.partitions("d"),
             shared.partitions("d", as_of=dt.datetime(2000, 1, 1, tzinfo=dt.UTC)),
