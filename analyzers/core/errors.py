@@ -440,14 +440,13 @@ class LeaseError(RepositoryError):
 class UnknownDatasetError(RepositoryError, LookupError):
     """The repository has no dataset of this name."""
 
-    def __init__(self, name: str, available: Iterable[str]) -> None:
-        self.name, self.available = name, tuple(available)
-        super().__init__(name, self.available)
+    def __init__(self, name: str, available: Iterable[str], note: str = "") -> None:
+        self.name, self.available, self.note = name, tuple(available), note
+        super().__init__(name, self.available, note)
 
     def __str__(self) -> str:
-        return f"no dataset {self.name!r} in this repository; " + _suggestion(
-            self.name, self.available
-        )
+        hint = self.note or _suggestion(self.name, self.available)
+        return f"no dataset {self.name!r} in this repository; {hint}"
 
 
 class DatasetMismatchError(RepositoryError, ValueError):

@@ -92,7 +92,8 @@ object Driver {
   }
 
   /** Partitions, each measured by a run of its own; its states and metrics are kept. */
-  class Partitions(analyzers: Seq[AnyAnalyzer], schema: StructType, folder: String, memory: Boolean) {
+  class Partitions(
+      analyzers: Seq[AnyAnalyzer], schema: StructType, folder: String, memory: Boolean) {
     val found = TrieMap.empty[String, Map[AnyAnalyzer, Metric[_]]]
     private val repository =
       if (memory) new InMemoryMetricsRepository

@@ -32,7 +32,8 @@ COLUMNS = {
     # One user in a hundred has a malformed address, so that there are 200,000 in all.
     "email": f"concat('user', {_hash(8, 200_000)},"
     f" IF({_hash(8, 200_000)} % 100 = 0, '.', '@'), 'example.com')",
-    "amount_text": f"CASE WHEN {_hash(9, 100)} = 0 THEN NULL WHEN {_hash(9, 100)} = 1 THEN 'unknown'"
+    "amount_text": f"CASE WHEN {_hash(9, 100)} = 0 THEN NULL"
+    f" WHEN {_hash(9, 100)} = 1 THEN 'unknown'"
     f" WHEN {_hash(9, 100)} < 12 THEN CAST({_hash(10, 1000)} AS STRING)"
     f" ELSE format_string('%d.%02d', {_hash(10, 1000)}, {_hash(11, 100)}) END",
 }

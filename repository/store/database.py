@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from threading import RLock
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -33,6 +34,7 @@ from tidegauge.analyzers.core.errors import (
     ReadOnlyError,
     RepositoryError,
     describe,
+    nearest,
 )
 from tidegauge.repository.store import schema as s
 
@@ -64,16 +66,25 @@ class Database:
     read_only : bool
         Refuse writes; the database itself enforces it.
 
+    Notes
+    -----
+    A SQLite file that does not exist is made by the first write, not by reading, so that a mistyped
+    name leaves no file behind; until then it reads as empty, and errors tell of the missing file.
+
     Raises
     ------
     NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
     """
 
+    file: Path | None
+
     def __init__(self, url: str, *, upgrade: bool = True, read_only: bool = False) -> None:
         self._connect(url, read_only=read_only)
+        self._missing = self.file is not None and not self.file.exists()
         try:
-            with self._translated():
-                self._bring_up(upgrade=upgrade)
+            if not self._missing:
+                with self._translated():
+                    self._bring_up(upgrade=upgrade)
         except BaseException:
             self.close()
             raise
@@ -87,6 +98,8 @@ class Database:
 
     def _connect(self, url: str, *, read_only: bool = False) -> None:
         self._newer: str | None = None
+        self._missing = False
+        self._maker = 0  # the thread that makes the missing file, which sees it as it is
         self._alone = RLock()  # a database in memory has one connection for all threads
         self.read_only = read_only
         self.url = _parsed(url)
@@ -122,11 +135,37 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that reads one consistent snapshot."""
+        if self._missing and self.file is not None and self._maker != get_ident():
+            if self.file.exists():  # another process has made it meanwhile
+                self._create()
+            else:
+                with self._empty.read() as connection:
+                    connection.info[MISSING] = _missing_file(self.file)
+                    yield connection
+                return
         engine = self.engine
         if not self.is_sqlite:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         with self._memory_lock(), self._translated(), engine.connect() as connection:
             yield connection
+
+    @cached_property
+    def _empty(self) -> Database:
+        """An empty database, which stands for the file while it does not exist."""
+        return Database("sqlite://")
+
+    def _create(self) -> None:
+        """Make the file if it is missing, and bring it to the current revision."""
+        with self._alone:
+            if not self._missing:
+                return
+            self._maker = get_ident()
+            try:
+                with self._translated():
+                    self._bring_up(upgrade=True)
+                self._missing = False
+            finally:
+                self._maker = 0
 
     def _memory_lock(self) -> AbstractContextManager[object]:
         return nullcontext() if self.is_shared else self._alone
@@ -180,7 +219,9 @@ class Database:
         return self.engine.execution_options(tidegauge_write=True)
 
     def require_writable(self) -> None:
-        """Raise an error if the database is not writable, before work is done in vain."""
+        """Make the database if it is missing; raise an error if it is not writable."""
+        if self._missing:
+            self._create()
         if self.read_only:
             msg = f"{self.name} was opened read-only; open it without read_only=True to write to it"
             raise ReadOnlyError(msg)
@@ -262,6 +303,7 @@ class Database:
 
     def copy(self, target: Path) -> None:
         """Copy a consistent snapshot of a SQLite file, while others may write."""
+        self._create()
         with self._translated(), closing(sqlite3.connect(str(self.file))) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
 
@@ -315,6 +357,8 @@ class _Attempt:
 
 
 _COMMIT = "tidegauge_commit"
+MISSING = "tidegauge_missing"
+"""Key of a note in `Connection.info`: the database file does not exist yet."""
 MIGRATIONS = Path(migrations.__file__).parent
 """The folder of the Alembic environment and its revisions."""
 
@@ -391,6 +435,13 @@ def _sqlite_file(url: URL) -> Path | None:
     if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"}:
         return None
     return Path(str(url.database))
+
+
+def _missing_file(file: Path) -> str:
+    """Return a note on a file that does not exist, with the nearest name beside it."""
+    beside = [path.name for path in file.parent.glob("*") if path.suffix == file.suffix]
+    close = nearest(file.name, beside)
+    return f"there is no file {file} yet" + (f"; did you mean {close!r}?" if close else "")
 
 
 def _inspect_file(file: Path, *, must_exist: bool) -> None:

@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, nearest
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Payload
+from tidegauge.repository.store.database import MISSING
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.recorded import RECORDED, Recorded
 
@@ -103,7 +104,8 @@ def dataset_id(connection: Connection, name: str) -> int:
     d = s.dataset.c
     found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
     if found is None:
-        raise UnknownDatasetError(name, connection.execute(sa.select(d.name)).scalars())
+        there = connection.execute(sa.select(d.name)).scalars()
+        raise UnknownDatasetError(name, there, connection.info.get(MISSING, ""))
     return int(found)
 
 

@@ -51,8 +51,12 @@ def test_neighbours_are_those_that_a_look_at_all_finds(values, lag, data):
     below, above = neighbours(np.array(values), np.array(seen), lag)
     for i, x in enumerate(values):
         before = [y for y in seen[: max(i - lag + 1, 0)] if y == y]
-        np.testing.assert_equal(below[i], max((y for y in before if y < x), default=math.nan))
-        np.testing.assert_equal(above[i], min((y for y in before if y >= x), default=math.nan))
+        np.testing.assert_equal(
+            below[i] + 0.0, 0.0 + max((y for y in before if y < x), default=math.nan)
+        )
+        np.testing.assert_equal(
+            above[i] + 0.0, 0.0 + min((y for y in before if y >= x), default=math.nan)
+        )
 
 
 @given(gaps, st.integers(2, 4), st.integers(1, 4), st.integers(5, 20))

@@ -397,7 +397,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
 )
 def test_urls_that_cannot_be_opened(url, error, says):
     with pytest.raises(error, match=says):
-        tg.Repository(url)
+        tg.Repository(url).record("d", "x", 1.0)
 
 
 def test_a_newer_database_can_be_read_and_not_written(tmp_path):
@@ -438,3 +438,30 @@ def test_two_processes_make_one_database(tmp_path):
         assert process.returncode == 0, err.decode()
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
         assert sound(repo)
+
+
+def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path):
+    with tg.Repository(f"sqlite:///{tmp_path}/flights.db") as repo:
+        filled(repo, [day(1)])
+    for read_only in (False, True):
+        with pytest.raises(
+            tg.TidegaugeError, match=r"no file .*fligths\.db|no database .*fligths\.db"
+        ):
+            tg.Repository(f"sqlite:///{tmp_path}/fligths.db", read_only=read_only).metrics("d")
+    with tg.Repository(f"sqlite:///{tmp_path}/fligths.db") as repo:
+        assert repo.datasets() == []
+        with pytest.raises(tg.UnknownDatasetError, match=r"did you mean 'flights\.db'"):
+            repo.latest("d")
+        assert [path.name for path in tmp_path.glob("fl*")] == ["flights.db"]
+        filled(repo, [day(1)])
+        assert len(repo.datasets()) == 1
+    with tg.Repository(f"sqlite:///{tmp_path}/fligths.db") as repo:
+        assert len(repo.metrics("d", name="Size")) == 1
+
+
+def test_a_file_that_another_process_makes_is_read(tmp_path):
+    url = f"sqlite:///{tmp_path}/later.db"
+    with tg.Repository(url) as reader, tg.Repository(url) as writer:
+        assert reader.datasets() == []
+        filled(writer, [day(1)])
+        assert len(reader.datasets()) == 1

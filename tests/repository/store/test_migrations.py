@@ -165,7 +165,8 @@ def test_a_database_of_a_development_version_is_refused_with_the_way_to_bring_it
     revision, tmp_path
 ):
     url = f"sqlite:///{tmp_path / 'r.db'}"
-    tg.Repository(url).close()
+    with tg.Repository(url) as repo:
+        repo.record("d", "x", 1.0)
     with contextlib.closing(sqlite3.connect(tmp_path / "r.db")) as connection:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
         connection.commit()
@@ -228,7 +229,8 @@ def test_an_upgrade_that_fails_leaves_everything_as_it_was(
     from alembic import command
 
     older = head_revision()
-    tg.Repository(url, artifacts=tmp_path / "a").close()
+    with tg.Repository(url, artifacts=tmp_path / "a") as repo:
+        repo.record("d", "x", 1.0)
     next_revision()
     real = command.upgrade
 

@@ -133,7 +133,6 @@ def test_wrong_use_exits_with_1_and_says_why(url, arguments, says, capsys):
     ("url", "says"),
     [
         ("sqlite:////no/such/folder/x.db", "there is no folder"),
-        ("sqlite:////proc/x.db", "cannot open or write"),
         ("nonsense", "not the URL of a database"),
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", "cannot open or write"),
     ],

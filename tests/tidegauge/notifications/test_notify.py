@@ -269,6 +269,7 @@ def test_only_what_is_open_and_grave_enough(repo):
 
 
 def test_a_repository_that_is_only_read_refuses(repo):
+    surge(repo)
     with (
         Repository(f"sqlite:///{repo.database.file}", read_only=True) as reader,
         pytest.raises(ReadOnlyError),
