@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -241,12 +242,15 @@ def _copied_databases():
 
     real, revision = database.Database.upgrade, database.head_revision()
     template = sqlite3.connect(":memory:", check_same_thread=False)
+    lock = threading.RLock()
 
     def upgrade(self):
         if not self.is_sqlite or self.revision() or database.head_revision() != revision:
             real(self)
             return
-        with self.engine.connect() as connection:
+        with lock, self.engine.connect() as connection:
+            if self.revision():  # another thread was faster
+                return
             raw = connection.connection.driver_connection
             if not template.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 real(self)

@@ -83,8 +83,7 @@ class Database:
         self._missing = self.file is not None and not self.file.exists()
         try:
             if not self._missing:
-                with self._translated():
-                    self._bring_up(upgrade=upgrade)
+                self._open(upgrade=upgrade)
         except BaseException:
             self.close()
             raise
@@ -161,8 +160,7 @@ class Database:
                 return
             self._maker = get_ident()
             try:
-                with self._translated():
-                    self._bring_up(upgrade=True)
+                self._open(upgrade=True)
                 self._missing = False
             finally:
                 self._maker = 0
@@ -252,6 +250,21 @@ class Database:
         with self._translated():
             self.migrate()
         return backup
+
+    def _open(self, *, upgrade: bool) -> None:
+        """Bring the database up; wait for another process that makes it at the same time."""
+        deadline = time.monotonic() + _RETRY_SECONDS
+        while True:
+            try:
+                with self._translated():
+                    return self._bring_up(upgrade=upgrade)
+            except DatabaseAccessError as error:
+                cause = error.__cause__
+                locked = self.is_sqlite and isinstance(cause, DBAPIError) and _is_transient(cause)
+                if not locked or time.monotonic() > deadline:
+                    raise
+            # SQLite does not wait by itself for what changes the journal's mode.
+            time.sleep(random.uniform(0.01, 0.05))  # noqa: S311 - no secret
 
     def _bring_up(self, *, upgrade: bool) -> None:
         current, head = self.revision(), head_revision()
