@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SourceError
 from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
 from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
@@ -137,6 +138,7 @@ def analyze(
     *,
     repository: Repository,
     partitions: str | Sequence[str] = "new",
+    partition: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     format: str = "parquet",
@@ -159,6 +161,10 @@ def analyze(
         ``new``: new and changed partitions, and a backfill of missing analyzers on the others.
         ``all``: all partitions. A partition filter, such as ``ds>=2013-02-01 and hr in (07, 08)``. Or
         partition names.
+    partition : mapping of str to str, optional
+        The partition that a DataFrame is, as in ``{"ds": "2024-01-05"}``, if it has no such columns.
+        It is measured again, as a new version, each time that it is given; so is a DataFrame or view
+        without partitions, which has no files that could tell whether it changed.
     tags : mapping, optional
         Tags of the run, in addition to the suite's.
     spark : SparkSession, optional
@@ -189,7 +195,7 @@ def analyze(
     LeaseError
         If another run still measures the dataset after the wait.
     """
-    source = open_source(table, suite, spark, format, options)
+    source = open_source(table, suite, spark, format, options, partition)
     spec = RunSpec(
         dataset=suite.dataset,
         source=source.name,
@@ -221,12 +227,27 @@ def open_source(
     spark: SparkSession | None = None,
     format: str = "parquet",
     options: Mapping[str, str] | None = None,
+    partition: Mapping[str, str] | None = None,
 ) -> Source:
     """Open a table name, a folder or a DataFrame as a source; a `Source` is returned as it is."""
+    is_source = hasattr(type(table), "list_partitions")
+    if partition is not None and (is_source or isinstance(table, str)):
+        msg = (
+            "partition= says which partition a DataFrame is; select those of a table by partitions="
+        )
+        raise SourceError(msg)
     if not isinstance(table, str):
-        if hasattr(type(table), "list_partitions"):
+        if is_source:
             return cast("Source", table)
-        return FrameSource(cast("DataFrame", table), tuple(suite.partition_by or ()))
+        frame, keys = cast("DataFrame", table), tuple(suite.partition_by or ())
+        if partition is None:
+            return FrameSource(frame, keys)
+        if keys and set(keys) != set(partition):
+            msg = f"the suite is partitioned by {', '.join(keys)}: partition= names {', '.join(partition)}"
+            raise SourceError(msg)
+        names = keys or tuple(partition)
+        whole = Partition(names, tuple(str(partition[name]) for name in names))
+        return FrameSource(frame, partition=whole)
     session = spark or _active_session()
     if "/" in table:
         return PathSource(session, table, suite.partition_by, format, options or {})  # type: ignore[arg-type]

@@ -166,7 +166,12 @@ class ZerosCount(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the zeros and the rows."""
-        zeros = where_holds(self.where, f"{self.field(schema).sql} = 0")
+        field = self.field(schema)
+        # Spark would round a decimal of many digits to compare it with an integer.
+        zero = (
+            "CAST(0 AS DECIMAL({}, {}))".format(*field.digits) if field.kind == "decimal" else "0"
+        )
+        zeros = where_holds(self.where, f"{field.sql} = {zero}")
         return (f"count_if({zeros})", count_rows(self.where))
 
     def measure(self, state: NumMatchesAndCount) -> float:

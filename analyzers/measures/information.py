@@ -28,7 +28,7 @@ def entropy(counts: npt.NDArray[np.int64]) -> float:
     import numpy as np
 
     shares = counts / counts.sum()
-    return max(float(-(shares * np.log(shares)).sum()), 0.0)
+    return max(float(-(shares * np.log(shares)).sum()), 0.0) + 0.0  # no -0.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -128,7 +128,8 @@ def run_incremental(
             ledger = run.ledger()
             listed = _with_references(source, _settled(source, listed, ledger), analyzers)
             here = {entry.partition.name for entry in listed}
-            gone = tuple(sorted(name for name in ledger if name not in here))
+            complete = getattr(source, "lists_all", True)
+            gone = tuple(sorted(name for name in ledger if complete and name not in here))
             segments = _segment_sets(store, spec.dataset, segmentation)
             tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chosen, time)
             run.report = replace(run.report, skipped=len(listed) - len(tasks), gone=gone)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
+from uuid import uuid4
 
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
@@ -198,7 +199,10 @@ def check_keys(
 
 @dataclass
 class FrameSource:
-    """A DataFrame partitioned by some of its columns; it has no fingerprints to detect changes by.
+    """A DataFrame: partitioned by some of its columns, or one partition as a whole.
+
+    It has no files to detect changes by. As one partition it counts as new content each time that it
+    is listed; partitioned, only partitions that were not measured yet are new.
 
     Attributes
     ----------
@@ -206,19 +210,42 @@ class FrameSource:
     keys : tuple of str
     name : str or None
         The view it was read from, if any.
+    partition : Partition or None
+        The partition that the whole data is, if it has no columns that tell.
     """
 
     data: DataFrame
     keys: tuple[str, ...] = ()
     name: str | None = None
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
-        self.keys = check_keys(self.keys, self.data.columns, "the data")
+        if self.partition is None:
+            self.keys = check_keys(self.keys, self.data.columns, "the data")
+            return
+        columns = {name.casefold() for name in self.data.columns}
+        for key in self.partition.keys:
+            if key.casefold() in columns:
+                msg = (
+                    f"the data has a column {key!r}, so it tells its partitions itself; leave out"
+                    f" partition=, and give the suite partition_by=[{key!r}]"
+                )
+                raise PartitionColumnError(msg)
+        self.keys = self.partition.keys
+        values = zip(self.keys, self.partition.values, strict=True)
+        told = (f"{literal(value)} AS {quote(key)}" for key, value in values)
+        self.data = self.data.selectExpr("*", *told)
+
+    @property
+    def lists_all(self) -> bool:
+        """True if partitions that are not listed are gone; a DataFrame may be a part of its table."""
+        return self.name is not None
 
     def list_partitions(self) -> list[ListedPartition]:
         """List the distinct values of the partition columns, in one pass over these columns."""
-        if not self.keys:
-            return [ListedPartition(Partition())]
+        if self.partition is not None or not self.keys:
+            given = f"given/{uuid4().hex}"  # nothing tells whether it is what it was
+            return [ListedPartition(self.partition or Partition(), given)]
         return [
             ListedPartition(Partition(self.keys, key))
             for key in scan(self.data, [], self.keys).groups

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from tidegauge import __version__
 from tidegauge.analyzers.core.errors import TidegaugeError, describe
 from tidegauge.cli.anomalies import anomalies_app, backtest, detect
 from tidegauge.cli.consistency import consistency_app
@@ -87,6 +88,24 @@ def run_command(arguments: list[str]) -> int:
         say(f"error: {describe(error)} (TIDEGAUGE_TRACE=1 shows where)")
         return TOOL_FAILED
     return status if isinstance(status, int) else 0
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"tidegauge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Measure data quality, store metric history, and detect anomalies."""
 
 
 @app.command()

@@ -344,8 +344,7 @@ class _Builder:
             if hidden:
                 frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
             texts = [text for one in some for text in one.texts]
-            for text in texts:
-                F.expr(text)  # a syntax error then quotes the SQL as the user wrote it
+            _parse(frame, texts)
             # Nested in an expression beside the columns, as in the final plan: aggregates, generators and
             # aliases are refused here.
             cells = (
@@ -362,6 +361,22 @@ class _Builder:
             told = " ".join(texts[wrong].removeprefix("(\n").removesuffix("\n)").split())
             return TypeError(f"{told} is of type {kinds[wrong]}, not a condition")
         return None
+
+
+def _parse(frame: DataFrame, texts: Iterable[str]) -> None:
+    """Parse expressions as the user wrote them, so that a syntax error points into their own text.
+
+    Inside our parentheses, ``a > 0) OR (true`` would parse, too.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    own = [t.removeprefix("(\n").removesuffix("\n)") for t in texts if t.startswith("(\n")]
+    try:
+        frame.selectExpr(*own).schema  # noqa: B018 - forces parsing on Spark Connect
+    except ParseException:
+        raise
+    except AnalysisException:
+        pass  # resolved where it will stand, it may fare better
 
 
 def _of_fix(fix: DQMFix) -> list[Expression]:

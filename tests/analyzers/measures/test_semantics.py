@@ -348,3 +348,11 @@ def test_built_in_patterns(spark, name):
     assert {row.s for row in found if row.matches} == set(good)
     share = tg.PatternMatch("s", name).calculate(table).value
     assert share == len(good) / len(good + bad)
+
+
+def test_zeros_of_decimals_are_compared_at_their_own_scale(spark):
+    tiny = spark.sql(
+        "SELECT CAST(d AS DECIMAL(38, 38)) d FROM VALUES ('1e-38'), ('0'), (NULL) AS t(d)"
+    )
+    (metric,) = tg.calculate(tiny, [tg.ZerosCount("d")])
+    assert metric.value == 1

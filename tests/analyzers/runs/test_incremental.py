@@ -351,6 +351,50 @@ def test_a_frame_has_no_fingerprint(spark, repo):
     assert set(repo.metrics("frame")["version"]) == {2}
     frame.createOrReplaceTempView("frame_view")
     assert tg.analyze("frame_view", suite, repository=repo, spark=spark).report.scanned == 0
+    # A DataFrame may be a part of its table; a view is the whole.
+    run = tg.analyze(frame.where("ds = '2013-01-02'"), suite, repository=repo)
+    assert run.report.gone == ()
+    assert repo.partitions("frame")["gone_at"].isna().all()
+
+
+def test_a_frame_without_partitions_is_measured_whenever_it_is_given(spark, repo):
+    suite = tg.Suite("whole", [tg.Size()])
+    for rows, change in ((3, "new"), (6, "restated"), (6, "restated")):
+        run = tg.analyze(spark.range(rows), suite, repository=repo, tags={"rows": str(rows)})
+        assert dict(run.changes) == {"": change}
+    assert repo.metrics("whole")["value"].tolist() == [6]
+    assert repo.metrics("whole", tags={"rows": "3"}).empty
+    assert len(repo.versions("whole", "")) == 1
+    assert repo.partitions("whole")["version"].tolist() == [3]
+
+
+def test_a_frame_is_the_partition_that_one_says(spark, repo):
+    suite = tg.Suite("daily", [tg.Size(), tg.ColumnCount()])
+    for rows, day in ((3, "05"), (4, "06"), (5, "06")):
+        partition = {"ds": f"2024-01-{day}"}
+        run = tg.analyze(spark.range(rows), suite, repository=repo, partition=partition)
+        assert run.report.gone == ()
+    found = repo.metrics("daily", name="Size")
+    assert list(zip(found["partition"], found["value"], found["version"], strict=True)) == [
+        ("ds=2024-01-05", 3, 1),
+        ("ds=2024-01-06", 5, 2),
+    ]
+    assert found["time"].dt.day.tolist() == [5, 6]
+    assert repo.metrics("daily", name="ColumnCount")["value"].unique() == [2]
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "partition", "says"),
+    [
+        ("frame_view", None, {"ds": "1"}, "select those of a table by partitions="),
+        (None, None, {"ID": "1"}, "the data has a column 'ID', so it tells its partitions itself"),
+        (None, ["ds"], {"hr": "1"}, "the suite is partitioned by ds: partition= names hr"),
+    ],
+)
+def test_partitions_that_a_frame_cannot_be(spark, repo, table, keys, partition, says):
+    suite = tg.Suite("d", [tg.Size()], keys)
+    with pytest.raises(tg.SourceError, match=says):
+        tg.analyze(table or spark.range(1), suite, repository=repo, partition=partition)
 
 
 def test_run_tags(spark, repo):

@@ -8,6 +8,8 @@ import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.repository.testing.samples import day, spec
 
+from tidegauge import __version__
+
 
 @pytest.fixture
 def url(repo):
@@ -225,3 +227,8 @@ def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
     assert run_command(["run", "one.yml", *db, "--tag", "env"]) == 1
     assert run_command(["db", "check", *db]) == 0
     spark.sql("DROP DATABASE cli CASCADE")
+
+
+def test_the_version_is_printed(capsys):
+    assert run_command(["--version"]) == 0
+    assert capsys.readouterr().out == f"tidegauge {__version__}\n"

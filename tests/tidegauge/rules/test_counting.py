@@ -356,3 +356,23 @@ def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
     known = all(s.masks is not None for s in some) and len(union) <= 3
     assert (totals[0].masks is not None) == known
     assert totals[0] == RecordCounts.unpack(totals[0].pack())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x between 1 and", "line 1, pos 15"),
+        ("x = = 1", "line 1, pos 4"),
+        ("x > 0) OR (true", "line 1, pos 5"),
+        ("x > 0;", "line 1, pos 5"),
+    ],
+)
+def test_syntax_errors_point_into_the_rule_as_it_is_written(spark, text, says):
+    found = (
+        tg.DQM()
+        .add(tg.Rule(text, "bad"))
+        .add(tg.Rule("x > 0", "good"))
+        .apply(spark.range(3).selectExpr("id x"))
+    )
+    assert says in found.state.errors["bad"]
+    assert found.state.violations("good") == 1
