@@ -38,8 +38,13 @@ SUITE = (
 )
 PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
 CONNECT = "tests/tidegauge/spark/test_connect.py::test_a_table_is_measured_over_spark_connect"
-BUILT = ("tests/test_wheel.py", "tests/tidegauge/widgets/test_script.py")
-"""What needs npm's packages or the tools that build the wheel."""
+OF_DEVELOPMENT = (
+    "tests/test_laptop.py",
+    "tests/test_notebooks.py",
+    "tests/test_wheel.py",
+    "tests/tidegauge/widgets/test_script.py",
+)
+"""What needs Jupyter's kernels, npm's packages or the tools that build the wheel."""
 PURE = "not spark and not browser and not kafka and not postgres and not soak"
 NEWER = ("3.12", "3.13")
 # Old releases of Spark use what newer Pythons, pandas and NumPy warn of.
@@ -103,7 +108,7 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
         if not more:
             test("spark", CONNECT)
         if not more and version == versions()[0]:  # whose packages are the oldest
-            test(PURE, *PARALLEL, "tests", *(f"--ignore={path}" for path in BUILT))
+            test(PURE, *PARALLEL, "tests", *(f"--ignore={path}" for path in OF_DEVELOPMENT))
     if formats != "no" and version in PACKAGES:  # in a session of their own, with their packages
         test(spark, "tests/formats", TIDEGAUGE_SESSION="formats")
     return int(any(statuses)), (time.monotonic() - began) / 60
