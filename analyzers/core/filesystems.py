@@ -87,11 +87,7 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
     scheme, host, path = parsed.groups()
     try:
         system, base = _connect(f"{_ARROW.get(scheme, scheme)}://{host}")
-    except (
-        ValueError,
-        NotImplementedError,
-        ImportError,
-    ) as error:  # as Arrow says that it is unknown
+    except (ValueError, NotImplementedError, ImportError) as error:  # Arrow does not know it
         return _by_fsspec(root, error)
     return system, f"{base.rstrip('/')}{path}".rstrip("/") or "/"
 

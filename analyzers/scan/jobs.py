@@ -40,7 +40,7 @@ compiles smaller programs better: on a wide table, jobs of 60 took a fifth less 
 MOST_BUFFERS = 90
 """Number up to which it takes aggregates of the columns that it reads anyway: on a narrow table a
 second pass costs more. At about a hundred, Spark's code becomes too large to be compiled, and the job
-takes 2 to 10 times the CPU."""
+takes 2 to 7 times the CPU."""
 SKETCHES = 24
 """Maximum number of sketches in one job, bounded for executor memory: they hold objects, not buffer
 fields."""

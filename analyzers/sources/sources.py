@@ -64,7 +64,8 @@ class Source(Protocol):
     A source of a table with versions may also have an attribute ``version``: text that names the version
     that was last listed, which runs record as the tag ``source_version``. And a method
     ``only_rewritten(since)``, which is given names of partitions with the versions from which they were
-    measured, and returns those whose rows have not changed since.
+    measured, and returns those whose rows have not changed since. A source that lists a part of its
+    table has ``lists_all``, False: what it does not list is not gone.
     """
 
     @property

@@ -236,6 +236,8 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+        if "_empty" in vars(self):
+            self._empty.close()
 
     # revisions
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import MetricError, SuiteError, VerdictWarning
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 ROW_SHARE_ANALYZERS = (Completeness, Compliance, PatternMatch, Uniqueness, UniqueValueRatio)
 """Shares of good rows, so that each row is good or bad."""
 LEAST, GREATEST = (Minimum, MinLength), (Maximum, MaxLength)
-
-NONE: Mapping[int, str] = MappingProxyType({})
 
 
 def row_predicate(constraint: Constraint, column: str) -> str | None:
@@ -56,7 +53,7 @@ def row_predicate(constraint: Constraint, column: str) -> str | None:
     return rule and f"coalesce({rule}, true)"
 
 
-def row_level_frame(data: DataFrame, check: Check, failed: Mapping[int, str] = NONE) -> DataFrame:
+def row_level_frame(data: DataFrame, check: Check, failed: Mapping[int, str]) -> DataFrame:
     """Return data with a boolean column per row-level constraint.
 
     See `Verification.row_level`; ``failed`` as for `failing_rows`.
@@ -68,7 +65,7 @@ def row_level_frame(data: DataFrame, check: Check, failed: Mapping[int, str] = N
 
 
 def failing_rows(
-    data: DataFrame, check: Check, column: str, limit: int | None, failed: Mapping[int, str] = NONE
+    data: DataFrame, check: Check, column: str, limit: int | None, failed: Mapping[int, str]
 ) -> DataFrame:
     """Return the rows that violate a constraint; see `Verification.rows`.
 

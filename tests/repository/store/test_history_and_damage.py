@@ -95,8 +95,6 @@ def test_filters(repo):
 @pytest.mark.parametrize("method", ["metrics", "latest", "chart", "anomalies", "scores"])
 def test_names_that_no_series_has_are_errors(repo, method, asked, hint):
     filled(repo, [day(1)])
-    if method == "chart" and "segment" in asked:
-        return
     with pytest.raises(tg.HistoryError, match=re.escape(f"no series of 'd' has {hint}")):
         getattr(repo, method)("d", **asked)
 
