@@ -33,7 +33,10 @@ def soak(small: int, whole: int) -> int:
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out long tests unless they are asked for by marker or by name."""
+    """Mark what uses Spark; leave out long tests unless they are asked for by marker or by name."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
     if "soak" in config.getoption("markexpr") or any("::" in arg for arg in config.args):
         return
     config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("soak")])

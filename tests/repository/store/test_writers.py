@@ -282,8 +282,8 @@ def test_a_holder_that_lives_keeps_its_lease(url, folder):
     from tidegauge.repository.store.leases import hold_lease
 
     with tg.Repository(url, artifacts=folder) as repository:
-        with hold_lease(repository.database, "d", 0, seconds=1.0):
-            time.sleep(2.5)
+        with hold_lease(repository.database, "d", 0, seconds=0.4):
+            time.sleep(1.0)
             with repository.database.read() as connection:
                 row = connection.execute(sa.select(s.lease)).one()
             holder = row.holder
