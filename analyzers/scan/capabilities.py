@@ -7,6 +7,7 @@ here is concluded from a version: the session is asked, once.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from tidegauge.analyzers.core.requests import NATIVE_SKETCHES, Sketch
 from tidegauge.analyzers.core.sql import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -240,3 +241,19 @@ def _batch_packer() -> Any:
             yield pa.RecordBatch.from_pydict({"packed": [sink.getvalue().to_pybytes()]})
 
     return pack
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: set session settings temporarily, and restore them on exit."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)

@@ -36,12 +36,11 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     from pyspark.errors import AnalysisException
 
     try:
-        known = spark.catalog.tableExists(name)
-    except AnalysisException:  # the name does not parse
-        known = False
-    if not known:
-        raise NoSuchTableError(_no_such_table(spark, name))
-    table = spark.catalog.getTable(name)
+        table = spark.catalog.getTable(name)
+    except AnalysisException as error:
+        if _exists(spark, name):
+            raise
+        raise NoSuchTableError(_no_such_table(spark, name)) from error
     path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
     full = table_name(path)
     if table.tableType in {"VIEW", "TEMPORARY"}:
@@ -58,6 +57,15 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
         )
     checked = check_keys(keys, partition_columns, f"table {name}")
     return HiveTable(spark, full, checked, found)
+
+
+def _exists(spark: SparkSession, name: str) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.catalog.tableExists(name)
+    except AnalysisException:  # the name does not parse
+        return False
 
 
 def _no_such_table(spark: SparkSession, name: str) -> str:

@@ -7,13 +7,13 @@ scan, and every file must exist.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
 
 if TYPE_CHECKING:
@@ -140,22 +140,6 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
 def _session_id(spark: SparkSession) -> str:
     """Return the id of the Spark application."""
     return str(spark.conf.get("spark.app.id", ""))
-
-
-@contextmanager
-def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: set session settings temporarily, and restore them on exit."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
 
 
 def _physical_plan(data: DataFrame) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from tidegauge.analyzers.core.filesystems import absolute, file_system, plain_pa
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import scan
 
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
 """Providers whose partitions are folders of files, so that changes show in the files."""
+
+LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+FOLDERS_PER_TASK = 32
+"""Folders that one task of Spark lists; by default each has a task of its own."""
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
@@ -365,9 +371,9 @@ class HiveTable:
         if not self.description.partition_types:
             grouped[Partition()] = [file for files in in_root.values() for file in files]
         else:
-            moved = self._moved(root)
-            for row in self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect():
-                path = row["partition"]
+            shown = self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect()
+            moved = self._moved(root, len(shown))
+            for (path,) in shown:
                 partition = Partition.from_path(path)
                 files = in_root.get(path)
                 if files is None or path in moved:
@@ -376,14 +382,18 @@ class HiveTable:
         self._by_key = self._index(grouped)
         return _to_listed(grouped)
 
-    def _moved(self, root: str) -> set[str]:
+    def _moved(self, root: str, partitions: int) -> set[str]:
         """Return the folders under the table's root that the table no longer reads.
 
         A partition may have been relocated and its old files left behind. Spark lists the files that it
         would read without running a job; for text tables it lists only the root, which is no help.
         """
         base = plain_path(root).rstrip("/") + "/"
-        read = [plain_path(unquote(uri)) for uri in self.spark.table(self._quoted).inputFiles()]
+        tasks = str(math.ceil(partitions / FOLDERS_PER_TASK))
+        tuned = {LISTING_TASKS: tasks} if self.spark.conf.isModifiable(LISTING_TASKS) else {}
+        with session_settings(self.spark, tuned):
+            files = self.spark.table(self._quoted).inputFiles()
+        read = [plain_path(unquote(uri)) for uri in files]
         if all(path.startswith(base) or path + "/" == base for path in read):
             return set()
         inside = {

@@ -20,8 +20,8 @@ from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import parts, quote
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.fingerprints import session_settings
 from tidegauge.analyzers.sources.sources import (
     HiveTable,
     PathSource,

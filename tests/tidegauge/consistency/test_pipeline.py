@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     UnknownNameError,
 )
-from tidegauge.analyzers.sources.fingerprints import session_settings
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.targets import TableTarget
 from tidegauge.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
 from tidegauge.consistency.compare.equality import Tolerance

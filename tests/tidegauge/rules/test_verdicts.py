@@ -5,6 +5,7 @@ import json
 import pytest
 from tidegauge.analyzers.core.errors import RuleError, SourceError
 from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources import fingerprints
 from tidegauge.rules.result import CheckResult
 from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, read_verdict
@@ -286,7 +287,7 @@ def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, la
 def test_settings_by_which_values_differ_count(spark, folder, setting, values):
     found = set()
     for value in values:
-        with fingerprints.session_settings(spark, {setting: value}):
+        with session_settings(spark, {setting: value}):
             found.add(tg.frame_fingerprint(spark.read.parquet(folder)))
     assert len(found) == 2
 

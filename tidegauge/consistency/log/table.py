@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError, condition_of
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote
-from tidegauge.analyzers.sources.fingerprints import session_settings
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.sources import describe_table
 from tidegauge.consistency.log.query import LOG_COLUMNS
 from tidegauge.consistency.log.schemas import FOLDER, LogSchema, LogSchemas
