@@ -11,6 +11,8 @@ they leave their value.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,10 +22,11 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
 from tidegauge.repository.numerics import tails
-from tidegauge.repository.numerics.forecast import SEASON_CYCLES, Forecast, forecast
-from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.forecast import Forecast, forecast
+from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import least_spread, restore, transform
+from tidegauge.repository.numerics.seasons import OCCURRENCES, Season
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,8 +44,13 @@ REASON_ABOVE = 1.0
 BAND = 1e-3
 """Probability of a normal value outside the band."""
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
-SHORT = 7
-"""Minimum cycle length, in points, by which memory is sized where the season is shorter."""
+"""Alarms to one side within so many points by which a level shift is accepted, at the least."""
+SHIFT_SHARE = 0.75
+"""Share of a day that must alarm, where partitions are parts of a day."""
+WEEK_UNKNOWN = 0.25
+"""Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
+SHORT, LONG = 7, 24
+"""Minimum and maximum cycle length, in points, by which memory is sized."""
 ROWS = 512
 """Series scored per block, so that their working set fits the processor cache."""
 
@@ -75,14 +83,14 @@ class Seasonal(Detector):
 
     def check_parameters(self) -> None:
         """Validate that `cycles` exceeds the cycles from which seasonal effects are estimated."""
-        if self.cycles <= SEASON_CYCLES:
-            msg = f"{self!r}: cycles must be at least {SEASON_CYCLES + 1}"
+        if self.cycles <= OCCURRENCES:
+            msg = f"{self!r}: cycles must be at least {OCCURRENCES + 1}"
             raise IllegalAnalyzerParameterError(msg)
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
         # Alarms that confirm a new level may lie across the edge, as may those of the one before.
-        return self.cycles * max(grid.period, SHORT) + 2 * SHIFT_WITHIN
+        return max(_memory(grid, self.cycles)) + 2 * _shift_rule(grid)[1]
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score points one partition after the other, in blocks of `ROWS` series."""
@@ -109,6 +117,23 @@ def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
     return tiny
 
 
+def _memory(grid: Grid, cycles: int) -> tuple[int, int]:
+    """Return the columns from which level and spread are estimated, and those of the seasons."""
+    longest = grid.period * (WEEKDAYS if grid.within_days else 1)
+    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * longest
+
+
+def _shift_rule(grid: Grid) -> tuple[int, int]:
+    """Return the alarms by which a level shift is accepted, and the points within which they lie.
+
+    Parts of a day must alarm for most of a day: a few hours are no level.
+    """
+    if not grid.within_days:
+        return SHIFT_ALARMS, SHIFT_WITHIN
+    alarms = max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * grid.period))
+    return alarms, max(SHIFT_WITHIN, grid.period + 2)
+
+
 def shifts(history: History) -> list[tuple[int, int, int]]:
     """Return accepted level shifts: series, partition, and the first partition of the new level."""
     found = []
@@ -131,8 +156,8 @@ class _Walk:
         The transformed values, moved to the present level after level shifts.
     usable : array
         The training points among them; others are NaN.
-    swing : array
-        Deviation of each point from the median of a season around it.
+    filled : array
+        The transformed values as `moved`; the expected ones where a point alarmed.
     centre, signs : array
         The expected values, and 1 or -1 where a point alarmed.
     open : array
@@ -144,18 +169,30 @@ class _Walk:
     def __init__(self, history: History, cycles: int) -> None:
         self.history = history
         grid = history.grid or Grid.from_times(history.times)
-        self.period = grid.period
-        self.memory = cycles * max(grid.period, SHORT)
-        self.column = self.memory + grid.column
+        self.grid = grid
+        self.memory, self.learned = _memory(grid, cycles)
+        self.margin = max(self.memory, self.learned)
+        self.column = self.margin + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
-        shape = (len(history.values), self.memory + grid.size)
+        logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
+        self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
+        shape = (len(history.values), self.margin + grid.size)
         self.y = np.full(shape, np.nan)
         self.y[:, self.column] = transform(history.values, history.scales)
-        self.moved, self.usable, self.swing, self.centre = (
+        self.moved, self.usable, self.filled, self.centre = (
             np.full(shape, np.nan) for _ in range(4)
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.shifts: list[tuple[int, int, int]] = []
+        self.shift_alarms, self.shift_within = _shift_rule(grid)
+        slots = grid.slots(history.times)
+        self.seasons = [Season(len(history.values), count) for count, _ in slots]
+        self.slot = np.full(shape[1], -1)  # in the longest season; -1 where there is no partition
+        if slots:
+            self.slot[self.column] = slots[-1][1]
+        self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
+        self.points = np.zeros(len(history.values), dtype=np.intp)
+        self.days = history.times.astype("M8[D]")
 
     def run(self, start: int, known: Scores | None) -> Scores:
         """Score the partitions from `start` on, given the scores of those before."""
@@ -177,17 +214,35 @@ class _Walk:
     def _forecast(self, t: int) -> Forecast:
         c = self.column[t]
         past = slice(c - self.memory, c)
-        until = c - self.period // 2
-        swing = self.swing[:, until - SEASON_CYCLES * self.period : until]
-        return forecast(self.usable[:, past], self.moved[:, past], swing, self.period)
+        if not self.grid.within_days:
+            self._refresh(t)
+        season = self.effects[:, np.maximum(self.slot[past], 0)]
+        effect = self.effects[:, max(self.slot[c], 0)]
+        return forecast(self.usable[:, past], self.moved[:, past], season, effect)
+
+    def _refresh(self, t: int) -> None:
+        """Compute the effects of all slots anew."""
+        if not self.seasons:
+            return
+        past = slice(self.column[t] - self.learned, self.column[t])
+        points = self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
+        found = np.zeros((len(self.y), 1))
+        for season in self.seasons:
+            known = np.tile(found, season.slots // found.shape[1])
+            found = known + season.effects(points, known)
+        self.effects = found
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
         h, c = self.history, self.column[t]
         now = self._forecast(t)
         past = slice(c - self.memory, c)
         y = self.y[:, c]
+        now = replace(now, centre=self._repeated(now, c, y))
         least = least_spread(now.centre, h.weights[:, t], h.scales)
         width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))
+        if self.grid.within_days:
+            new = self.points < WEEKDAYS * self.grid.period
+            width = np.where(new, np.hypot(width, self.unknown_week), width)
         off = np.abs(y - now.centre)
         score = tails.cap_recurring_errors(tails.student_score(off / width, now.freedom), off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], least)
@@ -198,7 +253,8 @@ class _Walk:
         reason[atoms] = Reason.CONSTANT
         drifts &= ~atoms
         score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
-        fit = ~np.isnan(off + score) & (now.points >= LEARNING)
+        learning = max(LEARNING, self.grid.period) if self.grid.within_days else LEARNING
+        fit = ~np.isnan(off + score) & (now.points >= learning)
         if h.restarts is not None:
             fit &= ~h.restarts[:, t]
         scores.score[:, k] = np.where(fit, score, np.nan)
@@ -210,10 +266,25 @@ class _Walk:
         bounds = restore(np.where(fit[:, None], usual, np.nan), h.scales)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
+    def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:
+        """Return the expected values; in a season's second cycle those of the first, where nearer.
+
+        A season's effects are known after two cycles. Until then its repetition is no surprise.
+        """
+        centre = now.centre
+        for season in self.seasons:
+            new = (self.points >= season.slots - 2) & (self.points < 2 * season.slots)
+            if new.any():
+                before = self.moved[:, c - season.slots]
+                centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
+        return centre
+
     # learning from a scored point
 
     def _learn(self, t: int, score: Floats, reason: NDArray[np.uint8], centre: Floats) -> None:
         h, c = self.history, self.column[t]
+        if self.grid.within_days and (t == 0 or self.days[t] != self.days[t - 1]):
+            self._refresh(t)
         y = self.y[:, c]
         alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)  # a drift is the current level
         self.centre[:, c] = centre
@@ -225,37 +296,46 @@ class _Walk:
         if h.holidays is not None and h.holidays[t]:
             teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
         self.usable[:, c] = np.where(teaches, y, np.nan)
-        recent = self.open[:, c - SHIFT_WITHIN + 1 : c + 1].sum(axis=1)
-        for i in np.flatnonzero(alarm & (np.abs(recent) >= SHIFT_ALARMS)):
+        self.filled[:, c] = np.where(alarm, centre, y)
+        recent = self.open[:, c - self.shift_within + 1 : c + 1].sum(axis=1)
+        for i in np.flatnonzero(alarm & (np.abs(recent) >= self.shift_alarms)):
             self._shift(int(i), t)
-        if self.period > 1:
-            previous = self.column[t - 1] if t else c - 1
-            for place in range(previous + 1, c + 1):
-                self._compare(place, slice(None))
+        previous = self.column[t - 1] if t else c - 1
+        for place in range(previous + 1, c + 1):
+            self._compare(place)
 
-    def _compare(self, c: int, rows: slice | int) -> None:
-        """Set the swing of the point half a season ago, whose neighbourhood is now complete."""
-        half = self.period // 2
-        around = self.usable[rows, c - 2 * half : c + 1]
-        self.swing[rows, c - half] = self.usable[rows, c - half] - median(around)
+    def _compare(self, c: int) -> None:
+        """Add the point half a cycle ago to each season: the cycle around it is now complete."""
+        for season in self.seasons:
+            half = season.slots // 2
+            slot = self.slot[c - half]
+            if slot < 0:
+                continue
+            around = self.filled[:, c - 2 * half : c + 1]
+            share = np.ones(around.shape[1])
+            if season.slots % 2 == 0:
+                share[[0, -1]] = 0.5
+            known = ~np.isnan(around)
+            count = known @ share
+            mean = np.where(known, around, 0) @ share / np.maximum(count, 1)
+            swing = np.where(2 * count >= season.slots, self.moved[:, c - half] - mean, np.nan)
+            season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
 
     def _shift(self, i: int, t: int) -> None:
         """Accept a level shift: move the past to the new level, keeping season and spread."""
         c = int(self.column[t])
-        first = c - SHIFT_WITHIN + 1
+        first = c - self.shift_within + 1
         first += int(np.flatnonzero(self.open[i, first : c + 1])[0])
         by = np.nanmedian(self.y[i, first : c + 1] - self.centre[i, first : c + 1])
         self._move(i, first, float(by))
         self.usable[i, first : c + 1] = self.y[i, first : c + 1]
+        self.filled[i, first : c + 1] = self.y[i, first : c + 1]
         self.shifts.append((i, t, int(np.searchsorted(self.column, first))))
-        if self.period > 1:
-            for place in range(first, c):
-                self._compare(place, i)
 
     def _move(self, i: int, until: int, by: float) -> None:
         """Move the past of a series to another level."""
-        self.usable[i, :until] += by
-        self.moved[i, :until] += by
+        for past in (self.usable, self.moved, self.filled):
+            past[i, :until] += by
         self.open[i] = 0
 
     def _restart(self, t: int) -> None:

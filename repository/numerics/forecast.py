@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
+from tidegauge.repository.numerics.medians import forward_fill, quantiles, running
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
 
-SEASON_CYCLES = 6
-"""Cycles from which seasonal effects are estimated."""
 LEVELS = (3, 7)
 """Window lengths of the level's median; the one with the smaller recent errors is used."""
 RECENT = 35
@@ -62,7 +60,7 @@ class Forecast:
     effect: Floats
 
 
-def forecast(usable: Floats, moved: Floats, swing: Floats, period: int) -> Forecast:
+def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> Forecast:
     """Forecast the next point.
 
     Parameters
@@ -71,13 +69,12 @@ def forecast(usable: Floats, moved: Floats, swing: Floats, period: int) -> Forec
         The training points of the past.
     moved : array of float, shape (series, memory)
         The whole past.
-    swing : array of float, shape (series, cycles * period)
-        Deviations of points from the median of a season around them, up to half a season ago.
-    period : int
-        Points per season; 1 if there is none.
+    season : array of float, shape (series, memory)
+        Seasonal effects on the past.
+    effect : array of float, shape (series,)
+        Seasonal effect on the next point.
     """
     points = (~np.isnan(usable)).sum(axis=1)
-    season, effect = _season(swing, points, period, usable.shape[1])
     flat = usable - season
     level = forward_fill(flat)
     before = np.stack([running(level, length)[:, :-1] for length in LEVELS])
@@ -110,32 +107,3 @@ def _best(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
     enough = count >= np.minimum(points / 3, ENOUGH)
     best: NDArray[np.intp] = np.argmin(np.where(enough, miss, np.inf), axis=0)
     return best
-
-
-def _season(
-    swing: Floats, points: NDArray[np.intp], period: int, memory: int
-) -> tuple[Floats, Floats]:
-    """Return the seasonal effect on each past point and on the next; 0 where it explains nothing.
-
-    An effect is the median deviation at one position of the season. Each is shrunk as far as chance
-    could explain it, and all of them as far as they fail to reduce the deviations.
-    """
-    if period == 1:
-        return np.zeros((len(points), memory)), np.zeros(len(points))
-    cycles = swing.reshape(len(swing), -1, period)
-    known = ~np.isnan(cycles)
-    effects = np.nan_to_num(median(cycles.transpose(0, 2, 1)))
-    left = np.abs(cycles - effects[:, None, :])
-    noise = 1.4826 * median(left.reshape(len(cycles), -1))
-    count = known.sum(axis=1)
-    chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
-    effects = np.nan_to_num(effects * count / (count + chance))
-    before = np.where(known, np.abs(cycles), 0).sum(axis=(1, 2))
-    after = np.where(known, np.abs(cycles - effects[:, None, :]), 0).sum(axis=(1, 2))
-    explained = np.where(before > 0, 1 - after / before, 0)
-    gate = np.clip(explained * points / period - 1, 0, 1) * (points >= 2 * period)
-    effects *= gate[:, None]
-    # `swing` starts half a season plus all of its cycles before the point.
-    ahead = swing.shape[1] + period // 2
-    places = (np.arange(-memory, 1) + ahead) % period
-    return effects[:, places[:-1]], effects[:, places[-1]]

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-HOUR, DAY = 3600, 86_400
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+STEPS = tuple(
+    MINUTE * n for n in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440, 10_080)
+)
+"""Steps of a grid, in seconds: parts of a day, a day, a week."""
+MONTH = (28 * DAY, 31 * DAY)
+"""Shortest and longest step of months."""
+NEAR = 1.5
+"""Ratio of the usual step to that of a grid within which it is of the grid."""
 FIRST_STEPS = 7
 """Steps that determine the grid: those before the first point that is ever scored."""
 CYCLES = 14
 """Seasons to which a longer gap is shortened, keeping its phase."""
+WEEKDAYS = 7
+MONTHS = 12
 
 
 @dataclass(frozen=True)
@@ -28,18 +38,21 @@ class Grid:
     size : int
         Number of columns.
     period : int
-        Columns per season: 7 for days, 24 for hours, 1 for all else.
+        Columns per season: 7 for days, 24 for hours, 2 for half days, 12 for months, 1 for all else.
+    step : int
+        Seconds between columns; 0 for months, and where there is no regular step.
     """
 
     column: NDArray[np.intp]
     size: int
     period: int
+    step: int = 0
 
     @classmethod
     def from_times(cls, times: NDArray[np.datetime64]) -> Grid:
         """Infer the grid from sorted times, by the median of the first steps.
 
-        Without times, or at steps of neither about an hour nor about a day, partitions take
+        Without times, or at steps of no part of a day, day, week or month, partitions take
         consecutive columns and the period is 1.
 
         Examples
@@ -47,6 +60,8 @@ class Grid:
         >>> days = np.array(["2013-01-01", "2013-01-02", "2013-01-03", "2013-01-06"], "M8[s]")
         >>> Grid.from_times(days).column.tolist(), Grid.from_times(days).period
         ([0, 1, 2, 5], 7)
+        >>> Grid.from_times(np.arange("2013-01-01T00", "2013-01-03T00", 12, "M8[h]")).period
+        2
         """
         count = len(times)
         if count < 2 or np.isnat(times[: FIRST_STEPS + 1]).any():
@@ -54,19 +69,61 @@ class Grid:
         seconds = np.diff(times).astype("m8[s]").astype(np.float64)
         seconds[np.isnat(times[1:])] = np.nan
         usual = float(np.median(seconds[:FIRST_STEPS]))
-        step = HOUR if usual < DAY / 2 else DAY
-        if not 0.5 * HOUR < usual < 1.5 * DAY:
+        if MONTH[0] <= usual <= MONTH[1]:
+            months = times.astype("M8[M]").astype(np.int64)
+            steps = np.where(np.isnat(times[1:]), 1, np.diff(months))
+            return cls._from_steps(steps, MONTHS, 0)
+        step = min(STEPS, key=lambda one: abs(np.log(max(usual, 1) / one)))
+        if not 1 / NEAR < usual / step < NEAR:
             return cls(np.arange(count), count, 1)
-        period = 24 if step == HOUR else 7
-        steps = np.nan_to_num(np.rint(seconds / step), nan=1).astype(np.intp)
+        period = WEEKDAYS if step == DAY else max(DAY // step, 1)
+        return cls._from_steps(np.nan_to_num(np.rint(seconds / step), nan=1), period, step)
+
+    @classmethod
+    def _from_steps(cls, steps: NDArray[Any], period: int, step: int) -> Grid:
         longest = CYCLES * period
-        steps = np.where(steps > longest, longest + steps % period, np.maximum(steps, 1))
-        column = np.concatenate([[0], np.cumsum(steps)])
-        return cls(column, int(column[-1]) + 1, period)
+        whole = steps.astype(np.intp)
+        whole = np.where(whole > longest, longest + whole % period, np.maximum(whole, 1))
+        column = np.concatenate([[0], np.cumsum(whole)])
+        return cls(column, int(column[-1]) + 1, period, step)
+
+    @property
+    def daily(self) -> bool:
+        """Whether partitions are days."""
+        return self.step == DAY
+
+    @property
+    def within_days(self) -> bool:
+        """Whether several partitions make a day."""
+        return 0 < self.step < DAY
+
+    def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
+        """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.
+
+        The day and the week of parts of a day, the week of days, the year of months. Shorter
+        seasons come first.
+
+        Examples
+        --------
+        >>> days = np.arange("2013-01-05", "2013-01-08", dtype="M8[D]").astype("M8[s]")
+        >>> [(count, slot.tolist()) for count, slot in Grid.from_times(days).slots(days)]
+        [(7, [5, 6, 0])]
+        """
+        if self.period == 1:
+            return []
+        if self.step == 0:
+            return [(MONTHS, times.astype("M8[M]").astype(np.int64) % MONTHS)]
+        seconds = times.astype("M8[s]").astype(np.int64)
+        weekday = (seconds // DAY + 3) % WEEKDAYS  # 1970 began on a Thursday
+        if self.daily:
+            return [(WEEKDAYS, weekday)]
+        part = seconds % DAY // self.step
+        return [(self.period, part), (WEEKDAYS * self.period, weekday * self.period + part)]
 
     def part(self, first: int, last: int | None = None) -> Grid:
         """Return the grid of the partitions from ``first`` up to, excluding, ``last``."""
         column = self.column[first:last]
         if not len(column):
-            return Grid(column, 0, self.period)
-        return Grid(column - column[0], int(column[-1] - column[0]) + 1, self.period)
+            return Grid(column, 0, self.period, self.step)
+        size = int(column[-1] - column[0]) + 1
+        return Grid(column - column[0], size, self.period, self.step)

@@ -1,0 +1,93 @@
+"""Seasonal effects of many series at once, learned from the last occurrences of each slot.
+
+A season divides time into slots that recur: the hours of a day, of a week, or the days of a week. A
+slot's occurrences are kept as deviations from the mean of the cycle around them, and its effect is
+their median. Occurrences that alarmed count only if the newest of them agree: what was surprising
+once is expected once it has been repeated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegauge.repository.numerics.medians import median
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+OCCURRENCES = 6
+"""Occurrences of a slot that are remembered."""
+REPEATED = 2
+"""Newest occurrences that must agree if they alarmed."""
+AGREE = 0.5
+"""Largest difference between repeated occurrences that agree, as a share of their size."""
+
+
+class Season:
+    """Occurrences of the slots of one season.
+
+    Parameters
+    ----------
+    series : int
+        Number of series.
+    slots : int
+        Slots of the season: partitions in a cycle.
+    """
+
+    def __init__(self, series: int, slots: int) -> None:
+        self.slots = slots
+        self.swing = np.full((series, slots, OCCURRENCES), np.nan)
+        self.alarmed = np.zeros(self.swing.shape, dtype=bool)
+
+    def push(self, slot: int, swing: Floats, alarmed: NDArray[np.bool_]) -> None:
+        """Add an occurrence of a slot of all series; NaN for none."""
+        for kept, new in ((self.swing, swing), (self.alarmed, alarmed)):
+            of = kept[:, slot]
+            of[:, :-1] = of[:, 1:]
+            of[:, -1] = new
+
+    def newest(self) -> Floats:
+        """Return the newest occurrence of each slot, of shape (series, slots); NaN if it has none."""
+        return self.swing[..., -1]
+
+    def effects(self, points: NDArray[np.intp], known: Floats) -> Floats:
+        """Return the effect of each slot beyond what is known; 0 where it explains nothing.
+
+        Each effect is shrunk as far as chance could explain it, and all of them as far as they fail
+        to reduce the deviations.
+
+        Parameters
+        ----------
+        points : array of int, shape (series,)
+            Number of points that the series have so far.
+        known : array of float, shape (series, slots)
+            Effects of a shorter season.
+        """
+        swing = self.swing - known[..., None]
+        counted = ~np.isnan(swing) & (~self.alarmed | self._repeated()[..., None])
+        taken = np.where(counted, swing, np.nan)
+        effects = np.nan_to_num(median(taken))
+        left = np.abs(taken - effects[..., None])
+        noise = 1.4826 * median(left.reshape(len(swing), -1))
+        count = counted.sum(axis=2)
+        chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
+        effects = np.nan_to_num(effects * count / (count + chance))
+        before = np.where(counted, np.abs(swing), 0).sum(axis=(1, 2))
+        after = np.where(counted, np.abs(swing - effects[..., None]), 0).sum(axis=(1, 2))
+        explained = np.where(before > 0, 1 - after / before, 0)
+        gate = np.clip(explained * points / self.slots - 1, 0, 1) * (points >= 2 * self.slots)
+        found: Floats = effects * gate[:, None]
+        return found
+
+    def _repeated(self) -> NDArray[np.bool_]:
+        """Return a mask of the slots whose newest occurrences all alarmed, and agree."""
+        last = self.swing[..., -REPEATED:]
+        size = np.abs(last).min(axis=2)
+        agree = last.max(axis=2) - last.min(axis=2) <= AGREE * size
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = agree & self.alarmed[..., -REPEATED:].all(axis=2)
+        return found
