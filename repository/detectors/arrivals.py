@@ -121,7 +121,7 @@ def gaps(history: History) -> Iterator[Gap]:
         rare = {c: -np.log10(rate) for c, rate in rates.items() if rate < OFTEN}
         if rare:
             missing = (*rare, *range(seen, end))
-            times = tuple(history.times[t] + (c - begin) * _step(grid) for c in missing)
+            times = tuple(grid.after(history.times[t], c - begin) for c in missing)
             yield Gap(min(t + 1, len(columns) - 1), missing, times, max(rare.values()))
 
 
@@ -148,7 +148,7 @@ def _overdue(history: History, grid: Grid) -> int:
     ledger = history.ledger
     if ledger is None or grid.period == 1 or np.isnat(ledger.now):
         return 0
-    step = _step(grid)
+    step = grid.length
     delays = delays_of(history)[-RECENT_DELAYS:]
     known = delays[~np.isnat(delays)]
     if len(known) < RECENT_DELAYS or np.median(
@@ -163,17 +163,13 @@ def _overdue(history: History, grid: Grid) -> int:
 def delays_of(history: History) -> NDArray[np.timedelta64]:
     """Return each partition's arrival delay after the end of its period; not-a-time if unknown.
 
-    The period is an hour on an hourly grid, a day on all others.
+    The period is what a partition spans: such as an hour, a day or a month.
     """
     if history.ledger is None:
         return np.full(len(history.times), np.timedelta64("NaT", "s"))
-    ends = history.times + _step(_grid(history))
+    ends = history.times + _grid(history).length
     delays: NDArray[np.timedelta64] = (history.ledger.arrived - ends).astype("m8[s]")
     return delays
-
-
-def _step(grid: Grid) -> np.timedelta64:
-    return np.timedelta64(1, "h" if grid.period == 24 else "D")
 
 
 @detector

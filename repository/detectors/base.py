@@ -58,6 +58,8 @@ class Reason(IntEnum):
     """Columns were added, removed or changed their type."""
     JOINT = 13
     """Many metrics are slightly off at once; each alone could be chance."""
+    CALENDAR = 14
+    """Judged by earlier values on the same day of the month."""
 
 
 @dataclass(frozen=True)

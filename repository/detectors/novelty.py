@@ -108,7 +108,7 @@ class Novelty(Detector):
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score series by series; `known` is ignored, as it does not contain the distances."""
         scores = Scores.unscored(history.values.shape)
-        weekly = (history.grid or Grid.from_times(history.times)).period == WEEK
+        weekly = (history.grid or Grid.from_times(history.times)).daily
         usable = np.isfinite(history.values)
         with np.errstate(all="ignore"):
             for i in range(len(usable)):

@@ -26,7 +26,7 @@ from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import least_spread, restore, transform
-from tidegauge.repository.numerics.seasons import OCCURRENCES, Season
+from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +49,14 @@ SHIFT_SHARE = 0.75
 """Share of a day that must alarm, where partitions are parts of a day."""
 WEEK_UNKNOWN = 0.25
 """Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
+CALENDAR = 220
+"""Days within which a day of the month must have been repeated."""
+AROUND = 7
+"""Days before and after a day of the month by which its effect is measured."""
+SURPRISE = 3.0
+"""Spreads off from which a day is compared with the same days of earlier months."""
+NOTICEABLE = 2.0
+"""Spreads by which every one of these days must have stood out."""
 SHORT, LONG = 7, 24
 """Minimum and maximum cycle length, in points, by which memory is sized."""
 ROWS = 512
@@ -90,7 +98,7 @@ class Seasonal(Detector):
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
         # Alarms that confirm a new level may lie across the edge, as may those of the one before.
-        return max(_memory(grid, self.cycles)) + 2 * _shift_rule(grid)[1]
+        return _margin(grid, self.cycles) + 2 * _shift_rule(grid)[1]
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score points one partition after the other, in blocks of `ROWS` series."""
@@ -119,8 +127,12 @@ def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
 
 def _memory(grid: Grid, cycles: int) -> tuple[int, int]:
     """Return the columns from which level and spread are estimated, and those of the seasons."""
-    longest = grid.period * (WEEKDAYS if grid.within_days else 1)
-    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * longest
+    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * grid.cycle
+
+
+def _margin(grid: Grid, cycles: int) -> int:
+    """Return the columns before a point on which its score may depend."""
+    return max(*_memory(grid, cycles), (CALENDAR + AROUND) * grid.daily)
 
 
 def _shift_rule(grid: Grid) -> tuple[int, int]:
@@ -171,7 +183,7 @@ class _Walk:
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
         self.memory, self.learned = _memory(grid, cycles)
-        self.margin = max(self.memory, self.learned)
+        self.margin = _margin(grid, cycles)
         self.column = self.margin + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
@@ -193,6 +205,7 @@ class _Walk:
         self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
         self.points = np.zeros(len(history.values), dtype=np.intp)
         self.days = history.times.astype("M8[D]")
+        self.month = month_slots(self.days) if grid.daily else np.full((0, len(self.days)), -1)
 
     def run(self, start: int, known: Scores | None) -> Scores:
         """Score the partitions from `start` on, given the scores of those before."""
@@ -243,6 +256,9 @@ class _Walk:
         if self.grid.within_days:
             new = self.points < WEEKDAYS * self.grid.period
             width = np.where(new, np.hypot(width, self.unknown_week), width)
+        centre = self._monthly(t, y, now.centre, width)
+        calendar = centre != now.centre
+        now = replace(now, centre=centre)
         off = np.abs(y - now.centre)
         score = tails.cap_recurring_errors(tails.student_score(off / width, now.freedom), off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], least)
@@ -258,7 +274,8 @@ class _Walk:
         if h.restarts is not None:
             fit &= ~h.restarts[:, t]
         scores.score[:, k] = np.where(fit, score, np.nan)
-        scores.reason[:, k] = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
+        reason = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
+        scores.reason[:, k] = np.where(fit & calendar, Reason.CALENDAR, reason)
         drifts &= score > REASON_ABOVE
         centre = np.where(drifts, before, now.centre)
         reach = np.where(drifts, step, width) * special.stdtrit(now.freedom, 1 - BAND / 2)
@@ -279,6 +296,42 @@ class _Walk:
                 centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
         return centre
 
+    def _monthly(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; of a surprise those of the same day of months, where nearer.
+
+        The effect of such a day is the median of its last occurrences, of which all must stand out
+        and agree.
+        """
+        off = y - centre
+        some = np.flatnonzero(np.abs(off) > SURPRISE * width)
+        if not some.size or not len(self.month):
+            return centre
+        found = centre.copy()
+        recent = self.days >= self.days[t] - CALENDAR
+        recent[t:] = False
+        for slots in self.month:
+            same = np.flatnonzero(recent & (slots == slots[t]))[-OCCURRENCES // 2 :]
+            if slots[t] < 0 or len(same) < REPEATED:
+                continue
+            effects = np.stack([self._stands_out(some, self.column[p]) for p in same], axis=1)
+            size = np.abs(effects)
+            agree = (np.sign(effects) == np.sign(off[some])[:, None]).all(axis=1)
+            agree &= size.min(axis=1) > NOTICEABLE * width[some]
+            agree &= np.ptp(size, axis=1) <= AGREE * median(size)
+            expected = centre[some] + median(effects)
+            nearer = agree & (np.abs(y[some] - expected) < np.abs(y[some] - found[some]))
+            found[some[nearer]] = expected[nearer]
+        return found
+
+    def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
+        """Return by how much a column differs from those around it, weekdays apart."""
+        around = np.arange(c - AROUND, c + AROUND + 1)
+        around = around[(around < self.slot.size) & (around != c)]
+        season = self.effects[:, self.slot]
+        level = median(self.usable[np.ix_(some, around)] - season[np.ix_(some, around)])
+        out: Floats = self.moved[some, c] - season[some, c] - level
+        return out
+
     # learning from a scored point
 
     def _learn(self, t: int, score: Floats, reason: NDArray[np.uint8], centre: Floats) -> None:
@@ -290,13 +343,13 @@ class _Walk:
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
-        teaches = ~alarm
+        teaches = ~alarm & (reason != Reason.CALENDAR)  # which is not the level
         if h.muted is not None:
             teaches &= ~h.muted[:, t]
         if h.holidays is not None and h.holidays[t]:
             teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
         self.usable[:, c] = np.where(teaches, y, np.nan)
-        self.filled[:, c] = np.where(alarm, centre, y)
+        self.filled[:, c] = np.where(alarm, centre, np.where(reason == Reason.CALENDAR, np.nan, y))
         recent = self.open[:, c - self.shift_within + 1 : c + 1].sum(axis=1)
         for i in np.flatnonzero(alarm & (np.abs(recent) >= self.shift_alarms)):
             self._shift(int(i), t)

@@ -303,15 +303,13 @@ class PartitionContext:
 def usual(past: Matrix, line: Any) -> float:
     """Return the median of a series' recent values on the last partition's weekday (and hour).
 
-    NaN if there is none. Uses the most recent values of any partition if the grid is neither daily
-    nor hourly, or none falls on that weekday (and hour).
+    NaN if there is none. On a grid of months, the month of the year takes the weekday's part. Uses
+    the most recent values of any partition if there is no season, or none falls on that weekday.
     """
     before = np.isfinite(line[:-1])
-    period = 1 if past.history.grid is None else past.history.grid.period
-    if period > 1:
-        column = past.history.grid.column  # type: ignore[union-attr]  # a period implies a grid
-        season = 7 * (period if period > 7 else 1)
-        same = before & ((column[-1] - column[:-1]) % season == 0)
+    grid = past.history.grid
+    if grid is not None and grid.period > 1:
+        same = before & ((grid.column[-1] - grid.column[:-1]) % grid.cycle == 0)
         before = same if same.any() else before
     values = line[:-1][before][-ALIKE:]
     return float(np.median(values)) if len(values) else float("nan")

@@ -88,6 +88,11 @@ class Grid:
         return cls(column, int(column[-1]) + 1, period, step)
 
     @property
+    def cycle(self) -> int:
+        """Columns of the longest season: a week of days and of parts of days, a year of months."""
+        return WEEKDAYS * self.period if self.within_days else self.period
+
+    @property
     def daily(self) -> bool:
         """Whether partitions are days."""
         return self.step == DAY
@@ -96,6 +101,25 @@ class Grid:
     def within_days(self) -> bool:
         """Whether several partitions make a day."""
         return 0 < self.step < DAY
+
+    @property
+    def length(self) -> np.timedelta64:
+        """Time that a partition spans, at most; a day where there is no regular step."""
+        return np.timedelta64(self.step or (MONTH[1] if self.period == MONTHS else DAY), "s")
+
+    def after(self, time: np.datetime64, columns: int) -> np.datetime64:
+        """Return the time of the partition so many columns after that of a time.
+
+        Examples
+        --------
+        >>> months = np.arange("2013-01", "2013-09", dtype="M8[M]").astype("M8[s]")
+        >>> print(Grid.from_times(months).after(months[0], 2))
+        2013-03-01T00:00:00
+        """
+        if self.period == MONTHS and not self.step:
+            found: np.datetime64 = (time.astype("M8[M]") + columns).astype("M8[s]")
+            return found
+        return time + columns * self.length
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.

@@ -22,9 +22,47 @@ if TYPE_CHECKING:
 OCCURRENCES = 6
 """Occurrences of a slot that are remembered."""
 REPEATED = 2
-"""Newest occurrences that must agree if they alarmed."""
-AGREE = 0.5
+"""Newest occurrences that must agree if they alarmed, or if they are the only ones."""
+AGREE = 0.6
 """Largest difference between repeated occurrences that agree, as a share of their size."""
+NEAR_END = 5
+"""Days, and working days, that are counted from either end of a month."""
+
+
+def month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
+    """Return the slots of days in their month, by four ways to count; -1 for none.
+
+    Days from the end of the month, days from its beginning, working days from the end and from the
+    beginning; Monday to Friday are working days.
+
+    Parameters
+    ----------
+    days : array of datetime64[D], shape (days,)
+
+    Returns
+    -------
+    array of int, shape (4, days)
+
+    Examples
+    --------
+    >>> month_slots(np.array(["2021-05-03", "2021-05-31"], dtype="M8[D]")).tolist()
+    [[-1, 0], [3, 31], [-1, 0], [1, -1]]
+    """
+    months = days.astype("M8[M]")
+    first, after = months.astype("M8[D]"), (months + 1).astype("M8[D]")
+    one = np.timedelta64(1, "D")
+    left = (after - days).astype(int) - 1
+    work_left = np.busday_count(days + one, after)
+    work = np.busday_count(first, days) + 1
+    works = np.is_busday(days)
+    return np.stack(
+        [
+            np.where(left < NEAR_END, left, -1),
+            (days - first).astype(int) + 1,
+            np.where(works & (work_left < NEAR_END), work_left, -1),
+            np.where(works & (work <= NEAR_END), work, -1),
+        ]
+    )
 
 
 class Season:
