@@ -53,6 +53,9 @@ CALENDAR = 220
 """Days within which a day of the month must have been repeated."""
 AROUND = 7
 """Days before and after a day of the month by which its effect is measured."""
+YEAR = 365
+BASE = (45, 15)
+"""Days before a day of the year from whose level its effect is measured: from, until."""
 SURPRISE = 3.0
 """Spreads off from which a day is compared with the same days of earlier months."""
 NOTICEABLE = 2.0
@@ -132,7 +135,7 @@ def _memory(grid: Grid, cycles: int) -> tuple[int, int]:
 
 def _margin(grid: Grid, cycles: int) -> int:
     """Return the columns before a point on which its score may depend."""
-    return max(*_memory(grid, cycles), (CALENDAR + AROUND) * grid.daily)
+    return max(*_memory(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
 
 
 def _shift_rule(grid: Grid) -> tuple[int, int]:
@@ -205,7 +208,7 @@ class _Walk:
         self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
         self.points = np.zeros(len(history.values), dtype=np.intp)
         self.days = history.times.astype("M8[D]")
-        self.month = month_slots(self.days) if grid.daily else np.full((0, len(self.days)), -1)
+        self.month = month_slots(self.days)
 
     def run(self, start: int, known: Scores | None) -> Scores:
         """Score the partitions from `start` on, given the scores of those before."""
@@ -256,7 +259,7 @@ class _Walk:
         if self.grid.within_days:
             new = self.points < WEEKDAYS * self.grid.period
             width = np.where(new, np.hypot(width, self.unknown_week), width)
-        centre = self._monthly(t, y, now.centre, width)
+        centre = self._on_the_calendar(t, y, now.centre, width)
         calendar = centre != now.centre
         now = replace(now, centre=centre)
         off = np.abs(y - now.centre)
@@ -296,15 +299,16 @@ class _Walk:
                 centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
         return centre
 
-    def _monthly(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
-        """Return the expected values; of a surprise those of the same day of months, where nearer.
+    def _on_the_calendar(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; of surprises those of the same day of months or a year ago.
 
-        The effect of such a day is the median of its last occurrences, of which all must stand out
-        and agree.
+        The effect of a day of the month is the median of its last occurrences, of which all must
+        stand out and agree. That of a day of the year is by how much the days around it left the
+        level of the month before. It is used where it is nearer to the value.
         """
         off = y - centre
         some = np.flatnonzero(np.abs(off) > SURPRISE * width)
-        if not some.size or not len(self.month):
+        if not some.size or not self.grid.daily:
             return centre
         found = centre.copy()
         recent = self.days >= self.days[t] - CALENDAR
@@ -321,7 +325,22 @@ class _Walk:
             expected = centre[some] + median(effects)
             nearer = agree & (np.abs(y[some] - expected) < np.abs(y[some] - found[some]))
             found[some[nearer]] = expected[nearer]
+        ago = self.column[t] - YEAR
+        if ago - BASE[0] >= self.column[0]:
+            week = median(self._plain(some, ago - AROUND // 2, ago + AROUND // 2 + 1))
+            effect = week - median(self._plain(some, ago - BASE[0], ago - BASE[1]))
+            now = self.column[t]
+            expected = median(self._plain(some, now - BASE[0], now - BASE[1])) + effect
+            expected += self.effects[some, self.slot[now]]
+            nearer = np.abs(effect) > SURPRISE * width[some]
+            nearer &= np.abs(y[some] - expected) < np.abs(y[some] - found[some])
+            found[some[nearer]] = expected[nearer]
         return found
+
+    def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
+        """Return the values of columns as they were, weekdays apart."""
+        of: Floats = self.y[some, first:last] - self.effects[some][:, self.slot[first:last]]
+        return of
 
     def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
         """Return by how much a column differs from those around it, weekdays apart."""
