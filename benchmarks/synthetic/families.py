@@ -36,8 +36,6 @@ class Family:
         Partitions on which alarms are neither true nor false.
     judged : int
         First partition that is judged.
-    scale : str
-        Scale of all series.
     """
 
     name: str
@@ -46,7 +44,6 @@ class Family:
     bad: np.ndarray
     neutral: np.ndarray
     judged: int
-    scale: str
 
 
 Chance = np.random.Generator
@@ -218,5 +215,5 @@ def families(seed: int, tables: int) -> list[Family]:
         if name in LOOSE:
             neutral = np.arange(len(times)) % 45 < LOOSE[name]
             bad &= ~neutral
-        found.append(Family(name, times, np.exp(logs), bad, neutral, judged, "positive"))
+        found.append(Family(name, times, np.exp(logs), bad, neutral, judged))
     return found

@@ -259,6 +259,7 @@ class _Walk:
         if self.grid.within_days:
             new = self.points < WEEKDAYS * self.grid.period
             width = np.where(new, np.hypot(width, self.unknown_week), width)
+            least = np.where(new, np.hypot(least, self.unknown_week), least)
         centre = self._on_the_calendar(t, y, now.centre, width)
         calendar = centre != now.centre
         now = replace(now, centre=centre)

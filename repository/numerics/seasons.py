@@ -33,7 +33,7 @@ def month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
     """Return the slots of days in their month, by four ways to count; -1 for none.
 
     Days from the end of the month, days from its beginning, working days from the end and from the
-    beginning; Monday to Friday are working days.
+    beginning; Monday to Friday are working days. An unknown day has no slots.
 
     Parameters
     ----------
@@ -48,6 +48,13 @@ def month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
     >>> month_slots(np.array(["2021-05-03", "2021-05-31"], dtype="M8[D]")).tolist()
     [[-1, 0], [3, 31], [-1, 0], [1, -1]]
     """
+    found = np.full((4, len(days)), -1)
+    known = ~np.isnat(days)
+    found[:, known] = _month_slots(days[known])
+    return found
+
+
+def _month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
     months = days.astype("M8[M]")
     first, after = months.astype("M8[D]"), (months + 1).astype("M8[D]")
     one = np.timedelta64(1, "D")

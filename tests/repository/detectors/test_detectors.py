@@ -186,7 +186,10 @@ def test_grids_of_days_hours_and_months():
     assert (days.period, days.column.tolist()) == (7, list(range(14)))
     hours = Grid.from_times(history(np.zeros(48), step="h").times)
     assert (hours.period, hours.size) == (24, 48)
-    assert Grid.from_times(history(np.zeros(5), step="M").times).period == 1
+    months = Grid.from_times(history(np.zeros(5), step="M").times)
+    assert (months.period, months.column.tolist()) == (12, list(range(5)))
+    weeks = Grid.from_times(history(np.zeros(5), step="W").times)
+    assert (weeks.period, weeks.column.tolist()) == (1, list(range(5)))
     assert Grid.from_times(np.full(5, "NaT", "M8[s]")).column.tolist() == [0, 1, 2, 3, 4]
     gaps = np.array(["2013-01-01", "2013-01-04", "2013-01-05", "2013-01-06"], "M8[s]")
     assert Grid.from_times(gaps).column.tolist() == [0, 3, 4, 5]

@@ -323,7 +323,7 @@ def test_going_on_is_what_a_replay_gives(detector, seed, share, restarts):
 @few
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
 def test_what_is_out_of_reach_changes_nothing(detector, seed, share):
-    h = ordinary(seed, least=120, most=220)
+    h = ordinary(seed, least=440, most=600)
     reach = detector.reach(Grid.from_times(h.times))
     if reach is None:
         return

@@ -1,0 +1,137 @@
+"""Seasons of `Seasonal`: parts of days, weeks, months and years; and what repeats. No database."""
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History, Reason
+from tidegauge.repository.detectors.monitor import Monitor
+
+import tidegauge as tg
+
+HOUR, DAY = np.timedelta64(1, "h"), np.timedelta64(1, "D")
+MONDAY = np.datetime64("2021-02-01T00", "s")
+
+
+def times_of(step, days):
+    return np.arange(MONDAY, MONDAY + days * DAY, step).astype("M8[s]")
+
+
+def hour_of(times):
+    return (times - times.astype("M8[D]")) / HOUR
+
+
+def weekend(times):
+    return ~np.is_busday(times.astype("M8[D]"))
+
+
+def judged(times, factor, noise=0.04, seed=0):
+    """Score counts around 100,000 times a factor; return the scores and the anomalies."""
+    noise = np.random.default_rng(seed).normal(0, noise, len(times))
+    values = np.rint(1e5 * factor * np.exp(noise))[None, :]
+    history = History(times, values, np.full_like(values, np.nan), [Scale.COUNT])
+    scores = tg.Seasonal().score(history)
+    return scores, Monitor(detector=tg.Seasonal()).decide(values, scores)[0]
+
+
+def test_office_hours_are_learned_in_two_days():
+    times = times_of(HOUR, 21)
+    factor = np.where((hour_of(times) >= 9) & (hour_of(times) < 17), 5.0, 1.0)
+    factor[-12] = 2.5  # noon of the last day: half of what is usual, twice the night
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags[7 * 24 :]).tolist() == [14 * 24 - 12]
+
+
+def test_weekends_of_hours_are_learned_in_two_weeks():
+    times = times_of(HOUR, 35)
+    factor = np.where(weekend(times), 0.5, 1.0) * (1 + 0.5 * np.sin(hour_of(times) * np.pi / 12))
+    factor[-60] *= 2  # a Friday noon
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags[21 * 24 :]).tolist() == [14 * 24 - 60]
+
+
+@pytest.mark.parametrize("hours", [6, 8, 12])
+def test_parts_of_a_day_have_their_own_levels(hours):
+    times = times_of(hours * HOUR, 60)
+    factor = np.array([1.0, 0.5, 0.8, 0.6])[(hour_of(times) // hours).astype(int)]
+    factor[-1] *= 0.5
+    scores, flags = judged(times, factor)
+    assert np.flatnonzero(flags).tolist() == [len(times) - 1]
+    last = scores.expected[0, -24 // hours - 1]  # the same part, of the day before
+    assert last == pytest.approx(1e5 * 2 * factor[-1], rel=0.1)
+
+
+def test_quarters_of_an_hour_are_parts_of_a_day():
+    times = times_of(np.timedelta64(15, "m"), 5)
+    factor = np.where((hour_of(times) >= 9) & (hour_of(times) < 17), 5.0, 1.0)
+    _, flags = judged(times, factor)
+    assert not flags[2 * 96 :].any()
+
+
+def test_months_have_their_year():
+    times = (np.datetime64("2016-01", "M") + np.arange(72)).astype("M8[s]")
+    month = np.arange(72) % 12
+    factor = np.where(month == 11, 2.0, 1.0)
+    factor[-5] = 0.4  # August of the last year
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags[36:]).tolist() == [36 - 5]
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        pytest.param(lambda d: d + 1 == (d.astype("M8[M]") + 1).astype("M8[D]"), id="month end"),
+        pytest.param(lambda d: d == d.astype("M8[M]").astype("M8[D]") + 14, id="the fifteenth"),
+        pytest.param(
+            lambda d: (
+                np.is_busday(d) & (np.busday_count(d.astype("M8[M]").astype("M8[D]"), d) == 0)
+            ),
+            id="first working day",
+        ),
+    ],
+)
+def test_days_of_the_month_are_expected_after_two_or_three(days):
+    times = times_of(DAY, 260)
+    booked = days(times.astype("M8[D]"))
+    scores, flags = judged(times, np.where(booked, 2.5, 1.0))
+    days = np.flatnonzero(booked)
+    days = days[days >= 7]  # before, nothing is scored
+    assert set(np.flatnonzero(flags)) <= set(days[:3])  # no other day, and no later month
+    assert flags[days[0]]
+    assert (scores.reason[0, days[3:]] == Reason.CALENDAR).all()
+
+
+def test_a_season_of_the_year_is_expected_in_the_second():
+    times = times_of(DAY, 700)
+    year = (times.astype("M8[D]") - times.astype("M8[Y]").astype("M8[D]")).astype(int)
+    _, flags = judged(times, np.where((year >= 332) & (year < 357), 2.0, 1.0))
+    found = times[np.flatnonzero(flags)]
+    assert found.size
+    assert (found < np.datetime64("2022-02-01")).all()
+
+
+def test_what_is_odd_once_is_odd_again_on_another_day_of_the_month():
+    times = times_of(DAY, 200)
+    factor = np.ones(200)
+    factor[[95, 135, 177]] = 2.5  # 7 May, 16 June, 28 July
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags).tolist() == [95, 135, 177]
+
+
+def test_a_new_level_of_hours_is_taken_up_within_a_day():
+    times = times_of(HOUR, 28)
+    factor = np.ones(len(times))
+    factor[20 * 24 :] = 3.0
+    _, flags = judged(times, factor)
+    found = np.flatnonzero(flags)
+    assert found[0] == 20 * 24
+    assert found[-1] < 21 * 24
+    six_hours = np.ones(len(times))
+    six_hours[20 * 24 + 6 : 20 * 24 + 12] = 3.0
+    _, flags = judged(times, six_hours)
+    assert np.flatnonzero(flags).tolist() == list(range(20 * 24 + 6, 20 * 24 + 12))  # no recovery
+
+
+def test_the_first_weekend_of_a_new_table_is_no_anomaly():
+    times = times_of(HOUR, 14)
+    _, flags = judged(times, np.where(weekend(times), 0.5, 1.0))
+    assert not flags.any()
