@@ -134,8 +134,13 @@ def _memory(grid: Grid, cycles: int) -> tuple[int, int]:
 
 
 def _margin(grid: Grid, cycles: int) -> int:
-    """Return the columns before a point on which its score may depend."""
-    return max(*_memory(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
+    """Return the columns before a point of which its score may read the values."""
+    return max(_lesson(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
+
+
+def _lesson(grid: Grid, cycles: int) -> int:
+    """Return the columns before a point from which its score may have learned."""
+    return max(*_memory(grid, cycles), (CALENDAR + AROUND) * grid.daily)
 
 
 def _shift_rule(grid: Grid) -> tuple[int, int]:
@@ -185,6 +190,7 @@ class _Walk:
         self.history = history
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
+        self.cycles = cycles
         self.memory, self.learned = _memory(grid, cycles)
         self.margin = _margin(grid, cycles)
         self.column = self.margin + grid.column
@@ -215,7 +221,10 @@ class _Walk:
         h = self.history
         if known is not None:
             centre = transform(known.expected, h.scales)
-            for t in range(start):
+            lesson = _lesson(self.grid, self.cycles) + 2 * self.shift_within
+            # A restart moves the whole past by what was expected then.
+            first = max(start - lesson, 0) if h.restarts is None else 0
+            for t in range(first, start):
                 self._restart(t)
                 self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t])
         scores = Scores.unscored((len(self.y), len(h.times) - start))
