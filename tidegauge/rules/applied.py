@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import RuleError, VerdictWarning
 from tidegauge.analyzers.core.formatting import Markup
@@ -22,7 +22,7 @@ from tidegauge.rules.masks import Masked
 from tidegauge.rules.measures import analyzers_of
 from tidegauge.rules.parsing.measures import parser_analyzers
 from tidegauge.rules.result import CheckResult
-from tidegauge.rules.samples import sample_rejects
+from tidegauge.rules.samples import SAMPLES, sample_charged
 from tidegauge.rules.state import DQMState, RecordCounts, Tally
 from tidegauge.rules.tally import Tallies
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tidegauge.rules.parsing.parser import ParserCounts, ParserValidation
 
 BROKEN = "broken_rules"
-SAMPLES = 10
-"""Records of each rule that are kept as samples."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -200,7 +198,7 @@ def split(
     groups = {key: found for (key, segment), found in tallies.items() if not segment}
     whole = total(groups.values())
     state = dqm.tasks.state(whole.counts, {**masked.failures, **whole.failures})
-    for sample in _samples(dqm, masked, whole.counts, samples, keys, by):
+    for sample in sample_charged(masked, whole.counts, samples, keys, by):
         state.add_sample(sample)
     parsed = None if parser is None else parser.count()
     if parsed is not None:
@@ -210,19 +208,6 @@ def split(
     if parser is not None:
         check = parser.judge(state, masked.kept) + check
     return Applied(dqm, masked, state, check, tuple(by), groups, parsed)
-
-
-def _samples(
-    dqm: DQMDefinition,
-    masked: Masked,
-    counts: RecordCounts,
-    most: int,
-    keys: Sequence[str],
-    by: Sequence[str],
-) -> Any:
-    found = dqm.tasks.of(counts)
-    charged = {name: count for (kind, name), count in found.items() if kind == "charged" and count}
-    return sample_rejects(masked, charged, most, keys, by) if charged and most > 0 else ()
 
 
 def metrics_of(found: Tally, tasks: Tasks) -> Iterator[Metric[float]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.state import as_state
 from tidegauge.repository.store.queries import AsOf, Moment
-from tidegauge.rules.measures import RecordRules
+from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.result import CheckResult
 from tidegauge.rules.state import RecordCounts
 from tidegauge.rules.verdicts import read_verdict
@@ -111,14 +111,15 @@ def _failed(
     """Return the verdict on partitions in which a rule or fix could not be evaluated."""
     metrics = repository.metrics(dataset, analyzer=RecordRules(dqm.tasks.identity))
     failed = metrics[(metrics["status"] == "failed") & metrics["partition"].isin(list(partitions))]
-    return {
-        str(row.partition): CheckResult(
-            passed=False,
-            error_messages=((dqm.name, str(row.error)),),
-            outcomes=((dqm.name, False),),
+    found = {}
+    for row in failed.itertuples():
+        error = str(row.error)
+        tasks = (*dqm.tasks.rules, *dqm.tasks.fixes)
+        name = next((t.name for t in tasks if names_task(error, t.name)), dqm.name)
+        found[str(row.partition)] = CheckResult(
+            passed=False, error_messages=((name, error),), outcomes=((name, False),)
         )
-        for row in failed.itertuples()
-    }
+    return found
 
 
 def judge_run(
