@@ -42,7 +42,7 @@ _POLICIES: dict[str, tuple[type, Callable[[str], Any] | None]] = {
     "FailTotalFixPercentPolicy": (policies.FailTotalFixPercentPolicy, float),
     "FailParserCountPolicy": (policies.FailParserCountPolicy, int),
 }
-_VALUES = frozenset({"lower", "upper", "default", "value"})
+_VALUES = frozenset({"lower", "upper", "default", "value", "whole"})
 """Arguments read as values; a text as the ``value`` of a `Fix` is SQL, as in Python."""
 _OPTIONAL = {"lower": None, "upper": None}
 """Bounds that a file may omit."""

@@ -187,6 +187,21 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
     return find_files(patterns, "rules file")
 
 
+def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None = None) -> None:
+    """Check that no two rules files write to one place: each would replace the other's partitions.
+
+    Raises
+    ------
+    SuiteError
+    """
+    places = {
+        f"{file.path}: {what}": table
+        for file in files
+        for what, table in (("quarantine", file.quarantine), ("publish", file.publish))
+    }
+    check_disjoint_locations(places, spark)
+
+
 def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | None:
     """Return the arguments of the parser; None without a schema.
 

@@ -79,6 +79,8 @@ class RulesRun:
         yield str(self.run)
         state, tasks = self.state, self.file.dqm.tasks
         yield f"  {state.records} records, {state.rejects} rejected"
+        if not self.checks and self.parser is None:
+            yield "  the table has no partitions: nothing was judged"
         for rule in tasks.ordered:
             yield f"  rule {rule.name}: {_rule_summary(rule, state)}"
             yield from (f"    {sample}" for sample in self.samples if sample.task == rule.name)

@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
-from tidegauge.files.rules import RulesFile, find_rules, load_rules
+from tidegauge.files.rules import RulesFile, check_shared_targets, find_rules, load_rules
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
@@ -72,7 +72,9 @@ def run_rules(
         If a file is not a valid rules file.
     """
     files = [load_rules(path) for path in find_rules(patterns)]
+    check_shared_targets(files)
     spark = spark_session(warehouse)
+    check_shared_targets(files, spark)
     summary = RulesSummary()
     for file in files:
         try:

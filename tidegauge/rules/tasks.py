@@ -233,13 +233,16 @@ class SetRule(_ColumnRule):
 
 
 class FormatRule(_ColumnRule):
-    r"""Format rule: a text column matches a Java regular expression as a whole.
+    r"""Format rule: a text column matches a Java regular expression, by default as a whole.
+
+    `Check.has_pattern` matches anywhere by default, as Deequ does; both take ``whole``.
 
     Parameters
     ----------
     column : str or Column
     pattern : str
-        To match anywhere in the text, begin and end it with ``.*``.
+    whole : bool
+        Whether the pattern must match the whole text; otherwise a match anywhere in it suffices.
     name, on_null, severity, stage
         As for `DQMRule`.
 
@@ -247,13 +250,21 @@ class FormatRule(_ColumnRule):
     --------
     >>> print(FormatRule("zip", "[0-9]{5}").expression.text)
     `zip` RLIKE '\\A(?:[0-9]{5})\\z'
+    >>> print(FormatRule("name", "^[A-Z]", whole=False).expression.text)
+    `name` RLIKE '^[A-Z]'
     """
 
     def __init__(
-        self, column: str | Column, pattern: str, name: str | None = None, **options: Any
+        self,
+        column: str | Column,
+        pattern: str,
+        name: str | None = None,
+        *,
+        whole: bool = True,
+        **options: Any,
     ) -> None:
-        told = f"FormatRule({shown_text(column)}, {pattern})"
-        super().__init__(column, _matches(self, pattern), name, told, options)
+        told = _told_format(self, column, pattern, whole)
+        super().__init__(column, _matches(self, pattern, whole), name, told, options)
 
 
 class NotNullRule(_ColumnRule):
@@ -426,7 +437,9 @@ class SetFix(_ColumnFix):
 
 
 class FormatFix(_ColumnFix):
-    """Replace text that does not fully match a regular expression by a default. Null stays.
+    """Replace text that does not match a regular expression by a default. Null stays.
+
+    The pattern must match the whole text, unless ``whole=False``.
 
     Examples
     --------
@@ -434,9 +447,18 @@ class FormatFix(_ColumnFix):
     'FormatFix(zip, [0-9]{5})'
     """
 
-    def __init__(self, column: str, pattern: str, default: Any, name: str | None = None) -> None:
-        told = f"FormatFix({shown_text(column)}, {pattern})"
-        super().__init__(column, ["NOT (", *_matches(self, pattern), ")"], default, name, told)
+    def __init__(
+        self,
+        column: str,
+        pattern: str,
+        default: Any,
+        name: str | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
+        told = _told_format(self, column, pattern, whole)
+        pieces = ["NOT (", *_matches(self, pattern, whole), ")"]
+        super().__init__(column, pieces, default, name, told)
 
 
 class NotNullFix(_ColumnFix):
@@ -533,13 +555,21 @@ def _among(values: Sequence[Any]) -> list[Any]:
     return pieces
 
 
-def _matches(task: DQMTask, pattern: str) -> list[Any]:
-    """Return the SQL pieces of a full match of a text with a pattern."""
+def _told_format(task: DQMTask, column: Any, pattern: str, whole: bool) -> str:  # noqa: FBT001
+    also = "" if whole is True else f", whole={whole}"
+    return f"{type(task).__name__}({shown_text(column)}, {pattern}{also})"
+
+
+def _matches(task: DQMTask, pattern: str, whole: bool) -> list[Any]:  # noqa: FBT001
+    """Return the SQL pieces of a match of a text with a pattern, in full or anywhere."""
     if not isinstance(pattern, str):
         msg = f"{type(task).__name__}: the pattern is the text of a regular expression, not {pattern!r}"
         raise RuleError(msg)
-    whole = rf"\A(?:{pattern})\z"
-    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(whole)}"]
+    if not isinstance(whole, bool):
+        msg = f"{type(task).__name__}: whole is True or False, not {whole!r}"
+        raise RuleError(msg)
+    text = rf"\A(?:{pattern})\z" if whole else pattern
+    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(text)}"]
 
 
 def _display(value: Any) -> str:

@@ -3,7 +3,7 @@
 import datetime as dt
 
 import pytest
-from tidegauge.files.rules import find_rules, load_rules
+from tidegauge.files.rules import check_shared_targets, find_rules, load_rules
 from tidegauge.files.suite import load_suite
 
 import tidegauge as tg
@@ -215,3 +215,27 @@ def test_records_do_not_go_where_they_come_from(write, places, text):
 def test_places_with_names_that_begin_alike_are_two(write):
     rules = "dataset: d\npath: /lake/t\npublish: /lake/t_clean\nquarantine: t\nrules: [NotNullRule: a]\n"
     assert load_rules(write(rules)).publish == "/lake/t_clean"
+
+
+def test_formats_match_as_a_whole_or_anywhere(write):
+    file = load_rules(
+        write(
+            "dataset: a\ntable: a\nrules:\n"
+            "  - FormatRule: {column: n, pattern: '^[A-Z]', name: anywhere, whole: false}\n"
+            "  - FormatRule: {column: n, pattern: '^[A-Z]', name: whole}\n"
+        )
+    )
+    anywhere, whole = (rule.expression.text for rule in file.dqm.tasks.rules)
+    assert anywhere == "`n` RLIKE '^[A-Z]'"
+    assert whole == r"`n` RLIKE '\\A(?:^[A-Z])\\z'"
+    check = tg.Check("a").has_pattern("n", "^[A-Z]").has_pattern("n", "^[A-Z]", whole=True)
+    patterns = [constraint.analyzer.pattern for constraint in check.constraints]
+    assert patterns == ["^[A-Z]", r"\A(?:^[A-Z])\z"]
+
+
+def test_two_files_do_not_write_to_one_place(write):
+    text = "dataset: {0}\ntable: {0}\nrules: [NotNullRule: a]\nquarantine: rejects\n"
+    files = [load_rules(write(text.format(name), f"{name}.yml")) for name in ("one", "two")]
+    with pytest.raises(tg.SuiteError, match=r"one\.yml: quarantine 'rejects' and .*two\.yml"):
+        check_shared_targets(files)
+    check_shared_targets(files[:1])
