@@ -169,11 +169,12 @@ class Check(RowMethods, MetricMethods, HistoryMethods):
         >>> check.constraints[0].description
         "Completeness('dep_time'): at least 0.9, warns unless at least 0.95"
         """
-        if not self.constraints or not isinstance(self.constraints[-1], MetricConstraint):
+        last = self.constraints[-1] if self.constraints else None
+        if not isinstance(last, MetricConstraint):
             msg = f"check {self.name!r}: warn() is about the constraint on a metric before it; there is none"
             raise SuiteError(msg)
-        *others, last = self.constraints
-        return replace(self, constraints=(*others, replace(last, warning=as_assertion(assertion))))
+        warned = replace(last, warning=as_assertion(assertion))
+        return replace(self, constraints=(*self.constraints[:-1], warned))
 
     def with_constraint(self, constraint: Constraint) -> Check:
         """Return the check with one more constraint, of any kind."""
