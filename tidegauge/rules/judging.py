@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.state import as_state
+from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.queries import AsOf, Moment
 from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.result import CheckResult
@@ -171,6 +172,25 @@ def kept_verdicts(
             if verdict is not None:
                 found[partition] = verdict
     return found
+
+
+def standing_failures(repository: Repository, dataset: str) -> list[dict[str, Any]]:
+    """Return the newest verdicts, of rules and of checks, by which the current data fails.
+
+    Returns
+    -------
+    list of dict
+        Rows of `Repository.verdicts`, the newest first.
+    """
+    prints = fingerprints(repository, dataset)
+    frame = repository.verdicts(dataset)
+    newest = frame.drop_duplicates(["name", "partition"])
+    return [
+        row
+        for row in records(newest)
+        if not row["passed"]
+        and prints.get(row["partition"], row["fingerprint"]) == row["fingerprint"]
+    ]
 
 
 def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:
