@@ -66,6 +66,10 @@ class Expression:
         subject = column_sql(column) if isinstance(column, str) else column
         return cls(tuple(subject if piece is COLUMN_PLACEHOLDER else piece for piece in pieces))
 
+    def among(self, where: Expression) -> Expression:
+        """Return the condition for some records only; it is true for all others."""
+        return Expression(("CASE WHEN ", *where.pieces, " THEN ", *self.pieces, " ELSE true END"))
+
     @classmethod
     def from_identity(cls, identity: Sequence[str]) -> Expression:
         """Restore an expression from its `identity`."""

@@ -190,11 +190,15 @@ TypedExpression = tuple[Expression, str | None]
 
 @dataclass(frozen=True)
 class TaskSql:
-    """Generated SQL of a task: expressions, the Columns they read by hidden name, condition flags."""
+    """Generated SQL of a task: expressions, the Columns they read by hidden name, condition flags.
+
+    ``own`` is the SQL that the user wrote, without what surrounds it.
+    """
 
     texts: list[str]
     hidden: dict[str, Column]
     conditions: list[bool]
+    own: list[str]
 
 
 @dataclass
@@ -338,7 +342,7 @@ class _Builder:
 
     def _written(self, expressions: Iterable[TypedExpression]) -> TaskSql:
         """Generate the SQL of expressions, with hidden columns in place of Columns."""
-        texts, hidden, conditions = [], {}, []
+        texts, hidden, conditions, own = [], {}, [], []
         for expression, kind in expressions:
             text = told = ""
             for piece in expression.pieces:
@@ -352,6 +356,8 @@ class _Builder:
                     self.hidden += 1
                     hidden[alias] = value
                     value = alias
+                elif str(value).startswith("(\n"):
+                    own.append(str(value).removeprefix("(\n").removesuffix("\n)"))
                 text += str(value)
             if kind is None:
                 check_deterministic(told)
@@ -359,7 +365,7 @@ class _Builder:
                 check_record_by_record(told, self.by)
             texts.append(text if kind is None else f"CAST({text} AS {kind})")
             conditions.append(kind is None)
-        return TaskSql(texts, hidden, conditions)
+        return TaskSql(texts, hidden, conditions, own)
 
     def _problem(self, some: Iterable[TaskSql]) -> Exception | None:
         """Return the error of expressions that do not resolve or are not boolean, or None."""
@@ -373,7 +379,7 @@ class _Builder:
             if hidden:
                 frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
             texts = [text for one in some for text in one.texts]
-            _parse(frame, texts)
+            _parse(frame, [text for one in some for text in one.own])
             # Nested in an expression beside the columns, as in the final plan: aggregates, generators and
             # aliases are refused here.
             cells = (
@@ -392,14 +398,13 @@ class _Builder:
         return None
 
 
-def _parse(frame: DataFrame, texts: Iterable[str]) -> None:
+def _parse(frame: DataFrame, own: Iterable[str]) -> None:
     """Parse expressions as the user wrote them, so that a syntax error points into their own text.
 
     Inside our parentheses, ``a > 0) OR (true`` would parse, too.
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    own = [t.removeprefix("(\n").removesuffix("\n)") for t in texts if t.startswith("(\n")]
     try:
         frame.selectExpr(*own).schema  # noqa: B018 - forces parsing on Spark Connect
     except ParseException:

@@ -84,6 +84,8 @@ class DQMRule(DQMTask):
         and kept.
     stage : str
         ``before`` the fixes, on original values, or ``after`` them, on repaired ones.
+    where : str, Column or callable, optional
+        The records that the rule is about; all others satisfy it, also where this is null.
 
     Raises
     ------
@@ -107,14 +109,27 @@ class DQMRule(DQMTask):
         on_null: str = "fail",
         severity: str = "error",
         stage: str = "before",
+        where: ExpressionInput | None = None,
     ) -> None:
-        self._set(Expression.from_input(expr, type(self).__name__), name, on_null, severity, stage)
+        expression = Expression.from_input(expr, type(self).__name__)
+        self._set(expression, name, on_null, severity, stage, where)
 
     def _set(
-        self, expression: Expression, name: str | None, on_null: str, severity: str, stage: str
+        self,
+        expression: Expression,
+        name: str | None,
+        on_null: str,
+        severity: str,
+        stage: str,
+        where: ExpressionInput | None = None,
     ) -> None:
+        told = expression.shown if name is None else name
+        if where is not None:
+            among = Expression.from_input(where, type(self).__name__)
+            expression = expression.among(among)
+            told = f"{told} where {among.shown}" if name is None else told
         self.expression = expression
-        self.name = _name(expression.shown if name is None else name, self)
+        self.name = _name(told, self)
         self.on_null = _one_of("on_null", on_null, ON_NULL, self)
         self.severity = _one_of("severity", severity, SEVERITIES, self)
         self.stage = _one_of("stage", stage, STAGES, self)
@@ -161,11 +176,14 @@ class _ColumnRule(DQMRule):
         told: str,
         options: dict[str, Any],
     ) -> None:
-        known = {"on_null": "fail", "severity": "error", "stage": "before"}
+        known = {"on_null": "fail", "severity": "error", "stage": "before", "where": None}
         for option in options.keys() - known.keys():
             kind = f"option of {type(self).__name__}"
             raise UnknownNameError(kind, option, known)
         options = known | options
+        where = options["where"]
+        if name is None and where is not None:
+            told = f"{told} where {Expression.from_input(where, type(self).__name__).shown}"
         self._set(Expression.from_column_pieces(column, pieces), name or told, **options)
 
 

@@ -239,3 +239,32 @@ def test_two_files_do_not_write_to_one_place(write):
     with pytest.raises(tg.SuiteError, match=r"one\.yml: quarantine 'rejects' and .*two\.yml"):
         check_shared_targets(files)
     check_shared_targets(files[:1])
+
+
+def test_one_rule_for_many_columns_and_some_records(write):
+    head = "dataset: a\ntable: a\nrules:\n"
+    file = load_rules(
+        write(
+            head
+            + "  - NotNullRule: {columns: [a, b], policy: FailAny}\n"
+            + "  - BoundRule: {columns: [c, d], lower: 0, name: positive, where: kind = 1}\n"
+            + "  - Rule: {expr: a > 0, where: b > 0}\n"
+        )
+    )
+    same = tg.DQM()
+    for column in "ab":
+        same = same.add(tg.NotNullRule(column), tg.FailAny)
+    for column in "cd":
+        name = f"positive ({column})"
+        same = same.add(tg.BoundRule(column, 0, None, name=name, where="kind = 1"))
+    same = same.add(tg.Rule("a > 0", where="b > 0"))
+    assert file.dqm == same
+    assert file.dqm.tasks.rules[-1].name == "a > 0 where b > 0"
+    assert file.place("positive (d)").endswith(":5")
+    for wrong, says in (
+        ("NotNullRule: {columns: a}", "columns is a list"),
+        ("NotNullRule: {columns: [a], column: b}", "give column or columns, not both"),
+        ("Rule: {columns: [a], expr: b}", "'columns'"),
+    ):
+        with pytest.raises(tg.SuiteError, match=f"rules.yml:4: .*{says}"):
+            load_rules(write(f"{head}  - {wrong}\n"))

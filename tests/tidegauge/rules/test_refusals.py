@@ -67,6 +67,23 @@ def test_a_random_rule_rejects_nothing(spark):
         assert done.data.count() == 90
 
 
+def test_a_rule_is_about_the_records_where_a_condition_holds(spark):
+    rows = [(1, 5, "EWR"), (2, -5, "EWR"), (3, -5, "JFK"), (4, -5, None), (5, None, "EWR")]
+    data = spark.createDataFrame(rows, "id int, delay int, origin string")
+    dqm = (
+        tg.DQM()
+        .add(tg.Rule("delay > 0", "text", where="origin = 'EWR'"))
+        .add(tg.BoundRule("delay", 0, None, name="column", where=lambda df: df.origin == "EWR"))
+        .add(tg.Rule("delay > 0", "open", where="origin = 'EWR') OR (true"))
+    )
+    done = dqm.apply(data)
+    assert set(done.state.errors) == {"open"}  # a filter does not reach out of its parentheses
+    for name in ("text", "column"):
+        assert (done.state.violations(name), done.state.unknown(name)) == (1, 1)
+    with pytest.warns(tg.VerdictWarning, match="open"):
+        assert sorted(row.id for row in done.data.collect()) == [1, 3, 4]
+
+
 def test_verdicts_show_samples_however_they_are_reached(spark):
     data = spark.createDataFrame([(1,), (7,), (200,)], "age int")
     dqm = tg.DQM("ages").add(tg.Rule("age < 150", "age"), tg.FailAny)
