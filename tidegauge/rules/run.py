@@ -221,7 +221,8 @@ class _Writer:
             return
         applied = self._applied(looked)
         if table is not None and due:
-            applied.quarantine(table, self._mode, self._values(due))
+            values = self._values(due)
+            applied.quarantine(table, self._mode, values, self.file.broken_rules)
             self._remember(what, due, f"{applied.state.rejects} rejects of {_count(due)}: {table}")
 
     def publish(self) -> None:

@@ -268,3 +268,9 @@ def test_one_rule_for_many_columns_and_some_records(write):
     ):
         with pytest.raises(tg.SuiteError, match=f"rules.yml:4: .*{says}"):
             load_rules(write(f"{head}  - {wrong}\n"))
+
+
+def test_the_column_of_broken_rules_has_any_name(write):
+    text = "dataset: a\ntable: a\nrules: [NotNullRule: a]\n"
+    assert load_rules(write(text)).broken_rules == "broken_rules"
+    assert load_rules(write(f"{text}broken_rules: why\n")).broken_rules == "why"

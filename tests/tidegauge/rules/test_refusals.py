@@ -67,6 +67,21 @@ def test_a_random_rule_rejects_nothing(spark):
         assert done.data.count() == 90
 
 
+def test_records_that_only_warn_are_flagged_by_a_column_of_any_name(spark):
+    data = spark.createDataFrame([(1, "x"), (7, "y"), (9, "z")], "n int, broken_rules string")
+    dqm = (
+        tg.DQM()
+        .add(tg.Rule("n < 8", "small"))
+        .add(tg.Rule("n <> 7", "not seven", severity="warning"))
+    )
+    done = dqm.apply(data, samples=0)
+    with pytest.raises(tg.RuleError, match="'broken_rules'"):
+        _ = done.rejects
+    flagged = {row.n: row.why for row in done.flagged("why").collect()}
+    assert flagged == {1: [], 7: ["not seven"], 9: ["small"]}
+    assert [tuple(row) for row in done.rejects_as("why").collect()] == [(9, "z", ["small"])]
+
+
 def test_a_rule_is_about_the_records_where_a_condition_holds(spark):
     rows = [(1, 5, "EWR"), (2, -5, "EWR"), (3, -5, "JFK"), (4, -5, None), (5, None, "EWR")]
     data = spark.createDataFrame(rows, "id int, delay int, origin string")
