@@ -353,3 +353,14 @@ def test_the_history_shows_samples_of_what_failed(table, rules, repo, capsys):
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert {"age=-1", "age="} <= {line.split()[0] for line in lines if line}
     assert "age=200" not in lines  # of a day that passed
+
+
+def test_a_table_that_cannot_be_written_leaves_the_report(spark, table, rules):
+    spark.sql("CREATE TABLE people_rejects (other INT) USING parquet")
+    status, out = rules(SPEC + "quarantine: people_rejects\n")
+    assert status == 1
+    assert "  11 records, 3 rejected" in out.splitlines()
+    assert "ds=2013-01-02: failed: age: 2 of 4 records" in out
+    (failed,) = [line for line in out.splitlines() if line.startswith("failed: ")]
+    assert "people.yml: " in failed
+    assert "people_rejects" in failed
