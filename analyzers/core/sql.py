@@ -254,6 +254,17 @@ def words_in(text: str) -> set[str]:
     return {name for name, _ in _words(text)}
 
 
+def without_literals(text: str) -> str:
+    """Return Spark SQL with string literals and comments blanked; names stay.
+
+    Examples
+    --------
+    >>> without_literals("`a b` = 'rand()' -- rand()")
+    "`a b` = '' ''"
+    """
+    return _TOKEN.sub(lambda m: m[0] if m["bare"] or m["quoted"] is not None else "''", text)
+
+
 def _words(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each word in lower case, and whether it is in backticks."""
     for m in _TOKEN.finditer(text):

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from tidegauge.analyzers.core.errors import UnsupportedSparkError
 from tidegauge.analyzers.core.requests import NATIVE_SKETCHES, Sketch
 from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,6 +94,7 @@ def _ask(spark: SparkSession) -> Capabilities:
     )
 
 
+@handled_errors()
 def _resolves(spark: SparkSession, query: str) -> bool:
     from pyspark.errors import AnalysisException
 

@@ -24,6 +24,7 @@ from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import Joining, Matching, ScanJob, jobs_for
+from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,6 +123,7 @@ def _probes(analyzer: AnyAnalyzer, asked: Iterable[Request], session: Capabiliti
     return texts
 
 
+@handled_errors()
 def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
     from pyspark.errors import AnalysisException
 
@@ -132,6 +134,7 @@ def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
     return None
 
 
+@handled_errors()
 def _unreadable(data: DataFrame, job: Joining | Matching) -> Exception | None:
     from pyspark.errors import AnalysisException
 

@@ -19,6 +19,7 @@ from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import ExtremeAnalyzer, Range
 from tidegauge.analyzers.measures.texts import PATTERNS, PatternMatch
 from tidegauge.analyzers.measures.uniqueness import DuplicateRowCount, Uniqueness, UniqueValueRatio
+from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FILTERED_ROWS = ("true", "null")
 
 
+@handled_errors()
 def row_level_results(
     data: DataFrame, analyzers: Mapping[str, Analyzer[Any, Any]], filtered_row: str = "true"
 ) -> DataFrame:

@@ -23,6 +23,7 @@ from tidegauge.analyzers.scan.capabilities import activate, worker_error
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
 from tidegauge.analyzers.scan.jobs import ScanJob
 from tidegauge.analyzers.scan.plan import Plan, plan
+from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -152,6 +153,7 @@ def _run(data: DataFrame, made: Plan, groups: Groups) -> Results:
     return results
 
 
+@handled_errors()
 def _run_alone(
     data: DataFrame, job: ScanJob, groups: Groups, owners: Mapping[Request, Hashable]
 ) -> Results:
@@ -206,6 +208,7 @@ def _isolate(
             )
 
 
+@handled_errors()
 def _find_failing_groups(
     data: DataFrame, job: ScanJob, groups: Groups, values: Sequence[Values], failure: Any
 ) -> Results:

@@ -147,6 +147,35 @@ class Check(RowMethods, MetricMethods, HistoryMethods):
         filtered = replace(last, analyzer=replace(last.analyzer, where=condition))  # type: ignore[call-arg]
         return replace(self, constraints=(*others, filtered))
 
+    def warn(self, assertion: AssertionLike) -> Check:
+        """Give the last constraint a stricter assertion, which only warns.
+
+        If it does not hold while the constraint itself does, the status of the constraint is
+        ``warning``, and so is that of the check, whatever its level.
+
+        Parameters
+        ----------
+        assertion : callable, float, pair of float, or Between
+
+        Raises
+        ------
+        SuiteError
+            If there is no constraint yet, or the last one is compared with history.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> check = tg.Check("flights").is_complete("dep_time", at_least=0.9).warn(0.95)
+        >>> check.constraints[0].description
+        "Completeness('dep_time'): at least 0.9, warns unless at least 0.95"
+        """
+        last = self.constraints[-1] if self.constraints else None
+        if not isinstance(last, MetricConstraint):
+            msg = f"check {self.name!r}: warn() is about the constraint on a metric before it; there is none"
+            raise SuiteError(msg)
+        warned = replace(last, warning=as_assertion(assertion))
+        return replace(self, constraints=(*self.constraints[:-1], warned))
+
     def with_constraint(self, constraint: Constraint) -> Check:
         """Return the check with one more constraint, of any kind."""
         return replace(self, constraints=(*self.constraints, constraint))
@@ -184,6 +213,8 @@ class Check(RowMethods, MetricMethods, HistoryMethods):
 
 
 def status_of(level: str, results: Sequence[ConstraintResult]) -> str:
-    """Return ``success``, or the check's level if a constraint failed."""
-    failed = any(result.status is ConstraintStatus.FAILURE for result in results)
-    return str(level) if failed else "success"
+    """Return ``success``, the check's level if a constraint failed, or ``warning`` if one warns."""
+    found = {result.status for result in results}
+    if ConstraintStatus.FAILURE in found:
+        return str(level)
+    return str(Level.WARNING) if ConstraintStatus.WARNING in found else "success"

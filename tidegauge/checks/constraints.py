@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from numbers import Real
@@ -13,16 +13,20 @@ from typing import Any
 from tidegauge.analyzers.core.errors import SuiteError, describe
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence
 from tidegauge.analyzers.core.metric import Failure, Metric
-from tidegauge.analyzers.measures.counts import Compliance
+from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.histogram import Distribution
-from tidegauge.checks.assertions import Assertion, violation_message
+from tidegauge.analyzers.measures.texts import PatternMatch
+from tidegauge.analyzers.measures.uniqueness import Uniqueness
+from tidegauge.checks.assertions import Assertion, Between, violation_message
 
 
 class ConstraintStatus(StrEnum):
-    """Outcome of a constraint; every status but ``failure`` lets the check pass."""
+    """Outcome of a constraint; ``failure`` and ``warning`` do not let the check pass."""
 
     SUCCESS = "success"
     FAILURE = "failure"
+    WARNING = "warning"
+    """The assertion holds, but not the one that warns."""
     NO_DATA = "no data"
     """The filter leaves no value to evaluate."""
     NO_HISTORY = "no history"
@@ -54,7 +58,7 @@ class ConstraintResult:
     @property
     def passed(self) -> bool:
         """True if the constraint lets the check pass."""
-        return self.status is not ConstraintStatus.FAILURE
+        return self.status not in {ConstraintStatus.FAILURE, ConstraintStatus.WARNING}
 
 
 @dataclass(frozen=True)
@@ -160,19 +164,39 @@ class MetricConstraint(Constraint):
     ----------
     part : Part, optional
         The number to take from a composite value; the value itself if not given.
+    warning : Assertion, optional
+        A stricter assertion, which only warns where the assertion itself holds.
     """
 
     part: MetricComponent | None = field(default=None, kw_only=True)
+    warning: Assertion | None = field(default=None, kw_only=True)
 
     @property
     def description(self) -> str:
         """The assertion as one line of text."""
         of = f"{self.part} of " if self.part else ""
-        return f"{of}{subject(self.analyzer)}: {self.assertion}"
+        warned = f", warns unless {self.warning}" if self.warning else ""
+        return f"{of}{subject(self.analyzer)}: {self.assertion}{warned}"
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
         """Evaluate the value, or a part of it."""
-        return self.judge(self.part.of(metric.value) if self.part else metric.value, metric)
+        value = self.part.of(metric.value) if self.part else metric.value
+        result = self.judge(value, metric, lambda told: told + self._counted(value, metric))
+        if self.warning is None or not result.passed:
+            return result
+        warned = replace(self, assertion=self.warning, warning=None).compare(metric, evidence)
+        if warned.passed:
+            return result
+        return replace(warned, constraint=self, status=ConstraintStatus.WARNING)
+
+    def _counted(self, value: Any, metric: Metric[Any]) -> str:
+        """Return how many rows are bad, if the metric is a share of good rows that is too low."""
+        wanted, rows = self.assertion, metric.weight
+        if not isinstance(self.analyzer, SHARES_OF_ROWS) or self.part or not rows:
+            return ""
+        if not isinstance(wanted, Between) or wanted.lower is None or value > wanted.lower:
+            return ""
+        return f": {round((1 - value) * rows):,} of {rows:,.0f} rows"
 
 
 class MetricComponent(ABC):
@@ -195,6 +219,8 @@ class DistinctValueCount(MetricComponent):
         return "distinct values"
 
 
+SHARES_OF_ROWS = (Completeness, Compliance, PatternMatch, Uniqueness)
+"""Analyzers whose value is a share of good rows, and whose weight is the number of rows."""
 DATA_TYPE_GROUPS = {
     "Unknown": ("Unknown",),
     "Fractional": ("Fractional",),

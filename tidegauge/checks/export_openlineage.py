@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.metric import Entity
-from tidegauge.checks.constraints import Constraint, ConstraintStatus, MetricConstraint
+from tidegauge.checks.constraints import (
+    Constraint,
+    ConstraintResult,
+    ConstraintStatus,
+    MetricConstraint,
+)
 from tidegauge.repository.exchange.openlineage import assertions_facet
 
 if TYPE_CHECKING:
@@ -55,6 +60,10 @@ def _expected(constraint: Constraint) -> str:
     return constraint.description.rpartition(": ")[2]
 
 
+def _level(check: Check, result: ConstraintResult) -> str:
+    return "warning" if result.status is ConstraintStatus.WARNING else str(check.level)
+
+
 def _assertion(one: PartitionResult, check: Check, name: str) -> dict[str, Any]:
     result = one.result
     constraint = result.constraint
@@ -62,8 +71,8 @@ def _assertion(one: PartitionResult, check: Check, name: str) -> dict[str, Any]:
     told: dict[str, Any] = {
         "assertion": type(analyzer).__name__,
         "name": f"{name}: {constraint.description}",
-        "success": result.status is not ConstraintStatus.FAILURE,
-        "severity": SEVERITIES[str(check.level)],
+        "success": result.passed,
+        "severity": SEVERITIES[_level(check, result)],
         "expected": _expected(constraint),
     }
     if analyzer.entity is Entity.COLUMN and hasattr(analyzer, "column"):

@@ -22,6 +22,7 @@ from tidegauge.analyzers.measures.moments import (
 from tidegauge.analyzers.measures.quantiles import ApproxQuantile
 from tidegauge.analyzers.measures.sums import Mean, Sum
 from tidegauge.analyzers.measures.texts import MaxLength, MinLength
+from tidegauge.analyzers.measures.times import Freshness
 from tidegauge.analyzers.measures.uniqueness import (
     Distinctness,
     DuplicateRowCount,
@@ -46,6 +47,26 @@ class MetricMethods(ConstraintBuilder):
     def has_column_count(self, assertion: AssertionLike, *, hint: str = "") -> Self:
         """Assert on the number of columns, partition columns included."""
         return self.has(ColumnCount(), assertion, hint=hint)
+
+    def is_fresh(self, column: str, within: float, *, ahead: float = 0.0, hint: str = "") -> Self:
+        """Assert that the newest time of a column is recent, and not in the future.
+
+        Parameters
+        ----------
+        column : str
+        within : float
+            The greatest age of the newest value, in seconds.
+        ahead : float
+            Seconds by which it may lie in the future, for clocks that differ.
+        hint : str
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("feed").is_fresh("loaded_at", 3600, ahead=60).constraints[0].description
+        "Freshness('loaded_at'): at least -60 and at most 3600"
+        """
+        return self.has(Freshness(column), Between(-ahead, within), hint=hint)
 
     def has_column(self, column: str, *, hint: str = "") -> Self:
         """Assert that a column exists."""

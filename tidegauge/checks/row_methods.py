@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.sql import column_sql, constant
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
-from tidegauge.analyzers.measures.texts import DataType, PatternMatch
+from tidegauge.analyzers.measures.texts import PATTERNS, DataType, PatternMatch
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import CLOSED, AssertionLike
 from tidegauge.checks.builder import Columns, ConstraintBuilder, listed, share
@@ -85,13 +85,27 @@ class RowMethods(ConstraintBuilder):
         return self.has(Compliance(name, predicate), share(at_least), hint=hint)
 
     def has_pattern(
-        self, column: str, pattern: str, at_least: float = 1.0, *, hint: str = ""
+        self,
+        column: str,
+        pattern: str,
+        at_least: float = 1.0,
+        *,
+        whole: bool = False,
+        hint: str = "",
     ) -> Self:
-        """Assert that texts contain a match of a Java regular expression or built-in pattern.
+        r"""Assert that texts contain a match of a Java regular expression or built-in pattern.
 
-        Null does not match. For the built-in patterns see `PatternMatch`.
+        Null does not match. For the built-in patterns see `PatternMatch`. With ``whole`` the
+        pattern must match the whole text, as it must for a `FormatRule`.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> print(tg.Check("a").has_pattern("zip", "[0-9]{5}", whole=True).constraints[0].analyzer.pattern)
+        \A(?:[0-9]{5})\z
         """
-        return self.has(PatternMatch(column, pattern), share(at_least), hint=hint)
+        text = rf"\A(?:{PATTERNS.get(pattern, pattern)})\z" if whole else pattern
+        return self.has(PatternMatch(column, text), share(at_least), hint=hint)
 
     def contains_email(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
         """Assert that texts contain an email address."""

@@ -234,17 +234,23 @@ class Verification:
         return found
 
     def _failed(self) -> list[PartitionResult]:
-        return [one for one in self.judged if one.result.status is ConstraintStatus.FAILURE]
+        return [one for one in self.judged if not one.result.passed]
+
+    def level_of(self, one: PartitionResult) -> str:
+        """Return the level of a result: the check's, or ``warning`` if the constraint only warns."""
+        if one.result.status is ConstraintStatus.WARNING:
+            return str(Level.WARNING)
+        return str(self.checks[one.check].level)
 
     def _frame(self, judged: Sequence[PartitionResult]) -> pd.DataFrame:
         names = self.names
         return frame_of([self._row(one, names[one.check]) for one in judged], COLUMNS)
 
     def _row(self, one: PartitionResult, name: str) -> dict[str, Any]:
-        check, result = self.checks[one.check], one.result
+        result = one.result
         return {
             "check": name,
-            "level": str(check.level),
+            "level": self.level_of(one),
             "dataset": one.dataset,
             "segment": one.segment,
             "partition": one.partition,
@@ -274,7 +280,7 @@ class Verification:
         lines = [f"{self.status}: {self._summary()}"]
         for one in failed[:MOST_LINES]:
             where = " ".join(filter(None, (one.dataset, one.partition, one.segment)))
-            of = f"{names[one.check]} ({self.checks[one.check].level})"
+            of = f"{names[one.check]} ({self.level_of(one)})"
             what = f"{one.result.constraint.description}: {one.result.message}"
             lines.append("  " + one_line(f"{of}{where and f', {where}'}: {what}"))
         if len(failed) > MOST_LINES:
@@ -294,7 +300,7 @@ class Verification:
         lines = (
             (
                 names[one.check],
-                Markup() if one.result.passed else marked(str(self.checks[one.check].level)),
+                Markup() if one.result.passed else marked(self.level_of(one)),
                 one.partition,
                 one.result.constraint.description,
                 marked(str(one.result.status)),

@@ -18,6 +18,7 @@ import typer
 from tidegauge import __version__
 from tidegauge.analyzers.core.errors import TidegaugeError, describe
 from tidegauge.cli.anomalies import anomalies_app, backtest, detect
+from tidegauge.cli.checks import check
 from tidegauge.cli.consistency import consistency_app
 from tidegauge.cli.dashboard import dashboard
 from tidegauge.cli.db import db_app
@@ -35,6 +36,7 @@ from tidegauge.cli.options import (
     Warehouse,
     moment,
     open_repository,
+    pairs,
     say,
     the_dataset,
 )
@@ -58,6 +60,7 @@ import_app = typer.Typer(help="Import metrics from other tools.", no_args_is_hel
 app.add_typer(import_app, name="import")
 app.command()(detect)
 app.command()(backtest)
+app.command()(check)
 app.command()(report)
 app.command()(dashboard)
 
@@ -137,7 +140,7 @@ def run(
             suites,
             repository,
             partitions,
-            _tags(tag or []),
+            pairs("--tag", tag or []),
             lambda: spark_session(warehouse),
             rename=rename,
             resegment=resegment,
@@ -145,14 +148,6 @@ def run(
         for line in summary.lines():
             print(line)
         return summary.status(fail_on_anomaly=fail_on_anomaly)
-
-
-def _tags(pairs: list[str]) -> dict[str, str]:
-    for pair in pairs:
-        if "=" not in pair:
-            msg = f"--tag {pair!r}: write key=value"
-            raise typer.BadParameter(msg)
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 @app.command()

@@ -52,6 +52,15 @@ def say(text: str) -> None:
     print(f"tidegauge: {text}", file=sys.stderr)
 
 
+def pairs(option: str, given: list[str]) -> dict[str, str]:
+    """Parse the values of an option that are written as ``key=value``."""
+    for pair in given:
+        if "=" not in pair:
+            msg = f"{option} {pair!r}: write key=value"
+            raise typer.BadParameter(msg)
+    return dict(pair.split("=", 1) for pair in given)
+
+
 @contextmanager
 def open_repository(
     url: str | None, artifacts: str | None, *, read_only: bool = False

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 rules_app = typer.Typer(
     help="Validate and repair records with rules, fixes and policies.", no_args_is_help=True
 )
+_SHOWN = 5
+"""Most sample records of a failed verdict that the history shows."""
 Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, folders, globs.")]
 
 
@@ -63,10 +65,11 @@ def run(
 @rules_app.command()
 def check(specs: Specs, warehouse: Warehouse = None) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
-    from tidegauge.files.rules import find_rules, load_rules
+    from tidegauge.files.rules import check_shared_targets, find_rules, load_rules
     from tidegauge.spark.session import spark_session
 
     files = [load_rules(path) for path in find_rules(specs)]
+    check_shared_targets(files)
     spark = spark_session(warehouse)
     problems = 0
     for file in files:
@@ -104,7 +107,11 @@ def _in_words(result: str) -> str:
         found = CheckResult.from_json(result)
     except RuleError:
         return result
-    return str(found) if found.outcomes else "; ".join(found.check_log) or str(found)
+    if not found.outcomes:
+        return "; ".join(found.check_log) or str(found)
+    samples = [] if found.passed else [line for line in found.check_log if line.startswith("  ")]
+    told = [str(found), *(line.strip() for line in samples[:_SHOWN])]
+    return "\n  ".join([*told, "..."] if len(samples) > _SHOWN else told)
 
 
 def _plan(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
@@ -125,7 +132,7 @@ def _plan(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
     by = f" by {', '.join(source.keys)}" if source.keys else ""
     yield f"{file.path}: {file.suite.dataset}, {source.name}{by}", True
     yield from ((line, True) for line in _steps(file))
-    for name, problem in mask(data, file.dqm.tasks).failures.items():
+    for name, problem in mask(data, file.dqm.tasks, by=source.keys).failures.items():
         yield f"{file.place(name)}: {problem}", False
 
 

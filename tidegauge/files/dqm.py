@@ -42,11 +42,11 @@ _POLICIES: dict[str, tuple[type, Callable[[str], Any] | None]] = {
     "FailTotalFixPercentPolicy": (policies.FailTotalFixPercentPolicy, float),
     "FailParserCountPolicy": (policies.FailParserCountPolicy, int),
 }
-_VALUES = frozenset({"lower", "upper", "default", "value"})
+_VALUES = frozenset({"lower", "upper", "default", "value", "whole"})
 """Arguments read as values; a text as the ``value`` of a `Fix` is SQL, as in Python."""
 _OPTIONAL = {"lower": None, "upper": None}
 """Bounds that a file may omit."""
-_SHARED = ("name", "on_null", "severity", "stage")
+_SHARED = ("name", "on_null", "severity", "stage", "where")
 """Options of all predefined rules."""
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][+-]?\d+)?")
@@ -98,11 +98,12 @@ def read_dqm(file: YamlFile, *place: str, name: str = "dqm") -> ReadDQM:
     for what, kinds in (("rule", _RULES), ("fix", _FIXES)):
         for item in file.items(*place, "fixes" if what == "fix" else "rules"):
             try:
-                task, minded = _task(file, item, what, kinds)
-                dqm = dqm.add(task, minded)
+                made, minded = _tasks(file, item, what, kinds)
+                for task in made:
+                    dqm = dqm.add(task, minded)
+                    lines[task.name] = line_of(item)
             except (RuleError, UnknownNameError) as error:
                 raise file.error(item, error) from error
-            lines[task.name] = line_of(item)
     for item in file.items(*place, "policies"):
         try:
             policy = _limited(file, item, "policy", _POLICIES)
@@ -143,14 +144,16 @@ def value_of(node: yaml.ScalarNode) -> Any:
         return text
 
 
-def _task(file: YamlFile, item: yaml.Node, what: str, kinds: Mapping[str, type]) -> tuple[Any, Any]:
-    """Parse a rule or fix, and its policy."""
+def _tasks(
+    file: YamlFile, item: yaml.Node, what: str, kinds: Mapping[str, type]
+) -> tuple[list[Any], Any]:
+    """Parse a rule or fix, or one for each of several columns, and its policy."""
     kind, node = _named(file, item, what)
     if kind not in kinds:
         raise UnknownNameError(what, kind, kinds)
     made = kinds[kind]
     known = _parameters(made)
-    minded = None
+    minded, columns = None, None
     if not isinstance(node, yaml.MappingNode):
         given = {next(iter(known)): _argument(file, next(iter(known)), node)}
     else:
@@ -158,16 +161,37 @@ def _task(file: YamlFile, item: yaml.Node, what: str, kinds: Mapping[str, type])
         for name, value in file.pairs(node):
             if name == "policy":
                 minded = _task_policy(file, value)
+            elif name == "columns" and "column" in known:
+                columns = _columns(file, value)
             elif name not in known:
                 raise UnknownNameError(f"option of {kind}", name, [*known, "policy"])
             else:
                 given[name] = _argument(file, name, value)
     given = {name: value for name, value in _OPTIONAL.items() if name in known} | given
+    if columns is not None and "column" in given:
+        msg = "give column or columns, not both"
+        raise RuleError(msg)
+    several = [given] if columns is None else [_for_column(given, column) for column in columns]
+    given = several[0]
     missing = [name for name, needed in known.items() if needed and name not in given]
     if missing:
         msg = f"{kind} needs {' and '.join(map(repr, missing))}"
         raise RuleError(msg)
-    return made(**given), minded
+    return [made(**options) for options in several], minded
+
+
+def _columns(file: YamlFile, node: yaml.Node) -> list[str]:
+    found = file.plain(node)
+    if not isinstance(found, list) or not found or not all(isinstance(c, str) for c in found):
+        msg = "columns is a list: [email, phone]"
+        raise RuleError(msg)
+    return found
+
+
+def _for_column(given: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """Return the arguments for one of several columns; the column is told in a name that is given."""
+    named = {"name": f"{given['name']} ({column})"} if "name" in given else {}
+    return {**given, **named, "column": column}
 
 
 def _parameters(made: type) -> dict[str, bool]:

@@ -13,6 +13,7 @@ from tidegauge.analyzers.core.errors import RuleError, SuiteError
 from tidegauge.analyzers.sources.targets import check_disjoint_locations
 from tidegauge.files.dqm import ReadDQM, read_dqm
 from tidegauge.files.yaml_file import TableDocument, TimeFields, YamlFile, find_files
+from tidegauge.rules.applied import BROKEN
 from tidegauge.rules.dqm import DQM
 from tidegauge.suite import Suite
 
@@ -34,6 +35,7 @@ class _File(TableDocument):
     fixes: list[Any] = []
     policies: list[Any] = []
     quarantine: str | None = None
+    broken_rules: str = BROKEN
     publish: str | None = None
     schema_: str | None = Field(None, alias="schema")
     date_format: str | None = None
@@ -63,6 +65,8 @@ class RulesFile:
         Arguments of `ParserValidation`, if a file is parsed by a schema.
     lines : mapping of str to int
         Line of each rule, fix and policy, by its name.
+    broken_rules : str
+        Name of the column of rejected records that tells the rules they break.
     """
 
     path: Path
@@ -75,6 +79,7 @@ class RulesFile:
     publish: str | None
     parsed: Mapping[str, Any] | None
     lines: Mapping[str, int]
+    broken_rules: str = BROKEN
 
     @property
     def dqm(self) -> DQM:
@@ -171,6 +176,7 @@ def load_rules(path: str | Path) -> RulesFile:
         publish=fields.publish,
         parsed=parsed,
         lines=read.lines,
+        broken_rules=fields.broken_rules,
     )
     loaded.check_places()
     return loaded
@@ -185,6 +191,21 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
         If one matches nothing.
     """
     return find_files(patterns, "rules file")
+
+
+def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None = None) -> None:
+    """Check that no two rules files write to one place: each would replace the other's partitions.
+
+    Raises
+    ------
+    SuiteError
+    """
+    places = {
+        f"{file.path}: {what}": table
+        for file in files
+        for what, table in (("quarantine", file.quarantine), ("publish", file.publish))
+    }
+    check_disjoint_locations(places, spark)
 
 
 def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | None:

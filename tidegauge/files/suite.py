@@ -6,15 +6,17 @@ Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, TidegaugeError
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
+from tidegauge.checks.check import Check
+from tidegauge.files.analyzers import read_analyzer
+from tidegauge.files.checks import read_checks
 from tidegauge.files.dqm import read_dqm
 from tidegauge.files.yaml_file import (
     Document,
@@ -49,6 +51,8 @@ class _File(TableDocument):
     holidays: str | dict[str, str] | None = None
     notify: list[str] = []
     dqm: _DQM | None = None
+    checks: list[Any] = []
+    variables: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class SuiteFile:
     format : str
     options : mapping of str to str
     lines : mapping of Analyzer to int
+    checks : tuple of Check
+        What the metrics are wanted to be; the suite measures what they need.
+    check_lines : mapping of str to int
+        Line of each constraint, by its description.
     """
 
     path: Path
@@ -72,6 +80,8 @@ class SuiteFile:
     format: str
     options: Mapping[str, str]
     lines: Mapping[AnyAnalyzer, int]
+    checks: tuple[Check, ...] = ()
+    check_lines: Mapping[str, int] = field(default_factory=dict)
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""
@@ -79,15 +89,22 @@ class SuiteFile:
         return f"{self.path}{f':{line}' if line else ''}: {analyzer!r}: {error}"
 
 
-def load_suite(path: str | Path) -> SuiteFile:
+def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> SuiteFile:
     """Read a suite file.
+
+    Parameters
+    ----------
+    path : str or Path
+    variables : mapping of str to str, optional
+        Values for ``${name}``, in place of those under ``variables:``.
 
     Raises
     ------
     SuiteError
         With file and line, the problem, and the nearest valid name.
     """
-    return _Reader(YamlFile.read(path, "suite file")).read()
+    file = YamlFile.read(path, "suite file").with_variables(variables or {})
+    return _Reader(file).read()
 
 
 class _Reader:
@@ -102,7 +119,11 @@ class _Reader:
         table = fields.source(file, "suite file")
         lines: dict[AnyAnalyzer, int] = {}
         for item in file.items("analyzers"):
-            lines.setdefault(self._analyzer(item), line_of(item))
+            lines.setdefault(read_analyzer(file, item), line_of(item))
+        read = read_checks(file, fields.dataset)
+        for check in read.checks:
+            for constraint in check.constraints:
+                lines.setdefault(constraint.analyzer, read.lines[constraint.description])
         monitors = [self._monitor(item) for item in file.items("monitors")]
         dqm = None if fields.dqm is None else self._rules(fields.dqm.name)
         try:
@@ -122,22 +143,16 @@ class _Reader:
             )
         except SuiteError as error:
             raise file.error(file.node, error) from error
-        return SuiteFile(file.path, suite, table, fields.format, fields.options, lines)
-
-    def _analyzer(self, item: yaml.Node) -> AnyAnalyzer:
-        plain = self.file.plain(item)
-        try:
-            if isinstance(plain, str):
-                return ANALYZERS.parse(plain)
-            if not isinstance(plain, Mapping) or len(plain) != 1:
-                msg = "an analyzer is a name, or a name with its column or options"
-                raise SuiteError(msg)  # noqa: TRY301 - located below like the others
-            ((name, given),) = plain.items()
-            if isinstance(given, Mapping):
-                return ANALYZERS.build(name, given)
-            return ANALYZERS.build(name, {}, [] if given in ("", None) else [given])
-        except (SuiteError, PreconditionError) as error:
-            raise self.file.error(item, error) from error
+        return SuiteFile(
+            file.path,
+            suite,
+            table,
+            fields.format,
+            fields.options,
+            lines,
+            read.checks,
+            read.lines,
+        )
 
     def _rules(self, name: str) -> DQM:
         read = read_dqm(self.file, "dqm", name=name)

@@ -5,6 +5,7 @@ Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,57 @@ class YamlFile:
             msg = f"{path}: a {kind} is one mapping that begins with {begins!r}"
             raise SuiteError(msg)
         return cls(path, node)
+
+    def with_variables(self, given: Mapping[str, str]) -> YamlFile:
+        """Replace ``${name}`` in all texts by variables, and return the file.
+
+        A file declares its variables and their defaults under ``variables:``; a file without them is
+        left as it is. ``$${`` stands for ``${``.
+
+        Parameters
+        ----------
+        given : mapping of str to str
+            Values in place of the defaults.
+
+        Raises
+        ------
+        SuiteError
+            If a variable is not declared.
+        """
+        node = next((value for key, value in self.node.value if key.value == "variables"), None)
+        declared = self.plain(node) if isinstance(node, yaml.MappingNode) else {}
+        for name in given:
+            if name not in declared:
+                hint = nearest(name, declared)
+                known = f"did you mean {hint!r}?" if hint else f"there are: {', '.join(declared)}"
+                msg = f"{self.path}: no variable {name!r}; {known if declared else 'the file declares none'}"
+                raise SuiteError(msg)
+        if declared:
+            for key, value in self.node.value:
+                if key.value != "variables":
+                    self._substitute(value, {**declared, **given})
+        return self
+
+    def _substitute(self, node: yaml.Node, variables: Mapping[str, str | None]) -> None:
+        """Replace variables in the texts of a node and of all below it."""
+        if isinstance(node, yaml.ScalarNode):
+
+            def value_of(match: re.Match[str]) -> str:
+                if match[0] == "$${":
+                    return "${"
+                value = variables.get(match["name"])
+                if value is None:
+                    known = ", ".join(variables)
+                    raise self.error(node, f"no variable {match['name']!r}; there are: {known}")
+                return value
+
+            node.value = re.sub(r"\$\$\{|\$\{(?P<name>[^}]*)\}", value_of, node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                self._substitute(item, variables)
+        elif isinstance(node, yaml.MappingNode):
+            for _, value in node.value:
+                self._substitute(value, variables)
 
     def error(self, node: yaml.Node, problem: object) -> SuiteError:
         """Return an error with the file and the line of a node."""

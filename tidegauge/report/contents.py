@@ -10,6 +10,7 @@ from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.repository.history.axes import seconds_of
 from tidegauge.repository.history.panels import PlotLine
 from tidegauge.repository.store.frames import records
+from tidegauge.rules.judging import standing_failures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +87,8 @@ class Contents:
         The worst first.
     rows : Line or None
         Row counts of partitions; None if they have no time.
+    verdicts : sequence of mapping
+        Verdicts of rules and checks by which the current data fails, as in `Repository.verdicts`.
     """
 
     row: Row
@@ -95,6 +98,7 @@ class Contents:
     series: Sequence[ReportSeries]
     rows: PlotLine | None
     runs: Sequence[Row]
+    verdicts: Sequence[Row]
 
 
 def contents_of(
@@ -124,7 +128,16 @@ def contents_of(
         series=_series(repository, dataset, ledger, most),
         rows=_row_counts(_from(ledger, since)),
         runs=records(repository.runs(dataset)),
+        verdicts=_verdicts(repository, dataset, since),
     )
+
+
+def _verdicts(repository: Repository, dataset: str, since: Moment) -> list[Row]:
+    from tidegauge.repository.store.queries import Window
+
+    start = Window.between(since, None).since
+    found = standing_failures(repository, dataset)
+    return [one for one in found if start is None or (one["time"] and one["time"] >= start)]
 
 
 def _worst(incidents: Sequence[Row]) -> list[Row]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.core.formatting import Markup, escaped
 from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
 from tidegauge.report.contents import Contents, ReportEvidence, ReportSeries, Row, contents_of
@@ -14,6 +15,7 @@ from tidegauge.repository.history.axes import order_ticks, time_ticks
 from tidegauge.repository.history.plots import write_whole
 from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
 from tidegauge.repository.store.frames import records
+from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -23,7 +25,7 @@ MOST_DATASETS = 20
 """Maximum number of datasets in full, the worst first; all are in the table at the top."""
 MOST_SERIES, LEAST_SERIES = 400, 20
 """Maximum number of series on the page, and minimum for each dataset."""
-_SETTLED, _RUNS, _CAUSES = 10, 10, 6
+_SETTLED, _RUNS, _CAUSES, _VERDICTS = 10, 10, 6, 20
 _STRIP, _ACROSS, _CELL = 120, 40, 20
 _LARGEST = 60_000
 
@@ -140,6 +142,7 @@ def _section(one: Contents) -> Iterator[str]:
     )
     yield f'<div class="tiles">{drawn}</div>'
     yield from _incidents(one)
+    yield from _verdicts(one)
     yield "<h3>Partitions</h3>"
     yield _strip(one.partitions)
     if one.rows is not None:
@@ -179,6 +182,30 @@ def _incidents(one: Contents) -> Iterator[str]:
         ]
         head = ["id", "status", "severity", "series", "what"]
         yield f'<div class="wide">{table(head, Rows.first_of(lines, _SETTLED, len(settled)))}</div>'
+
+
+def _verdicts(one: Contents) -> Iterator[str]:
+    if not one.verdicts:
+        return
+    yield "<h3>Failed rules and checks</h3>"
+    lines = [
+        [row["partition"] or "the table", row["name"], sentence(told, 600)]
+        for row in one.verdicts[:_VERDICTS]
+        for told in _reasons(str(row["result"]))
+    ]
+    head = ["partition", "by", "why"]
+    yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines)))}</div>'
+    if len(one.verdicts) > _VERDICTS:
+        yield note(f"and {len(one.verdicts) - _VERDICTS:,} more partitions")
+
+
+def _reasons(result: str) -> list[str]:
+    """Return the messages of a stored verdict; one that is not tidegauge's as it is."""
+    try:
+        found = CheckResult.from_json(result)
+    except RuleError:
+        return [result]
+    return [f"{name}: {message}" for name, message in found.error_messages]
 
 
 def _incident(evidence: ReportEvidence) -> Iterator[str]:

@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import RuleError, VerdictWarning
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.metric import Failure, Metric, attempt, flatten
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.sources.targets import WriteTarget, check_mode, keys_for, open_target
 from tidegauge.analyzers.sources.targets import replace as replace_records
 from tidegauge.display.html import card, heading, marked, note, pairs
@@ -22,7 +23,7 @@ from tidegauge.rules.masks import Masked
 from tidegauge.rules.measures import analyzers_of
 from tidegauge.rules.parsing.measures import parser_analyzers
 from tidegauge.rules.result import CheckResult
-from tidegauge.rules.samples import sample_rejects
+from tidegauge.rules.samples import SAMPLES, sample_charged
 from tidegauge.rules.state import DQMState, RecordCounts, Tally
 from tidegauge.rules.tally import Tallies
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from tidegauge.rules.parsing.parser import ParserCounts, ParserValidation
 
 BROKEN = "broken_rules"
-SAMPLES = 10
-"""Records of each rule that are kept as samples."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,18 +81,62 @@ class Applied:
     def rejects(self) -> DataFrame:
         """The rejected records, with original values and the names of the rules they break.
 
-        The last column, ``broken_rules``, is an array of strings.
+        The last column, ``broken_rules``, is an array of strings; `rejects_as` names it otherwise.
 
         Raises
         ------
         RuleError
             If the data has a column of that name.
         """
-        if BROKEN in {column.casefold() for column in self.masked.columns}:
-            msg = f"the data has a column {BROKEN!r}, which rejects tell the rules in; rename it"
-            raise RuleError(msg)
+        return self.rejects_as(BROKEN)
+
+    def rejects_as(self, column: str) -> DataFrame:
+        """Return the rejected records, as `rejects`, with a name of one's own for the last column.
+
+        Parameters
+        ----------
+        column : str
+
+        Raises
+        ------
+        RuleError
+            If the data has a column of that name.
+        """
+        flags = self._broken_as(column)
         self._warn()
-        return self.masked.rejected(f"{self.masked.broken()} AS {BROKEN}")
+        return self.masked.rejected(flags)
+
+    def flagged(self, column: str = BROKEN) -> DataFrame:
+        """Return all records, repaired, with the names of the rules they break, warnings included.
+
+        Parameters
+        ----------
+        column : str
+            Name of the last column, an array of strings, which is empty for a good record.
+
+        Raises
+        ------
+        RuleError
+            If the data has a column of that name.
+
+        Examples
+        --------
+        >>> applied.flagged().where("size(broken_rules) > 0")  # doctest: +SKIP
+        """
+        flags = self._broken_as(column)
+        self._warn()
+        return self.masked.frame.selectExpr(*map(quote, self.masked.columns), flags)
+
+    def _broken_as(self, column: str) -> str:
+        """Return SQL for the names of the rules that a record breaks, as a column."""
+        if column.casefold() in {name.casefold() for name in self.masked.columns}:
+            msg = (
+                f"the data has a column {column!r}, which the broken rules would be told in; give"
+                " them another: rejects_as(column), flagged(column), quarantine(column=), in a rules"
+                " file broken_rules:"
+            )
+            raise RuleError(msg)
+        return f"{self.masked.broken()} AS {quote(column)}"
 
     def _warn(self) -> None:
         if self.state.errors:
@@ -102,7 +145,11 @@ class Applied:
             warnings.warn(msg, VerdictWarning, stacklevel=3)
 
     def quarantine(
-        self, table: str, mode: str = "append", partitions: Collection[Values] = ()
+        self,
+        table: str,
+        mode: str = "append",
+        partitions: Collection[Values] = (),
+        column: str = BROKEN,
     ) -> None:
         """Write the rejects to a table or folder, partitioned as the counts are.
 
@@ -115,6 +162,8 @@ class Applied:
             data has records of, so that running the same data twice does not duplicate them.
         partitions : collection of tuple of str
             Partitions that are replaced by ``partitions`` even if the data has no records of them.
+        column : str
+            Name of the column that tells the broken rules.
 
         Raises
         ------
@@ -122,7 +171,8 @@ class Applied:
             If the rejects do not fit the table.
         RuleError
         """
-        quarantine(self, open_target(self.masked.frame.sparkSession, table), mode, partitions)
+        target = open_target(self.masked.frame.sparkSession, table)
+        quarantine(self, target, mode, partitions, column)
 
     @property
     def counts(self) -> RecordCounts:
@@ -200,7 +250,7 @@ def split(
     groups = {key: found for (key, segment), found in tallies.items() if not segment}
     whole = total(groups.values())
     state = dqm.tasks.state(whole.counts, {**masked.failures, **whole.failures})
-    for sample in _samples(dqm, masked, whole.counts, samples, keys, by):
+    for sample in sample_charged(masked, whole.counts, samples, keys, by):
         state.add_sample(sample)
     parsed = None if parser is None else parser.count()
     if parsed is not None:
@@ -210,19 +260,6 @@ def split(
     if parser is not None:
         check = parser.judge(state, masked.kept) + check
     return Applied(dqm, masked, state, check, tuple(by), groups, parsed)
-
-
-def _samples(
-    dqm: DQMDefinition,
-    masked: Masked,
-    counts: RecordCounts,
-    most: int,
-    keys: Sequence[str],
-    by: Sequence[str],
-) -> Any:
-    found = dqm.tasks.of(counts)
-    charged = {name: count for (kind, name), count in found.items() if kind == "charged" and count}
-    return sample_rejects(masked, charged, most, keys, by) if charged and most > 0 else ()
 
 
 def metrics_of(found: Tally, tasks: Tasks) -> Iterator[Metric[float]]:
@@ -260,15 +297,18 @@ def _metrics_frame(applied: Applied) -> pd.DataFrame:
 
 
 def quarantine(
-    applied: Applied, target: WriteTarget, mode: str, partitions: Collection[Values] = ()
+    applied: Applied,
+    target: WriteTarget,
+    mode: str,
+    partitions: Collection[Values] = (),
+    column: str = BROKEN,
 ) -> None:
     """Write the rejected records to a table of their own; see `Applied.quarantine`."""
-    keys_for(target, applied.rejects.schema, applied.by)
+    rejects = applied.rejects_as(column)
+    keys_for(target, rejects.schema, applied.by)
     check_mode(mode, applied.by)
     held = partitions_with(applied, "rejected")
-    replace_records(
-        target, applied.rejects, mode, applied.by, held, {*applied.tallies, *partitions}
-    )
+    replace_records(target, rejects, mode, applied.by, held, {*applied.tallies, *partitions})
 
 
 def with_broken_rules(schema: StructType) -> StructType:

@@ -21,7 +21,7 @@ from tidegauge.analyzers.scan.capabilities import capabilities
 from tidegauge.rules.definition import DQMDefinition
 from tidegauge.rules.masks import OWN, mask
 from tidegauge.rules.result import CheckResult
-from tidegauge.rules.state import DQMState, RecordCounts
+from tidegauge.rules.state import DQMState, RecordCounts, Tally
 from tidegauge.rules.validation import ValidationTask
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Attached(ValidationTask):
             raise RuleError(msg)
         return self._state
 
-    def check(self, rows: int | None = None, *, kept: int | None = None) -> CheckResult:
+    def check(
+        self, rows: int | None = None, *, kept: int | None = None, samples: int = 0
+    ) -> CheckResult:
         """Judge the attached frame; later calls return the first verdict.
 
         Parameters
@@ -122,6 +124,9 @@ class Attached(ValidationTask):
         kept : int, optional
             Number of records kept and written, if that is what the caller knows. If another number
             was observed, one pass over the original frame counts.
+        samples : int
+            Number of sample records for each rule in the verdict's log, taken in a pass over the
+            original frame if records break rules; none by default, as observing needs no pass.
 
         Raises
         ------
@@ -143,18 +148,18 @@ class Attached(ValidationTask):
             if observed is not None and kept is not None:
                 left = self.dqm.tasks.of(observed)["kept", ""]
                 observed = observed if left == kept else None
-            if observed is None:
-                state = self.dqm.count(self.original)
-            else:
-                state = self.dqm.tasks.state(observed, self._masked.failures)
-            state.snapshot()
+            whole = (
+                self.dqm.tally(self.original)
+                if observed is None
+                else Tally(observed, self._masked.failures)
+            )
+            masked = mask(self.original, self.dqm.tasks, whole.failures)
+            state = self.dqm.final_state(whole, masked, samples)
             if rows is not None and self.needs_action and state.records != rows:
                 msg = f"the frame holds {state.records} records, not {rows}"
                 raise RuleError(msg)
             self._state = state
-            self._result = self.dqm.judge(
-                state, mask(self.original, self.dqm.tasks, state.errors).kept
-            )
+            self._result = self.dqm.judge(state, masked.kept)
         return self._result
 
     def validate(self, data: DataFrame) -> CheckResult:

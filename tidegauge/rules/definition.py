@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.rules.layout import Tasks
-from tidegauge.rules.masks import mask
+from tidegauge.rules.masks import Masked, mask
 from tidegauge.rules.measures import AnyAnalyzer, analyzers_of
 from tidegauge.rules.policies import (
     DQMPolicy,
@@ -18,6 +18,7 @@ from tidegauge.rules.policies import (
     as_task_policy,
 )
 from tidegauge.rules.result import CheckResult
+from tidegauge.rules.samples import SAMPLES, sample_charged
 from tidegauge.rules.serialization import policy_of, task_of, task_policy_of
 from tidegauge.rules.state import DQMState, RecordCounts, Tally
 from tidegauge.rules.tally import tally
@@ -159,16 +160,32 @@ class DQMDefinition(ValidationTask):
 
     def count(self, data: DataFrame) -> DQMState:
         """Return the counts of a frame, not final yet; one pass, none if no task needs it."""
-        if not self.needs_action:
-            return self.tasks.state(RecordCounts())
-        whole = total(tally(data, self.tasks).values())
+        whole = self.tally(data)
         return self.tasks.state(whole.counts, whole.failures)
 
+    def tally(self, data: DataFrame) -> Tally:
+        """Return the mergeable counts of a frame; one pass, none if no task needs it."""
+        if not self.needs_action:
+            return Tally(RecordCounts())
+        return total(tally(data, self.tasks).values())
+
     def validate(self, data: DataFrame) -> CheckResult:
-        """Judge a frame that rules and fixes were not applied to yet."""
-        state = self.count(data)
+        """Judge a frame that rules and fixes were not applied to yet.
+
+        One pass counts; if records break rules, a second pass over these takes the samples in the
+        verdict's log.
+        """
+        whole = self.tally(data)
+        masked = mask(data, self.tasks, whole.failures)
+        return self.judge(self.final_state(whole, masked), masked.kept)
+
+    def final_state(self, whole: Tally, masked: Masked, samples: int = SAMPLES) -> DQMState:
+        """Return counts as a final state, with samples of the masked frame."""
+        state = self.tasks.state(whole.counts, whole.failures)
+        for sample in sample_charged(masked, whole.counts, samples):
+            state.add_sample(sample)
         state.snapshot()
-        return self.judge(state, mask(data, self.tasks, state.errors).kept)
+        return state
 
     def validate_written(self, data: DataFrame) -> CheckResult:
         """Raise a `RuleError`: the kept records do not show what was rejected.

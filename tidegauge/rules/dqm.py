@@ -11,14 +11,14 @@ from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
 from tidegauge.analyzers.sources.targets import parent_location
-from tidegauge.rules.applied import SAMPLES, Applied, split
+from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.attached import Attached
 from tidegauge.rules.definition import DQMDefinition, total
 from tidegauge.rules.masks import mask
 from tidegauge.rules.parsing.parser import ParserValidation
 from tidegauge.rules.publish import Publication, Published
 from tidegauge.rules.recording import record
-from tidegauge.rules.samples import resolve_columns
+from tidegauge.rules.samples import SAMPLES, resolve_columns
 from tidegauge.rules.tally import tally
 from tidegauge.rules.validation import ValidationSet
 from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts

@@ -6,12 +6,13 @@ embedded in SQL, so each gets a hidden column of its own first; a function is ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from tidegauge.analyzers.core.errors import RuleError
-from tidegauge.analyzers.core.sql import column_sql, constant
+from tidegauge.analyzers.core.errors import RuleError, UnresolvedExpressionError
+from tidegauge.analyzers.core.sql import column_sql, constant, without_literals
 from tidegauge.rules.code_identity import source_hash
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Expression:
         subject = column_sql(column) if isinstance(column, str) else column
         return cls(tuple(subject if piece is COLUMN_PLACEHOLDER else piece for piece in pieces))
 
+    def among(self, where: Expression) -> Expression:
+        """Return the condition for some records only; it is true for all others."""
+        return Expression(("CASE WHEN ", *where.pieces, " THEN ", *self.pieces, " ELSE true END"))
+
     @classmethod
     def from_identity(cls, identity: Sequence[str]) -> Expression:
         """Restore an expression from its `identity`."""
@@ -94,6 +99,68 @@ class Expression:
         """Return the text and the source hashes of the functions."""
         functions = [piece for piece in self.pieces if _is_function(piece)]
         return [self.text, *self.hashes, *map(source_hash, functions)]
+
+
+_RANDOM = re.compile(
+    r"\b(rand|randn|random|randstr|uuid|shuffle|monotonically_increasing_id|spark_partition_id)\s*\(",
+    re.IGNORECASE,
+)
+"""Functions that may give another answer whenever a record is read."""
+_WINDOW = re.compile(
+    r"\bover\s*\((?:\s*partition\s+by\s+(?P<by>(?:[\w.]+|`[^`]*`)(?:\s*,\s*(?:[\w.]+|`[^`]*`))*))?",
+    re.IGNORECASE,
+)
+_SUBQUERY = re.compile(
+    r"\(\s*(?:with\s+\w+\s+as\s*\(|table\s+[\w`]"
+    r"|select\s+(?!(?:is|in|not|between|like|rlike|and|or)\b)[\w`'(*-].*?\bfrom\s+[\w`(])",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A query in parentheses; a column may be called ``select``."""
+
+
+def check_deterministic(text: str) -> None:
+    """Raise an `UnresolvedExpressionError` if a condition may differ each time it is evaluated."""
+    found = _RANDOM.search(without_literals(text))
+    if found is not None:
+        msg = (
+            f"{found[1]}() gives another answer each time, so the records that are counted would not"
+            " be those that are rejected; compute it into a column first"
+        )
+        raise UnresolvedExpressionError(msg)
+
+
+def check_record_by_record(text: str, by: Sequence[str]) -> None:
+    """Raise an `UnresolvedExpressionError` if a condition reads beyond a record's own partition.
+
+    Partitions are counted when they are new, a few at a time: a window over several of them would
+    see what happens to be read together, and changes of another table would go unnoticed.
+
+    Parameters
+    ----------
+    text : str
+        Spark SQL, or a Column as it prints.
+    by : sequence of str
+        The partition columns; a window that is partitioned by all of them is allowed. If there are
+        none, the data is always read as a whole, and any window is.
+    """
+    text = without_literals(text)
+    whole = {name.casefold() for name in by}
+    for window in _WINDOW.finditer(text):
+        names = {name.strip().strip("`").casefold() for name in (window["by"] or "").split(",")}
+        if not whole <= names:
+            msg = (
+                "it looks at other records by a window, which would see those of the partitions that"
+                f" are read together; add PARTITION BY {', '.join(by)} to the window, measure"
+                " Uniqueness instead, or apply the DQM to the whole frame"
+            )
+            raise UnresolvedExpressionError(msg)
+    if _SUBQUERY.search(text):
+        msg = (
+            "it reads another table by a subquery, whose changes would not be noticed when only new"
+            " partitions are counted; measure ReferentialIntegrity instead, or apply the DQM to the"
+            " whole frame"
+        )
+        raise UnresolvedExpressionError(msg)
 
 
 def is_column(value: Any) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.state import as_state
+from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.queries import AsOf, Moment
-from tidegauge.rules.measures import RecordRules
+from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.result import CheckResult
 from tidegauge.rules.state import RecordCounts
 from tidegauge.rules.verdicts import read_verdict
@@ -111,14 +112,15 @@ def _failed(
     """Return the verdict on partitions in which a rule or fix could not be evaluated."""
     metrics = repository.metrics(dataset, analyzer=RecordRules(dqm.tasks.identity))
     failed = metrics[(metrics["status"] == "failed") & metrics["partition"].isin(list(partitions))]
-    return {
-        str(row.partition): CheckResult(
-            passed=False,
-            error_messages=((dqm.name, str(row.error)),),
-            outcomes=((dqm.name, False),),
+    found = {}
+    for row in failed.itertuples():
+        error = str(row.error)
+        tasks = (*dqm.tasks.rules, *dqm.tasks.fixes)
+        name = next((t.name for t in tasks if names_task(error, t.name)), dqm.name)
+        found[str(row.partition)] = CheckResult(
+            passed=False, error_messages=((name, error),), outcomes=((name, False),)
         )
-        for row in failed.itertuples()
-    }
+    return found
 
 
 def judge_run(
@@ -170,6 +172,25 @@ def kept_verdicts(
             if verdict is not None:
                 found[partition] = verdict
     return found
+
+
+def standing_failures(repository: Repository, dataset: str) -> list[dict[str, Any]]:
+    """Return the newest verdicts, of rules and of checks, by which the current data fails.
+
+    Returns
+    -------
+    list of dict
+        Rows of `Repository.verdicts`, the newest first.
+    """
+    prints = fingerprints(repository, dataset)
+    frame = repository.verdicts(dataset)
+    newest = frame.drop_duplicates(["name", "partition"])
+    return [
+        row
+        for row in records(newest)
+        if not row["passed"]
+        and prints.get(row["partition"], row["fingerprint"]) == row["fingerprint"]
+    ]
 
 
 def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:

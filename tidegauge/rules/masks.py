@@ -19,7 +19,14 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
-from tidegauge.rules.expressions import Expression, is_column
+from tidegauge.analyzers.scan.query_logs import handled_errors
+from tidegauge.rules.expressions import (
+    Expression,
+    check_deterministic,
+    check_record_by_record,
+    is_column,
+    shown_text,
+)
 from tidegauge.rules.layout import BitTest, Tasks, breaking_bits
 from tidegauge.rules.tasks import DQMFix, DQMRule, DQMTask
 
@@ -139,17 +146,33 @@ def conjunction_sql(tests: Iterable[BitTest], names: Sequence[str]) -> str:
     return " AND ".join(test.sql(names) for test in tests) or "true"
 
 
-def mask(data: DataFrame, tasks: Tasks, skip: Iterable[str] = ()) -> Masked:
+@handled_errors()
+def mask(
+    data: DataFrame,
+    tasks: Tasks,
+    skip: Iterable[str] = (),
+    *,
+    by: Sequence[str] | None = None,
+) -> Masked:
     """Apply rules and fixes to a frame, except those in ``skip``; lazy, no action is run.
 
-    Tasks that Spark cannot resolve on this frame are skipped and reported in the result's
-    ``failures``.
+    Tasks that Spark cannot resolve on this frame, and those whose answer is not the record's own,
+    are skipped and reported in the result's ``failures``.
+
+    Parameters
+    ----------
+    data : DataFrame
+    tasks : Tasks
+    skip : iterable of str
+    by : sequence of str, optional
+        The partition columns, if only some partitions are read at a time: tasks that look beyond a
+        record's own partition are then refused.
     """
     taken = [name for name in data.columns if re.fullmatch(rf"(?i){OWN}[cefopvw]\d+|{OWN}n", name)]
     if taken:
         msg = f"the data has a column {taken[0]!r}, a name that is needed for counting; rename it"
         raise RuleError(msg)
-    builder = _Builder(data, tasks, dict.fromkeys(skip))
+    builder = _Builder(data, tasks, dict.fromkeys(skip), by)
     builder.ask(tasks.before, guarded=False)
     if tasks.after and tasks.fixes:
         builder.keep_originals()
@@ -167,11 +190,15 @@ TypedExpression = tuple[Expression, str | None]
 
 @dataclass(frozen=True)
 class TaskSql:
-    """Generated SQL of a task: expressions, the Columns they read by hidden name, condition flags."""
+    """Generated SQL of a task: expressions, the Columns they read by hidden name, condition flags.
+
+    ``own`` is the SQL that the user wrote, without what surrounds it.
+    """
 
     texts: list[str]
     hidden: dict[str, Column]
     conditions: list[bool]
+    own: list[str]
 
 
 @dataclass
@@ -181,6 +208,7 @@ class _Builder:
     frame: DataFrame
     tasks: Tasks
     skipped: dict[str, MetricError | None]
+    by: Sequence[str] | None = None
     originals: dict[str, str] = field(default_factory=dict)
     repaired: dict[str, None] = field(default_factory=dict)
     hidden: int = 0
@@ -314,23 +342,30 @@ class _Builder:
 
     def _written(self, expressions: Iterable[TypedExpression]) -> TaskSql:
         """Generate the SQL of expressions, with hidden columns in place of Columns."""
-        texts, hidden, conditions = [], {}, []
+        texts, hidden, conditions, own = [], {}, [], []
         for expression, kind in expressions:
-            text = ""
+            text = told = ""
             for piece in expression.pieces:
                 value = piece
                 if callable(piece) and not isinstance(piece, str) and not is_column(piece):
                     value = piece(self.frame)
                     value = f"(\n{value}\n)" if isinstance(value, str) else value
+                told += shown_text(value)
                 if is_column(value):
                     alias = f"{OWN}e{self.hidden}"
                     self.hidden += 1
                     hidden[alias] = value
                     value = alias
+                elif str(value).startswith("(\n"):
+                    own.append(str(value).removeprefix("(\n").removesuffix("\n)"))
                 text += str(value)
+            if kind is None:
+                check_deterministic(told)
+            if self.by is not None:
+                check_record_by_record(told, self.by)
             texts.append(text if kind is None else f"CAST({text} AS {kind})")
             conditions.append(kind is None)
-        return TaskSql(texts, hidden, conditions)
+        return TaskSql(texts, hidden, conditions, own)
 
     def _problem(self, some: Iterable[TaskSql]) -> Exception | None:
         """Return the error of expressions that do not resolve or are not boolean, or None."""
@@ -344,7 +379,7 @@ class _Builder:
             if hidden:
                 frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
             texts = [text for one in some for text in one.texts]
-            _parse(frame, texts)
+            _parse(frame, [text for one in some for text in one.own])
             # Nested in an expression beside the columns, as in the final plan: aggregates, generators and
             # aliases are refused here.
             cells = (
@@ -363,14 +398,13 @@ class _Builder:
         return None
 
 
-def _parse(frame: DataFrame, texts: Iterable[str]) -> None:
+def _parse(frame: DataFrame, own: Iterable[str]) -> None:
     """Parse expressions as the user wrote them, so that a syntax error points into their own text.
 
     Inside our parentheses, ``a > 0) OR (true`` would parse, too.
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    own = [t.removeprefix("(\n").removesuffix("\n)") for t in texts if t.startswith("(\n")]
     try:
         frame.selectExpr(*own).schema  # noqa: B018 - forces parsing on Spark Connect
     except ParseException:

@@ -421,4 +421,13 @@ def _tally(cells: Sequence[Any]) -> Tally:
 
 
 def _evaluation_error(name: str, error: MetricError) -> MetricError:
-    return MetricRuntimeError(f"{name!r} could not be evaluated: {error}")
+    return MetricRuntimeError(f"{_unevaluated(name)}: {error}")
+
+
+def names_task(error: str, name: str) -> bool:
+    """Return whether a stored error says that a task could not be evaluated."""
+    return _unevaluated(name) in error
+
+
+def _unevaluated(name: str) -> str:
+    return f"{name!r} could not be evaluated"

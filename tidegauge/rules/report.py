@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegauge.analysis import Run
@@ -14,6 +14,7 @@ from tidegauge.rules.tasks import DQMFix, DQMRule
 
 _SHOWN = 20
 """Most partitions with failed policies that a report lists."""
+_UNEVALUATED = "could not be evaluated"
 
 
 class FailOn(StrEnum):
@@ -41,7 +42,9 @@ class RulesRun:
     samples : sequence of Sample
         Scanned records that broke rules.
     written : sequence of str
-        One line for each table or folder written.
+        One line for each table or folder written, or not written.
+    problem : str
+        The error with which writing ended; empty if there was none.
     """
 
     file: RulesFile
@@ -51,6 +54,12 @@ class RulesRun:
     parser: CheckResult | None = None
     samples: Sequence[Sample] = ()
     written: Sequence[str] = ()
+    problem: str = ""
+
+    @property
+    def broken(self) -> bool:
+        """Whether something other than the data failed, or a rule or fix could not be evaluated."""
+        return bool(self.problem or self.run.failed or self.state.errors)
 
     @property
     def refused(self) -> dict[str, CheckResult]:
@@ -70,6 +79,8 @@ class RulesRun:
         yield str(self.run)
         state, tasks = self.state, self.file.dqm.tasks
         yield f"  {state.records} records, {state.rejects} rejected"
+        if not self.checks and self.parser is None:
+            yield "  the table has no partitions: nothing was judged"
         for rule in tasks.ordered:
             yield f"  rule {rule.name}: {_rule_summary(rule, state)}"
             yield from (f"    {sample}" for sample in self.samples if sample.task == rule.name)
@@ -77,13 +88,25 @@ class RulesRun:
             yield f"  fix {fix.name}: {_fix_summary(fix, state)}"
         if self.parser is not None:
             yield from (f"  {line}" for line in self.parser.check_log)
-        yield from (f"  {analyzer!r}: {error}" for analyzer, error in self.run.failed.items())
+        for name, error in self.state.errors.items():
+            yield f"  {self.file.place(name)}: {error}"
         refused = list(self.refused.items())
         for name, check in refused[:_SHOWN]:
-            yield f"  {name or self.run.dataset}: {check}"
+            yield f"  {name or self.run.dataset}: {self._told(check)}"
         if len(refused) > _SHOWN:
             yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
         yield from (f"  {line}" for line in self.written)
+        if self.problem:
+            yield f"failed: {self.file.path}: {self.problem}"
+
+    def _told(self, check: CheckResult) -> str:
+        """Return a failed verdict in one line, without errors that the report tells already."""
+        known = self.state.errors
+        messages = (
+            (name, _UNEVALUATED if known.get(name) == message else message)
+            for name, message in check.error_messages
+        )
+        return str(replace(check, error_messages=tuple(messages)))
 
 
 @dataclass
@@ -102,7 +125,7 @@ class RulesSummary:
 
     def status(self, fail_on: FailOn = FailOn.POLICY) -> int:
         """Return the worst exit status: 1 if a run failed, else 2 if the data failed, else 0."""
-        if self.failed or any(one.run.failed for one in self.runs):
+        if self.failed or any(one.broken for one in self.runs):
             return 1
         return 2 if any(one.failed(fail_on) for one in self.runs) else 0
 
@@ -115,7 +138,7 @@ class RulesSummary:
 
 def _rule_summary(rule: DQMRule, state: DQMState) -> str:
     if rule.name in state.errors:
-        return state.errors[rule.name]
+        return _UNEVALUATED
     did = "rejected" if rule.rejects else "warned of"
     told = f"{state.rule_count(rule.name)} {did}, {state.violations(rule.name)} break it"
     unknown = state.unknown(rule.name)
@@ -124,7 +147,7 @@ def _rule_summary(rule: DQMRule, state: DQMState) -> str:
 
 def _fix_summary(fix: DQMFix, state: DQMState) -> str:
     if fix.name in state.errors:
-        return state.errors[fix.name]
+        return _UNEVALUATED
     arms = [
         f"{state.fix_count(n)} {a.label}" for n, a in zip(fix.counters(), fix.arms, strict=True)
     ]

@@ -7,25 +7,31 @@ by the next run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import Run, analyze
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import TidegaugeError, describe
+from tidegauge.analyzers.core.errors import MetricError, TidegaugeError, describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
-from tidegauge.files.rules import RulesFile, find_rules, load_rules
-from tidegauge.rules.applied import SAMPLES
+from tidegauge.files.rules import RulesFile, check_shared_targets, find_rules, load_rules
+from tidegauge.rules.applied import Applied, split
+from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.file_sources import ParsedSource, open_rules_source, parser_verdict
 from tidegauge.rules.judging import counts_of, fingerprints, kept_verdicts
+from tidegauge.rules.masks import mask
 from tidegauge.rules.publish import Publication
 from tidegauge.rules.report import RulesRun, RulesSummary
 from tidegauge.rules.result import CheckResult
+from tidegauge.rules.samples import SAMPLES, resolve_columns
 from tidegauge.rules.state import DQMState, RecordCounts, Sample
+from tidegauge.rules.tally import tally
 from tidegauge.rules.validation import ValidationSet
 from tidegauge.spark.session import spark_session
 
@@ -66,7 +72,9 @@ def run_rules(
         If a file is not a valid rules file.
     """
     files = [load_rules(path) for path in find_rules(patterns)]
+    check_shared_targets(files)
     spark = spark_session(warehouse)
+    check_shared_targets(files, spark)
     summary = RulesSummary()
     for file in files:
         try:
@@ -84,26 +92,31 @@ def run_file(
     partitions: str = "new",
     samples: int = SAMPLES,
 ) -> RulesRun:
-    """Run one rules file; parameters as for `run_rules`."""
+    """Run one rules file; parameters as for `run_rules`.
+
+    If a rule or fix cannot be evaluated, the others are counted as if it were not there, the
+    partitions fail by it, and their records are not written anywhere: its rejects would be missing
+    from the quarantine.
+    """
     file.check_places(spark)
     source = open_rules_source(file, spark)
     run = analyze(source, file.suite, repository=repository, partitions=partitions, spark=spark)
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None
-    counted = counts_of(repository, run.dataset, file.dqm) or {}
-    state = file.dqm.tasks.state(
-        RecordCounts.merge(
-            [c for p in run.changes or run.checks if (c := counted.get(p)) is not None]
-        )
-    )
-    state.snapshot()
-    passed = parsed is None or parsed.passed
-    writer = _Writer(file, repository, source, run, state, samples)
+    writer = _Writer(file, repository, source, run, samples)
+    writer.recount()
     if partitions in {"new", "all"}:
         writer.remember_all()
-    writer.quarantine()
-    if passed:
-        writer.publish()
-    return RulesRun(file, run, state, run.checks, parsed, writer.samples, writer.written)
+    problem = ""
+    try:
+        writer.quarantine()
+        if parsed is None or parsed.passed:
+            writer.publish()
+    except Exception as error:  # noqa: BLE001 - what was counted and judged is still reported
+        problem = str(error) if isinstance(error, TidegaugeError) else describe(error)
+    checks = {**run.checks, **writer.judge_with_samples()}
+    return RulesRun(
+        file, run, writer.state(), checks, parsed, writer.samples, writer.written, problem
+    )
 
 
 class _Writer:
@@ -115,7 +128,6 @@ class _Writer:
         repository: Repository,
         source: Source,
         run: Run,
-        state: DQMState,
         samples: int,
     ) -> None:
         self.file, self.repository, self.source, self.run = file, repository, source, run
@@ -123,9 +135,73 @@ class _Writer:
         self.checks = dict(run.checks)
         self.prints = fingerprints(repository, run.dataset)
         self.content = key_of(file.dqm.tasks.identity)
-        self.charged_rules_sql = any(state.rule_count(rule.name) for rule in file.dqm.tasks.rules)
-        self.samples: Sequence[Sample] = ()
+        self.counted = counts_of(repository, run.dataset, file.dqm) or {}
+        self.failures: dict[str, dict[str, MetricError]] = {}
+        self.samples: list[Sample] = []
         self.written: list[str] = []
+
+    @cached_property
+    def unresolved(self) -> Mapping[str, MetricError]:
+        """The rules and fixes that Spark cannot resolve on the table."""
+        if not self.listed:
+            return {}
+        return mask(self.source.read(None), self.file.dqm.tasks, by=self.source.keys).failures
+
+    def recount(self) -> None:
+        """Count the scanned partitions in which a rule or fix cannot be evaluated, without it.
+
+        The repository has no counts of all rules for them. They are read once more; samples are
+        taken.
+        """
+        lacking = [p for p in self.run.changes if self._is_uncounted(p) and p in self.listed]
+        if lacking:
+            applied = self._applied(lacking)
+            self.counted |= applied.partitions()
+            self.failures = {
+                Partition(applied.by, values).name: {**self.unresolved, **one.failures}
+                for values, one in applied.tallies.items()
+            }
+
+    def _is_uncounted(self, partition: str) -> bool:
+        return partition in self.counted and self.counted[partition] is None
+
+    def state(self) -> DQMState:
+        """Return the counts of the scanned partitions; if none was scanned, of all."""
+        state = self._state(self.run.changes or self.run.checks)
+        state.snapshot()
+        return state
+
+    def _state(self, names: Iterable[str]) -> DQMState:
+        names = list(names)
+        failures = dict(self.unresolved)
+        for name in names:
+            failures |= self.failures.get(name, {})
+        counts = [found for name in names if (found := self.counted.get(name)) is not None]
+        return self.file.dqm.tasks.state(RecordCounts.merge(counts), failures)
+
+    def judge_with_samples(self) -> dict[str, CheckResult]:
+        """Store the verdicts on scanned partitions again, with samples and all reasons in them."""
+        found = {}
+        for name in self.run.checks.keys() & self.run.changes.keys():
+            samples = [sample for sample in self.samples if sample.partition == name]
+            if not samples and name not in self.failures:
+                continue
+            state = self._state([name])
+            for sample in samples:
+                state.add_sample(replace(sample, partition=""))
+            state.snapshot()
+            dqm, found[name] = self.file.dqm, self.file.dqm.judge(state)
+            self.repository.keep_verdict(
+                self.run.dataset,
+                name=dqm.name,
+                specification=dqm.specification,
+                fingerprint=self.prints[name],
+                passed=found[name].passed,
+                result=found[name].to_json(),
+                partition=name,
+                run=self.run.id,
+            )
+        return found
 
     def remember_all(self) -> None:
         """Include all partitions that these rules judged as they are now, not only this run's."""
@@ -137,29 +213,25 @@ class _Writer:
         """Write the rejected records, and take samples."""
         table = self.file.quarantine
         what = f"quarantine in {table}"
-        due = self._due(what, self.checks) if table is not None else []
-        looked = due or (sorted(self.run.changes) if self.charged_rules_sql and self.most else [])
+        due = self._writable(self._due(what, self.checks), table)
+        looked = due
+        if not due and self.most and any(map(self._charges, self.run.changes)):
+            looked = [name for name in sorted(self.run.changes) if name not in self.failures]
         if not looked:
             return
-        applied = self.file.dqm.apply(
-            self._read(looked),
-            partition_by=self.source.keys,
-            keys=self.file.keys,
-            samples=self.most,
-        )
-        self.samples = applied.state.samples
+        applied = self._applied(looked)
         if table is not None and due:
-            applied.quarantine(table, self._mode, self._values(due))
+            values = self._values(due)
+            applied.quarantine(table, self._mode, values, self.file.broken_rules)
             self._remember(what, due, f"{applied.state.rejects} rejects of {_count(due)}: {table}")
 
     def publish(self) -> None:
         """Write the kept records of the partitions that passed."""
         table = self.file.publish
-        if table is None:
-            return
         what = f"publication in {table}"
-        due = self._due(what, [name for name, c in self.checks.items() if c.passed])
-        if not due:
+        passed = [name for name, c in self.checks.items() if c.passed]
+        due = self._writable(self._due(what, passed), table)
+        if table is None or not due:
             return
         # Each partition was judged by itself; together they could exceed a limit on counts.
         tasks = (*self.file.dqm.tasks.rules, *self.file.dqm.tasks.fixes)
@@ -174,6 +246,35 @@ class _Writer:
         ).run(self._read(due))
         left = done.state.records - done.state.rejects
         self._remember(what, due, f"{left} records of {_count(due)}: {table}")
+
+    def _applied(self, names: Sequence[str]) -> Applied:
+        """Count, judge and split partitions, and take samples of what breaks rules."""
+        dqm, data, by = self.file.dqm, self._read(names), self.source.keys
+        tallies = tally(data, dqm.tasks, Groups(by), incremental=True)
+        masked = mask(data, dqm.tasks, total(tallies.values()).failures, by=by)
+        keys = resolve_columns(data, self.file.keys)
+        applied = split(dqm, masked, tallies, by, keys, self.most)
+        for sample in applied.state.samples:
+            if sum(sample.task == other.task for other in self.samples) < self.most:
+                self.samples.append(sample)
+        return applied
+
+    def _charges(self, partition: str) -> bool:
+        """Return whether a record of a partition breaks a rule."""
+        counts = self.counted.get(partition)
+        found = {} if counts is None else self.file.dqm.tasks.of(counts)
+        return any(count for (kind, _), count in found.items() if kind == "charged")
+
+    def _writable(self, due: list[str], table: str | None) -> list[str]:
+        """Return the partitions in which all rules and fixes can be evaluated; report the others."""
+        if table is None:
+            return []
+        out = [name for name in due if name in self.failures or self._is_uncounted(name)]
+        out = due if self.unresolved else out
+        if out:
+            why = "a rule or fix could not be evaluated"
+            self.written.append(f"not written: {_count(out)}, as {why}: {table}")
+        return [name for name in due if name not in out]
 
     @property
     def _mode(self) -> str:

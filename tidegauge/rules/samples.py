@@ -12,17 +12,36 @@ from tidegauge.analyzers.scan.capabilities import smallest
 from tidegauge.analyzers.scan.grouping import hive_text
 from tidegauge.rules.expressions import Expression, shown_text
 from tidegauge.rules.masks import OWN, Masked
-from tidegauge.rules.state import Sample
+from tidegauge.rules.state import RecordCounts, Sample
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+SAMPLES = 10
+"""Records of each rule that are kept as samples."""
 SHOWN = 10
 """Columns shown of a record where the columns that a rule reads are unknown."""
 WIDTH = 200
 """Maximum number of characters of a value."""
 _HASH = f"{OWN}h"
 _UNHASHED = ("map", "variant")
+
+
+def sample_charged(
+    masked: Masked,
+    counts: RecordCounts,
+    most: int = SAMPLES,
+    keys: Sequence[str] = (),
+    by: Sequence[str] = (),
+) -> Iterator[Sample]:
+    """Yield samples of the records that were counted; no action if no rule has any, or ``most`` is 0.
+
+    Parameters as for `sample_rejects`.
+    """
+    found = masked.tasks.of(counts)
+    charged = {name: count for (kind, name), count in found.items() if kind == "charged" and count}
+    if charged and most > 0:
+        yield from sample_rejects(masked, charged, most, keys, by)
 
 
 def sample_rejects(

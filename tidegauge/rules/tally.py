@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,7 @@ from tidegauge.analyzers.scan import grouping
 from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
 from tidegauge.analyzers.scan.capabilities import to_arrow
 from tidegauge.analyzers.scan.jobs import Answers, ScanJob
+from tidegauge.analyzers.scan.query_logs import handled_errors
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import OWN, Masked, conjunction_sql, mask
 from tidegauge.rules.state import RecordCounts, Tally
@@ -80,36 +81,61 @@ def _sums(counted: DataFrame, masked: Masked, groups: grouping.Groups) -> Tallie
     return found
 
 
-def tally(data: DataFrame, tasks: Tasks, groups: grouping.Groups | None = None) -> Tallies:
+@handled_errors()
+def tally(
+    data: DataFrame,
+    tasks: Tasks,
+    groups: grouping.Groups | None = None,
+    *,
+    incremental: bool = False,
+) -> Tallies:
     """Count like `count`, but isolate tasks that fail on the data and count all others.
 
     A failing task is marked only in the groups where it fails, as far as 24 more actions can
     isolate them.
+
+    Parameters
+    ----------
+    data : DataFrame
+    tasks : Tasks
+    groups : Groups, optional
+    incremental : bool
+        Whether the partitions are counted a few at a time, so that tasks that look beyond a
+        record's own partition fail.
     """
     groups = groups or grouping.Groups()
+    masked = mask(groups.with_keys(data), tasks, by=groups.by if incremental else None)
     try:
-        return count(data, tasks, groups)
+        return count_masked(masked, groups)
     except Exception as error:
         if not is_data_error(error):
             raise
-        failures = _failing_tasks(data, tasks, groups, error)
+        failures = {
+            **masked.failures,
+            **_failing_tasks(data, tasks, groups, error, masked.failures),
+        }
         found = {
             key: Tally(one.counts, {**one.failures, **failures})
             for key, one in count(data, tasks, groups, failures).items()
         }
         return found | _count_sound_groups(
-            data, tasks, groups, sorted({values for values, _ in found}), error
+            data, tasks, groups, sorted({values for values, _ in found}), error, masked.failures
         )
 
 
 def _failing_tasks(
-    data: DataFrame, tasks: Tasks, groups: grouping.Groups, error: Exception
+    data: DataFrame,
+    tasks: Tasks,
+    groups: grouping.Groups,
+    error: Exception,
+    unresolved: Iterable[str],
 ) -> dict[str, MetricError]:
-    """Bisect to find the tasks that fail on the data."""
-    names = [task.name for task in (*tasks.rules, *tasks.fixes)]
+    """Bisect to find the tasks that fail on the data, among those that resolve."""
+    left_out = set(unresolved)
+    names = [t.name for t in (*tasks.rules, *tasks.fixes) if t.name not in left_out]
 
     def run(some: Sequence[str]) -> dict[str, Any]:
-        count(data, tasks, groups, set(names) - set(some))
+        count(data, tasks, groups, left_out | (set(names) - set(some)))
         return dict.fromkeys(some)
 
     outcomes = find_failures(names, run, error)
@@ -122,8 +148,9 @@ def _count_sound_groups(
     groups: grouping.Groups,
     values: Sequence[Values],
     error: Exception,
+    unresolved: Mapping[str, MetricError],
 ) -> Tallies:
-    """Count the groups in which every task can be evaluated."""
+    """Count the groups in which every task that resolves can be evaluated."""
     if len(values) < 2:
         return {}
     found: Tallies = {}
@@ -134,7 +161,9 @@ def _count_sound_groups(
         tries -= 1
         if tries < 0:
             raise _GaveUpError
-        found.update(count(grouping.filter_partitions(data, groups.by, some), tasks, groups))
+        some_data = grouping.filter_partitions(data, groups.by, some)
+        for key, one in count(some_data, tasks, groups, unresolved).items():
+            found[key] = Tally(one.counts, {**one.failures, **unresolved})
         return dict.fromkeys(some)
 
     with suppress(_GaveUpError):
@@ -155,4 +184,4 @@ class RecordRulesJob(ScanJob):
     def run(self, data: DataFrame, groups: grouping.Groups) -> Answers:
         """Count the records by combination of violated rules and applied fixes."""
         (request,) = self.requests
-        return {request: tally(data, request.tasks, groups)}
+        return {request: tally(data, request.tasks, groups, incremental=True)}

@@ -84,6 +84,8 @@ class DQMRule(DQMTask):
         and kept.
     stage : str
         ``before`` the fixes, on original values, or ``after`` them, on repaired ones.
+    where : str, Column or callable, optional
+        The records that the rule is about; all others satisfy it, also where this is null.
 
     Raises
     ------
@@ -107,14 +109,27 @@ class DQMRule(DQMTask):
         on_null: str = "fail",
         severity: str = "error",
         stage: str = "before",
+        where: ExpressionInput | None = None,
     ) -> None:
-        self._set(Expression.from_input(expr, type(self).__name__), name, on_null, severity, stage)
+        expression = Expression.from_input(expr, type(self).__name__)
+        self._set(expression, name, on_null, severity, stage, where)
 
     def _set(
-        self, expression: Expression, name: str | None, on_null: str, severity: str, stage: str
+        self,
+        expression: Expression,
+        name: str | None,
+        on_null: str,
+        severity: str,
+        stage: str,
+        where: ExpressionInput | None = None,
     ) -> None:
+        told = expression.shown if name is None else name
+        if where is not None:
+            among = Expression.from_input(where, type(self).__name__)
+            expression = expression.among(among)
+            told = f"{told} where {among.shown}" if name is None else told
         self.expression = expression
-        self.name = _name(expression.shown if name is None else name, self)
+        self.name = _name(told, self)
         self.on_null = _one_of("on_null", on_null, ON_NULL, self)
         self.severity = _one_of("severity", severity, SEVERITIES, self)
         self.stage = _one_of("stage", stage, STAGES, self)
@@ -161,11 +176,14 @@ class _ColumnRule(DQMRule):
         told: str,
         options: dict[str, Any],
     ) -> None:
-        known = {"on_null": "fail", "severity": "error", "stage": "before"}
+        known = {"on_null": "fail", "severity": "error", "stage": "before", "where": None}
         for option in options.keys() - known.keys():
             kind = f"option of {type(self).__name__}"
             raise UnknownNameError(kind, option, known)
         options = known | options
+        where = options["where"]
+        if name is None and where is not None:
+            told = f"{told} where {Expression.from_input(where, type(self).__name__).shown}"
         self._set(Expression.from_column_pieces(column, pieces), name or told, **options)
 
 
@@ -233,13 +251,16 @@ class SetRule(_ColumnRule):
 
 
 class FormatRule(_ColumnRule):
-    r"""Format rule: a text column matches a Java regular expression as a whole.
+    r"""Format rule: a text column matches a Java regular expression, by default as a whole.
+
+    `Check.has_pattern` matches anywhere by default, as Deequ does; both take ``whole``.
 
     Parameters
     ----------
     column : str or Column
     pattern : str
-        To match anywhere in the text, begin and end it with ``.*``.
+    whole : bool
+        Whether the pattern must match the whole text; otherwise a match anywhere in it suffices.
     name, on_null, severity, stage
         As for `DQMRule`.
 
@@ -247,13 +268,21 @@ class FormatRule(_ColumnRule):
     --------
     >>> print(FormatRule("zip", "[0-9]{5}").expression.text)
     `zip` RLIKE '\\A(?:[0-9]{5})\\z'
+    >>> print(FormatRule("name", "^[A-Z]", whole=False).expression.text)
+    `name` RLIKE '^[A-Z]'
     """
 
     def __init__(
-        self, column: str | Column, pattern: str, name: str | None = None, **options: Any
+        self,
+        column: str | Column,
+        pattern: str,
+        name: str | None = None,
+        *,
+        whole: bool = True,
+        **options: Any,
     ) -> None:
-        told = f"FormatRule({shown_text(column)}, {pattern})"
-        super().__init__(column, _matches(self, pattern), name, told, options)
+        told = _told_format(self, column, pattern, whole)
+        super().__init__(column, _matches(self, pattern, whole), name, told, options)
 
 
 class NotNullRule(_ColumnRule):
@@ -426,7 +455,9 @@ class SetFix(_ColumnFix):
 
 
 class FormatFix(_ColumnFix):
-    """Replace text that does not fully match a regular expression by a default. Null stays.
+    """Replace text that does not match a regular expression by a default. Null stays.
+
+    The pattern must match the whole text, unless ``whole=False``.
 
     Examples
     --------
@@ -434,9 +465,18 @@ class FormatFix(_ColumnFix):
     'FormatFix(zip, [0-9]{5})'
     """
 
-    def __init__(self, column: str, pattern: str, default: Any, name: str | None = None) -> None:
-        told = f"FormatFix({shown_text(column)}, {pattern})"
-        super().__init__(column, ["NOT (", *_matches(self, pattern), ")"], default, name, told)
+    def __init__(
+        self,
+        column: str,
+        pattern: str,
+        default: Any,
+        name: str | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
+        told = _told_format(self, column, pattern, whole)
+        pieces = ["NOT (", *_matches(self, pattern, whole), ")"]
+        super().__init__(column, pieces, default, name, told)
 
 
 class NotNullFix(_ColumnFix):
@@ -533,13 +573,21 @@ def _among(values: Sequence[Any]) -> list[Any]:
     return pieces
 
 
-def _matches(task: DQMTask, pattern: str) -> list[Any]:
-    """Return the SQL pieces of a full match of a text with a pattern."""
+def _told_format(task: DQMTask, column: Any, pattern: str, whole: bool) -> str:  # noqa: FBT001
+    also = "" if whole is True else f", whole={whole}"
+    return f"{type(task).__name__}({shown_text(column)}, {pattern}{also})"
+
+
+def _matches(task: DQMTask, pattern: str, whole: bool) -> list[Any]:  # noqa: FBT001
+    """Return the SQL pieces of a match of a text with a pattern, in full or anywhere."""
     if not isinstance(pattern, str):
         msg = f"{type(task).__name__}: the pattern is the text of a regular expression, not {pattern!r}"
         raise RuleError(msg)
-    whole = rf"\A(?:{pattern})\z"
-    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(whole)}"]
+    if not isinstance(whole, bool):
+        msg = f"{type(task).__name__}: whole is True or False, not {whole!r}"
+        raise RuleError(msg)
+    text = rf"\A(?:{pattern})\z" if whole else pattern
+    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(text)}"]
 
 
 def _display(value: Any) -> str:

@@ -13,6 +13,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import StandardDeviationState
 from tidegauge.analyzers.measures.texts import DataTypeState
 from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
+from tidegauge.checks.check import status_of
 from tidegauge.checks.constraints import ConstraintStatus
 
 import tidegauge as tg
@@ -246,18 +247,40 @@ def test_rules_are_conditions_whose_names_and_values_are_quoted(check, name, pre
 # what is judged
 
 
+@pytest.mark.parametrize(
+    ("complete", "status", "of_check"),
+    [(80, "failure", "error"), (92, "warning", "warning"), (99, "success", "success")],
+)
+def test_a_constraint_has_a_limit_that_fails_and_one_that_warns(complete, status, of_check):
+    check = CHECK.is_complete("x", at_least=0.9, hint="Ask the shop.").warn(0.95)
+    result = only(check, NumMatchesAndCount(complete, 100))
+    assert (result.status, result.passed) == (status, status == "success")
+    assert status_of("error", [result]) == of_check
+    if status == "warning":
+        assert result.message == "0.92 is not at least 0.95: 8 of 100 rows. Ask the shop."
+    assert result.constraint == check.constraints[0]
+
+
+def test_what_warns_follows_a_constraint_on_a_metric():
+    for check in (CHECK, CHECK.not_below(tg.Size())):
+        with pytest.raises(tg.SuiteError, match="warn"):
+            check.warn(0.9)
+
+
 def test_messages_name_the_value_what_was_wanted_and_the_hint():
     result = only(CHECK.has_size(lambda n: n > 600, hint="The feed was cut off."), NumMatches(512))
     assert (result.status, result.value) == (FAILURE, 512)
     assert result.message == "512 does not satisfy n > 600. The feed was cut off."
     result = only(CHECK.is_complete("x", at_least=0.99), NumMatchesAndCount(95, 100))
-    assert result.message == "0.95 is not at least 0.99"
+    assert result.message == "0.95 is not at least 0.99: 5 of 100 rows"
     assert only(CHECK.is_complete("x"), NumMatchesAndCount(9_999_999, 10_000_000)).message == (
-        "0.9999999 is not at least 1"
+        "0.9999999 is not at least 1: 1 of 10,000,000 rows"
     )
     assert only(CHECK.is_complete("x", at_least=0.95), NumMatchesAndCount(458, 930)).message == (
-        "0.4925 is not at least 0.95"
+        "0.4925 is not at least 0.95: 472 of 930 rows"
     )
+    atmost = CHECK.has(tg.Completeness("x"), (None, 0.5))
+    assert only(atmost, NumMatchesAndCount(3, 4)).message == "0.75 is not at most 0.5"
     good = only(CHECK.is_complete("x"), NumMatchesAndCount(3, 3))
     assert (good.status, good.message, good.passed) == (SUCCESS, "", True)
 

@@ -272,3 +272,95 @@ def test_check_refuses_to_publish_to_the_folder_of_the_table(spark, table, rules
     status, out = rules(SPEC + f"publish: {folder}\n", "check")
     assert status == 1
     assert "are one place" in out
+
+
+RENAMED = """
+dataset: people
+table: people_of_spec
+partition_by: [ds]
+rules:
+  - BoundRule: {column: age, lower: 0, upper: 150, name: age, policy: {FailCount: 2}}
+  - NotNullRule: {column: e_mail, name: mail}
+quarantine: people_rejects
+publish: people_clean
+"""
+
+
+def test_a_rule_that_does_not_resolve_leaves_the_counts_of_the_others(spark, table, rules, repo):
+    good = RENAMED.replace("  - NotNullRule: {column: e_mail, name: mail}\n", "")
+    rules(good)
+    before = contents(spark, "people_rejects", "age", "ds", "broken_rules")
+    assert len(before) == 3
+    spark.sql(f"INSERT INTO {table} PARTITION (ds='2013-01-04') SELECT 1 WHERE false")
+    status, out = rules(RENAMED)
+    assert status == 1
+    lines = out.splitlines()
+    assert "  11 records, 3 rejected" in lines
+    assert "  rule age: 3 rejected, 2 break it, 1 unknown" in lines
+    assert "    ds=2013-01-01: age=200" in lines
+    assert "  rule mail: could not be evaluated" in lines
+    told = [line for line in lines if "e_mail" in line]
+    assert len(told) == 1
+    assert "people.yml:7: rule 'mail': " in told[0]
+    assert "  ds=2013-01-01: failed: mail: could not be evaluated" in lines
+    assert (
+        "  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted;"
+        " mail: could not be evaluated"
+    ) in lines
+    assert any(line.startswith("  not written: ") and "people_rejects" in line for line in lines)
+    assert contents(spark, "people_rejects", "age", "ds", "broken_rules") == before
+    # The verdicts say the same, with samples; and nothing is well because it is asked again.
+    kept = repo.verdicts("people", partition=f"ds={DAYS[0]}", passed=False)["result"].iloc[0]
+    assert "mail" in kept
+    assert "age=200" in kept
+    assert rules(RENAMED)[0] == 1
+    assert rules(good)[0] == 2
+
+
+def test_a_rule_that_fails_on_one_day_leaves_the_counts_of_all(spark, table, rules):
+    text = RENAMED.replace(
+        "NotNullRule: {column: e_mail, name: mail}",
+        'Rule: {expr: "100 / (age - 4) < 1000", name: ratio, on_null: pass}',
+    )
+    status, out = rules(text)
+    assert status == 1
+    lines = out.splitlines()
+    assert "  11 records, 3 rejected" in lines
+    assert "  rule age: 3 rejected, 2 break it, 1 unknown" in lines
+    assert "  rule ratio: could not be evaluated" in lines
+    assert "people.yml:7: rule 'ratio'" in out or "people.yml:7: [DIVIDE_BY_ZERO]" in out
+    assert "written: 3 rejects of 2 partitions: people_rejects" in out
+    assert {day for (day,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
+
+
+def test_rules_that_look_at_other_records_are_refused_by_partition(spark, table, rules):
+    window = "Rule: {{expr: 'count(1) over (partition by {}) = 1', name: once}}"
+    text = RENAMED.replace("NotNullRule: {column: e_mail, name: mail}", window.format("age"))
+    text = text.replace("quarantine: people_rejects\npublish: people_clean\n", "")
+    status, out = rules(text)
+    assert status == 1
+    assert "people.yml:7: rule 'once': it looks at other records by a window" in out
+    assert "add PARTITION BY ds" in out
+    assert rules(text, "check")[0] == 1
+    status, out = rules(text.replace("by age", "by ds, age"))
+    assert status == 2
+    assert "  rule once: 0 rejected, 0 break it" in out
+
+
+def test_the_history_shows_samples_of_what_failed(table, rules, repo, capsys):
+    rules()
+    assert run_command(["rules", "history", "people", "--db", str(repo.database.url)]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert {"age=-1", "age="} <= {line.split()[0] for line in lines if line}
+    assert "age=200" not in lines  # of a day that passed
+
+
+def test_a_table_that_cannot_be_written_leaves_the_report(spark, table, rules):
+    spark.sql("CREATE TABLE people_rejects (other INT) USING parquet")
+    status, out = rules(SPEC + "quarantine: people_rejects\n")
+    assert status == 1
+    assert "  11 records, 3 rejected" in out.splitlines()
+    assert "ds=2013-01-02: failed: age: 2 of 4 records" in out
+    (failed,) = [line for line in out.splitlines() if line.startswith("failed: ")]
+    assert "people.yml: " in failed
+    assert "people_rejects" in failed

@@ -3,7 +3,7 @@
 import datetime as dt
 
 import pytest
-from tidegauge.files.rules import find_rules, load_rules
+from tidegauge.files.rules import check_shared_targets, find_rules, load_rules
 from tidegauge.files.suite import load_suite
 
 import tidegauge as tg
@@ -215,3 +215,62 @@ def test_records_do_not_go_where_they_come_from(write, places, text):
 def test_places_with_names_that_begin_alike_are_two(write):
     rules = "dataset: d\npath: /lake/t\npublish: /lake/t_clean\nquarantine: t\nrules: [NotNullRule: a]\n"
     assert load_rules(write(rules)).publish == "/lake/t_clean"
+
+
+def test_formats_match_as_a_whole_or_anywhere(write):
+    file = load_rules(
+        write(
+            "dataset: a\ntable: a\nrules:\n"
+            "  - FormatRule: {column: n, pattern: '^[A-Z]', name: anywhere, whole: false}\n"
+            "  - FormatRule: {column: n, pattern: '^[A-Z]', name: whole}\n"
+        )
+    )
+    anywhere, whole = (rule.expression.text for rule in file.dqm.tasks.rules)
+    assert anywhere == "`n` RLIKE '^[A-Z]'"
+    assert whole == r"`n` RLIKE '\\A(?:^[A-Z])\\z'"
+    check = tg.Check("a").has_pattern("n", "^[A-Z]").has_pattern("n", "^[A-Z]", whole=True)
+    patterns = [constraint.analyzer.pattern for constraint in check.constraints]
+    assert patterns == ["^[A-Z]", r"\A(?:^[A-Z])\z"]
+
+
+def test_two_files_do_not_write_to_one_place(write):
+    text = "dataset: {0}\ntable: {0}\nrules: [NotNullRule: a]\nquarantine: rejects\n"
+    files = [load_rules(write(text.format(name), f"{name}.yml")) for name in ("one", "two")]
+    with pytest.raises(tg.SuiteError, match=r"one\.yml: quarantine 'rejects' and .*two\.yml"):
+        check_shared_targets(files)
+    check_shared_targets(files[:1])
+
+
+def test_one_rule_for_many_columns_and_some_records(write):
+    head = "dataset: a\ntable: a\nrules:\n"
+    file = load_rules(
+        write(
+            head
+            + "  - NotNullRule: {columns: [a, b], policy: FailAny}\n"
+            + "  - BoundRule: {columns: [c, d], lower: 0, name: positive, where: kind = 1}\n"
+            + "  - Rule: {expr: a > 0, where: b > 0}\n"
+        )
+    )
+    same = tg.DQM()
+    for column in "ab":
+        same = same.add(tg.NotNullRule(column), tg.FailAny)
+    for column in "cd":
+        name = f"positive ({column})"
+        same = same.add(tg.BoundRule(column, 0, None, name=name, where="kind = 1"))
+    same = same.add(tg.Rule("a > 0", where="b > 0"))
+    assert file.dqm == same
+    assert file.dqm.tasks.rules[-1].name == "a > 0 where b > 0"
+    assert file.place("positive (d)").endswith(":5")
+    for wrong, says in (
+        ("NotNullRule: {columns: a}", "columns is a list"),
+        ("NotNullRule: {columns: [a], column: b}", "give column or columns, not both"),
+        ("Rule: {columns: [a], expr: b}", "'columns'"),
+    ):
+        with pytest.raises(tg.SuiteError, match=f"rules.yml:4: .*{says}"):
+            load_rules(write(f"{head}  - {wrong}\n"))
+
+
+def test_the_column_of_broken_rules_has_any_name(write):
+    text = "dataset: a\ntable: a\nrules: [NotNullRule: a]\n"
+    assert load_rules(write(text)).broken_rules == "broken_rules"
+    assert load_rules(write(f"{text}broken_rules: why\n")).broken_rules == "why"

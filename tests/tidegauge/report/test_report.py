@@ -158,3 +158,30 @@ def test_runs_and_suites_show_themselves(repo):
     assert "and 160 more" in text
     assert "secret" not in text
     assert "1 sinks" in text
+
+
+def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path):
+    prints = repo.partitions("d").set_index("partition")["fingerprint"]
+
+    def keep(partition, message, *, passed=False, fingerprint=None):
+        repo.keep_verdict(
+            "d",
+            name="checks",
+            specification="5e1f",
+            fingerprint=fingerprint or prints[partition],
+            passed=passed,
+            result=tg.CheckResult(passed, () if passed else (("fare", message),)).to_json(),
+            partition=partition,
+        )
+
+    keep("ds=2013-01-30", "3 of 12 rows <b>")
+    keep("ds=2013-01-29", "of other content", fingerprint="a93c")
+    keep("ds=2013-01-28", "mended since")
+    keep("ds=2013-01-28", "", passed=True)
+    text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+    told = text[text.index("Failed rules and checks") : text.index("Series, the last")]
+    assert "fare: 3 of 12 rows <b>" in told
+    assert "other content" not in told
+    assert "mended" not in told
+    late = write_report(repo, tmp_path / "b.html", since="2014-01-01", made=MADE)
+    assert "Failed rules" not in read_page(late.read_text("utf-8"))[1]

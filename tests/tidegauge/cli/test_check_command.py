@@ -1,0 +1,96 @@
+"""`tidegauge check`: what it prints, how it exits, and what it keeps."""
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+from tidegauge.cli.main import run_command
+
+DAYS = ("2013-01-01", "2013-01-02")
+# By day: of 4 names one is null on the first, two on the second.
+NAMES = {DAYS[0]: ["a", "b", None, "d"], DAYS[1]: ["a", None, None, "d"]}
+SPEC = """
+dataset: people
+table: people_of_checks
+partition_by: [ds]
+variables: {least: 3}
+checks:
+  - has_size: {at_least: "${least}"}
+  - is_complete: {column: name, at_least: 0.75, warn: 0.9}
+  - is_unique: {column: name, level: warning}
+"""
+
+
+@pytest.fixture
+def table(spark):
+    rows = [(name, day) for day, names in NAMES.items() for name in names]
+    frame = spark.createDataFrame(rows, "name string, ds string").coalesce(1)
+    frame.write.partitionBy("ds").mode("overwrite").format("parquet").saveAsTable(
+        "people_of_checks"
+    )
+    yield "people_of_checks"
+    spark.sql("DROP TABLE people_of_checks")
+
+
+@pytest.fixture
+def check(tmp_path, repo, capsys):
+    """Write a file, check it, and return the status and what is printed."""
+
+    def run(*options, text=SPEC):
+        file = tmp_path / "people.yml"
+        file.write_text(text)
+        status = run_command(["check", str(file), "--db", str(repo.database.url), *options])
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
+
+    return run
+
+
+def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
+    status, out = check()
+    assert status == 2
+    failed = "Completeness('name'): at least 0.75, warns unless at least 0.9"
+    first, second = (f"ds={day}: {failed}: " for day in DAYS)
+    assert f"people.yml:8: warning: {first}0.75 is not at least 0.9: 1 of 4 rows" in out
+    assert f"people.yml:8: error: {second}0.5 is not at least 0.75: 2 of 4 rows" in out
+    kept = repo.verdicts("people", name="checks")
+    assert dict(zip(kept["partition"], kept["passed"], strict=True)) == {
+        f"ds={DAYS[0]}": True,
+        f"ds={DAYS[1]}": False,
+    }
+    # What failed fails again, without a scan; what passed is not told again.
+    status, out = check("--format", "json")
+    assert status == 2
+    told = json.loads(out)
+    assert {one["partition"] for one in told["results"]} == {f"ds={DAYS[1]}"}
+    size = next(one for one in told["results"] if one["analyzer"] == "Size()")
+    assert (size["status"], size["value"], size["message"]) == ("success", 4, "")
+    assert size["place"].endswith("people.yml:7")
+    # A mended day passes, and then there is nothing left to check.
+    spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[1]}') SELECT explode(array(1, 2, 3))")
+    assert check()[0] == 0
+    assert "nothing new to check" in check()[1]
+
+
+def test_other_limits_judge_again_for_junit(table, check, tmp_path):
+    output = tmp_path / "junit.xml"
+    options = ("--var", "least=5", "--format", "junit", "--output", str(output))
+    assert check(*options)[0] == 2
+    (suite,) = ET.parse(output).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "3")
+    failures = [
+        f"{case.get('classname')} {case.get('name')}"
+        for case in suite
+        if case.find("failure") is not None
+    ]
+    assert failures.count(f"people.ds={DAYS[0]} Size(): at least 5") == 1
+    assert check("--fail-on", "never")[0] == 0
+
+
+def test_files_without_checks_and_unknown_variables_are_errors(check):
+    status, out = check(text="dataset: a\ntable: a\nanalyzers: [Size]\n")
+    assert status == 1
+    assert "people.yml: the file has no checks" in out
+    status, out = check("--var", "leest=1")
+    assert status == 1
+    assert "no variable 'leest'; did you mean 'least'" in out

@@ -1,0 +1,102 @@
+"""Checks of suite files. No Spark."""
+
+import pytest
+from tidegauge.files.suite import load_suite
+
+import tidegauge as tg
+
+SPEC = """
+dataset: flights
+table: warehouse.flights
+variables: {least: 600, origin: EWR}
+analyzers: [Size]
+checks:
+  - is_complete: dep_time
+  - is_complete: {column: dep_delay, at_least: 0.9, warn: 0.95, hint: Ask the tower.}
+  - has_size: {at_least: "${least}", less_than: 2000}
+  - has_size: [1, null]
+  - has_mean: {column: dep_delay, more_than: -10, at_most: 60, where: "origin = '${origin}'"}
+  - is_contained_in: {column: origin, values: [EWR, JFK, 7], level: warning}
+  - is_unique: id
+  - are_complete: {columns: [year, month]}
+  - has: {analyzer: {ApproxQuantile: {column: dep_delay, quantile: 0.5}}, exactly: 3}
+  - not_below: {analyzer: Size, ago: 7d, by: 10}
+  - has_pattern: {column: tail, pattern: "N[0-9]+", whole: true}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def read(text, **variables):
+        path = tmp_path / "flights.yml"
+        path.write_text(text)
+        return load_suite(path, variables)
+
+    return read
+
+
+def test_checks_in_a_file_say_what_python_says(load):
+    file = load(SPEC)
+    grave, light = file.checks
+    same = (
+        tg.Check("flights")
+        .is_complete("dep_time")
+        .is_complete("dep_delay", at_least=0.9, hint="Ask the tower.")
+        .warn(0.95)
+        .has_size(tg.Between(600, 2000, "lower"))
+        .has_size((1, None))
+        .has_mean("dep_delay", tg.Between(-10, 60, "upper"))
+        .where("origin = 'EWR'")
+        .is_unique("id")
+        .are_complete(["year", "month"])
+        .has(tg.ApproxQuantile("dep_delay", 0.5), (3, 3))
+        .not_below(tg.Size(), "7d", by=10)
+        .has_pattern("tail", "N[0-9]+", whole=True)
+    )
+    assert grave == same
+    assert light == tg.Check("flights", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
+    # What they need is measured, once.
+    assert set(grave.analyzers) | set(light.analyzers) <= set(file.suite.analyzers)
+    assert file.suite.analyzers.count(tg.Size()) == 1
+    assert file.check_lines["Completeness('dep_time'): at least 1"] == 7
+
+
+def test_variables_are_given_from_outside(load):
+    sizes = [
+        c.description
+        for c in load(SPEC, least="5").checks[0].constraints
+        if "2000" in c.description
+    ]
+    assert sizes == ["Size(): at least 5 and less than 2000"]
+    with pytest.raises(tg.SuiteError, match=r"no variable 'leest'; did you mean 'least'"):
+        load(SPEC, leest="5")
+    with pytest.raises(tg.SuiteError, match=r"flights.yml:9: no variable 'most'"):
+        load(SPEC.replace("${least}", "${most}"))
+    plain = load(
+        "dataset: a\ntable: a\nanalyzers:\n  - Compliance: {instance: a, predicate: \"x = '${y}'\"}\n"
+    )
+    assert plain.suite.analyzers[0].predicate == "x = '${y}'"
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ("is_complet: a", "'is_complet'; did you mean 'is_complete'"),
+        ("is_complete: {colum: a}", "'colum'; did you mean 'column'"),
+        ("has_size: {at_least: many}", "at_least is a number, not 'many'"),
+        ("has_size: {at_least: 1, more_than: 2}", "give at_least or more_than, not both"),
+        ("has_size: {}", "has_size needs a limit such as at_least"),
+        ("has_mean: {at_least: 1}", "has_mean needs 'column'"),
+        ("is_complete: {column: a, level: fatal}", "'fatal'"),
+        ("is_complete: {column: a, at_least: 7}", "a share between 0 and 1"),
+        ("{is_complete: a, is_unique: b}", "one name with its options"),
+        ("has: {analyzer: Men, at_least: 1}", "'Men'; did you mean 'Mean'"),
+        ("not_below: {analyzer: Size, warn: 3}", "warn"),
+        ("where: a", "'where'"),
+    ],
+)
+def test_mistakes_name_the_line(load, item, says):
+    with pytest.raises(tg.SuiteError) as raised:
+        load(f"dataset: a\ntable: a\nchecks:\n  - has_size: 1\n  - {item}\n")
+    assert "flights.yml:5: " in str(raised.value)
+    assert says in str(raised.value)

@@ -1,0 +1,130 @@
+"""Rules whose answer is not the record's own are refused; handled errors are told once."""
+
+import logging
+
+import pytest
+from tidegauge.rules.expressions import check_deterministic, check_record_by_record
+
+import tidegauge as tg
+
+
+def refusal(check, *arguments):
+    try:
+        check(*arguments)
+    except tg.UnresolvedExpressionError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "function"),
+    [
+        ("rand() < 0.5", "rand"),
+        ("a = UUID ()", "UUID"),
+        ("monotonically_increasing_id() < 10", "monotonically_increasing_id"),
+        ("a = 'rand()'", ""),
+        ("a = 1 -- rand()", ""),
+        ("brand(a) > 1", ""),
+        ("`rand` > (1)", ""),
+    ],
+)
+def test_conditions_that_change_each_time_are_named(condition, function):
+    told = refusal(check_deterministic, condition)
+    assert told.startswith(f"{function}() gives another answer") if function else told == ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        ("count(1) over (partition by id) = 1", "window"),
+        ("row_number() OVER(ORDER BY ts) = 1", "window"),
+        ("count(1) over (partition by ds, id) = 1", ""),
+        ("count(1) over (partition by `DS`, lower(id)) = 1", ""),
+        ("id IN (SELECT id FROM other)", "subquery"),
+        ("id IN (\n select max(id) from other)", "subquery"),
+        ("EXISTS (SELECT * FROM other)", "subquery"),
+        ("(select > 1) AND (over > 2)", ""),
+        ("(select IS NULL OR `from` = 2)", ""),
+        ("a = '(select b from c)'", ""),
+    ],
+)
+def test_conditions_that_look_beyond_their_partition_are_named(condition, problem):
+    told = refusal(check_record_by_record, condition, ["ds"])
+    assert problem in told if problem else told == ""
+
+
+def test_a_table_that_is_read_as_a_whole_may_be_looked_at_as_a_whole():
+    assert refusal(check_record_by_record, "count(1) over (partition by id) = 1", []) == ""
+
+
+def test_a_random_rule_rejects_nothing(spark):
+    data = spark.range(100)
+    dqm = tg.DQM().add(tg.Rule("rand() < 0.5", "half")).add(tg.Rule("id < 90", "low"))
+    done = dqm.apply(data, samples=0)
+    assert "half" in done.state.errors
+    assert not done.check.passed
+    with pytest.warns(tg.VerdictWarning, match="half"):
+        assert done.data.count() == 90
+
+
+def test_records_that_only_warn_are_flagged_by_a_column_of_any_name(spark):
+    data = spark.createDataFrame([(1, "x"), (7, "y"), (9, "z")], "n int, broken_rules string")
+    dqm = (
+        tg.DQM()
+        .add(tg.Rule("n < 8", "small"))
+        .add(tg.Rule("n <> 7", "not seven", severity="warning"))
+    )
+    done = dqm.apply(data, samples=0)
+    with pytest.raises(tg.RuleError, match="'broken_rules'"):
+        _ = done.rejects
+    flagged = {row.n: row.why for row in done.flagged("why").collect()}
+    assert flagged == {1: [], 7: ["not seven"], 9: ["small"]}
+    assert [tuple(row) for row in done.rejects_as("why").collect()] == [(9, "z", ["small"])]
+
+
+def test_a_rule_is_about_the_records_where_a_condition_holds(spark):
+    rows = [(1, 5, "EWR"), (2, -5, "EWR"), (3, -5, "JFK"), (4, -5, None), (5, None, "EWR")]
+    data = spark.createDataFrame(rows, "id int, delay int, origin string")
+    dqm = (
+        tg.DQM()
+        .add(tg.Rule("delay > 0", "text", where="origin = 'EWR'"))
+        .add(tg.BoundRule("delay", 0, None, name="column", where=lambda df: df.origin == "EWR"))
+        .add(tg.Rule("delay > 0", "open", where="origin = 'EWR') OR (true"))
+    )
+    done = dqm.apply(data)
+    assert set(done.state.errors) == {"open"}  # a filter does not reach out of its parentheses
+    for name in ("text", "column"):
+        assert (done.state.violations(name), done.state.unknown(name)) == (1, 1)
+    with pytest.warns(tg.VerdictWarning, match="open"):
+        assert sorted(row.id for row in done.data.collect()) == [1, 3, 4]
+
+
+def test_verdicts_show_samples_however_they_are_reached(spark):
+    data = spark.createDataFrame([(1,), (7,), (200,)], "age int")
+    dqm = tg.DQM("ages").add(tg.Rule("age < 150", "age"), tg.FailAny)
+    for log in (
+        dqm.validate(data).check_log,
+        tg.ValidationSet([dqm]).judge(data).check_log,
+        dqm.attach(data).check(samples=5).check_log,
+    ):
+        assert log == ("rule age: 1 of 3 records", "  age=200")
+    assert dqm.attach(data).check().check_log == ("rule age: 1 of 3 records",)
+
+
+def test_errors_that_are_handled_are_not_logged(spark, monkeypatch):
+    pytest.importorskip("pyspark.logger")  # PySpark has logged them since Spark 4
+    from pyspark.logger import PySparkLogger
+
+    name = "SQLQueryContextLogger"
+    monkeypatch.delitem(logging.Logger.manager.loggerDict, name, raising=False)
+    told, handler = [], logging.StreamHandler()
+    monkeypatch.setattr(handler, "emit", told.append)
+    PySparkLogger.getLogger(name).addHandler(handler)
+    data = spark.createDataFrame([(1, "a")], "a int, b string")
+    done = tg.DQM().add(tg.Rule("c > 1", "c")).add(tg.Rule("b > 1", "b")).apply(data)
+    assert set(done.state.errors) == {"b", "c"}
+    assert tg.calculate(data, [tg.Size(), tg.Compliance("b", "b > 1")])[1].failed
+    assert told == []
+    with pytest.raises(Exception, match="`c`"):
+        data.selectExpr("c").collect()
+    assert len(told) == 1

@@ -1,0 +1,67 @@
+"""The command for checks of suite files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import ArtifactsOption, Db, Warehouse, open_repository, pairs
+from tidegauge.files.check_runs import FailOn
+
+
+class CheckFormat(StrEnum):
+    """A format for the results of checks."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+
+
+def check(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    partitions: Annotated[
+        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+    ] = "new",
+    var: Annotated[
+        list[str] | None, typer.Option(help="A variable, name=value; may be repeated.")
+    ] = None,
+    warehouse: Warehouse = None,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
+    ] = FailOn.ERROR,
+    form: Annotated[CheckFormat, typer.Option("--format", help="How to tell it.")] = (
+        CheckFormat.TEXT
+    ),
+    output: Annotated[
+        Path | None, typer.Option(help="Output file; defaults to standard output.")
+    ] = None,
+) -> int:
+    """Measure new and changed partitions, and evaluate the checks of suite files on them."""
+    from tidegauge.files.check_runs import run_checks
+    from tidegauge.spark.session import spark_session
+
+    with open_repository(db, artifacts) as repository:
+        summary = run_checks(
+            suites,
+            repository,
+            partitions,
+            pairs("--var", var or []),
+            lambda: spark_session(warehouse),
+        )
+    told = {
+        CheckFormat.TEXT: summary.text,
+        CheckFormat.JSON: summary.json,
+        CheckFormat.JUNIT: summary.junit,
+    }[form]()
+    if output is None:
+        print(told)
+    else:
+        output.write_text(told + "\n", encoding="utf-8")
+    return summary.status(fail_on)
