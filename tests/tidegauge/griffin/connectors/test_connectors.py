@@ -33,7 +33,7 @@ PEOPLE = [(1, "ann", "x"), (2, "bob", None), (3, "it's", "y")]
 
 def read(kind, spark, **config):
     config = {key.replace("__", "."): value for key, value in config.items()}
-    return open_batch(ConnectorConfig(kind, config), spark, "people")
+    return open_batch(ConnectorConfig(kind, config), spark, "people").frame
 
 
 def ids(frame):
@@ -431,9 +431,14 @@ def test_folders_of_texts(spark, tmp_path):
         if success:
             (folder / "_SUCCESS").touch()
     config = {"dir__path": str(tmp_path), "data__dir__depth": 2}
+    connector = ConnectorConfig(
+        "text-dir", {key.replace("__", "."): v for key, v in config.items()}
+    )
     with pytest.warns(GriffinDeprecationWarning):
-        frame = read("text-dir", spark, **config)
-    assert sorted(row["value"] for row in frame.collect()) == ["a", "c"]
+        batch = open_batch(connector, spark)
+    assert sorted(row["value"] for row in batch.frame.collect()) == ["a", "c"]
+    assert not (tmp_path / "day" / "c" / "_DONE").exists()
+    batch.connector.finish()
     assert (tmp_path / "day" / "c" / "_DONE").exists()
     with (
         pytest.warns(GriffinDeprecationWarning),
