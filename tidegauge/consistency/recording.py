@@ -12,8 +12,11 @@ from tidegauge.analyzers.runs.ledger import LedgerEntry, MeasuredPartition, Meas
 from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
 from tidegauge.analyzers.scan.scan import Group, metric_of
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
-from tidegauge.consistency.compare.comparison import Comparison
+from tidegauge.consistency.compare.comparison import ALL, Comparison
+from tidegauge.consistency.log.decoding import DayCounts
 
+OF_LOG = "QueryLog."
+"""Prefix of the metrics of a query log itself."""
 _HOURLY = ("%Y-%m-%d %H-%M", "%Y%m%d %H-%M")
 
 
@@ -67,6 +70,46 @@ def record(
     with recording(repository.store, spec) as run:
         run.commit(list(_measured(comparison, fingerprints or {}, run.ledger())))
     return run.report
+
+
+def record_log(days: Sequence[DayCounts], repository: Recorder, dataset: str) -> int:
+    """Store how many queries of a log were read, by day, and return how many values were new.
+
+    ``QueryLog.read`` and ``QueryLog.empty`` count queries, and ``QueryLog.unreadable`` those that
+    could not be decoded, in all (instance ``*``) and by reason; ``QueryLog.unreadable_share`` is
+    their share, 0 without any queries.
+
+    Parameters
+    ----------
+    days : sequence of DayCounts
+        Days without a name are left out.
+    repository : Repository
+    dataset : str
+    """
+    found: dict[tuple[str, str], dict[Partition, float]] = {}
+    reasons = sorted({reason for day in days for reason in day.bad})
+    for day in days:
+        if day.ds is None:
+            continue
+        bad = sum(day.bad.values())
+        values = {
+            ("read", ALL): day.read,
+            ("empty", ALL): day.empty,
+            ("unreadable", ALL): bad,
+            ("unreadable_share", ALL): bad / day.rows if day.rows else 0.0,
+            **{("unreadable", reason): day.bad.get(reason, 0) for reason in reasons},
+        }
+        for key, value in values.items():
+            found.setdefault(key, {})[Partition((DATE,), (day.ds,))] = float(value)
+    return sum(
+        repository.record(dataset, f"{OF_LOG}{name}", values, instance=instance)
+        for (name, instance), values in found.items()
+    )
+
+
+def is_of_log(monitor: Mapping[str, Any]) -> bool:
+    """Return whether a monitor watches metrics of a query log, and not of a comparison."""
+    return str(dict(monitor.get("series", {})).get("name", "")).startswith(OF_LOG)
 
 
 def time_format(by: tuple[str, ...]) -> TimeFormat | None:

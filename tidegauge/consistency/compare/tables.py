@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
 from tidegauge.consistency.compare.comparison import Comparison
-from tidegauge.consistency.compare.equality import shape
+from tidegauge.consistency.compare.equality import kind_of, narrowed, shape
 from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
 from tidegauge.consistency.log.avro_types import ddl
 from tidegauge.consistency.log.table import join_table
@@ -67,6 +67,17 @@ class ComparisonTable:
         columns = [name.casefold() for name in self._columns()]
         return tuple(name for name in columns if LOGGED + name in columns)
 
+    def notices(self) -> Iterator[str]:
+        """Yield a line if features are compared as floats, because one side has no more digits."""
+        types = _types(self.spark.table(self.name)) if self.exists() else {}
+        mixed = [
+            name
+            for name, of in types.items()
+            if narrowed((kind_of(types.get(LOGGED + name, "")), kind_of(of)))
+        ]
+        if mixed:
+            yield f"compared as floats, because one side is of that type: {', '.join(sorted(mixed))}"
+
     def read(self, days: Collection[str]) -> DataFrame:
         """Return the rows of the given days."""
         return filter_partitions(self.spark.table(self.name), (DATE,), [(day,) for day in days])
@@ -93,6 +104,8 @@ class ComparisonTable:
             self.spark.sql(
                 f"ALTER TABLE {self.name} UNSET TBLPROPERTIES IF EXISTS ({keys})"
             ).collect()
+        else:
+            self._create(_types(data))
         target = TableTarget(self.spark, self.name)
         target.write(data, "partitions", [DATE], ())
         # Writing replaces only days that have rows; days with unchanged files have none any more.
@@ -100,6 +113,13 @@ class ComparisonTable:
         target.drop([(day,) for day in marks if day in before and before[day] == after.get(day)])
         told = ", ".join(f"{literal(_COMPARED + d)} = {literal(m)}" for d, m in marks.items())
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({told})").collect()
+
+    def _create(self, types: Mapping[str, Any]) -> None:
+        """Create the table in one step; Spark makes one of a frame in several, between which to die."""
+        columns = ", ".join(f"{quote(n)} {ddl(t)}" for n, t in types.items() if n != DATE)
+        self.spark.sql(
+            f"CREATE TABLE {self.name} ({columns}) USING parquet PARTITIONED BY ({DATE} STRING)"
+        ).collect()
 
     def exists(self) -> bool:
         """Return whether the table exists."""

@@ -24,8 +24,8 @@ from tidegauge.consistency.log.table import join_table, log_table, read_schemas,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OF, _SEEN = "tidegauge.logged", "tidegauge.logs."
-"""Table properties: the join it belongs to, and the log fingerprint of each day."""
+_OF, _SEEN, _COUNTS = "tidegauge.logged", "tidegauge.logs.", "tidegauge.counts."
+"""Table properties: the join it belongs to; the log fingerprint and the counts of each day."""
 _SCHEMA_PROBLEMS = {"unknown schema", "no schema"}
 _SAMPLES = 5
 
@@ -46,6 +46,8 @@ class Flattened:
         Days whose logs are unchanged.
     samples : tuple of BadRecord
         Samples of bad records, at most five for each day and reason.
+    counted : tuple of DayCounts
+        The counts of all days, those of earlier runs among them.
     """
 
     table: str
@@ -53,6 +55,7 @@ class Flattened:
     days: tuple[DayCounts, ...]
     unchanged: tuple[str, ...]
     samples: tuple[BadRecord, ...]
+    counted: tuple[DayCounts, ...] = ()
 
     def __str__(self) -> str:
         """Return a one-line summary."""
@@ -139,8 +142,10 @@ def flatten(
     todo = [ds for ds in days if ds not in unchanged]
     target = TableTarget(spark, name)
     _make(spark, target, columns, f"{type} {join}")
+    before = [DayCounts.from_json(ds, there.get(_COUNTS + ds)) for ds in unchanged]
+    counted = [day for day in before if day is not None]
     if not todo:
-        return Flattened(name, columns, (), tuple(unchanged), ())
+        return Flattened(name, columns, (), tuple(unchanged), (), tuple(counted))
     partitions = [(ds, join) for ds in todo]
     rows = filter_partitions(spark.table(logs), ("ds", "join_name"), partitions)
     if "type" in rows.columns:
@@ -158,8 +163,12 @@ def flatten(
     finally:
         decoded.unpersist()
     seen = {_SEEN + day.ds: marks.of(listed[day.ds], day) for day in written if day.ds}
-    _set_properties(spark, name, seen)
-    return Flattened(name, columns, tuple(written), tuple(unchanged), tuple(samples))
+    counts_of = {_COUNTS + day.ds: day.to_json() for day in written if day.ds}
+    _set_properties(spark, name, seen | counts_of)
+    counted = sorted((*counted, *written), key=lambda day: day.ds or "")
+    return Flattened(
+        name, columns, tuple(written), tuple(unchanged), tuple(samples), tuple(counted)
+    )
 
 
 @dataclass(frozen=True)
