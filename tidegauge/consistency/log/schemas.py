@@ -14,7 +14,7 @@ from typing import Any
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
 from tidegauge.analyzers.core.filesystems import child, file_system, write_file
-from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, readable
+from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, promoted, readable
 
 FOLDER = "_schemas"
 """Schema folder inside a query log's folder; Spark skips names with a leading underscore."""
@@ -283,6 +283,8 @@ def merged(
 ) -> Columns:
     """Return the columns of all versions together: new ones are appended, removed ones stay.
 
+    A number that has different types has the wider one, as Avro promotes them.
+
     Parameters
     ----------
     schemas : sequence of LogSchema
@@ -302,7 +304,10 @@ def merged(
     def add(columns: Mapping[str, Any], whose: str) -> None:
         for name, kind in columns.items():
             first, known, where = found.setdefault(name.casefold(), (name, kind, whose))
-            if first != name or ddl(known) != ddl(kind):
+            wider = promoted(known, kind) if first == name else None
+            if wider is not None:
+                found[name.casefold()] = (name, wider, where)
+            else:
                 msg = (
                     f"{first!r} is {ddl(known)} {where}, and {name!r} is {ddl(kind)} {whose};"
                     " a field keeps its name and type: give the new one another name"
