@@ -142,7 +142,9 @@ class LagEstimate:
             at, said = _without_effect(low, high, found)
         elif high is None:
             longest = format_duration(lags[-1])
-            said = f"the lag may be longer than {longest}, the longest that was tried; try longer ones"
+            said = (
+                f"the lag may be longer than {longest}, the longest that was tried; try longer ones"
+            )
         shares = {point.lag_ms: point.share for point in curve}
         return cls(
             group_by, None if at is None else lags[at], low, high, step_ms, now_ms, shares[now_ms],
