@@ -133,12 +133,19 @@ def _measured(
     by = comparison.by
     time = time_format(by)
     schema = Schema.from_spark(comparison.table.schema).without(set(by)).canonical()
-    for values, group in sorted(comparison.groups.items()):
-        partition = Partition(by, values)
+    groups = sorted(comparison.groups.items())
+    parts = {values: Partition(by, values) for values, _ in groups}
+    marked = _marked(list(parts.values()), fingerprints, ledger)
+    for values, group in groups:
+        partition = parts[values]
         fingerprint = fingerprints.get(partition.name)
+        segment = time.segment_of(partition) if time else ""
+        measurements = tuple(_measurements(comparison, group, segment))
         known = ledger.get(partition.name)
         same = known is not None and known.fingerprint == fingerprint
-        segment = time.segment_of(partition) if time else ""
+        # Only the hours that differ are stored again, if they were measured in the same way.
+        alike = known is not None and {m.key for m in measurements} == known.analyzers
+        compared = known is not None and (same or (alike and partition.name not in marked))
         yield MeasuredPartition(
             partition=partition,
             time=time.time_of(partition) if time else None,
@@ -146,10 +153,25 @@ def _measured(
             arrived_at=None,
             schema=schema,
             rows=group.rows,
-            measurements=tuple(_measurements(comparison, group, segment)),
+            measurements=measurements,
             segment=segment,
-            added_to=known.version if known is not None and same else None,
+            added_to=known.version if known is not None and compared else None,
         )
+
+
+def _marked(
+    parts: Sequence[Partition], fingerprints: Mapping[str, str], ledger: Mapping[str, LedgerEntry]
+) -> set[str]:
+    """Return one partition of each day, which is stored again to keep the day's fingerprint.
+
+    An unchanged partition keeps its old fingerprint, by which the day would be measured in each run.
+    """
+    of_day: dict[str, str] = {}
+    new = {part.value(DATE) for part in parts if part.name not in ledger and DATE in part.keys}
+    for part in parts:
+        if part.name in fingerprints and DATE in part.keys and part.value(DATE) not in new:
+            of_day.setdefault(part.value(DATE), part.name)
+    return set(of_day.values())
 
 
 def _measurements(comparison: Comparison, group: Group, segment: str) -> Iterator[Measurement]:

@@ -145,7 +145,7 @@ class Comparison:
             ``metric_name``, ``histogram`` (min, p5, p25, p50, p75, p95, max) and ``number``, of
             which exactly one is not None. ``mismatch``, ``missing``, ``extra`` and ``both_null``
             are fractions of the matched rows; ``total``, ``row_missing`` and ``row_extra`` count
-            rows, ``row_unmatched`` is the share of these; map metrics are sums of keys.
+            rows; map metrics are sums of keys.
         """
         import pandas as pd
 
