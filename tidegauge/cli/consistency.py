@@ -89,12 +89,15 @@ def clean(
     ] = False,
     warehouse: Warehouse = None,
 ) -> int:
-    """Drop the days of a query log that are past its retention."""
+    """Drop the days of a query log, and of tables made of it, that are past their retention."""
     from tidegauge.consistency import clean as clean_log
 
     done = clean_log(_session(warehouse), namespace, dry_run=dry_run)
     for name in done.dropped:
         print(name)
+    for one in done.derived:
+        for name in one.dropped:
+            print(f"{one.table} {name}")
     say(str(done))
     return 0
 
