@@ -103,6 +103,10 @@ def read_job(what: Mapping[str, Any] | str | Path) -> Job:
 def _read(what: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
     log = ReadLog()
     name, value = _loaded(what, kind)
+    if isinstance(value, list) and len(value) > 1:
+        msg = f"{name} is a list of {len(value)}; give one of them"
+        raise GriffinConfigError(msg)
+    value = value[0] if isinstance(value, list) and value else value  # as the service lists them
     read = reader(MappingReader(value, "$", log))
     if log.problems:
         told = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
@@ -141,10 +145,11 @@ def _is_json(text: str) -> bool:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a mapping; Griffin's service writes some keys twice, with one value."""
     found: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            msg = f"{key!r} stands there twice"
+        if key in found and found[key] != value:
+            msg = f"{key!r} stands there twice, with two values"
             raise ValueError(msg)
         found[key] = value
     return found

@@ -137,12 +137,27 @@ def test_null_is_as_if_the_key_were_missing():
     assert read_job({**job, "some.column": None}).name == "accu_job"
 
 
+def test_a_list_of_one_and_keys_that_the_service_writes_twice():
+    text = json.dumps(
+        written("0.2 service", "0.2 service", "out of the service", "service", "BATCH")
+    )
+    twice = text.replace(
+        '"measure.type": "griffin"', '"measure.type": "griffin", "measure.type": "griffin"'
+    )
+    assert twice.count("measure.type") == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert read_job(f"[{twice}]") == read_job(text)
+
+
 @pytest.mark.parametrize(
     ("job", "said"),
     [
         ({"name": "j", "measure.type": "external", "metric.name": "m"}, "an external measure has no rules"),
         ({"name": "j", "type": "streaming"}, "unknown key 'type'"),
         ("[]", "must be a mapping, not a list"),
+        ('[{"name": "a"}, {"name": "b"}]', "dq.json is a list of 2; give one of them"),
+        ('{"name": "a", "name": "b"}', "'name' stands there twice, with two values"),
         ("", "cannot read dq.json: it is empty"),
         ("nowhere.json", "cannot read nowhere.json: No such file or directory"),
     ],
