@@ -37,7 +37,7 @@ class Loader:
     def __init__(self, spark: SparkSession, timestamp: int, *, columns_only: bool = False) -> None:
         self.spark, self.timestamp, self.columns_only = spark, timestamp, columns_only
         self._held: list[Views] = []
-        self._opened: list[Connector] = []
+        self._opened: dict[tuple[str, int], Connector] = {}
 
     def load(self, config: SourceConfig) -> DataFrame:
         """Return the rows of a source, with their timestamp as ``__tmst``.
@@ -50,9 +50,9 @@ class Loader:
             If the source has no connector, one cannot be read, or they share no column.
         """
         frames = []
-        for connector in config.connectors:
+        for number, connector in enumerate(config.connectors):
             opened = open_batch(connector, self.spark, config.name, columns_only=self.columns_only)
-            self._opened.append(opened.connector)
+            self._opened[config.name, number] = opened.connector
             frames.append(self.prepared(opened.frame, connector, config.name))
         if not frames:
             raise SourceError(f"source {config.name!r} has no connector")
@@ -60,7 +60,7 @@ class Loader:
 
     def finish(self) -> None:
         """Tell all connectors that their rows were measured."""
-        for connector in self._opened:
+        for connector in self._opened.values():
             connector.finish()
 
     def prepared(self, frame: DataFrame, connector: ConnectorConfig, source: str = "") -> DataFrame:

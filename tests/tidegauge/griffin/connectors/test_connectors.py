@@ -456,7 +456,7 @@ def elasticsearch(documents):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append((self.command, self.path, body, self.headers.get("Authorization")))
-            begin = 0 if "/_search?" in self.path else int(body["scroll_id"])
+            begin = int(body.get("scroll_id", 0))
             hits = [{"_source": document} for document in documents[begin : begin + 3]]
             told = json.dumps({"_scroll_id": str(begin + 3), "hits": {"hits": hits}}).encode()
             self.send_response(404 if self.path.startswith("/gone") else 200)
@@ -478,6 +478,15 @@ def elasticsearch(documents):
         running.shutdown()
         thread.join()
         running.server_close()
+
+
+@pytest.mark.spark
+def test_a_check_asks_elasticsearch_for_one_page(spark):
+    config = {"paths": ["bank"], "selectionExprs": ["age"]}
+    with elasticsearch([{"age": age, "city": "x"} for age in range(7)]) as (options, asked):
+        connector = ConnectorConfig("elasticsearch", {**config, "options": options})
+        assert open_batch(connector, spark, columns_only=True).frame.columns == ["age"]
+    assert [(path, body["size"]) for _, path, body, _ in asked] == [("/bank/_search", 100)]
 
 
 @pytest.mark.spark
