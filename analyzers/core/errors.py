@@ -323,12 +323,9 @@ class DslError(SuiteError):
         lines = self.text.split("\n")
         line = lines[self.line - 1] if self.line <= len(lines) else ""
         start = min(self.column - 1, len(line))
-        end = min(max(self.end_column - 1, start + 1), len(line))
-        first, last = (
-            max(0, start - _CONTEXT_WIDTH),
-            min(len(line), max(start, end) + _CONTEXT_WIDTH),
-        )
-        end = min(end, start + _CONTEXT_WIDTH)
+        end = min(max(self.end_column - 1, start + 1), len(line), start + _CONTEXT_WIDTH)
+        first = max(0, start - _CONTEXT_WIDTH)
+        last = min(len(line), max(start, end) + _CONTEXT_WIDTH)
         lead = "..." if first else ""
         shown = lead + line[first:last] + ("..." if last < len(line) else "")
         blank = re.sub(r"[^\t]", " ", lead + line[first:start])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.cli.options import (
+    DATA_FAILED,
     ArtifactsOption,
     Dataset,
     Db,
@@ -53,6 +54,9 @@ def run(
     lag_step: Annotated[
         str, typer.Option(metavar="TIME", help="Step between the lags to try, such as 5m or 250ms.")
     ] = "5m",
+    fail_on_anomaly: Annotated[
+        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
+    ] = False,
     warehouse: Warehouse = None,
 ) -> int:
     """Flatten, backfill, compare and measure new and changed days, and store the metrics."""
@@ -66,12 +70,15 @@ def run(
             since=since, until=until, recompute=recompute,
         )  # fmt: skip
         print(done)
-        if done.reports:
-            for headline in repository.incidents(done.dataset, status="open").headline:
+        failed = False
+        for dataset, partitions in done.written.items():
+            for headline in repository.incidents(dataset, status="open").headline:
                 print(f"  {headline}")
+            found = repository.anomalies(dataset, status="open")["partition"]
+            failed |= bool(found.isin(partitions).any())
         for bad in done.flattened.samples:
             say(f"could not be read, {bad.ds}: {bad.reason} ({bad.part or 'the query'})")
-    return 0
+    return DATA_FAILED if failed and fail_on_anomaly else 0
 
 
 @consistency_app.command()
@@ -82,12 +89,15 @@ def clean(
     ] = False,
     warehouse: Warehouse = None,
 ) -> int:
-    """Drop the days of a query log that are past its retention."""
+    """Drop the days of a query log, and of tables made of it, that are past their retention."""
     from tidegauge.consistency import clean as clean_log
 
     done = clean_log(_session(warehouse), namespace, dry_run=dry_run)
     for name in done.dropped:
         print(name)
+    for one in done.derived:
+        for name in one.dropped:
+            print(f"{one.table} {name}")
     say(str(done))
     return 0
 

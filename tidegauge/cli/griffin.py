@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -59,10 +61,12 @@ def run(
     with open_repository(db, artifacts) as repository:
         failed: GriffinError | None = None
         try:
-            result = run_job(
-                env, dq, spark=spark, repository=repository, dataset=dataset,
-                partition_by=partition_by or (), partitions=partitions, timestamp=timestamp, once=once,
-            )  # fmt: skip
+            # What console sinks print is no part of JSON or CSV.
+            with nullcontext() if form is Format.TABLE else redirect_stdout(sys.stderr):
+                result = run_job(
+                    env, dq, spark=spark, repository=repository, dataset=dataset,
+                    partition_by=partition_by or (), partitions=partitions, timestamp=timestamp, once=once,
+                )  # fmt: skip
         except GriffinError as error:
             if error.result is None:
                 raise

@@ -24,6 +24,7 @@ from .log.schemas import LogSchema as LogSchema
 from .log.schemas import LogSchemas as LogSchemas
 from .log.table import append_queries as append_queries
 from .log.table import create_log_table as create_log_table
+from .log.table import log_folder as log_folder
 from .log.table import sync_log_table as sync_log_table
 from .recording import record as record
 from .running import estimate_lag as estimate_lag

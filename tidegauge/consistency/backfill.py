@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.errors import SourceError, describe
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
 
@@ -120,14 +120,20 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views) -> DataFrame:
     Raises
     ------
     SourceError
-        If a function does not return a DataFrame.
+        If a query is invalid, or a function does not return a DataFrame.
     """
     match backfill:
         case TableBackfill(table):
             return asked.sparkSession.table(table)
         case QueryBackfill(sql):
             views.add(VIEW, asked)
-            return views.query(sql.rstrip().removesuffix(";"))
+            try:
+                queried = views.query(sql.rstrip().removesuffix(";"))
+                _ = queried.schema  # on Spark Connect a wrong name raises here
+            except Exception as error:
+                said = f"the query of the backfill cannot be read: {describe(error)}"
+                raise SourceError(said) from error
+            return queried
         case CallableBackfill(function, name):
             found = function(asked)
             if not hasattr(found, "selectExpr"):

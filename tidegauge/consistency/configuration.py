@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
+from tidegauge.analyzers.measures.req import LARGEST_K, SMALLEST_K
 from tidegauge.consistency.backfill import TIME, Backfill, TableBackfill
-from tidegauge.consistency.compare.distributions import LONGEST, K
+from tidegauge.consistency.compare.alignment import DAY
+from tidegauge.consistency.compare.distributions import (
+    LONGEST,
+    ConsistencyDistribution,
+    ConsistencyEdits,
+    ConsistencyEditsSkipped,
+    K,
+)
 from tidegauge.consistency.compare.equality import Tolerance
+from tidegauge.consistency.compare.maps import ConsistencyKeys
+from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
+from tidegauge.consistency.compare.numbers import ConsistencyNumbers
 from tidegauge.consistency.log.query import GROUP_BY, JOIN, TYPES
 from tidegauge.consistency.log.sampling import threshold
 from tidegauge.consistency.log.schemas import LogSchema
@@ -22,6 +34,65 @@ _TAKEN = frozenset(
     ]
 )
 """Column names reserved for the tables of comparisons."""
+
+
+WATCHED: tuple[Mapping[str, Any], ...] = (
+    {
+        "series": {"name": "Consistency.row_unmatched"},
+        "detector": "SimpleThreshold(0.5)",
+        "severity": "error",
+    },
+    {
+        "series": {"name": "QueryLog.unreadable_share"},
+        "detector": "SimpleThreshold(0.05)",
+        "severity": "error",
+    },
+)
+"""Monitors of what leaves all other metrics without a value: nothing matches, nothing is read."""
+
+
+METRICS: tuple[str, ...] = (
+    *(
+        f"Consistency.{metric}"
+        for measure in (
+            ConsistencyRows,
+            ConsistencyCells,
+            ConsistencyNumbers,
+            ConsistencyDistribution,
+            ConsistencyKeys,
+            ConsistencyEdits,
+            ConsistencyEditsSkipped,
+        )
+        for metric in measure.metrics
+    ),
+    *(f"QueryLog.{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
+)
+"""Names of all metrics of a run; distributions add a quantile, as in ``Consistency.delta-p50``."""
+
+
+def require_day(what: str, text: str) -> None:
+    """Raise `SuiteError` unless a text is a day.
+
+    Examples
+    --------
+    >>> require_day("since", "2023-01-05")
+    """
+    if not is_day(text):
+        raise SuiteError(f"{what} is a day such as 2023-01-05, not {text!r}")
+
+
+def is_day(text: str) -> bool:
+    """Return whether a text is an ISO day such as ``2023-01-05``.
+
+    Examples
+    --------
+    >>> is_day("2023-01-05"), is_day("2023-1-5"), is_day("20230105")
+    (True, False, False)
+    """
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -85,7 +156,7 @@ class Configuration:
     since : str, optional
         The first day.
     monitors : tuple of mapping
-        Monitors of the metrics, in the form of suite files.
+        Monitors of the metrics, in the form of suite files, besides `WATCHED`.
     k, longest : int
         As for `compare`.
 
@@ -133,11 +204,31 @@ class Configuration:
         if not self.dataset:
             object.__setattr__(self, "dataset", f"{self.namespace}.{self.name}")
         threshold(self.sample_percent)
+        self._check_numbers()
         self._check_names()
         for name, group_by in self.group_bys.items():
             self._check(name, group_by)
         if not self.group_bys:
             self.backfill_of(self.whole)
+
+    def _check_numbers(self) -> None:
+        """Raise `SuiteError` for what the steps of a run would refuse only when they come to it."""
+        width = self.bucket_minutes
+        if width is not None and (width < 1 or DAY % width):
+            raise SuiteError(f"bucket_minutes is {width}, which does not divide a day")
+        if self.k % 2 or not SMALLEST_K <= self.k <= LARGEST_K:
+            raise SuiteError(
+                f"k is {self.k}; it is an even number from {SMALLEST_K} to {LARGEST_K}"
+            )
+        if self.longest < 1:
+            raise SuiteError(f"longest is {self.longest}; it is a length above 0")
+        if self.since is not None:
+            require_day("since", self.since)
+        for monitor in self.monitors:
+            name = str(dict(monitor.get("series", {})).get("name") or "")
+            base = name.partition("-p")[0].removesuffix("-min").removesuffix("-max")
+            if name and not set("*?[") & set(name) and base not in METRICS:
+                raise UnknownNameError("metric of a monitor", name, METRICS)
 
     def _check_names(self) -> None:
         """Raise `SuiteError` for ambiguous or unknown names."""
@@ -172,6 +263,12 @@ class Configuration:
     def features(self) -> tuple[str, ...]:
         """The features of all group-bys; empty if none are named."""
         return tuple(name for one in self.group_bys.values() for name in one.features)
+
+    @property
+    def watched(self) -> tuple[Mapping[str, Any], ...]:
+        """The monitors, and those of `WATCHED` whose metric none of them names."""
+        named = {dict(one.get("series", {})).get("name") for one in self.monitors}
+        return (*self.monitors, *(one for one in WATCHED if one["series"]["name"] not in named))
 
     @property
     def whole(self) -> str:

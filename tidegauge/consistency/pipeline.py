@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.core.errors import SourceError, SuiteError, UnknownNameError
+from tidegauge.analyzers.core.errors import SourceError, UnknownNameError
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.runs.recording import Recorder, RunReport
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder, RunReport
 from tidegauge.analyzers.scan.views import Views
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.consistency.backfill import TableBackfill, identity
@@ -19,9 +19,9 @@ from tidegauge.consistency.compare.alignment import BUCKET, DATE, DAY
 from tidegauge.consistency.compare.inputs import ComparisonInputs
 from tidegauge.consistency.compare.measuring import measure
 from tidegauge.consistency.compare.tables import ComparisonTable, write_metrics
-from tidegauge.consistency.configuration import Configuration
+from tidegauge.consistency.configuration import Configuration, is_day, require_day
 from tidegauge.consistency.log.flatten import Flattened, flatten
-from tidegauge.consistency.recording import record
+from tidegauge.consistency.recording import is_of_log, record, record_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +47,11 @@ class ConsistencyRun:
         Reports of the recorded batches of days.
     table : str
         The table of compared rows, quoted.
+    log_dataset : str
+        Dataset of the metrics of the log itself.
+    logged : int
+        How many of these were new.
+    notices : tuple of str
     """
 
     dataset: str
@@ -54,17 +59,32 @@ class ConsistencyRun:
     compared: tuple[str, ...]
     reports: tuple[RunReport, ...]
     table: str
+    log_dataset: str = ""
+    logged: int = 0
+    notices: tuple[str, ...] = ()
 
     @property
     def changes(self) -> Mapping[str, Any]:
         """The change of each measured partition, by its name."""
         return {name: change for one in self.reports for name, change in one.changes.items()}
 
+    @property
+    def written(self) -> Mapping[str, tuple[str, ...]]:
+        """The partitions with new metrics, by dataset; those of the log are its flattened days."""
+        days = tuple(f"{DATE}={day.ds}" for day in self.flattened.days)
+        found = {self.dataset: tuple(self.changes), self.log_dataset: days if self.logged else ()}
+        return {dataset: partitions for dataset, partitions in found.items() if partitions}
+
     def __str__(self) -> str:
         """Return a summary of a few lines."""
         counts = Counter(self.changes.values())
         told = ", ".join(f"{count} {change}" for change, count in counts.items()) or "nothing new"
-        return f"{self.flattened}\n{self.table}: {len(self.compared)} days\n{self.dataset}: {told}"
+        lines = [
+            str(self.flattened),
+            f"{self.table}: {len(self.compared)} days",
+            f"{self.dataset}: {told}",
+        ]
+        return "\n".join([*lines, *self.notices])
 
 
 def run(
@@ -80,9 +100,27 @@ def run(
     """Flatten, backfill, compare and measure new or changed days; see `tidegauge.consistency.run`.
 
     Each step completes whole days: the flattened log and the comparison table store the fingerprint
-    of each day's inputs, and the repository the one it was measured on.
+    of each day's inputs, and the repository the one it was measured on. A lease keeps other runs of
+    the join on this repository waiting.
     """
+    tables = f"consistency of {configuration.namespace}.{configuration.name}"
+    with repository.store.hold(tables, WAIT_SECONDS):
+        return _run(spark, configuration, repository, until, since, recompute, tags or {})
+
+
+def _run(
+    spark: SparkSession,
+    configuration: Configuration,
+    repository: Recorder,
+    until: str | None,
+    since: str | None,
+    recompute: bool,  # noqa: FBT001
+    tags: Mapping[str, str],
+) -> ConsistencyRun:
+    dataset = configuration.dataset
     flattened, days = flattened_days(spark, configuration, until, since)
+    # Before the comparison, which may fail on what could not be read.
+    logged = record_log(flattened.counted, repository, f"{dataset}.log")
     table = ComparisonTable.for_join(spark, configuration.namespace, configuration.name)
     marks = _marks(spark, configuration, days)
     known = table.marks()
@@ -92,12 +130,13 @@ def run(
         sides = ComparisonInputs(spark, configuration, flattened, views, tuple(compared or marks))
         if compared:
             table.write(sides.paired(), {day: marks[day] for day in compared})
-        reports = list(_measured(table, sides, marks, repository, recompute, tags or {}))
+        reports = list(_measured(table, sides, marks, repository, recompute, tags))
     finally:
         views.drop()
     return ConsistencyRun(
-        configuration.dataset, flattened, tuple(compared), tuple(reports), table.name
-    )
+        dataset, flattened, tuple(compared), tuple(reports), table.name,
+        f"{dataset}.log", logged, tuple(table.notices()),
+    )  # fmt: skip
 
 
 def flattened_days(
@@ -118,8 +157,8 @@ def flattened_days(
     until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
     since = since or configuration.since
     for what, day in (("since", since), ("until", until)):
-        if day is not None and not is_day(day):
-            raise SuiteError(f"{what} is a day such as 2023-01-05, not {day!r}")
+        if day is not None:
+            require_day(what, day)
     flattened = flatten(
         spark, configuration.namespace, configuration.name, until, since=since,
         keys=configuration.keys, type=configuration.type,
@@ -145,20 +184,6 @@ def _days(
         if not is_day(day):
             raise SourceError(f"ds {day!r} of {flattened.table} is no day such as 2023-01-05")
     return days
-
-
-def is_day(text: str) -> bool:
-    """Return whether a text is an ISO day such as ``2023-01-05``.
-
-    Examples
-    --------
-    >>> is_day("2023-01-05"), is_day("2023-1-5"), is_day("20230105")
-    (True, False, False)
-    """
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def _marks(
@@ -245,7 +270,7 @@ def _measured(
         # Recorded last: a day that the repository knows is not measured again.
         yield record(
             found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told,
-            monitors=c.monitors
+            monitors=[one for one in c.watched if not is_of_log(one)]
         )  # fmt: skip
 
 

@@ -12,8 +12,11 @@ from tidegauge.analyzers.runs.ledger import LedgerEntry, MeasuredPartition, Meas
 from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
 from tidegauge.analyzers.scan.scan import Group, metric_of
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
-from tidegauge.consistency.compare.comparison import Comparison
+from tidegauge.consistency.compare.comparison import ALL, Comparison
+from tidegauge.consistency.log.decoding import DayCounts
 
+OF_LOG = "QueryLog."
+"""Prefix of the metrics of a query log itself."""
 _HOURLY = ("%Y-%m-%d %H-%M", "%Y%m%d %H-%M")
 
 
@@ -69,6 +72,46 @@ def record(
     return run.report
 
 
+def record_log(days: Sequence[DayCounts], repository: Recorder, dataset: str) -> int:
+    """Store how many queries of a log were read, by day, and return how many values were new.
+
+    ``QueryLog.read`` and ``QueryLog.empty`` count queries, and ``QueryLog.unreadable`` those that
+    could not be decoded, in all (instance ``*``) and by reason; ``QueryLog.unreadable_share`` is
+    their share, 0 without any queries.
+
+    Parameters
+    ----------
+    days : sequence of DayCounts
+        Days without a name are left out.
+    repository : Repository
+    dataset : str
+    """
+    found: dict[tuple[str, str], dict[Partition, float]] = {}
+    reasons = sorted({reason for day in days for reason in day.bad})
+    for day in days:
+        if day.ds is None:
+            continue
+        bad = sum(day.bad.values())
+        values = {
+            ("read", ALL): day.read,
+            ("empty", ALL): day.empty,
+            ("unreadable", ALL): bad,
+            ("unreadable_share", ALL): bad / day.rows if day.rows else 0.0,
+            **{("unreadable", reason): day.bad.get(reason, 0) for reason in reasons},
+        }
+        for key, value in values.items():
+            found.setdefault(key, {})[Partition((DATE,), (day.ds,))] = float(value)
+    return sum(
+        repository.record(dataset, f"{OF_LOG}{name}", values, instance=instance)
+        for (name, instance), values in found.items()
+    )
+
+
+def is_of_log(monitor: Mapping[str, Any]) -> bool:
+    """Return whether a monitor watches metrics of a query log, and not of a comparison."""
+    return str(dict(monitor.get("series", {})).get("name", "")).startswith(OF_LOG)
+
+
 def time_format(by: tuple[str, ...]) -> TimeFormat | None:
     """Return the time format of a comparison's partitions: date and bucket start.
 
@@ -90,12 +133,19 @@ def _measured(
     by = comparison.by
     time = time_format(by)
     schema = Schema.from_spark(comparison.table.schema).without(set(by)).canonical()
-    for values, group in sorted(comparison.groups.items()):
-        partition = Partition(by, values)
+    groups = sorted(comparison.groups.items())
+    parts = {values: Partition(by, values) for values, _ in groups}
+    marked = _marked(list(parts.values()), fingerprints, ledger)
+    for values, group in groups:
+        partition = parts[values]
         fingerprint = fingerprints.get(partition.name)
+        segment = time.segment_of(partition) if time else ""
+        measurements = tuple(_measurements(comparison, group, segment))
         known = ledger.get(partition.name)
         same = known is not None and known.fingerprint == fingerprint
-        segment = time.segment_of(partition) if time else ""
+        # Only the hours that differ are stored again, if they were measured in the same way.
+        alike = known is not None and {m.key for m in measurements} == known.analyzers
+        compared = known is not None and (same or (alike and partition.name not in marked))
         yield MeasuredPartition(
             partition=partition,
             time=time.time_of(partition) if time else None,
@@ -103,10 +153,25 @@ def _measured(
             arrived_at=None,
             schema=schema,
             rows=group.rows,
-            measurements=tuple(_measurements(comparison, group, segment)),
+            measurements=measurements,
             segment=segment,
-            added_to=known.version if known is not None and same else None,
+            added_to=known.version if known is not None and compared else None,
         )
+
+
+def _marked(
+    parts: Sequence[Partition], fingerprints: Mapping[str, str], ledger: Mapping[str, LedgerEntry]
+) -> set[str]:
+    """Return one partition of each day, which is stored again to keep the day's fingerprint.
+
+    An unchanged partition keeps its old fingerprint, by which the day would be measured in each run.
+    """
+    of_day: dict[str, str] = {}
+    new = {part.value(DATE) for part in parts if part.name not in ledger and DATE in part.keys}
+    for part in parts:
+        if part.name in fingerprints and DATE in part.keys and part.value(DATE) not in new:
+            of_day.setdefault(part.value(DATE), part.name)
+    return set(of_day.values())
 
 
 def _measurements(comparison: Comparison, group: Group, segment: str) -> Iterator[Measurement]:

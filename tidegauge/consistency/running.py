@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.consistency import pipeline
 from tidegauge.consistency.configuration import Configuration
 from tidegauge.consistency.lag import estimation as lag
+from tidegauge.consistency.recording import is_of_log
 from tidegauge.files.consistency import load_configuration
 from tidegauge.spark.session import spark_session
 
@@ -36,7 +37,9 @@ def run(
 ) -> ConsistencyRun:
     """Flatten, backfill, compare and measure days that are new or whose logs or backfill changed.
 
-    If the configuration has monitors, anomalies are detected, too. Every step completes whole days,
+    Anomalies are detected by the configuration's monitors, and in any case where more than half of
+    the rows are on one side only or more than 5 % of a day's queries could not be read. How many
+    were read is kept by day in a dataset of its own, ``<dataset>.log``. Every step completes whole days,
     and a day left unfinished by a killed run is finished by the next. With a table as backfill, a
     day is compared again when the table's files of that day change; inputs of a query or a callable
     are not tracked, so set ``recompute`` when they change.
@@ -71,14 +74,19 @@ def run(
         As for `flatten`; if ``since`` or ``until`` is not a day; if an existing table of the same
         name has other columns.
     """
+    from tidegauge.repository.detectors.monitor import Monitor
+
     told = as_configuration(configuration)
     told = told if dataset is None else replace(told, dataset=dataset)
     done = pipeline.run(
         spark or spark_session(), told, repository,
         until=until, since=since, recompute=recompute, tags=tags,
     )  # fmt: skip
-    if told.monitors and done.reports:
+    if done.reports:
         repository.detect(told.dataset)
+    if done.logged:
+        monitors = [Monitor.from_dict(one) for one in told.watched if is_of_log(one)]
+        repository.detect(done.log_dataset, monitors)
     return done
 
 

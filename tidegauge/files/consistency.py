@@ -20,6 +20,7 @@ from tidegauge.consistency.configuration import Configuration, GroupBy
 from tidegauge.consistency.log.query import GROUP_BY, JOIN
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.files.yaml_file import Document, YamlFile
+from tidegauge.griffin.reading.keys import milliseconds
 
 
 class _Backfill(Document):
@@ -47,7 +48,7 @@ class _GroupBy(Document):
     """The fields of a group-by."""
 
     features: list[str]
-    lag_ms: int = 0
+    lag_ms: str = "0"
     backfill: _Backfill | None = None
 
 
@@ -98,7 +99,7 @@ def load_configuration(path: str | Path) -> Configuration:
     ... keys: [user]
     ... backfill: {query: "SELECT user, ts, clicks, price FROM logged_keys JOIN offline USING (user)"}
     ... group_bys:
-    ...   clicks: {features: [clicks], lag_ms: 2700000}
+    ...   clicks: {features: [clicks], lag_ms: 45m}
     ...   prices: [price]
     ... '''
     >>> with TemporaryDirectory() as folder:
@@ -178,7 +179,11 @@ def _tolerance(given: float | _Tolerance) -> Tolerance:
 def _group_by(given: _GroupBy | list[str], path: Path) -> GroupBy:
     if isinstance(given, list):
         return GroupBy(tuple(given))
-    return GroupBy(tuple(given.features), given.lag_ms, _backfill(given.backfill, path))
+    try:
+        lag = milliseconds(given.lag_ms)
+    except ValueError as error:
+        raise SuiteError(f"lag_ms: {error}") from error
+    return GroupBy(tuple(given.features), lag, _backfill(given.backfill, path))
 
 
 def _backfill(given: _Backfill | None, path: Path) -> Backfill | None:

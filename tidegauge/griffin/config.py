@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+MEASURES = frozenset({"duplication", "schema-conformance", "column-profiling", "record-check"})
+"""Rule types that only ``measures`` of the newest Griffin have."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class RuleConfig:
         Whether the output frame is cached in memory for later rules.
     outputs : tuple of Output
     errors : tuple of ErrorCondition
+    measure : bool
+        Whether it is one of ``measures``, whose results go only where its outputs say.
     """
 
     number: int
@@ -83,6 +88,7 @@ class RuleConfig:
     cache: bool = False
     outputs: tuple[Output, ...] = ()
     errors: tuple[ErrorCondition, ...] = ()
+    measure: bool = False
 
     @property
     def name(self) -> str:
@@ -93,6 +99,23 @@ class RuleConfig:
     def output(self, kind: str) -> Output | None:
         """Return the first output of a kind."""
         return next((o for o in self.outputs if o.kind == kind), None)
+
+    @property
+    def metric(self) -> Output:
+        """The metric's output; its name is the rule's if none is configured."""
+        found = self.output("metric") or Output("metric")
+        return replace(found, name=found.name or self.name)
+
+    def sent(self, kind: str) -> Output | None:
+        """Return the output of a kind that goes to sinks: of DSL rules always, as in Griffin."""
+        always = self.dsl_type == "griffin-dsl" and not self.measure
+        return self.output(kind) or (Output(kind) if always else None)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the rule for canonical JSON."""
+        found = asdict(self)
+        del found["measure"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -241,4 +264,4 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """Return the job for canonical JSON, without source locations, which may hold passwords."""
         sources = [[one.name, *(c.type for c in one.connectors)] for one in self.sources]
-        return {"name": self.name, "sources": sources, "rules": [asdict(r) for r in self.rules]}
+        return {"name": self.name, "sources": sources, "rules": [r.identity() for r in self.rules]}

@@ -169,13 +169,12 @@ class Engine:
         """Write the metrics of each time to a sink."""
         by_partition: dict[Partition, dict[str, Document]] = defaultdict(dict)
         for one in found:
-            output = one.prepared.config.output("metric")
-            for partition, report in one.reports.items():
-                if output is not None:
+            config = one.prepared.config
+            if config.sent("metric") is not None:
+                for partition, report in one.reports.items():
                     documents = by_partition[partition]
-                    documents[_free(output.name or one.prepared.name, documents)] = dict(
-                        report.metric
-                    )
+                    name = config.metric.name or config.name
+                    documents[_free(name, documents)] = dict(report.metric)
         by_time: dict[int, dict[str, Document]] = defaultdict(dict)
         for partition, documents in by_partition.items():
             by_time[this.time_of(partition)][partition.name] = merged(documents)
@@ -188,10 +187,10 @@ class Engine:
     def _records(
         self, found: list[RuleMeasurement], result: GriffinResult
     ) -> Iterator[tuple[str, str, DataFrame]]:
-        """Yield the requested records: their name, the rule, the rows."""
+        """Yield the records for sinks: their name, the rule, the rows."""
         told: set[str] = set()
         for one in found:
-            output = one.prepared.config.output("record")
+            output = one.prepared.config.sent("record")
             records = result.records(one.prepared.name)
             if output is not None and records is not None and one.error is None:
                 name = _free(output.name or one.prepared.name, told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
@@ -126,9 +126,9 @@ def _fingerprints(loader: Loader, others: Sequence[str], engine: Engine) -> Mapp
 
 def _unseen(engine: Engine, prepared: Sequence[Prepared]) -> str:
     """Return a hash of the rules that leave no state in the ledger, and of pre-processing rules."""
-    without = [asdict(one.config) for one in prepared if one.measure is None]
+    without = [one.config.identity() for one in prepared if one.measure is None]
     before = [
-        [source.name, *(asdict(rule) for rule in connector.pre_proc)]
+        [source.name, *(rule.identity() for rule in connector.pre_proc)]
         for source in engine.job.sources
         for connector in source.connectors
     ]

@@ -13,6 +13,7 @@ from tidegauge.analyzers.scan.views import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
 from tidegauge.griffin.config import ConnectorConfig, RuleConfig, SourceConfig
 from tidegauge.griffin.connectors import open_batch, partitioned
+from tidegauge.griffin.connectors.base import Connector
 from tidegauge.griffin.frame_operations import operate
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ class Loader:
     spark : SparkSession
     timestamp : int
         Timestamp of the rows, in milliseconds since 1970.
+    columns_only : bool
+        Whether only the columns of the sources matter, as for a check.
     """
 
-    def __init__(self, spark: SparkSession, timestamp: int) -> None:
-        self.spark, self.timestamp = spark, timestamp
+    def __init__(self, spark: SparkSession, timestamp: int, *, columns_only: bool = False) -> None:
+        self.spark, self.timestamp, self.columns_only = spark, timestamp, columns_only
         self._held: list[Views] = []
+        self._opened: dict[tuple[str, int], Connector] = {}
 
     def load(self, config: SourceConfig) -> DataFrame:
         """Return the rows of a source, with their timestamp as ``__tmst``.
@@ -45,13 +49,19 @@ class Loader:
         SourceError
             If the source has no connector, one cannot be read, or they share no column.
         """
-        frames = [
-            self.prepared(open_batch(c, self.spark, config.name), c, config.name)
-            for c in config.connectors
-        ]
+        frames = []
+        for number, connector in enumerate(config.connectors):
+            opened = open_batch(connector, self.spark, config.name, columns_only=self.columns_only)
+            self._opened[config.name, number] = opened.connector
+            frames.append(self.prepared(opened.frame, connector, config.name))
         if not frames:
             raise SourceError(f"source {config.name!r} has no connector")
         return self.timed(reduce(_below, frames))
+
+    def finish(self) -> None:
+        """Tell all connectors that their rows were measured."""
+        for connector in self._opened.values():
+            connector.finish()
 
     def prepared(self, frame: DataFrame, connector: ConnectorConfig, source: str = "") -> DataFrame:
         """Apply a connector's pre-processing rules to a frame, and return the result of the last.

@@ -1,29 +1,46 @@
 """``%%griffin``: cell magic that runs one rule in a notebook and displays its metrics.
 
-``%load_ext tidegauge.griffin`` enables it. Its sources are frames of the notebook and tables, by
-name::
+``%load_ext tidegauge.griffin`` enables it. Its sources are frames of the notebook and tables, under
+their own names or those of a job::
 
     %%griffin accuracy --source users --target truth --repository repo
     users.id = truth.id and users.name = truth.name
+
+    %%griffin accuracy --source source=users --target target=truth
+    source.id = target.id and source.name = target.name
+
+``%%griffin --help`` lists all options.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
+import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tidegauge.analyzers.core.errors import GriffinError, SuiteError, nearest
-from tidegauge.griffin.config import Job, Output, RuleConfig
+from tidegauge.analyzers.core.errors import (
+    GriffinConfigError,
+    GriffinError,
+    SuiteError,
+    TidegaugeError,
+    nearest,
+)
+from tidegauge.analyzers.core.partitions import TMST
+from tidegauge.griffin.config import Job, RuleConfig
 from tidegauge.griffin.dsl.parser import parse
 from tidegauge.griffin.engine import Engine
 from tidegauge.griffin.loader import Loader
 from tidegauge.griffin.measuring import Round
 from tidegauge.griffin.plugins import suggested
 from tidegauge.griffin.preparation import has_text
-from tidegauge.griffin.reading.rules import DQ_TYPES
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog
+from tidegauge.griffin.reading.rules import DQ_TYPES, read_rules
+from tidegauge.griffin.recording import sampled
 from tidegauge.griffin.results import GriffinResult
 from tidegauge.spark.session import spark_session
 
@@ -39,25 +56,41 @@ class _Arguments(argparse.ArgumentParser):
 
 
 def _arguments() -> _Arguments:
-    parser = _Arguments(prog="%%griffin", add_help=False)
-    parser.add_argument("dq_type", nargs="?", default="profiling")
-    parser.add_argument("--source", action="append", default=[])
-    parser.add_argument("--target")
-    parser.add_argument("--name", default="rule")
-    parser.add_argument("--dataset", default="notebook")
+    kinds = ", ".join(dict.fromkeys(DQ_TYPES.values()))
+    parser = _Arguments(
+        prog="%%griffin",
+        add_help=False,
+        description="Run the rule in the cell and show its metrics.",
+    )
+    parser.add_argument(
+        "dq_type", nargs="?", default="profiling", help=f"{kinds}, or spark-sql; default: profiling"
+    )
+    parser.add_argument(
+        "--source", action="append", default=[], metavar="[NAME=]FRAME",
+        help="a variable that holds a DataFrame, or a table, and its name in the rule; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--target", metavar="[NAME=]FRAME", help="the frame to compare with")
+    parser.add_argument("--name", default="rule", help="name of the rule")
+    parser.add_argument("--dataset", default="notebook", help="name of the history")
     parser.add_argument("--repository", help="name of a variable that holds a repository")
-    parser.add_argument("--detail", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--detail", action="append", default=[], metavar="KEY=VALUE",
+        help="a detail of the rule, or error.confs; a value may be JSON, without spaces or in quotes",
+    )  # fmt: skip
+    parser.add_argument("--records", type=int, default=10, help="how many records to show")
+    parser.add_argument("--help", action="store_true", help="show this and run nothing")
     return parser
 
 
-def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult:
+def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult | None:
     """Run one rule.
 
     Parameters
     ----------
     line : str
-        ``dq_type --source NAME --target NAME --name NAME --dataset NAME --repository VARIABLE --detail KEY=VALUE``;
-        the default type is profiling. Sources are variables that hold DataFrames, or tables.
+        ``dq_type --source [NAME=]FRAME --target [NAME=]FRAME --name NAME --dataset NAME
+        --repository VARIABLE --detail KEY=VALUE --records NUMBER``; the default type is profiling,
+        and ``spark-sql`` is a query. Frames are variables that hold DataFrames, or tables.
     cell : str
         Text of the rule.
     variables : mapping
@@ -65,13 +98,16 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
 
     Returns
     -------
-    GriffinResult
-        The result, displayed as a table of its metrics.
+    GriffinResult or None
+        The result, displayed as a table of its metrics and its first records; None for ``--help``,
+        which is printed.
 
     Raises
     ------
     DslError
         If the rule is invalid.
+    GriffinConfigError
+        If a detail is invalid.
     SuiteError
         If the line is invalid, or a name is neither a DataFrame nor a table.
     """
@@ -80,43 +116,75 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     except ValueError as error:
         msg = f"%%griffin: the line cannot be read: {error}"
         raise SuiteError(msg) from None
-    told = _arguments().parse_args(words)
-    names = [*told.source, *([told.target] if told.target else [])]
-    if not names:
+    parser = _arguments()
+    told = parser.parse_args(words)
+    if told.help:
+        sys.stdout.write(parser.format_help())
+        return None
+    named = dict(map(_named, [*told.source, *([told.target] if told.target else [])]))
+    if not named:
         raise SuiteError("%%griffin: name a source: --source NAME, a DataFrame or a table")
-    kind = DQ_TYPES.get(told.dq_type.replace("-", "").lower())
-    if kind is None:
-        known = suggested(told.dq_type, dict.fromkeys(DQ_TYPES.values()))
-        raise SuiteError(f"%%griffin: unknown kind of rule {told.dq_type!r}; {known}")
-    frames = {name: _frame(name, variables) for name in names}
+    target = _named(told.target)[0] if told.target else None
+    rule = _rule(told, cell, next(iter(named)), target)
+    frames = {name: _frame(variable, variables) for name, variable in named.items()}
     spark = next(iter(frames.values())).sparkSession
-    details = dict(_detail(text) for text in told.detail)
-    details |= {"source": names[0]} | ({"target": told.target} if told.target else {})
-    rule = RuleConfig(
-        1,
-        "griffin-dsl",
-        cell,
-        kind,
-        out_name=told.name,
-        details=details,
-        outputs=(Output("metric"),),
-    )
-    if has_text(rule):
-        parse(cell, dq_type=kind)
-    repository = None
-    if told.repository is not None:
-        repository = variables.get(told.repository)
-        if repository is None:
-            raise SuiteError(f"%%griffin: there is no variable {told.repository!r}")
-        if not hasattr(repository, "store"):
-            raise SuiteError(f"%%griffin: the variable {told.repository!r} is no repository")
+    if rule.dsl_type == "griffin-dsl" and has_text(rule):
+        parse(cell, dq_type=str(rule.dq_type))
+    repository = _repository(told.repository, variables)
     loader = Loader(spark, round(time.time() * 1000))
     engine = Engine(Job(told.dataset, rules=(rule,)), spark, repository, holds=loader)
     timed = {name: loader.timed(frame) for name, frame in frames.items()}
     result = engine.run(Round(timed, loader.timestamp))
     if result.failures:
         raise GriffinError(result.failures, result)
-    return result
+    records = result.records(told.name)
+    if records is None or told.records < 1:
+        return result
+    return replace(result, shown={told.name: sampled(records.drop(TMST), told.records)})
+
+
+def _rule(told: argparse.Namespace, cell: str, source: str, target: str | None) -> RuleConfig:
+    """Return the rule, read as one of a job."""
+    sql = told.dq_type.replace("-", "").lower() == "sparksql"
+    kind = None if sql else DQ_TYPES.get(told.dq_type.replace("-", "").lower())
+    if kind is None and not sql:
+        known = suggested(told.dq_type, dict.fromkeys([*DQ_TYPES.values(), "spark-sql"]))
+        raise SuiteError(f"%%griffin: unknown kind of rule {told.dq_type!r}; {known}")
+    details = dict(_detail(text) for text in told.detail)
+    errors = details.pop("error.confs", None)
+    if not sql:
+        details |= {"source": source} | ({"target": target} if target else {})
+    written = {
+        "dsl.type": "spark-sql" if sql else "griffin-dsl",
+        "dq.type": kind,
+        "rule": cell,
+        "out.dataframe.name": told.name,
+        "details": details,
+        "error.confs": errors,
+        "out": [{"type": "metric"}],
+    }
+    log = ReadLog()
+    (rule,) = read_rules([MappingReader(written, "%%griffin", log)])
+    if log.problems:
+        raise GriffinConfigError("; ".join(dict.fromkeys(log.problems)))
+    return rule
+
+
+def _repository(name: str | None, variables: Mapping[str, Any]) -> Any:
+    if name is None:
+        return None
+    found = variables.get(name)
+    if found is None:
+        raise SuiteError(f"%%griffin: there is no variable {name!r}")
+    if not hasattr(found, "store"):
+        raise SuiteError(f"%%griffin: the variable {name!r} is no repository")
+    return found
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return the name of a frame in the rule, and the variable or table that it is."""
+    name, equals, frame = text.partition("=")
+    return (name, frame) if equals else (text, text)
 
 
 def _frame(name: str, variables: Mapping[str, Any]) -> DataFrame:
@@ -141,17 +209,26 @@ def _is_table(spark: SparkSession, name: str) -> bool:
         return False
 
 
-def _detail(text: str) -> tuple[str, str]:
+def _detail(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
         raise SuiteError(f"%%griffin: --detail is KEY=VALUE, not {text!r}")
-    return key, value
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def load_ipython_extension(ipython: Any) -> None:
     """Register the cell magic; called by Jupyter for ``%load_ext tidegauge.griffin``."""
 
-    def cell_magic(line: str, cell: str) -> GriffinResult:
-        return griffin(line, cell, ipython.user_ns)
+    def cell_magic(line: str, cell: str) -> GriffinResult | None:
+        try:
+            return griffin(line, cell, ipython.user_ns)
+        except TidegaugeError as error:
+            # The message says it all; IPython would print the stack of the engine around it.
+            lines = f"{type(error).__name__}: {error}".splitlines()
+            error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+            raise
 
     ipython.register_magic_function(cell_magic, "cell", "griffin")

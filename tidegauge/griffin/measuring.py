@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from tidegauge.analyzers.runs.ledger import Measurement
 from tidegauge.analyzers.scan.grouping import hive_text
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.scan.views import Views
+from tidegauge.griffin.config import MEASURES, RuleConfig
+from tidegauge.griffin.explaining import data_error
+from tidegauge.griffin.lower.plan import MetricTable
 from tidegauge.griffin.measures.report import Report
 from tidegauge.griffin.preparation import Prepared
 from tidegauge.griffin.results import INTERNAL, RuleResult
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 """Maximum number of rows of a metric in one partition; further rows are dropped with a notice."""
 _KEY = "__tidegauge_key"
+_SHAPED = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURES
+"""Rule types whose metric is one document."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +137,13 @@ def measure(
                 rows[partition] = rows.get(partition) or count
         except Exception as error:  # noqa: BLE001 - any Spark error; the other sources are still measured
             for one in some:
-                one.error = error
+                one.error = data_error(error, one.prepared.plan)
     for one in found:
         if one.prepared.measure is None and one.prepared.measured:
             try:
                 one.reports = _reports(this, views, one)
             except Exception as error:  # noqa: BLE001
-                one.error = error
+                one.error = data_error(error, one.prepared.plan)
     return found, rows
 
 
@@ -158,9 +164,9 @@ def _scan(
             metric = metric_of(analyzer, outcome)
             one.measurements[partition] = Measurement(analyzer, outcome, metric)
             if isinstance(outcome, Failure):
-                one.error = outcome.error
+                one.error = data_error(outcome.error, one.prepared.plan)
             else:
-                one.reports[partition] = metric.value
+                one.reports[partition] = _shaped(metric.value, one.prepared.config)
         yield partition, group.rows
 
 
@@ -179,8 +185,11 @@ def _reports(this: Round, views: Views, one: RuleMeasurement) -> dict[Partition,
         grouped: dict[Partition | None, list[dict[str, Any]]] = defaultdict(list)
         if not this.by:
             grouped[this.whole] = []
+        instants = [f.name for f in frame.schema.fields if f.dataType.typeName() == "timestamp"]
         for row in rows[:most]:
             cells = row.asDict(recursive=True)
+            # Collected timestamps are in the driver's zone, without saying so.
+            cells |= {c: cells[c].astimezone(dt.UTC) for c in instants if cells[c] is not None}
             values = [cells.pop(f"{_KEY}{i}") for i in range(len(this.by))]
             hidden = {*INTERNAL, *this.by}
             shown = {name: value for name, value in cells.items() if name not in hidden}
@@ -188,8 +197,24 @@ def _reports(this: Round, views: Views, one: RuleMeasurement) -> dict[Partition,
         for partition, some in grouped.items():
             if partition is None:
                 continue
-            name = table.name or one.prepared.name
-            found = Report.from_rows(some, table.flatten, name, table.labels)
             known = reports.get(partition)
+            found = _report(some, table)
             reports[partition] = found if known is None else known.beside(found)
-    return reports
+    return {p: _shaped(report, one.prepared.config) for p, report in reports.items()}
+
+
+def _report(rows: Sequence[dict[str, Any]], table: MetricTable) -> Report:
+    if table.part:
+        return Report.of_array(rows, table.name, table.labels or ())
+    return Report.from_rows(rows, table.flatten, table.name, table.labels)
+
+
+def _shaped(report: Report, config: RuleConfig) -> Report:
+    """Return the metric of a rule in the layout that its output asks for.
+
+    Queries have their layout from `Report.from_rows`, because they may have several rows.
+    Uniqueness and distinctness have none, as in Griffin.
+    """
+    if config.dq_type not in _SHAPED:
+        return report
+    return report.shaped(config.metric.flatten or "default", str(config.metric.name))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import DslError, SuiteError, describe, nearest
+from tidegauge.analyzers.core.errors import DslError, SuiteError, nearest
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import words_in
 from tidegauge.analyzers.scan.views import Views
@@ -14,7 +14,9 @@ from tidegauge.griffin.bind.functions import known_functions
 from tidegauge.griffin.bind.rules import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.explaining import plan_error, query_text, refuse_bad_patterns
 from tidegauge.griffin.frame_operations import operate
+from tidegauge.griffin.group_by import group_labels
 from tidegauge.griffin.lower import lower
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.measures.accuracy import GriffinAccuracy
@@ -89,9 +91,7 @@ def prepare(
         except (SuiteError, KeyError) as error:
             wrong.append(DslError(str(error.args[0]), rule=config.name, phase="plan"))
         except Exception as error:  # noqa: BLE001 - any Spark error in a query
-            wrong.append(
-                DslError(describe(error), text=config.rule, rule=config.name, phase="plan")
-            )
+            wrong.append(plan_error(error, config))
     if wrong:
         first = wrong[0]
         first.others = tuple(wrong[1:])
@@ -131,7 +131,7 @@ def _prepared(
 ) -> Prepared:
     match config.dsl_type:
         case "spark-sql":
-            frame = views.query(config.rule)
+            frame = views.query(query_text(config))
             return _whole(config, views, frame, sources, by)
         case "df-opr":
             name = config.in_name or _only(sources, config)
@@ -159,9 +159,13 @@ def _whole(
     named = [name for name in sources if name.casefold() in words] or [*sources, ""]
     source = config.in_name or str(config.details.get("source") or named[0])
     step = Step(config.name, config.rule)
-    output = config.output("metric")
-    called = (output.name if output else None) or config.name
-    table = MetricTable(config.name, (output.flatten if output else None) or "default", called)
+    output = config.metric
+    table = MetricTable(
+        config.name,
+        output.flatten or "default",
+        str(output.name),
+        group_labels(config.rule, frame.columns) if config.dsl_type == "spark-sql" else None,
+    )
     records = (config.name,) if config.output("record") else ()
     plan = RulePlan((step,), (table,), records, source, by)
     return Prepared(config, plan, views={config.name: view})
@@ -210,6 +214,7 @@ def _of_dsl(
     functions: frozenset[str] | None,
 ) -> Prepared:
     tree = parse(config.rule, config.dq_type or "", config.name) if has_text(config) else None
+    refuse_bad_patterns(tree, config, views.spark)
     source = _side("source", config, views, sources[:1])
     target = _side("target", config, views, [s for s in sources if s != source][:1])
     tables = {name: Schema.from_frame(views.frame(name)) for name in views}

@@ -86,6 +86,8 @@ class GriffinResult:
     failures : mapping of str to Exception
         Errors of rules and sinks, by name.
     notices : tuple of str
+    shown : mapping of str to sequence of mapping
+        The first records of rules, to be displayed.
     views : object
         Views behind the records, kept alive with the result.
     """
@@ -95,6 +97,7 @@ class GriffinResult:
     run: int | None = None
     failures: Mapping[str, Exception] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    shown: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
     views: object = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -167,6 +170,11 @@ class GriffinResult:
         yield table(
             ["partition", "rule", "column", "value"], Rows.first_of(rows, most, len(rows)), width
         )
+        for rule, records in self.shown.items():
+            if records:
+                yield heading(Markup("Records of"), rule)
+                found = [tuple(record.values()) for record in records]
+                yield table(list(records[0]), Rows.first_of(found, most, len(found)), width)
         for name, error in self.failures.items():
             yield Markup(f"<p>{marked('failed')}</p>")
             yield sentence(f"{name}: {error}", 4 * width)

@@ -116,8 +116,12 @@ def _batch(
 ) -> GriffinResult:
     engine.holds = loader = Loader(engine.spark, now)
     if keys:
-        return measure_partitions(engine, loader, keys, partitions)
-    return engine.run(Round({s.name: loader.load(s) for s in engine.job.sources}, now))
+        result = measure_partitions(engine, loader, keys, partitions)
+    else:
+        result = engine.run(Round({s.name: loader.load(s) for s in engine.job.sources}, now))
+    if not result.failures:
+        loader.finish()
+    return result
 
 
 def _stream(stream: StreamingJob, *, once: bool) -> GriffinResult:

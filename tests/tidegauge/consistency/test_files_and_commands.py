@@ -94,6 +94,7 @@ def test_few_fields(write):
         ),
         (("json:loads", "no_such_module:f"), "callable 'no_such_module:f': No module named"),
         (("lag_ms: 2700000", "lag_ms: -1"), "lag_ms of 'clicks' is -1"),
+        (("lag_ms: 2700000", "lag_ms: soon"), "lag_ms: 'soon' is no time"),
         (("lag_ms: 2700000", "lag: 1"), "unknown field 'lag'"),
         (("[price]", "[clicks]"), "feature 'clicks' is of two group-bys"),
         (("clicks: 2}", "click: 2}"), "unknown feature 'click'; did you mean 'clicks'"),

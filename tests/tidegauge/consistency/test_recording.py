@@ -66,6 +66,24 @@ def test_late_logs_are_a_new_version(spark, repository):
     assert list(versions.version) == [1, 2]
 
 
+def test_hours_that_stay_equal_are_not_stored_again(spark, repository):
+    """Of a changed day the hours that differ get a new version, and one that keeps the day's mark."""
+    hours = [f"ds=2023-01-05/hr_minute=0{h}-00" for h in (6, 7, 8)]
+
+    def logged(late):
+        rows = [(i, at(6 + i % 3), i, ["a"], "de") for i in range(6)]
+        served = [*rows, *([(9, at(8), 9, ["a"], "de")] if late else [])]
+        sides = [spark.createDataFrame(some, SCHEMA) for some in (served, rows)]
+        return compare(*sides, ["id"], group_bys={"user": ["age", "tags"]})
+
+    record(logged(late=False), repository, "ns.join", fingerprints=dict.fromkeys(hours, "a"))
+    late = record(logged(late=True), repository, "ns.join", fingerprints=dict.fromkeys(hours, "b"))
+    changes = [late.changes[hour].value for hour in hours]
+    assert changes == ["restated", "unchanged", "restated"]
+    marks = {entry.fingerprint for entry in repository.store.ledger("ns.join").values()}
+    assert marks == {"a", "b"}
+
+
 def test_what_fails_closes_the_run_as_failed(spark, repository, monkeypatch):
     store = repository.store
     monkeypatch.setattr(type(store), "commit_batch", lambda *_: 1 / 0)

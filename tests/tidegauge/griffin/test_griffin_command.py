@@ -43,7 +43,7 @@ def test_run_prints_and_remembers(spark, command, repo):
     assert (status, err) == (0, "")
     assert "partition" in out.splitlines()[0]
     (line,) = [line for line in out.splitlines() if "oldest" in line]
-    assert line.split() == [f"__tmst={NOW}", "ages", "people", "oldest.Joey", "32"]
+    assert line.split() == [f"__tmst={NOW}", "ages", "people", "oldest", "32"]
     assert list(repo.metrics("people", name="Griffin.names.unique")["value"]) == [2]
 
     status, out, _ = command(RULES, "--format", "json", "--timestamp", str(NOW + 1), "--dataset", "other")  # fmt: skip
@@ -55,7 +55,7 @@ def test_run_prints_and_remembers(spark, command, repo):
     status, out, _ = command(RULES, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert status == 0
-    assert {row["name"] for row in rows} >= {"Griffin.names.unique", "Griffin.ages.oldest.Joey"}
+    assert {row["name"] for row in rows} >= {"Griffin.names.unique", "Griffin.ages.oldest"}
 
 
 def test_what_fails_exits_with_1_and_tells_what_was_measured(spark, command, repo):
@@ -127,3 +127,13 @@ def test_check_looks_for_the_sinks_of_a_job(spark, command, tmp_path):
         status, _, err = command(text, *where, **asked)
         assert status == wanted
     assert "no sink 'oot'; did you mean 'out'?" in err
+
+
+def test_json_is_all_of_the_output_beside_a_console_sink(spark, command):
+    env = {"sinks": [{"name": "out", "type": "console"}]}
+    duplicates = rule("age", "uniqueness", "ages", out=("metric", "record"), details={"duplication.array": "d"})  # fmt: skip
+    status, out, err = command([duplicates], "--format", "json", env=env)
+    assert status == 0
+    assert {row["rule"] for row in json.loads(out)} == {"ages"}
+    assert '"value": {' in err
+    assert "records ages:" in err

@@ -38,6 +38,8 @@ def test_a_rule_in_a_cell(shell, repo, capsys):
     html = result._repr_html_()
     assert "same users" in html
     assert "<table" in html
+    assert "Records of" in html
+    assert result.shown == {"same users": [{"id": 2, "name": "b"}]}
     assert list(repo.metrics("checks", name="Griffin.same users.miss")["value"]) == [1]
     capsys.readouterr()
 
@@ -60,6 +62,31 @@ def test_details_kinds_and_tables(shell, spark):
     finally:
         spark.sql("DROP TABLE griffin_magic")
     assert NOW not in found.result.rule("rule").reports
+
+
+def test_frames_are_named_as_in_jobs_and_details_may_be_json(shell):
+    line = "accuracy --source source=users --target target=truth --records 0"
+    found = cell(shell, line, "source.id = target.id and source.name = target.name").result
+    assert next(iter(found.rule("rule").reports.values())).metric["miss"] == 1
+    assert found.shown == {}
+    conf = """'error.confs=[{"column.name": "name", "type": "enumeration", "values": ["a"]}]'"""
+    found = cell(shell, f"completeness --source users --detail {conf}", "name").result
+    metric = next(iter(found.rule("rule").reports.values())).metric
+    assert metric == {"total": 3, "incomplete": 1, "complete": 2}
+    line = "timeliness --source times --detail percentile.values=[0.5,0.99]"
+    shell.user_ns["times"] = shell.user_ns["spark"].createDataFrame([(0, 7)], "a long, b long")
+    metric = next(iter(cell(shell, line, "a, b").result.rule("rule").reports.values())).metric
+    assert (metric["percentile_50"], metric["percentile_99"]) == (7, 7)
+
+
+def test_sql_and_help(shell, capsys):
+    line = "spark-sql --source u=users --target truth --name sql"
+    found = cell(shell, line, "select count(*) as n from u join truth using (id)").result
+    assert next(iter(found.rule("sql").reports.values())).metric == {"n": 2}
+    capsys.readouterr()
+    assert cell(shell, "--help", " ").result is None
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("--detail", "[NAME=]FRAME", "spark-sql", "accuracy"))
 
 
 WRONG = {
@@ -87,7 +114,9 @@ def test_what_is_wrong_is_shown(shell, capsys, line, text, kind, said):
     error = found.error_in_exec
     assert re.fullmatch(kind, type(error).__name__)
     assert re.search(said, str(error))
-    capsys.readouterr()
+    printed = capsys.readouterr().out
+    assert "Traceback" not in printed
+    assert len(printed) < 1500
 
 
 def test_the_shell_still_works_after_an_error(shell, capsys):

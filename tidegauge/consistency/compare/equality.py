@@ -132,6 +132,8 @@ def same(a: str, b: str, of: Any, tolerance: Tolerance = EXACTLY, depth: int = 0
     """Return SQL that is true if two values are equal, else false; never null.
 
     Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps are equal regardless of key order.
+    A float and a double or decimal are compared as floats: 0.1 as a float is not 0.1 as a double,
+    though it is what was served of it.
 
     Parameters
     ----------
@@ -160,7 +162,20 @@ def same(a: str, b: str, of: Any, tolerance: Tolerance = EXACTLY, depth: int = 0
     return _both(a, b, _inside(a, b, types[0], tolerance, depth))
 
 
+def narrowed(kinds: tuple[str, str]) -> bool:
+    """Return whether numbers of these kinds are compared as floats, because one side is no more.
+
+    Examples
+    --------
+    >>> narrowed(("float", "double")), narrowed(("float", "float")), narrowed(("float", "long"))
+    (True, False, False)
+    """
+    return "float" in kinds and bool({"double", "decimal"} & set(kinds))
+
+
 def _numbers(a: str, b: str, kinds: tuple[str, str], tolerance: Tolerance) -> str:
+    if narrowed(kinds):
+        a, b, kinds = f"CAST({a} AS FLOAT)", f"CAST({b} AS FLOAT)", ("float", "float")
     if not tolerance:
         return f"({a} <=> {b})"
     apart = f"abs({minus(a, b, kinds)})"

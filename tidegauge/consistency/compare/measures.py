@@ -143,14 +143,15 @@ def counts(cells: Sequence[Any]) -> list[Any]:
 
 @analyzer
 class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
-    """Row counts by presence, and counts of duplicates and null keys.
+    """Row counts by presence, the share of unmatched rows, and counts of duplicates and null keys.
 
     Parameters
     ----------
     metric : str
         ``row_matched``, ``row_missing`` (only in the backfill), ``row_extra`` (only in the log),
-        ``row_duplicate`` (beyond the first of their key, on either side) or ``row_null_key`` (a
-        null in the key).
+        ``row_duplicate`` (beyond the first of their key, on either side), ``row_null_key`` (a null
+        in the key), or ``row_unmatched``, the share of rows that are on one side only: 0 without
+        any rows, and never undefined, as the shares of matched rows are.
     group_by : str
 
     Examples
@@ -168,7 +169,12 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
         "row_extra": "extra",
         "row_duplicate": "duplicates",
         "row_null_key": "null_keys",
+        "row_unmatched": "unmatched",
     }
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the scale of a metric: ratio for the share, else count."""
+        return Scale.RATIO if metric_name.endswith(".row_unmatched") else Scale.COUNT
 
     @property
     def entity(self) -> Entity:
@@ -202,7 +208,7 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
         return RowPresence(*counts(cells))
 
     def measure(self, state: RowPresence) -> float:
-        """Return the metric's count."""
+        """Return the metric's count or share."""
         return float(getattr(state, self.metrics[self.metric]))
 
     def weight(self, state: RowPresence) -> float:

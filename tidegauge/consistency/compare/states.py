@@ -51,6 +51,11 @@ class RowPresence(_Sums):
         """All rows of the comparison."""
         return self.matched + self.missing + self.extra
 
+    @property
+    def unmatched(self) -> float:
+        """The share of rows that are on one side only; 0 without any rows."""
+        return (self.missing + self.extra) / self.rows if self.rows else 0.0
+
 
 @register_state("consistency-cells/1")
 @dataclass(frozen=True, slots=True)

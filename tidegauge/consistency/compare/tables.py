@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,11 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
 from tidegauge.consistency.compare.comparison import Comparison
-from tidegauge.consistency.compare.equality import shape
+from tidegauge.consistency.compare.equality import kind_of, narrowed, shape
 from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
-from tidegauge.consistency.log.avro_types import ddl
+from tidegauge.consistency.log.avro_types import ddl, promoted
 from tidegauge.consistency.log.table import join_table
+from tidegauge.consistency.log.widening import finish_widening, widen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,7 @@ class ComparisonTable:
             If a table of that name exists and is not a comparison table.
         """
         found = cls(spark, join_table(namespace, join, "comparison"))
+        finish_widening(spark, found.name)
         if found.exists() and not {PRESENCE, COPY, NULL_KEY, DATE} <= set(found._columns()):
             raise SourceError(f"{found.name} was not made by a comparison; rename it")
         return found
@@ -67,6 +69,17 @@ class ComparisonTable:
         columns = [name.casefold() for name in self._columns()]
         return tuple(name for name in columns if LOGGED + name in columns)
 
+    def notices(self) -> Iterator[str]:
+        """Yield a line if features are compared as floats, because one side has no more digits."""
+        types = _types(self.spark.table(self.name)) if self.exists() else {}
+        mixed = [
+            name
+            for name, of in types.items()
+            if narrowed((kind_of(types.get(LOGGED + name, "")), kind_of(of)))
+        ]
+        if mixed:
+            yield f"compared as floats, because one side is of that type: {', '.join(sorted(mixed))}"
+
     def read(self, days: Collection[str]) -> DataFrame:
         """Return the rows of the given days."""
         return filter_partitions(self.spark.table(self.name), (DATE,), [(day,) for day in days])
@@ -85,7 +98,6 @@ class ComparisonTable:
         SourceError
             If a column's type has changed.
         """
-        before = self._fingerprints()
         if self.exists():
             data = self._fitted(data)
             # Clear the marks first: a run killed while writing leaves days in an unknown state.
@@ -93,6 +105,9 @@ class ComparisonTable:
             self.spark.sql(
                 f"ALTER TABLE {self.name} UNSET TBLPROPERTIES IF EXISTS ({keys})"
             ).collect()
+        else:
+            self._create(_types(data))
+        before = self._fingerprints()
         target = TableTarget(self.spark, self.name)
         target.write(data, "partitions", [DATE], ())
         # Writing replaces only days that have rows; days with unchanged files have none any more.
@@ -100,6 +115,13 @@ class ComparisonTable:
         target.drop([(day,) for day in marks if day in before and before[day] == after.get(day)])
         told = ", ".join(f"{literal(_COMPARED + d)} = {literal(m)}" for d, m in marks.items())
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({told})").collect()
+
+    def _create(self, types: Mapping[str, Any]) -> None:
+        """Create the table in one step; Spark makes one of a frame in several, between which to die."""
+        columns = ", ".join(f"{quote(n)} {ddl(t)}" for n, t in types.items() if n != DATE)
+        self.spark.sql(
+            f"CREATE TABLE {self.name} ({columns}) USING parquet PARTITIONED BY ({DATE} STRING)"
+        ).collect()
 
     def exists(self) -> bool:
         """Return whether the table exists."""
@@ -109,16 +131,31 @@ class ComparisonTable:
         return self.spark.table(self.name).columns
 
     def _fitted(self, data: DataFrame) -> DataFrame:
-        """Return rows with all columns of the table; new columns are first added to the table."""
+        """Return rows with all columns of the table, which first gets new columns and wider numbers."""
         types, there = _types(data), _types(self.spark.table(self.name))
-        known = {name.casefold(): shape(of) for name, of in there.items()}
+        known = {name.casefold(): (name, of) for name, of in there.items()}
+        wider, cast = {}, {}
         for name, of in types.items():
-            now, before = shape(of), known.get(name.casefold())
-            if before is not None and now != before:
+            named, before = known.get(name.casefold(), (name, of))
+            if shape(of) == shape(before):
+                continue
+            found = promoted(before, of)
+            if found is None:
                 raise SourceError(
-                    f"{name!r} is {now} now and {before} in {self.name}: drop that table, and its days"
-                    " are compared again"
+                    f"{name!r} is {shape(of)} now and {shape(before)} in {self.name}: drop that table, and"
+                    " its days are compared again"
                 )
+            cast[name] = ddl(found)
+            if shape(found) != shape(before):
+                wider[named] = found
+        if wider:
+            widen(self.spark, self.name, wider, DATE)
+        data = data.selectExpr(
+            *(
+                f"CAST({quote(n)} AS {cast[n]}) AS {quote(n)}" if n in cast else quote(n)
+                for n in types
+            )
+        )
         new = [f"{quote(n)} {ddl(t)}" for n, t in types.items() if n.casefold() not in known]
         if new:
             self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})").collect()

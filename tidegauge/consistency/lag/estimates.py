@@ -141,7 +141,10 @@ class LagEstimate:
         elif found.p_value > CHANCE:
             at, said = _without_effect(low, high, found)
         elif high is None:
-            said = f"the lag may be longer than {format_duration(lags[-1])}, the longest that was tried"
+            longest = format_duration(lags[-1])
+            said = (
+                f"the lag may be longer than {longest}, the longest that was tried; try longer ones"
+            )
         shares = {point.lag_ms: point.share for point in curve}
         return cls(
             group_by, None if at is None else lags[at], low, high, step_ms, now_ms, shares[now_ms],
@@ -234,10 +237,12 @@ class LagEstimates(Mapping[str, LagEstimate]):
     def settings(self) -> dict[str, dict[str, int]]:
         """Return the settings for ``group_bys`` of a configuration, for all that have an estimate.
 
-        Lags are set per named group-by; if the configuration names none, list them there first.
+        None is proposed where the lag may be longer than the longest that was tried. Lags are set per named group-by; if the configuration names none, list them there first.
         """
         return {
-            name: {"lag_ms": one.lag_ms} for name, one in self.items() if one.lag_ms is not None
+            name: {"lag_ms": one.lag_ms}
+            for name, one in self.items()
+            if one.lag_ms is not None and one.high_ms is not None
         }
 
     def frame(self) -> pd.DataFrame:

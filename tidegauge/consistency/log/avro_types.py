@@ -28,6 +28,7 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
 _DDL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+_ORDER = ("integer", "long", "float", "double")
 MOST_DIGITS = 38
 """Maximum precision of a Spark decimal."""
 
@@ -193,3 +194,35 @@ def readable(schema: Any) -> Any:
     if "fields" in kept:
         kept["fields"] = [{**f, "type": readable(f["type"])} for f in kept["fields"]]
     return kept
+
+
+def promoted(a: Any, b: Any) -> Any:
+    """Return the type that holds the values of two, as Avro promotes numbers; None if none does.
+
+    A whole number of 64 bits and a float are a double, which keeps more digits than Avro asks for.
+
+    Parameters
+    ----------
+    a, b : str or mapping
+        Types in Spark's JSON form.
+
+    Examples
+    --------
+    >>> promoted("integer", "long"), promoted("long", "float"), promoted("integer", "string")
+    ('long', 'double', None)
+    >>> promoted({"type": "array", "elementType": "long"}, {"type": "array", "elementType": "integer"})
+    {'type': 'array', 'elementType': 'long'}
+    """
+    if ddl(a) == ddl(b):
+        return a
+    if isinstance(a, str) and isinstance(b, str):
+        if not {a, b} <= set(_ORDER):
+            return None
+        return "double" if {a, b} == {"long", "float"} else max(a, b, key=_ORDER.index)
+    if not isinstance(a, Mapping) or not isinstance(b, Mapping) or a["type"] != b["type"]:
+        return None
+    inside = {"array": "elementType", "map": "valueType"}.get(a["type"])
+    if inside is None or ("keyType" in a and ddl(a["keyType"]) != ddl(b["keyType"])):
+        return None
+    found = promoted(a[inside], b[inside])
+    return None if found is None else {**a, inside: found}

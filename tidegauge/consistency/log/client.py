@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
+import multiprocessing.util
 import os
+import signal
 import threading
 import time
 import uuid
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Self
 
@@ -29,17 +33,21 @@ from tidegauge.consistency.log.query import (
 from tidegauge.consistency.log.schemas import LogSchema, save_schema
 
 _FULL = 4
-"""Buffer limit, in multiples of a write; beyond it callers write themselves."""
+"""Buffer limit while storage fails or hangs, in multiples of a write."""
+_PATIENCE, _RETRY = 1.0, 5.0
+"""Seconds after which a write counts as hanging, and after which a failed one is tried again."""
 
 
 class QueryLog:
     """Appends queries to the folder of a query log; safe across threads and processes.
 
     Queries are buffered in memory. A background thread writes them when there are enough, and at
-    intervals; unwritten queries of a killed process are lost. A file has a temporary name until it
-    is complete, so readers never see a partial file. Failed writes (a full disk) are retried; if
-    four times the write size is buffered, queries are dropped and counted: a failing log does not
-    stop the service it logs.
+    intervals; `close`, the end of the process, SIGTERM (unless the process handles it) and the end
+    of a child of `multiprocessing` write what is left. Only SIGKILL and ``os._exit`` lose it. A
+    file has a temporary name until it is complete, so readers never see a partial file. Failed
+    writes (a full disk) are retried. While writes fail or take longer than a second, four times the
+    write size is buffered, and further queries are dropped and counted: a log that fails or hangs
+    does not stop the service it logs.
 
     Parameters
     ----------
@@ -58,7 +66,7 @@ class QueryLog:
     Attributes
     ----------
     dropped : int
-        Queries that were lost after failed writes.
+        Queries that were not kept, because writes failed or hung.
     """
 
     def __init__(
@@ -79,13 +87,16 @@ class QueryLog:
         self._closed = False
         self._begin()
         _OPEN.add(self)
+        _write_on_sigterm()
 
     def _begin(self) -> None:
         """Reset the buffer: a forked process leaves inherited queries to its parent."""
         self._wake, self._writing = threading.Condition(), threading.Lock()
         self._buffer: list[Query] = []
         self._size = 0
+        self._in_flight: list[Query] = []
         self._failing = False
+        self._began: float | None = None
         self._writer: threading.Thread | None = None
 
     def register(
@@ -107,7 +118,8 @@ class QueryLog:
             Percentage of keys to sample: all queries of a sampled key are logged, of others none;
             see `sampling`.
         sample_keys : sequence of str
-            Keys to sample by; all by default. Leave out keys that differ from query to query.
+            Keys to sample by; by default all but the schema's payload. If the key has several
+            fields, one of both is needed.
 
         Returns
         -------
@@ -170,33 +182,33 @@ class QueryLog:
         self._append(Query(day_of(millis), join, key, value, millis, source, schema, kind))
 
     def _append(self, query: Query) -> None:
-        """Buffer a query; if the buffer is full, write it first."""
-        failed = False
-        while True:
-            with self._wake:
-                if self._closed:
-                    raise SuiteError(f"the query log of {self.folder!r} is closed")
-                if not self._due(_FULL):
-                    return self._take(query)
-                if failed:
-                    self.dropped += 1
-                    return None
-            try:
-                self.flush()
-            except OSError:
-                failed = True
+        """Buffer a query, or drop it if storage is stuck and the buffer full."""
+        with self._wake:
+            if self._closed:
+                raise SuiteError(f"the query log of {self.folder!r} is closed")
+            if self._stuck() and self._due(_FULL, len(self._in_flight)):
+                self.dropped += 1
+                return
+            if self._writer is None:
+                self._start()
+            self._buffer.append(query)
+            self._size += len(query.key) + len(query.value)
+            if self._due():
+                self._wake.notify_all()
 
-    def _take(self, query: Query) -> None:
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write_on, daemon=True)
-            self._writer.start()
-        self._buffer.append(query)
-        self._size += len(query.key) + len(query.value)
-        if self._due():
-            self._wake.notify_all()
+    def _start(self) -> None:
+        self._writer = threading.Thread(target=self._write_on, daemon=True)
+        self._writer.start()
+        if multiprocessing.parent_process() is not None:  # a child leaves out what atexit runs
+            multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
 
-    def _due(self, times: int = 1) -> bool:
-        return len(self._buffer) >= times * self._rows or self._size >= times * self._bytes
+    def _stuck(self) -> bool:
+        """Return whether writes fail, or the current one takes too long."""
+        hangs = self._began is not None and time.monotonic() - self._began > _PATIENCE
+        return self._failing or hangs
+
+    def _due(self, times: int = 1, more: int = 0) -> bool:
+        return len(self._buffer) + more >= times * self._rows or self._size >= times * self._bytes
 
     def _write_on(self) -> None:
         while not self._closed:
@@ -204,13 +216,10 @@ class QueryLog:
                 # After a failure wait for the timeout, or a full disk would keep this thread busy.
                 self._wake.wait_for(
                     lambda: self._closed or (self._due() and not self._failing),
-                    timeout=self._seconds,
+                    timeout=min(self._seconds, _RETRY) if self._failing else self._seconds,
                 )
-            try:
+            with suppress(OSError):
                 self.flush()
-                self._failing = False
-            except OSError:
-                self._failing = True
 
     def flush(self) -> None:
         """Write all buffered queries.
@@ -222,7 +231,8 @@ class QueryLog:
         """
         with self._writing:
             with self._wake:
-                waiting, self._buffer, self._size = self._buffer, [], 0
+                waiting, self._buffer = self._buffer, []
+                self._in_flight, self._began = waiting, time.monotonic()
             parts: dict[tuple[str, str], list[Query]] = {}
             for query in waiting:
                 parts.setdefault((query.ds, query.join), []).append(query)
@@ -235,7 +245,8 @@ class QueryLog:
                 left = [query for queries in parts.values() for query in queries]
                 with self._wake:
                     self._buffer[:0] = left
-                    self._size += sum(len(q.key) + len(q.value) for q in left)
+                    self._size = sum(len(q.key) + len(q.value) for q in self._buffer)
+                    self._failing, self._began, self._in_flight = bool(left), None, []
 
     def _write(self, ds: str, join: str, queries: Sequence[Query]) -> None:
         """Write one file of a partition, preceded by the schemas that it needs."""
@@ -368,6 +379,20 @@ def _close_all() -> None:
 def _begin_all() -> None:
     for one in list(_OPEN):
         one._begin()  # noqa: SLF001 - its own module
+
+
+def _write_on_sigterm() -> None:
+    """End the process by SystemExit on SIGTERM, so that its end writes what waits.
+
+    Handlers of the process are left alone, and only its main thread can set one.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 atexit.register(_close_all)

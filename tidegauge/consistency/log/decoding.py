@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import arrow_schema
 from tidegauge.consistency.log.avro_types import ddl, struct
 from tidegauge.consistency.log.decode_worker import decoder
+from tidegauge.consistency.log.query import FIRST_MS, LAST_MS
 from tidegauge.consistency.log.schemas import Columns, LogSchema, merged
 
 if TYPE_CHECKING:
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
 
 ENCODINGS = ("base64", "raw")
 _EMPTY, _BAD = "__tidegauge_empty", "__tidegauge_bad"
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""Bounds of the years 1 to 9999."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class DayCounts:
     def read(self) -> int:
         """Number of decoded queries."""
         return self.rows - sum(self.bad.values())
+
+    def to_json(self) -> str:
+        """Serialize the counts, without the day."""
+        return canonical_json({"rows": self.rows, "empty": self.empty, "bad": dict(self.bad)})
+
+    @classmethod
+    def from_json(cls, ds: str, text: str | None) -> Self | None:
+        """Parse the output of `to_json`; None if there is none."""
+        return None if text is None else cls(ds, **json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -183,7 +193,7 @@ def decode(
         raise SuiteError(msg)
     raw = tuple((encoding or ("raw" if k == "binary" else "base64")) == "raw" for k in kinds)
     only = literal(known[0].hash) if len(known) == 1 else "CAST(NULL AS STRING)"
-    in_time = f"ts_millis BETWEEN {_FIRST_MS} AND {_LAST_MS}"
+    in_time = f"ts_millis BETWEEN {FIRST_MS} AND {LAST_MS}"
     prepared = logs.selectExpr(
         "CAST(key_bytes AS BINARY) AS key_bytes",
         "CAST(value_bytes AS BINARY) AS value_bytes",

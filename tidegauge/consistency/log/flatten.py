@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.sources.catalog_tables import open_table
@@ -20,12 +20,13 @@ from tidegauge.consistency.log.query import JOIN
 from tidegauge.consistency.log.sampling import BUCKETS, sample, threshold
 from tidegauge.consistency.log.schemas import OWN_COLUMNS, Columns, LogSchema, LogSchemas, merged
 from tidegauge.consistency.log.table import join_table, log_table, read_schemas, sync_log_table
+from tidegauge.consistency.log.widening import finish_widening, widen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OF, _SEEN = "tidegauge.logged", "tidegauge.logs."
-"""Table properties: the join it belongs to, and the log fingerprint of each day."""
+_OF, _SEEN, _COUNTS = "tidegauge.logged", "tidegauge.logs.", "tidegauge.counts."
+"""Table properties: the join it belongs to; the log fingerprint and the counts of each day."""
 _SCHEMA_PROBLEMS = {"unknown schema", "no schema"}
 _SAMPLES = 5
 
@@ -46,6 +47,8 @@ class Flattened:
         Days whose logs are unchanged.
     samples : tuple of BadRecord
         Samples of bad records, at most five for each day and reason.
+    counted : tuple of DayCounts
+        The counts of all days, those of earlier runs among them.
     """
 
     table: str
@@ -53,6 +56,7 @@ class Flattened:
     days: tuple[DayCounts, ...]
     unchanged: tuple[str, ...]
     samples: tuple[BadRecord, ...]
+    counted: tuple[DayCounts, ...] = ()
 
     def __str__(self) -> str:
         """Return a one-line summary."""
@@ -113,7 +117,8 @@ def flatten(
     NoSuchTableError
         If there is no query log.
     SuiteError
-        If a feature has different types in two versions, naming both, or a key is in no schema.
+        If a feature has different types in two versions that occur, naming both, other than
+        numbers that Avro promotes, or a key is in no schema.
     SourceError
         If the table belongs to another join.
     """
@@ -124,8 +129,17 @@ def flatten(
         known = read_schemas(spark, namespace).of_join(join)
     else:
         known = [schema for schema in LogSchemas(schemas) if schema.join == join]
+    finish_widening(spark, name)
     there = _properties(spark, name, f"{type} {join}")
-    columns = merged(known, keys, _columns_there(spark, name) if there else None)
+    before = _columns_there(spark, name) if there else None
+    try:
+        columns = merged(known, keys, before)
+    except SuiteError:
+        if schemas is not None:
+            raise
+        # Some version beside the log clashes; it matters only where queries refer to it.
+        known = _occurring(spark, logs, join, since, until, known)
+        columns = merged(known, keys, before)
     sample_by = sorted(columns.keys) if threshold(sample_percent) < BUCKETS else []
     asked = [type, encoding, threshold(sample_percent), sample_by]
     marks = _Marks(canonical_json(asked), canonical_json([schema.hash for schema in known]))
@@ -139,8 +153,10 @@ def flatten(
     todo = [ds for ds in days if ds not in unchanged]
     target = TableTarget(spark, name)
     _make(spark, target, columns, f"{type} {join}")
+    earlier = [DayCounts.from_json(ds, there.get(_COUNTS + ds)) for ds in unchanged]
+    counted = [day for day in earlier if day is not None]
     if not todo:
-        return Flattened(name, columns, (), tuple(unchanged), ())
+        return Flattened(name, columns, (), tuple(unchanged), (), tuple(counted))
     partitions = [(ds, join) for ds in todo]
     rows = filter_partitions(spark.table(logs), ("ds", "join_name"), partitions)
     if "type" in rows.columns:
@@ -158,8 +174,28 @@ def flatten(
     finally:
         decoded.unpersist()
     seen = {_SEEN + day.ds: marks.of(listed[day.ds], day) for day in written if day.ds}
-    _set_properties(spark, name, seen)
-    return Flattened(name, columns, tuple(written), tuple(unchanged), tuple(samples))
+    counts_of = {_COUNTS + day.ds: day.to_json() for day in written if day.ds}
+    _set_properties(spark, name, seen | counts_of)
+    counted = sorted((*counted, *written), key=lambda day: day.ds or "")
+    return Flattened(
+        name, columns, tuple(written), tuple(unchanged), tuple(samples), tuple(counted)
+    )
+
+
+def _occurring(
+    spark: SparkSession,
+    logs: str,
+    join: str,
+    since: str | None,
+    until: str,
+    known: Sequence[LogSchema],
+) -> list[LogSchema]:
+    """Return the schemas that queries of the given days refer to."""
+    chosen = [f"join_name = {literal(join)}", f"ds <= {literal(until)}"]
+    chosen += [] if since is None else [f"ds >= {literal(since)}"]
+    rows = spark.table(logs).where(" AND ".join(chosen)).select("schema_hash").distinct()
+    hashes = {row[0] for row in rows.collect()}
+    return [schema for schema in known if schema.hash in hashes]
 
 
 @dataclass(frozen=True)
@@ -211,7 +247,7 @@ def _columns_there(spark: SparkSession, name: str) -> dict[str, Any]:
 
 
 def _make(spark: SparkSession, target: TableTarget, columns: Columns, of: str) -> None:
-    """Create the table, or append new columns."""
+    """Create the table, or append new columns and widen those of numbers."""
     types = {name: ddl(kind) for name, kind in columns.all.items()}
     if not target.exists():
         every = {"schema_hash": "STRING", "ts": "TIMESTAMP", **types, "query_source": "STRING"}
@@ -220,7 +256,10 @@ def _make(spark: SparkSession, target: TableTarget, columns: Columns, of: str) -
             f" PARTITIONED BY (ds STRING) TBLPROPERTIES ({literal(_OF)} = {literal(of)})"
         ).collect()
         return
-    there = set(target.read().columns)
+    there = {f["name"]: f["type"] for f in target.read().schema.jsonValue()["fields"]}
+    wider = {n: of for n, of in columns.all.items() if n in there and ddl(of) != ddl(there[n])}
+    if wider:
+        widen(spark, target.name, wider, "ds")
     new = {name: kind for name, kind in types.items() if name not in there}
     if new:
         spark.sql(f"ALTER TABLE {target.name} ADD COLUMNS ({_listed(new)})").collect()

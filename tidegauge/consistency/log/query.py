@@ -19,6 +19,8 @@ JOIN, GROUP_BY = TYPES = ("join", "groupBy")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOG_COLUMNS = ["key_bytes", "value_bytes", "ts_millis", "query_source", "schema_hash", "type"]
 """Columns of a query log's files; day and join are in the folder names."""
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""Bounds of the years 1 to 9999, in milliseconds since 1970."""
 _ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 
@@ -42,12 +44,16 @@ class RegisteredJoin:
         parse = need_fastavro().parse_schema
         self.schema, self.type = schema, kind
         self.limit = threshold(percent)
-        self.sample_keys = list(keys) or list(schema.keys)
+        payload = schema.payload or ()
+        self.sample_keys = list(keys) or [name for name in schema.keys if name not in payload]
         for name in self.sample_keys:
-            if name not in schema.keys:
-                close = nearest(name, schema.keys)
-                hint = f"; did you mean {close!r}?" if close else ""
-                raise SuiteError(f"{schema.join!r} has no key {name!r} to sample by{hint}")
+            schema.require_key(name, "to sample by")
+        if self.limit < BUCKETS and not keys and schema.payload is None and len(schema.keys) > 1:
+            raise SuiteError(
+                f"the key of {schema.join!r} has several fields, and a field that differs from request to"
+                " request would sample requests, not keys: name those in LogSchema.of(payload=[...]), or"
+                " the others in sample_keys"
+            )
         self._readable = parse(json.loads(schema.readable[0]))
         self.key, self.value = (parse(json.loads(text)) for text in (schema.key, schema.value))
 

@@ -1,9 +1,9 @@
-"""Retention of the query log."""
+"""Retention of the query log, and of the tables that are made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,21 @@ from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.sources.sources import describe_table, partition_sql
-from tidegauge.consistency.log.table import DEFAULT_RETENTION, RETENTION, log_table, sync_log_table
+from tidegauge.consistency.log.table import (
+    DEFAULT_RETENTION,
+    RETENTION,
+    log_table,
+    sync_log_table,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+DERIVED = ("_logged", "_comparison", "_consistency_metrics")
+"""Ends of the names of tables that are made of a query log."""
+OF_DERIVED = "tidegauge.retention"
+"""Their property; other tools have a ``retention`` of their own meaning."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,8 @@ class CleanedLog:
     unknown : tuple of str
         Partitions whose ``ds`` is not a day. They are always kept.
     dry_run : bool
+    derived : tuple of CleanedLog
+        The same of tables made of the log that have a retention of their own.
     """
 
     table: str
@@ -41,6 +54,7 @@ class CleanedLog:
     kept: int
     unknown: tuple[str, ...]
     dry_run: bool
+    derived: tuple[CleanedLog, ...] = ()
 
     def __str__(self) -> str:
         """Return a one-line summary."""
@@ -48,7 +62,7 @@ class CleanedLog:
         told = (
             f"{self.table}: {did} {len(self.dropped)} partitions older than {self.retention} days"
         )
-        return f"{told}, kept {self.kept}"
+        return "\n".join([f"{told}, kept {self.kept}", *map(str, self.derived)])
 
 
 def clean(
@@ -57,7 +71,8 @@ def clean(
     """Drop partitions of a namespace's query log, and their files, that exceed the retention.
 
     The table property ``retention`` is the number of days, 90 if it is not set. A day exactly that
-    old is kept. No other table is touched: flattened tables stay.
+    old is kept. Tables of logged rows, compared rows and metrics that were made of the log are kept
+    whole, unless their property ``tidegauge.retention`` is such a number.
 
     Parameters
     ----------
@@ -76,10 +91,34 @@ def clean(
         If the property is not a number of days.
     """
     table = log_table(spark, namespace)
-    properties: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {table}").collect())
-    days = retention_of(properties, table)
     today = (now or datetime.now(UTC)).astimezone(UTC).date()
     sync_log_table(spark, namespace)
+    log = _cleaned(spark, table, retention_of(_properties(spark, table), table), today, dry_run)
+    there = spark.sql(f"SHOW TABLES IN {table.rpartition('.')[0]}").collect()
+    names = sorted(row.tableName for row in there if not row.isTemporary)
+    made = {
+        one: _properties(spark, one)
+        for one in (table_of(namespace, name) for name in names if name.endswith(DERIVED))
+    }
+    derived = tuple(
+        _cleaned(spark, one, retention_of(of, one, OF_DERIVED), today, dry_run)
+        for one, of in made.items()
+        if OF_DERIVED in of
+    )
+    return replace(log, derived=derived)
+
+
+def _properties(spark: SparkSession, table: str) -> dict[str, str]:
+    return dict(spark.sql(f"SHOW TBLPROPERTIES {table}").collect())
+
+
+def _cleaned(
+    spark: SparkSession,
+    table: str,
+    days: int,
+    today: date,
+    dry_run: bool,  # noqa: FBT001
+) -> CleanedLog:
     dropped, unknown, kept = [], [], 0
     for row in spark.sql(f"SHOW PARTITIONS {table}").collect():
         partition = Partition.from_path(row[0])
@@ -96,7 +135,7 @@ def clean(
     return CleanedLog(table, days, tuple(names), kept, tuple(sorted(unknown)), dry_run)
 
 
-def retention_of(properties: Mapping[str, str], table: str) -> int:
+def retention_of(properties: Mapping[str, str], table: str, name: str = RETENTION) -> int:
     """Return the retention of a table's partitions in days.
 
     Raises
@@ -113,9 +152,9 @@ def retention_of(properties: Mapping[str, str], table: str) -> int:
     ...
     tidegauge.analyzers.core.errors.SourceError: property 'retention' of logs is a number of days, not 'a month'
     """
-    text = properties.get(RETENTION, str(DEFAULT_RETENTION))
+    text = properties.get(name, str(DEFAULT_RETENTION))
     if not (text.strip().isascii() and text.strip().isdigit()) or len(text.strip()) > 6:
-        raise SourceError(f"property {RETENTION!r} of {table} is a number of days, not {text!r}")
+        raise SourceError(f"property {name!r} of {table} is a number of days, not {text!r}")
     return int(text)
 
 

@@ -7,14 +7,14 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
 from tidegauge.analyzers.core.filesystems import child, file_system, write_file
-from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, readable
+from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, promoted, readable
 
 FOLDER = "_schemas"
 """Schema folder inside a query log's folder; Spark skips names with a leading underscore."""
@@ -36,6 +36,9 @@ class LogSchema:
         Ten characters by which every logged query refers to its schema.
     registered_at : int
         Milliseconds since 1970; orders versions, and is not part of the schema's identity.
+    payload : tuple of str or None
+        Fields of the key that differ from request to request, such as a session's id; None if it is
+        not said. Not part of the schema's identity.
     """
 
     join: str
@@ -43,6 +46,7 @@ class LogSchema:
     value: str
     hash: str
     registered_at: int = field(default=0, compare=False)
+    payload: tuple[str, ...] | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -51,6 +55,7 @@ class LogSchema:
         key: str | Mapping[str, Any],
         value: str | Mapping[str, Any],
         schema_hash: str | None = None,
+        payload: Sequence[str] | None = None,
     ) -> LogSchema:
         """Create a schema from two Avro schemas.
 
@@ -62,6 +67,8 @@ class LogSchema:
             Avro schemas of records, as JSON text or parsed.
         schema_hash : str, optional
             The hash in the log, if another system assigned it.
+        payload : sequence of str, optional
+            Fields of the key that differ from request to request: queries are not sampled by them.
 
         Raises
         ------
@@ -80,9 +87,19 @@ class LogSchema:
             raise SuiteError("a join has a name")
         key, value = (canonical_json(parse_record(schema)) for schema in (key, value))
         known_by = schema_hash or schema_hash_of(join, key, value)
-        made = cls(join, key, value, known_by, time.time_ns() // 1_000_000)
+        extra = None if payload is None else tuple(payload)
+        made = cls(join, key, value, known_by, time.time_ns() // 1_000_000, extra)
         _check_names(made)
+        for name in extra or ():
+            made.require_key(name, "to be payload")
         return made
+
+    def require_key(self, name: str, what: str) -> None:
+        """Raise `SuiteError` unless the key has a field."""
+        if name not in self.keys:
+            close = nearest(name, self.keys)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise SuiteError(f"{self.join!r} has no key {name!r} {what}{hint}")
 
     @cached_property
     def keys(self) -> dict[str, Any]:
@@ -104,7 +121,10 @@ class LogSchema:
     def to_json(self) -> str:
         """Serialize to JSON text."""
         kept = {"join_name": self.join, "key_schema": self.key, "value_schema": self.value}
-        return canonical_json({**kept, "hash": self.hash, "registered_at": self.registered_at})
+        more = {} if self.payload is None else {"payload": list(self.payload)}
+        return canonical_json(
+            {**kept, "hash": self.hash, "registered_at": self.registered_at, **more}
+        )
 
     @classmethod
     def from_json(cls, text: str) -> LogSchema:
@@ -118,9 +138,13 @@ class LogSchema:
         try:
             kept = json.loads(text)
             found = cls.of(
-                kept["join_name"], kept["key_schema"], kept["value_schema"], kept["hash"]
+                kept["join_name"],
+                kept["key_schema"],
+                kept["value_schema"],
+                kept["hash"],
+                kept.get("payload"),
             )
-            return cls(found.join, found.key, found.value, found.hash, int(kept["registered_at"]))
+            return replace(found, registered_at=int(kept["registered_at"]))
         except (ValueError, KeyError, TypeError) as error:
             msg = f"not the JSON of a query log's schema: {text[:200]!r} ({error})"
             raise SuiteError(msg) from error
@@ -259,6 +283,8 @@ def merged(
 ) -> Columns:
     """Return the columns of all versions together: new ones are appended, removed ones stay.
 
+    A number that has different types has the wider one, as Avro promotes them.
+
     Parameters
     ----------
     schemas : sequence of LogSchema
@@ -278,7 +304,10 @@ def merged(
     def add(columns: Mapping[str, Any], whose: str) -> None:
         for name, kind in columns.items():
             first, known, where = found.setdefault(name.casefold(), (name, kind, whose))
-            if first != name or ddl(known) != ddl(kind):
+            wider = promoted(known, kind) if first == name else None
+            if wider is not None:
+                found[name.casefold()] = (name, wider, where)
+            else:
                 msg = (
                     f"{first!r} is {ddl(known)} {where}, and {name!r} is {ddl(kind)} {whose};"
                     " a field keeps its name and type: give the new one another name"

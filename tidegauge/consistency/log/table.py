@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError, condition_of
@@ -10,7 +11,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.sources import describe_table
-from tidegauge.consistency.log.query import LOG_COLUMNS
+from tidegauge.consistency.log.query import FIRST_MS, LAST_MS, LOG_COLUMNS
 from tidegauge.consistency.log.schemas import FOLDER, LogSchema, LogSchemas
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def append_queries(data: DataFrame, namespace: str, join: str) -> None:
     data : DataFrame
         Columns key_bytes and value_bytes (base64 text, or raw Avro bytes) and ts_millis;
         query_source, schema_hash and type are optional. The UTC day of a query's time is its
-        partition.
+        partition; one without a time, or with a time out of range, is in that of the current day,
+        where it is counted as ``no time``.
     namespace : str
     join : str
 
@@ -141,8 +143,12 @@ def append_queries(data: DataFrame, namespace: str, join: str) -> None:
             cells.append(f"base64({column}) AS {column}")
         else:
             cells.append(column)
-    day = "date_from_unix_date(CAST(floor(ts_millis / 86400000D) AS INT))"  # in UTC
-    cells += [f"CAST({day} AS STRING) AS ds", f"{literal(join)} AS join_name"]
+    today = literal(datetime.now(UTC).date().isoformat())
+    day = "CAST(date_from_unix_date(CAST(floor(ts_millis / 86400000D) AS INT)) AS STRING)"  # in UTC
+    cells += [
+        f"CASE WHEN ts_millis BETWEEN {FIRST_MS} AND {LAST_MS} THEN {day} ELSE {today} END AS ds",
+        f"{literal(join)} AS join_name",
+    ]
     with session_settings(spark, INSERTING):
         data.selectExpr(*cells).write.insertInto(log_table(spark, namespace))
 

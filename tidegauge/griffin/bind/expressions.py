@@ -10,7 +10,14 @@ from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC
 from tidegauge.griffin.bind.functions import REFUSED, SYNTAX
 from tidegauge.griffin.bind.scope import Scope, near
-from tidegauge.griffin.bind.types import fields_of, kind_of, type_of
+from tidegauge.griffin.bind.types import (
+    COMPARISONS,
+    NESTED,
+    fields_of,
+    kind_of,
+    type_of,
+    value_kind,
+)
 from tidegauge.griffin.dsl.nodes import (
     AllOf,
     Attribute,
@@ -28,6 +35,7 @@ from tidegauge.griffin.dsl.nodes import (
     Star,
     TableNode,
     Text,
+    Unary,
 )
 
 DIGITS = 38
@@ -99,7 +107,10 @@ class Binder:
                 changed[name] = tuple(self.bind(one) for one in value)
             elif name != "span" and isinstance(value, Node):
                 changed[name] = self.bind(cast("Expression", value))
-        return replace(node, **changed) if changed else node
+        found = replace(node, **changed) if changed else node
+        if isinstance(found, Unary) and found.operator == "not":
+            self._truth(found.operand, "NOT")
+        return found
 
     def _chain(self, node: Binary) -> Expression:
         """Bind a left-leaning operator chain of any length without recursion."""
@@ -110,8 +121,30 @@ class Binder:
             first = first.left
         found = self.bind(first)
         for one in reversed(chain):
-            found = replace(one, left=found, right=self.bind(one.right))
+            found = self._checked(replace(one, left=found, right=self.bind(one.right)))
         return found
+
+    def _checked(self, node: Binary) -> Binary:
+        """Raise for operands that an operator cannot have."""
+        sides = (node.left, node.right)
+        if node.operator in {"and", "or"}:
+            for side in sides:
+                self._truth(side, node.operator.upper())
+        kinds = [kind_of(side) for side in sides]
+        if node.operator in COMPARISONS and NESTED & set(kinds) and None not in kinds:
+            first, second = kinds
+            if first != second or first == "map":
+                said = f"values of type {first} and {second} cannot be compared"
+                raise self._error(said, node, None, phase="type")
+        return node
+
+    def _truth(self, side: Expression, operator: str) -> None:
+        """Raise if an operand of NOT, AND or OR is certainly not true or false."""
+        kind = value_kind(side)
+        if kind is not None:
+            hint = "write not (a = b): NOT is of the next value only" if operator == "NOT" else None
+            said = f"{operator} is of what is true or false; this is {kind}"
+            raise self._error(said, side, hint, phase="type")
 
     def _name(self, node: Name) -> Expression:
         holders = [f for f in self.reads if self._column(f, node.name)]

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from tidegauge.griffin.bind.expressions import Binder
 from tidegauge.griffin.bind.functions import AGGREGATES
-from tidegauge.griffin.bind.scope import Scope
-from tidegauge.griffin.bind.types import fields_of, kind_of, type_of
+from tidegauge.griffin.bind.scope import Scope, near
+from tidegauge.griffin.bind.types import fields_of, kind_of, type_of, value_kind
 from tidegauge.griffin.dsl.aliases import aliases, children, walk
 from tidegauge.griffin.dsl.items import (
     aggregates_in,
@@ -80,6 +80,11 @@ def bind_query(rule: Profiling, scope: Scope) -> Profiling:
         LIMIT is not a number.
     """
     frame = rule.table or scope.source
+    if rule.table and scope.frame(rule.table) is None:
+        place = Name(rule.table, span=rule.table_span)
+        raise scope.error(
+            f"there is no source {rule.table!r}", place, "bind", near(rule.table, scope.tables)
+        )
     binder = Binder(scope, (frame,))
     check_unique_aliases(rule.items, scope)
     items = [one for item in rule.items for one in _expanded(item, binder)]
@@ -158,9 +163,9 @@ def _limit(limit: Expression | None, scope: Scope) -> Expression | None:
 
 
 def _truth(node: Expression, scope: Scope, clause: str) -> None:
-    kind = kind_of(node)
-    if kind not in {None, "boolean"}:
-        said = f"{clause} is true or false; this is of type {kind}"
+    kind = value_kind(node)
+    if kind is not None:
+        said = f"{clause} is true or false; this is {kind}"
         raise scope.error(said, node, "type", None)
 
 

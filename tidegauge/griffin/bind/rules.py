@@ -8,7 +8,7 @@ from dataclasses import replace
 from tidegauge.griffin.bind.expressions import Binder
 from tidegauge.griffin.bind.queries import bind_query
 from tidegauge.griffin.bind.scope import Scope
-from tidegauge.griffin.bind.types import kind_of
+from tidegauge.griffin.bind.types import COMPARISONS, value_kind
 from tidegauge.griffin.dsl.aliases import aliases, walk
 from tidegauge.griffin.dsl.items import check_unique_aliases, named, reject_aggregates
 from tidegauge.griffin.dsl.nodes import (
@@ -93,10 +93,10 @@ def _accuracy(rule: Accuracy, scope: Scope) -> Accuracy:
                 f"a rule of accuracy must name columns of both sources; there is none of {frame!r}",
                 rule.condition, "bind", f"write, say, {scope.source}.id = {scope.target}.id",
             )  # fmt: skip
-    kind = kind_of(condition)
-    if kind not in {None, "boolean"}:
+    kind = value_kind(condition)
+    if kind is not None:
         raise scope.error(
-            f"a rule of accuracy is true or false; this one is of type {kind}",
+            f"a rule of accuracy is true or false; this one is {kind}",
             rule.condition, "type", None,
         )  # fmt: skip
     return Accuracy(condition, span=rule.span)
@@ -121,7 +121,7 @@ def notices(rule: Node) -> tuple[str, ...]:
     """
     found = []
     for node in walk(rule):
-        if isinstance(node, Binary) and node.operator in {"=", "!=", "<", "<=", ">", ">="}:
+        if isinstance(node, Binary) and node.operator in COMPARISONS:
             left = node.left
             if isinstance(left, Unary) and left.operator == "not":
                 found.append(

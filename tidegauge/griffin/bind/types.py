@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidegauge.analyzers.core.schema import NUMERIC
+from tidegauge.griffin.dsl.aliases import walk
 from tidegauge.griffin.dsl.nodes import (
     Aliased,
     Attribute,
@@ -20,11 +22,15 @@ from tidegauge.griffin.dsl.nodes import (
     IsNull,
     LikeNode,
     NaN,
+    Node,
     Number,
     Text,
     Unary,
 )
 
+ARITHMETIC = frozenset("+-*/%")
+COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+NESTED = frozenset({"array", "map", "struct"})
 _SAME = frozenset({"abs", "any_value", "first", "last", "max", "min"})
 _KNOWN = {
     "count": "long", "count_if": "long", "length": "integer", "size": "integer",
@@ -72,7 +78,7 @@ def _operator_type(node: Expression) -> Any:
             return "boolean"
         case Unary():
             return "boolean" if node.operator == "not" else type_of(node.operand)
-        case Binary(operator="+" | "-" | "*" | "/" | "%"):
+        case Binary() if node.operator in ARITHMETIC:
             return None
         case Binary():
             return "boolean"
@@ -86,6 +92,24 @@ def kind_of(node: Expression) -> str | None:
     if isinstance(found, Mapping):
         return str(found["type"])
     return None if found is None else str(found).partition("(")[0].partition(" ")[0]
+
+
+def value_kind(node: Expression) -> str | None:
+    """Return what an expression is if it is certainly not true or false, else None.
+
+    Examples
+    --------
+    >>> from decimal import Decimal
+    >>> value_kind(Number(Decimal(1))), value_kind(Boolean(True))
+    ('of type long', None)
+    """
+    of = node.of if isinstance(node, Aliased) else node
+    if isinstance(of, Binary) and of.operator in ARITHMETIC:
+        return f"the result of {of.operator}"
+    if isinstance(of, Unary) and of.operator != "not":
+        return "a number"
+    kind = kind_of(of)
+    return None if kind in {None, "boolean", "void"} else f"of type {kind}"
 
 
 def fields_of(found: Any) -> list[str]:
@@ -104,3 +128,27 @@ def _field(found: Any, name: str) -> Any:
     if isinstance(found, Mapping) and found["type"] == "struct":
         return next((f["type"] for f in found["fields"] if f["name"] == name), None)
     return None
+
+
+def mixed_comparisons(rule: Node) -> Iterator[str]:
+    """Yield each comparison of a text column with a number, with its position.
+
+    Examples
+    --------
+    >>> name, id = ColumnNode("source", "name", "string"), ColumnNode("target", "id", "long")
+    >>> list(mixed_comparisons(Binary("=", name, id)))
+    ["line 1, column 1 compares the text 'name' with the number 'id'"]
+    """
+    for node in walk(rule):
+        if isinstance(node, Binary) and node.operator in COMPARISONS:
+            for text, number in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(text, ColumnNode) and kind_of(text) == "string" and _numeric(number):
+                    shown = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
+                    yield (
+                        f"line {node.span.line}, column {node.span.column} compares the text"
+                        f" {text.name!r} with the number{shown}"
+                    )
+
+
+def _numeric(node: Expression) -> bool:
+    return kind_of(node) in NUMERIC

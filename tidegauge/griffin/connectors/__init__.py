@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
@@ -19,7 +20,7 @@ from tidegauge.griffin.plugins import CONNECTORS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check", "open_batch", "partitioned", "stream"]
+__all__ = ["Batch", "check", "open_batch", "partitioned", "stream"]
 
 
 def check(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> None:
@@ -41,7 +42,24 @@ def check(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> 
         _made(connector).check(spark)
 
 
-def open_batch(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> DataFrame:
+@dataclass(frozen=True)
+class Batch:
+    """Rows of a connector.
+
+    Attributes
+    ----------
+    frame : DataFrame
+    connector : Connector
+        To be told, by ``finish``, when the rows were measured.
+    """
+
+    frame: DataFrame
+    connector: Connector
+
+
+def open_batch(
+    connector: ConnectorConfig, spark: SparkSession, source: str = "", *, columns_only: bool = False
+) -> Batch:
     """Read a connector as a batch frame.
 
     Parameters
@@ -50,6 +68,8 @@ def open_batch(connector: ConnectorConfig, spark: SparkSession, source: str = ""
     spark : SparkSession
     source : str
         The source's name, for messages.
+    columns_only : bool
+        Whether the rows are not needed, as for a check.
 
     Raises
     ------
@@ -59,9 +79,9 @@ def open_batch(connector: ConnectorConfig, spark: SparkSession, source: str = ""
     with _error_context(connector, source):
         made = _made(connector)
         made.check(spark)
-        frame = made.batch(spark)
+        frame = made.columns(spark) if columns_only else made.batch(spark)
         _ = frame.schema  # on Spark Connect a missing path raises here
-        return frame
+        return Batch(frame, made)
 
 
 def stream(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> DataFrame:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError
 from tidegauge.analyzers.core.sql import quote
+from tidegauge.griffin.connectors.base import spark_package
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_PACKAGE = "org.apache.spark:spark-avro_2.13"
+_PACKAGE = "spark-avro"
 _NAMES = {
     "null": "VOID",
     "bool": "BOOLEAN",
@@ -47,7 +48,7 @@ def need_fastavro() -> None:
     except ImportError as error:
         msg = (
             "nothing here reads Avro: install tidegauge[avro],"
-            f" or start Spark with spark.jars.packages={_PACKAGE}"
+            f" or start Spark with spark.jars.packages={spark_package(_PACKAGE)}"
         )
         raise SetupError(msg) from error
 
@@ -225,7 +226,7 @@ def _plain(kind: str, schema: Mapping[str, Any]) -> tuple[pa.DataType, Conversio
         "enum": pa.string,
     }
     if kind not in plain:
-        msg = f"type {kind!r} of Avro is read by Spark's package only: start it with spark.jars.packages={_PACKAGE}"
+        msg = f"type {kind!r} of Avro is read by Spark's package only: start it with spark.jars.packages={spark_package(_PACKAGE)}"
         raise GriffinConfigError(msg)
     logical: tuple[pa.DataType, Conversion | None]
     match kind, schema.get("logicalType"):
@@ -257,7 +258,7 @@ def _union(schema: list[Any], known: dict[str, Any]) -> tuple[pa.DataType, Conve
     wide = {frozenset(("int", "long")): pa.int64(), frozenset(("float", "double")): pa.float64()}
     found = wide.get(frozenset(one for one in of if isinstance(one, str))) if of else pa.null()
     if found is None or not all(isinstance(one, str) for one in of):
-        msg = f"a union of several types is read by Spark's package only: start it with spark.jars.packages={_PACKAGE}"
+        msg = f"a union of several types is read by Spark's package only: start it with spark.jars.packages={spark_package(_PACKAGE)}"
         raise GriffinConfigError(msg)
     return found, None
 

@@ -56,6 +56,13 @@ class Connector(ABC):
     def batch(self, spark: SparkSession) -> DataFrame:
         """Read the current rows."""
 
+    def columns(self, spark: SparkSession) -> DataFrame:
+        """Return a frame with the columns of `batch`, for a check; its rows do not matter."""
+        return self.batch(spark)
+
+    def finish(self) -> None:  # noqa: B027 - most connectors have nothing to do
+        """Mark the rows of `batch` as read; called once they were measured without failures."""
+
     def stream(self, spark: SparkSession) -> DataFrame:
         """Read the current and future rows as a streaming frame."""
         msg = f"a {type(self).__name__} cannot be read as a stream"
@@ -112,6 +119,14 @@ def need_format(spark: SparkSession, name: str, package: str) -> None:
     if not has_format(spark, name):
         msg = f"Spark cannot read {name!r}: start it with spark.jars.packages={package}"
         raise SetupError(msg)
+
+
+def spark_package(name: str, group: str = "org.apache.spark", version: str = "") -> str:
+    """Return a package's Maven coordinates, by default of Spark's own for the installed Spark."""
+    import pyspark
+
+    scala = "2.12" if pyspark.__version__.startswith("3.") else "2.13"  # of Spark's own wheels
+    return f"{group}:{name}_{scala}:{version or pyspark.__version__}"
 
 
 def custom(config: Mapping[str, Any]) -> Connector:

@@ -6,7 +6,7 @@ import base64
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent
 
@@ -28,6 +28,8 @@ _OPTIONS = (
     "es.scroll.keepalive",
 )
 _WAIT = 60
+_SHOWN = 100
+"""Number of documents whose fields are looked at where only the columns matter."""
 
 
 class ElasticsearchConnector(Connector):
@@ -61,7 +63,15 @@ class ElasticsearchConnector(Connector):
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return all documents that pass the filters."""
-        found = [(json.dumps(document),) for document in self._documents()]
+        return self._frame(spark, self._documents())
+
+    def columns(self, spark: SparkSession) -> DataFrame:
+        """Return the columns that the first 100 documents have; no others are read."""
+        page = self._ask(f"/{self._path}/_search", {"size": _SHOWN, "sort": ["_doc"]})
+        return self._frame(spark, (hit["_source"] for hit in page["hits"]["hits"]))
+
+    def _frame(self, spark: SparkSession, documents: Iterable[Mapping[str, Any]]) -> DataFrame:
+        found = [(json.dumps(document),) for document in documents]
         if not found:
             msg = f"there are no documents in {', '.join(self._indexes)}, so nothing tells their fields"
             raise SourceError(msg)
@@ -75,13 +85,16 @@ class ElasticsearchConnector(Connector):
     def _indexes(self) -> list[str]:
         return self.texts("paths" if self.config.get("paths") else "index")
 
+    @property
+    def _path(self) -> str:
+        return ",".join(percent(index, safe="*") for index in self._indexes)
+
     def _documents(self) -> Iterator[Mapping[str, Any]]:
         options = self.options()
         keep = options.get("es.scroll.keepalive", "5m")
         size = int(options.get("es.scroll.size", "1000"))
-        indexes = ",".join(percent(index, safe="*") for index in self._indexes)
         page = self._ask(
-            f"/{indexes}/_search?scroll={percent(keep)}", {"size": size, "sort": ["_doc"]}
+            f"/{self._path}/_search?scroll={percent(keep)}", {"size": size, "sort": ["_doc"]}
         )
         while page["hits"]["hits"]:
             for hit in page["hits"]["hits"]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import GriffinConfigError
-from tidegauge.griffin.connectors.base import Connector, need_format
+from tidegauge.griffin.connectors.base import Connector, need_format, spark_package
 from tidegauge.griffin.plugins import suggested
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TIME = "__kafka_timestamp"
-_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_PACKAGE = "spark-sql-kafka-0-10"
 _OWN = {
     "auto.offset.reset",
     "auto.commit.enable",
@@ -59,7 +59,7 @@ class KafkaConnector(Connector):
                 msg = f"{key!r} must be 'java.lang.String', not {kind!r}"
                 raise GriffinConfigError(msg)
         _ = self._start
-        need_format(spark, "kafka", _PACKAGE)
+        need_format(spark, "kafka", spark_package(_PACKAGE))
 
     @property
     def _kafka(self) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.griffin.connectors.base import Connector, need_format
+from tidegauge.griffin.connectors.base import Connector, need_format, spark_package
 from tidegauge.griffin.connectors.conditions import condition_sql, split_outside
 from tidegauge.griffin.jdbc import table_name
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegauge.analyzers.sources.sources import Source
+
+
+_CASSANDRA = ("spark-cassandra-connector", "com.datastax.spark", "3.5.1")
 
 
 class TableConnector(Connector):
@@ -130,7 +133,7 @@ class CassandraConnector(TableConnector):
     def check(self, spark: SparkSession) -> None:
         """Validate the configuration, and that Spark has a Cassandra reader."""
         super().check(spark)
-        need_format(spark, self.reader, "com.datastax.spark:spark-cassandra-connector")
+        need_format(spark, self.reader, spark_package(*_CASSANDRA))
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return all rows."""

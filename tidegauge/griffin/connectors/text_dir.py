@@ -19,7 +19,7 @@ class TextDirConnector(Connector):
     """Read unread folders of text files, and mark them as read.
 
     Reads the folders ``data.dir.depth`` levels below ``dir.path`` that hold ``success.file`` and
-    not ``done.file``, which is then created.
+    not ``done.file``, which is created once their rows were measured.
 
     Parameters
     ----------
@@ -32,6 +32,7 @@ class TextDirConnector(Connector):
         msg = "the connector 'text-dir' is deprecated; use 'file' with the format 'text'"
         warnings.warn(msg, GriffinDeprecationWarning, stacklevel=3)
         super().__init__(config)
+        self._read: list[str] = []
 
     def check(self, spark: SparkSession) -> None:
         """Validate the configuration."""
@@ -41,12 +42,12 @@ class TextDirConnector(Connector):
             raise GriffinConfigError(msg)
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return the lines of all unread folders as ``value``, and mark the folders as read."""
+        """Return the lines of all unread folders as ``value``."""
         from pyarrow import fs
 
         root = self.text("dir.path")
         system, base = file_system(root)
-        done = self.text("done.file", default="_DONE")
+        done = self._done
         success = self.text("success.file", default="_SUCCESS")
         level = [base.rstrip("/")]
         for _ in range(int(self.text("data.dir.depth", default="0"))):
@@ -63,8 +64,20 @@ class TextDirConnector(Connector):
             msg = f"below {root!r} no folder is to be read: none has {success!r} and lacks {done!r}"
             raise GriffinConfigError(msg)
         start = root.rstrip("/")
-        frame = spark.read.text([start + folder[len(base.rstrip("/")) :] for folder in ready])
-        for folder in ready:
-            with system.open_output_stream(f"{folder}/{done}"):
+        self._read = ready
+        return spark.read.text([start + folder[len(base.rstrip("/")) :] for folder in ready])
+
+    def columns(self, spark: SparkSession) -> DataFrame:
+        """Return the column of lines, without rows."""
+        return spark.createDataFrame([], "value STRING")
+
+    def finish(self) -> None:
+        """Mark the folders that `batch` read."""
+        system, _ = file_system(self.text("dir.path"))
+        for folder in self._read:
+            with system.open_output_stream(f"{folder}/{self._done}"):
                 pass
-        return frame
+
+    @property
+    def _done(self) -> str:
+        return self.text("done.file", default="_DONE")

@@ -167,7 +167,8 @@ class _TreeBuilder:
         return _Clause({"items": tuple(parts)}, span=span(parts[0], parts[-1]))
 
     def from_clause(self, parts: list[Any]) -> _Clause:
-        return _Clause({"table": _name(parts[1])}, span=span(*parts))
+        fields = {"table": _name(parts[1]), "table_span": _span(parts[1])}
+        return _Clause(fields, span=span(*parts))
 
     def where_clause(self, parts: list[Any]) -> _Clause:
         return _Clause({"where": parts[1]}, span=span(*parts))

@@ -87,13 +87,18 @@ def _pieces_pattern() -> re.Pattern[str]:
         r"(?P<skip>\s++|--[^\n]*+|/\*[\s\S]*?\*/)"
         r"|'[^'\\]*+(?:(?:\\[\s\S]|'')[^'\\]*+)*+'|\"[^\"\\]*+(?:(?:\\[\s\S]|\"\")[^\"\\]*+)*+\""
         r"|`[^`]*+(?:``[^`]*+)*+`"
-        rf"|{tail()}++|/\*|<=>|[<>!]=|<>|=++|&&|\|\||::|[\s\S]"
+        rf"|{tail()}++|(?P<unclosed>/\*)[\s\S]*+|<=>|[<>!]=|<>|=++|&&|\|\||::|[\s\S]"
     )
 
 
 def _pieces(text: str) -> list[_Piece]:
     found = _pieces_pattern().finditer(text)
-    return [_Piece(match.start(), match[0]) for match in found if match["skip"] is None]
+    # An unclosed comment takes the rest, so that it is looked for only once.
+    return [
+        _Piece(match.start(), match["unclosed"] or match[0])
+        for match in found
+        if match["skip"] is None
+    ]
 
 
 def _expected_tokens(accepted: Iterable[str]) -> tuple[str, ...]:

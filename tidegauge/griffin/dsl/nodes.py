@@ -251,6 +251,7 @@ class Profiling(Node):
     having: Expression | None = None
     order_by: tuple[OrderItem, ...] = ()
     limit: Expression | None = None
+    table_span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,12 +167,14 @@ def _check_depth(tree: Node) -> None:
     while todo:
         node, depth = todo.pop()
         if depth > DEEPEST:
-            raise _too_deep(node.span.start, node.span.end)
+            hint = "halves in brackets are less deep: (a + b) + (c + d)"
+            raise _too_deep(node.span.start, node.span.end, hint)
         todo += [(child, depth + 1) for child in children(node)]
 
 
-def _too_deep(start: int, end: int) -> LocatedParseError:
-    return LocatedParseError(f"this is nested more than {DEEPEST} deep", start, end)
+def _too_deep(start: int, end: int, hint: str | None = None) -> LocatedParseError:
+    said = f"this has more than {DEEPEST} brackets, operators or dots within one another"
+    return LocatedParseError(said, start, end, hint=hint)
 
 
 class _Brackets:

@@ -11,7 +11,7 @@ from tidegauge.griffin.lower.matching import (
     side_names,
     skipped_condition,
 )
-from tidegauge.griffin.lower.plan import RulePlan, Step
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 
 
 def lower_accuracy(rule: Accuracy, work: LoweringContext) -> RulePlan:
@@ -55,7 +55,7 @@ def lower_accuracy(rule: Accuracy, work: LoweringContext) -> RulePlan:
             ("__accuracy",),
         ),
     )
-    return RulePlan(steps, (work.metric(steps[-1].name),), (items,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(steps[-1].name),), (items,), work.source, work.by)
 
 
 def null_match_of(work: LoweringContext) -> str:

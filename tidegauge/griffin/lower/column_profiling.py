@@ -47,7 +47,7 @@ def lower_column_profiling(rule: Listing | None, work: LoweringContext) -> RuleP
             f"SELECT {work.group_columns}inline(array({', '.join(rows)})) FROM {quote(statistics)}",
         ),
     )
-    table = MetricTable(steps[-1].name, "array", "column_details")
+    table = MetricTable(steps[-1].name, "array", "column_details", ("column_name",))
     return RulePlan(steps, (table,), (), work.source, work.by)
 
 

@@ -10,7 +10,7 @@ from tidegauge.griffin.bind.scope import Scope
 from tidegauge.griffin.config import ErrorCondition, RuleConfig
 from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
 from tidegauge.griffin.lower.context import LoweringContext
-from tidegauge.griffin.lower.plan import RulePlan, Step
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.lower.sql import SUM, operand
 
 NULL = "hive_none"
@@ -91,7 +91,7 @@ def lower_completeness(rule: Listing | None, work: LoweringContext) -> RulePlan:
             ),
             Step(work.step("complete_count"), counts(work, work.table, bad)),
         ),
-        (work.metric(work.step("complete_count")),),
+        (MetricTable(work.step("complete_count")),),
         (records,),
         work.source,
         work.by,

@@ -12,7 +12,7 @@ from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.dsl.nodes import Name
 from tidegauge.griffin.lower.completeness import counts
 from tidegauge.griffin.lower.context import LoweringContext
-from tidegauge.griffin.lower.plan import RulePlan, Step
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.lower.sql import expression_sql
 
 TYPES = frozenset(
@@ -89,4 +89,4 @@ def lower_conformance(work: LoweringContext) -> RulePlan:
         Step(records, f"SELECT * FROM {work.table} WHERE {bad}"),
         Step(metric, counts(work, work.table, bad)),
     )
-    return RulePlan(steps, (work.metric(metric),), (records,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.by)

@@ -12,7 +12,6 @@ from tidegauge.griffin.bind.scope import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.aliases import free
 from tidegauge.griffin.dsl.nodes import Aliased
-from tidegauge.griffin.lower.plan import MetricTable
 
 
 @dataclass(frozen=True)
@@ -94,12 +93,6 @@ class LoweringContext:
         """Return a quoted name for an extra column, different from all columns of the source."""
         columns = self.scope.schema(self.source).names
         return quote(free(str(name), {column.casefold() for column in columns}))
-
-    def metric(self, step: str) -> MetricTable:
-        """Return the `MetricTable` of the rule's metric."""
-        output = self.config.output("metric")
-        name = (output.name if output else None) or self.config.name
-        return MetricTable(step, (output.flatten if output else None) or "default", name)
 
     def error(self, message: str, hint: str | None = None) -> DslError:
         """Return a `DslError` of the plan phase."""

@@ -9,7 +9,7 @@ from tidegauge.griffin.lower.keys import KeyColumns, total_count
 from tidegauge.griffin.lower.matching import renamed
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.lower.sql import expression_sql
-from tidegauge.griffin.lower.uniqueness import duplicate_steps
+from tidegauge.griffin.lower.uniqueness import duplicate_steps, duplicates_array
 
 TIME = "__tmst"
 
@@ -18,9 +18,10 @@ def lower_distinctness(rule: Distinct, work: LoweringContext) -> RulePlan:
     """Return the steps ``total_count``, ``dup_count`` and ``distinct_metric``, and any duplicates.
 
     If there are earlier rows, a key that occurs in them is not distinct: all its rows are
-    duplicates, and ``accu_dup`` also counts the earlier ones. If the details set
-    ``duplication.array``, ``dup_records`` and ``dup_metric`` hold the duplicates; items in brackets
-    group them, with the extra steps ``dist_joined`` and ``row_numbered``.
+    duplicates, and ``accu_dup`` of the records also counts the earlier ones. If the details set
+    ``duplication.array``, ``dup_records`` holds the duplicates and ``dup_metric`` the number of
+    keys by ``dup``; items in brackets group them, with the extra steps ``dist_joined`` and
+    ``row_numbered``.
     """
     dup, accu, num = (
         work.output_column("dup"),
@@ -47,15 +48,16 @@ def lower_distinctness(rule: Distinct, work: LoweringContext) -> RulePlan:
         Step(counted, _groups(keys, older, dup, accu), ("__selfGroup", "__group")),
         metric,
     ]
-    tables = [MetricTable(metric.name, "entries")]
+    tables = [MetricTable(metric.name)]
     array = work.text("duplication.array")
-    dups = [dup, accu] if older else [dup]
     if array:
         if grouping:
             steps += _sorted_steps(keys, grouping, counted, duplicates, dup, num)
         else:
-            steps += duplicate_steps(keys, counted, duplicates, dups, num)
-        tables.append(MetricTable(steps[-1].name, "array", array))
+            shown = [dup, accu] if older else [dup]
+            steps += duplicate_steps(keys, counted, duplicates, shown, num)
+        labels = [item.alias for item in grouping]
+        tables.append(duplicates_array(work, steps[-1].name, array, labels))
     records = (duplicates,) if array else ()
     return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
 

@@ -8,7 +8,7 @@ from tidegauge.analyzers.core.schema import NESTED
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.dsl.nodes import Aliased, ColumnNode, Expression, Listing
 from tidegauge.griffin.lower.context import LoweringContext
-from tidegauge.griffin.lower.plan import RulePlan, Step
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.lower.sql import SUM, expression_sql, operand
 
 BAD = {
@@ -54,7 +54,7 @@ def lower_duplication(rule: Listing | None, work: LoweringContext) -> RulePlan:
         ),
         Step(work.step("dup_records"), _records(work, keys, columns)),
     )
-    return RulePlan(steps, (work.metric(metric),), (steps[-1].name,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(metric),), (steps[-1].name,), work.source, work.by)
 
 
 def _records(work: LoweringContext, keys: Sequence[Expression], columns: list[ColumnNode]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tidegauge.analyzers.core.errors import nearest
 from tidegauge.griffin.bind.rules import Scope, bind, notices
+from tidegauge.griffin.bind.types import mixed_comparisons
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Accuracy, Distinct, Listing, Profiling, Rule
 from tidegauge.griffin.lower.accuracy import lower_accuracy
@@ -68,7 +69,8 @@ def lower(
     bound = bind(rule, scope) if rule is not None and needs else None
     plan = _lowered(bound, work)
     said = () if bound is None else notices(bound)
-    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)))
+    casts = () if bound is None else tuple(mixed_comparisons(bound))
+    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)), casts=casts)
 
 
 def _unknown(config: RuleConfig) -> Iterator[str]:

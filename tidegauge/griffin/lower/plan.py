@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,16 @@ class MetricTable:
     name : str
         Name of the array or map in the metric.
     labels : tuple of str or None
-        Columns that identify rows; None to choose them by type.
+        Columns that identify rows, such as those of GROUP BY; None if they are not known.
+    part : bool
+        Whether it is an array within the rule's metric, and not the metric itself.
     """
 
     step: str
-    flatten: str = "default"
+    flatten: str = "entries"
     name: str = ""
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = ()
+    part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class RulePlan:
         The measured source.
     by : tuple of str
         Group-by columns, kept by all steps.
+    notices : tuple of str
+        Notices for the rule's author.
+    casts : tuple of str
+        Comparisons of texts with numbers, which fail on texts that are none.
     """
 
     steps: tuple[Step, ...]
@@ -68,4 +75,5 @@ class RulePlan:
     records: tuple[str, ...] = ()
     source: str = ""
     by: tuple[str, ...] = ()
-    notices: tuple[str, ...] = field(default=())
+    notices: tuple[str, ...] = ()
+    casts: tuple[str, ...] = ()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.bind.queries import is_grouped
-from tidegauge.griffin.dsl.nodes import ColumnNode, OrderItem, Profiling
+from tidegauge.griffin.dsl.nodes import Aliased, ColumnNode, OrderItem, Profiling
 from tidegauge.griffin.lower.context import LoweringContext
-from tidegauge.griffin.lower.plan import RulePlan, Step
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.lower.sql import expression_sql
 
 
@@ -52,7 +52,18 @@ def lower_profiling(rule: Profiling, work: LoweringContext) -> RulePlan:
         if rule.limit is not None:
             query += f" LIMIT {expression_sql(rule.limit)}"
     step = Step(work.step("profiling"), query)
-    return RulePlan((step,), (work.metric(step.name),), (), frame, work.by)
+    output = work.config.metric
+    table = MetricTable(
+        step.name, output.flatten or "default", str(output.name), _labels(rule, items)
+    )
+    return RulePlan((step,), (table,), (), frame, work.by)
+
+
+def _labels(rule: Profiling, items: list[Aliased]) -> tuple[str, ...] | None:
+    """Return the columns of GROUP BY; None if the rows are not groups."""
+    if not is_grouped(rule):
+        return None
+    return tuple(item.alias for item in items if item.of in rule.group_by)
 
 
 def _key(item: OrderItem, shown: list[tuple[object, str]]) -> tuple[str, bool, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.lower.completeness import counts
 from tidegauge.griffin.lower.context import LoweringContext
-from tidegauge.griffin.lower.plan import RulePlan, Step
+from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 
 
 def lower_record_check(work: LoweringContext) -> RulePlan:
@@ -29,4 +29,4 @@ def lower_record_check(work: LoweringContext) -> RulePlan:
         ),
         Step(metric, counts(work, quote(records), "(`__status` = 'bad')")),
     )
-    return RulePlan(steps, (work.metric(metric),), (records,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.by)

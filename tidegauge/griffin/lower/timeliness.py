@@ -179,7 +179,7 @@ def _measured(
         steps.append(Step(late, query, ("__lateRecords",)))
     metric = Step(work.step("time_metrics"), _times(work, value, threshold), ("__metric",))
     steps.append(metric)
-    tables = [work.metric(metric.name)]
+    tables = [MetricTable(metric.name)]
     if size is not None:
         step, count = work.output_column("step"), work.output_column("count")
         query = (
@@ -187,7 +187,8 @@ def _measured(
             f"FROM {quote(measured)}{work.group_by_clause(step_sql(latency, size))}"
         )
         steps.append(Step(work.step("range_metric"), query, ("__rangeMetric",)))
-        tables.append(MetricTable(steps[-1].name, "array", str(work.option("step", "step"))))
+        name = str(work.option("step", "step"))
+        tables.append(MetricTable(steps[-1].name, "array", name, (name,), part=True))
     percentiles = _ranks(work)
     if percentiles:
         name = str(work.option("percentile", "percentile"))
@@ -198,7 +199,7 @@ def _measured(
         )
         query = f"SELECT {work.group_columns}{cells} FROM {quote(measured)}{work.group_by_clause()}"
         steps.append(Step(work.step("percentile_metric"), query, ("__percentile",)))
-        tables.append(MetricTable(steps[-1].name, "entries"))
+        tables.append(MetricTable(steps[-1].name))
     records = (late,) if threshold is not None else ()
     return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
 

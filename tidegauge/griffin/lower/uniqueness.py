@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.analyzers.core.sql import quote
@@ -40,26 +41,40 @@ def lower_uniqueness(rule: Listing, work: LoweringContext) -> RulePlan:
         ("__uniqueMetric",),
     )
     steps = [total_count(work, total), Step(counted, groups, ("__group",)), metric]
-    tables = [MetricTable(metric.name, "entries")]
+    tables = [MetricTable(metric.name)]
     array = work.text("duplication.array")
     if array:
         steps += duplicate_steps(keys, counted, duplicates, [dup], num)
-        tables.append(MetricTable(steps[-1].name, "array", array))
+        tables.append(duplicates_array(work, steps[-1].name, array))
     records = (duplicates,) if array else ()
     return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
 
 
 def duplicate_steps(
-    keys: KeyColumns, counted: str, duplicates: str, dups: list[str], num: str
+    keys: KeyColumns, counted: str, duplicates: str, shown: list[str], num: str
 ) -> list[Step]:
-    """Return the steps for keys with several rows, and for the number of keys by row count."""
-    work, dup = keys.work, ", ".join(dups)
-    records = f"SELECT {keys.all}, {dup} FROM {quote(counted)} WHERE {dups[0]} > 0"
-    metric = f"SELECT {work.group_columns}{dup}, count(1) AS {num} FROM {quote(duplicates)}{work.group_by_clause(*dups)}"
+    """Return the steps for keys with several rows, and for the number of keys by row count.
+
+    ``shown`` are the counts in the records; the number of keys is by the first.
+    """
+    work, dup = keys.work, shown[0]
+    records = f"SELECT {keys.all}, {', '.join(shown)} FROM {quote(counted)} WHERE {dup} > 0"
+    metric = (
+        f"SELECT {work.group_columns}{dup}, count(1) AS {num} FROM {quote(duplicates)}"
+        f"{work.group_by_clause(dup)} ORDER BY {dup}"
+    )
     return [
         Step(duplicates, records, ("__dupRecords",)),
         Step(work.step("dup_metric"), metric, ("__dupMetric",)),
     ]
+
+
+def duplicates_array(
+    work: LoweringContext, step: str, name: str, grouping: Sequence[str] = ()
+) -> MetricTable:
+    """Return the array of duplicates, identified by the rows beyond the first of a key."""
+    labels = (*grouping, str(work.option("dup", "dup")))
+    return MetricTable(step, "array", name, labels, part=True)
 
 
 def _looked_up(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:

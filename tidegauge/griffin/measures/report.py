@@ -21,10 +21,10 @@ class Report:
     metric : mapping
         In Griffin's layout: numbers by name, and lists of mappings. None where a number is
         undefined.
-    more : mapping of str to float
-        Additional numbers that Griffin does not have.
+    more : mapping
+        Additional values by name, in no part of the metric.
     labels : frozenset of str
-        Keys that identify a mapping within a list; the other keys are numbers.
+        Keys that identify a mapping within a list, or a row; the other keys are values.
     rows : tuple of mapping or None
         The rows of a query, independent of the metric's layout.
 
@@ -36,7 +36,7 @@ class Report:
     """
 
     metric: Mapping[str, Any]
-    more: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
     rows: tuple[Row, ...] | None = None
 
@@ -53,38 +53,69 @@ class Report:
             As for `flattened`.
         name : str
         labels : iterable of str, optional
-            Columns that identify rows. By default those of texts, booleans and dates; if there are
-            none and several rows, the first column.
+            Columns that identify rows: those of GROUP BY. If they are not known, a single row has
+            none, and several rows are told apart by their texts and dates, else by the first
+            column.
 
         Examples
         --------
-        >>> made = Report.from_rows([{"city": "Rome", "n": 2}], "default", "cities")
+        >>> made = Report.from_rows([{"city": "Rome", "n": 2}], "default", "cities", ["city"])
         >>> made.metric, dict(made.scalars())
         ({'city': 'Rome', 'n': 2}, {'n.Rome': 2.0})
+        >>> dict(Report.from_rows([{"n": 2, "ok": True}], "default", "cities").scalars())
+        {'n': 2.0, 'ok': 1.0}
         """
         told = set(_label_columns(rows)) if labels is None else set(labels)
         return cls(flattened(rows, flatten, name), labels=frozenset(told), rows=tuple(rows))
+
+    @classmethod
+    def of_array(cls, rows: Sequence[Row], name: str, labels: Iterable[str]) -> Self:
+        """Build a metric that is an array, such as numbers of duplicates.
+
+        Examples
+        --------
+        >>> dict(Report.of_array([{"dup": 1, "num": 2}], "dups", ["dup"]).scalars())
+        {'dups.1': 2.0}
+        """
+        return cls({name: [dict(row) for row in rows]}, labels=frozenset(labels))
 
     def beside(self, other: Self) -> Report:
         """Merge two reports into one metric."""
         more = dict(self.cells()) | dict(other.cells())
         return Report({**self.metric, **other.metric}, more, rows=())
 
+    def shaped(self, flatten: str, name: str) -> Report:
+        """Return the report with its whole metric in a layout; its values keep their names.
+
+        Examples
+        --------
+        >>> made = Report({"total": 4}).shaped("map", "users")
+        >>> made.metric, dict(made.scalars())
+        ({'users': {'total': 4}}, {'total': 4.0})
+        """
+        if flatten not in {"array", "map"}:
+            return self
+        return Report(flattened([self.metric], flatten, name), dict(self.cells()), rows=())
+
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield each number by name: ``column.label`` for query rows, ``name.label`` for lists.
 
-        If the mappings of a list hold several numbers, the name is ``name.label.column``.
+        If the mappings of a list hold several values, the name is ``name.label.column``. A truth
+        value is 0 or 1, a date or timestamp its seconds since 1970 in UTC; texts are left out.
         """
         for name, value in self.cells():
-            if _is_number(value):
-                yield name, float(value)
+            number = as_number(value)
+            if number is not None:
+                yield name, number
 
     def cells(self) -> Iterator[tuple[str, Any]]:
-        """Yield each value by name, texts included, labels excluded."""
+        """Yield each value by name, texts included, labels excluded.
+
+        Each name is different: rows with the same labels are numbered (``n.Rome``, ``n.Rome_2``).
+        """
         if self.rows is not None:
-            for row in self.rows:
-                of = self._label(row)
-                yield from ((".".join([n, *of]), v) for n, v in self._values(row).items())
+            for label, row in self._labelled(self.rows):
+                yield from ((".".join([n, *label]), v) for n, v in self._values(row).items())
         else:
             for name, value in self.metric.items():
                 match value:
@@ -97,11 +128,23 @@ class Report:
         yield from self.more.items()
 
     def _of_rows(self, name: str, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
-        for row in rows:
-            path = ".".join([name, *self._label(row)])
+        for label, row in self._labelled(rows):
+            path = ".".join([name, *label])
             values = self._values(row)
             for key, value in values.items():
                 yield (path if len(values) == 1 else f"{path}.{key}"), value
+
+    def _labelled(self, rows: Sequence[Row]) -> Iterator[tuple[list[str], Row]]:
+        """Yield rows with their labels, which are made different where they are not."""
+        seen: set[tuple[str, ...]] = set()
+        for row in rows:
+            plain = label = self._label(row)
+            number = 1
+            while tuple(label) in seen:
+                number += 1
+                label = [*plain[:-1], f"{plain[-1]}_{number}"] if plain else [str(number)]
+            seen.add(tuple(label))
+            yield label, row
 
     def _label(self, row: Row) -> list[str]:
         return ["null" if row[key] is None else str(row[key]) for key in row if key in self.labels]
@@ -134,13 +177,26 @@ def flattened(rows: Sequence[Row], flatten: str, name: str) -> Metric:
 
 
 def _label_columns(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the columns that identify rows."""
-    found = [c for c in (rows[0] if rows else ()) if any(isinstance(r[c], _LABELS) for r in rows)]
-    yield from found or (list(rows[0])[:1] if len(rows) > 1 else ())
+    """Yield columns that tell several rows apart, where the query does not say them."""
+    if len(rows) > 1:
+        found = [c for c in rows[0] if any(isinstance(row[c], str | dt.date) for row in rows)]
+        yield from found or list(rows[0])[: len(rows[0]) > 1]
 
 
-_LABELS = (str, bool, dt.date)
+def as_number(value: Any) -> float | None:
+    """Return a value as a number, or None for one that is none.
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal)
+    Examples
+    --------
+    >>> as_number(True), as_number(Decimal("0.5")), as_number(dt.date(1970, 1, 2)), as_number("a")
+    (1.0, 0.5, 86400.0, None)
+    """
+    match value:
+        case int() | float() | Decimal():
+            return float(value)
+        case dt.datetime():
+            return value.replace(tzinfo=value.tzinfo or dt.UTC).timestamp()
+        case dt.date():
+            return dt.datetime.combine(value, dt.time(), dt.UTC).timestamp()
+        case _:
+            return None

@@ -23,6 +23,8 @@ from tidegauge.griffin.reading.legacy import upgrade_legacy_job
 __all__ = ["milliseconds", "read_env", "read_job"]
 
 T = TypeVar("T")
+_LONGEST_NAME = 200
+"""Number of letters of a file's name that a message shows."""
 
 
 def read_env(what: Mapping[str, Any] | str | Path) -> Env:
@@ -31,7 +33,7 @@ def read_env(what: Mapping[str, Any] | str | Path) -> Env:
     Parameters
     ----------
     what : mapping, str or Path
-        Content as a mapping, the path of a file, or JSON text, which begins with a brace.
+        Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def read_job(what: Mapping[str, Any] | str | Path) -> Job:
     Parameters
     ----------
     what : mapping, str or Path
-        Content as a mapping, the path of a file, or JSON text, which begins with a brace.
+        Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes.
 
     Raises
     ------
@@ -101,6 +103,10 @@ def read_job(what: Mapping[str, Any] | str | Path) -> Job:
 def _read(what: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
     log = ReadLog()
     name, value = _loaded(what, kind)
+    if isinstance(value, list) and len(value) > 1:
+        msg = f"{name} is a list of {len(value)}; give one of them"
+        raise GriffinConfigError(msg)
+    value = value[0] if isinstance(value, list) and value else value  # as the service lists them
     read = reader(MappingReader(value, "$", log))
     if log.problems:
         told = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
@@ -112,25 +118,38 @@ def _read(what: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
 
 
 def _loaded(what: object, kind: str) -> tuple[str, object]:
-    """Return the name of a file for messages, and its content."""
+    """Return the name of a file for messages, and its content.
+
+    JSON text is never part of a message, as it may hold passwords.
+    """
     if not isinstance(what, str | Path):
         return kind, what
-    name, text = kind, str(what)
+    name, text = kind, str(what).lstrip("\ufeff")
+    if not text.strip():
+        msg = f"cannot read {kind}: it is empty"
+        raise GriffinConfigError(msg)
     try:
-        if isinstance(what, Path) or not what.lstrip().startswith("{"):
-            name = str(what)
+        if isinstance(what, Path) or not _is_json(text):
+            name = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
             text = Path(what).read_text(encoding="utf-8-sig")
         return name, json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read {name}: {error}"
+        reason = error.strerror if isinstance(error, OSError) else None
+        msg = f"cannot read {name}: {reason or error}"
         raise GriffinConfigError(msg) from error
 
 
+def _is_json(text: str) -> bool:
+    """Return whether a text is JSON, broken or not, and not the name of a file."""
+    return text.lstrip()[0] in "{[" or bool(set('\n"') & set(text))
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a mapping; Griffin's service writes some keys twice, with one value."""
     found: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            msg = f"{key!r} stands there twice"
+        if key in found and found[key] != value:
+            msg = f"{key!r} stands there twice, with two values"
             raise ValueError(msg)
         found[key] = value
     return found

@@ -8,12 +8,17 @@ from tidegauge.griffin.config import ConnectorConfig, Job, RuleConfig, SourceCon
 from tidegauge.griffin.plugins import CONNECTORS
 from tidegauge.griffin.reading.keys import MappingReader
 from tidegauge.griffin.reading.measures import read_measures
-from tidegauge.griffin.reading.rules import DSL_TYPES, read_pre_proc, read_rules
+from tidegauge.griffin.reading.rules import DQ_TYPES, DSL_TYPES, read_pre_proc, read_rules
 
 _PROCESS = {"batch": "batch", "streaming": "streaming"}
 _FORMATS = {"parquet": "parquet", "json": "json", "orc": "orc", "text": "json"}
-_SERVICE = ("id", "owner", "description", "deleted", "measure.type", "dq.type", "rule.description")
+_SERVICE = (
+    *("id", "owner", "organization", "description", "deleted", "metric.name"),
+    *("measure.type", "dq.type", "rule.description", "measure.id", "created.date", "modified.date"),
+)
 """Keys that Griffin's service writes for itself."""
+_SERVICE_TYPES = frozenset({"griffin", *DQ_TYPES})
+"""Values of its key ``type``, which is of the measure or of its rules."""
 
 
 def parse_job(keys: MappingReader) -> Job:
@@ -34,6 +39,8 @@ def parse_job(keys: MappingReader) -> Job:
         notices=tuple(keys.log.notices),
     )
     keys.ignored(*_SERVICE, "sinks")
+    if str(keys.value.get("type")).casefold() in _SERVICE_TYPES:
+        keys.ignored("type")
     keys.done()
     return job
 
@@ -51,7 +58,7 @@ def _timestamp(keys: MappingReader) -> int | None:
 
 
 def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
-    evaluated = keys.inner("evaluate.rule")
+    evaluated = keys.inner("evaluate.rule", "evaluateRule")
     measures = keys.each("measures")
     rules: list[RuleConfig] = []
     if evaluated is not None:
@@ -63,9 +70,11 @@ def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
             else keys.log.one_of(path, "dsl.type", default, DSL_TYPES)
         )
         rules = read_rules(evaluated.each("rules"), dsl)
-        evaluated.ignored("id")
+        evaluated.ignored("id", "name", "description", "sampleRatio")
         evaluated.done()
     if evaluated is None and keys.value.get("measures") is None:
+        if str(keys.value.get("measure.type", keys.value.get("type"))).casefold() == "external":
+            keys.problem("an external measure has no rules: others compute its metric")
         keys.problem("there are neither 'evaluate.rule' nor 'measures'")
     elif not rules and not measures:
         keys.problem("there are no rules")
@@ -119,7 +128,7 @@ def _connector(keys: MappingReader) -> ConnectorConfig:
     )
     for key in keys.ignored("predicates"):
         keys.log.notices.append(f"{keys.at(key)}: a job does not wait for them; the scheduler does")
-    keys.ignored("id", "name", "version", "data.unit", "data.time.zone")
+    keys.ignored("id", "name", "version", "data.unit", "data.time.zone", "default.data.unit")
     keys.done()
     return connector
 
@@ -146,6 +155,10 @@ def _store(keys: MappingReader) -> StreamStore:
     if store.ready_delay < 0:
         keys.problem("must not be below 0", "ready.time.delay")
     keys.ignored("info.path")  # path in ZooKeeper
+    if keys.truth("init.clear", default=False):
+        keys.log.notices.append(
+            f"{keys.at('init.clear')}: ignored; env.json says it for all sources"
+        )
     keys.done()
     return store
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,9 +218,15 @@ class MappingReader:
         return None if value is None else MappingReader(value, self.at(name), self.log)
 
     def free(self, key: str) -> dict[str, Any]:
-        """Return a free-form mapping, without null values."""
-        inner = self.inner(key)
-        found = {} if inner is None else inner.value
+        """Return a free-form mapping, without null values.
+
+        Griffin's first service kept it as JSON text, which is read, too.
+        """
+        value = self.take(key)[1]
+        if isinstance(value, str):
+            with suppress(ValueError):  # other text is reported below
+                value = json.loads(value)
+        found = {} if value is None else MappingReader(value, self.at(key), self.log).value
         return {str(name): value for name, value in found.items() if value is not None}
 
     def ignored(self, *keys: str) -> list[str]:
@@ -227,9 +235,9 @@ class MappingReader:
         return [key for key in keys if self.value.get(key) is not None]
 
     def done(self) -> None:
-        """Record an error for each key that was not read."""
-        for key in self.value:
-            if key not in self._known:
+        """Record an error for each key that was not read; null is as if it were missing."""
+        for key, value in self.value.items():
+            if key not in self._known and value is not None:
                 self.problem(f"unknown key {key!r}; {suggested(key, self._known)}")
 
 

@@ -14,17 +14,21 @@ _TOKEN = re.compile(
 _TYPES = {"accuracy": "accuracy", "profile": "profiling", "profiling": "profiling"}
 
 
-def upgrade_legacy_job(value: Mapping[str, Any], log: ReadLog) -> Mapping[str, Any]:
+def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
     """Convert a job in the oldest format to today's; return any other unchanged.
+
+    Between the two, 0.1.6 has a list of rules in ``evaluateRule``, beside ``data.sources``.
 
     Parameters
     ----------
-    value : mapping
+    value : object
         A whole ``dq.json``.
     log : Log
         Receives a notice of the old format.
     """
-    if "evaluateRule" not in value:
+    inner = value.get("evaluateRule") if isinstance(value, Mapping) else None
+    listed = isinstance(inner, Mapping) and isinstance(inner.get("rules"), list)
+    if inner is None or listed or "data.sources" in value:
         return value
     log.old.append(
         "$: 'source', 'target' and 'evaluateRule' are old; write 'data.sources' and 'evaluate.rule'"

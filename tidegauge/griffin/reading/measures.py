@@ -59,6 +59,7 @@ def _measure(keys: MappingReader, first: str, number: int) -> RuleConfig:
         out_name=name or None,
         details={"source": source, **details},
         outputs=outputs,
+        measure=True,
     )
 
 

@@ -45,6 +45,7 @@ _FLATTEN = {
     "list": "array",
     "map": "map",
 }
+_PERSISTED = frozenset({"persist.type", "update.data.source", "cache.data.source"})
 _CONDITIONS = {"regex": "regex", "enumeration": "enumeration"}
 _TEMPLATE = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$\{(?P<name>\w+)\}")
 
@@ -111,7 +112,7 @@ def _rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, s
     )  # fmt: skip
     if keys.ignored("global"):
         keys.log.old.append(f"{keys.path}: 'global' is ignored; every frame is local to the job")
-    keys.ignored("id", "rule.description")  # written by Griffin's service
+    keys.ignored("id", "description", "rule.description")  # written by Griffin's service
     keys.done()
     return rule, origin
 
@@ -136,6 +137,7 @@ def read_outputs(keys: MappingReader) -> tuple[Output, ...]:
             flatten = out.log.one_of(out.at("flatten"), "flatten", flatten, _FLATTEN)
         kind = out.log.one_of(path, "type of out", kind, _OUTPUTS)
         found.append(Output(kind, out.text("name"), flatten, out.text("table")))
+        out.ignored("id")
         out.done()
     return tuple(found)
 
@@ -157,15 +159,12 @@ def _old_outputs(
     keys: MappingReader, details: dict[str, Any]
 ) -> tuple[tuple[Output, ...], str | None]:
     """Return outputs in the form before ``out``: ``metric``, ``record``, ``ds.update``, details."""
-    found = []
     origin = None
-    kind = _moved(keys, details, "persist.type", "out")
-    if kind in {"metric", "record"}:
-        found.append(Output(kind, _plain(keys.text("name"), keys)))
-    elif kind not in {None, "none"}:
-        keys.problem(
-            f"'persist.type' must be 'metric', 'record' or 'none', not {kind!r}", "details"
-        )
+    found = _persisted(keys, details, _plain(keys.text("name"), keys))
+    for key, inner in list(details.items()):  # one for each table of a rule, in 0.1.6
+        if isinstance(inner, Mapping) and _PERSISTED & inner.keys():
+            del details[key]
+            found += _persisted(keys, dict(inner), str(inner.get("name") or key))
     if metric := keys.inner("metric"):
         keys.log.renamed(keys.path, "metric", "out")
         flatten = metric.take("collect.type")[1]
@@ -182,14 +181,27 @@ def _old_outputs(
             found.append(Output("dsc-update", updated))
         origin = record.text("origin.DF")
         record.done()
-    for name in ("update.data.source", "cache.data.source"):
-        updated = _moved(keys, details, name, "out")
-        found += [Output("dsc-update", updated)] if updated else []
     if update := keys.inner("ds.update"):
         keys.log.renamed(keys.path, "ds.update", "out")
         found.append(Output("dsc-update", update.text("ds.name", required=True)))
         update.done()
     return tuple(found), origin
+
+
+def _persisted(keys: MappingReader, details: dict[str, Any], name: str | None) -> list[Output]:
+    """Pop the outputs that details of 0.1.6 hold."""
+    found = []
+    kind = _moved(keys, details, "persist.type", "out")
+    if kind in {"metric", "record"}:
+        found.append(Output(kind, name))
+    elif kind not in {None, "none"}:
+        keys.problem(
+            f"'persist.type' must be 'metric', 'record' or 'none', not {kind!r}", "details"
+        )
+    for key in ("update.data.source", "cache.data.source"):
+        updated = _moved(keys, details, key, "out")
+        found += [Output("dsc-update", updated)] if updated else []
+    return found
 
 
 def _moved(keys: MappingReader, details: dict[str, Any], old: str, new: str) -> str | None:

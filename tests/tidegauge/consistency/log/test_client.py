@@ -206,12 +206,68 @@ def test_a_full_disk_stops_nothing_and_what_is_lost_is_counted(tmp_path, monkeyp
         queries.register(SCHEMA)
         with monkeypatch.context() as patched:
             patched.setattr(parquet, "write_table", full)
-            for i in range(10):
-                queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
-            assert queries.dropped == 2  # four times two wait
+            queries.log(JOIN, {"user": 0}, {}, ts_millis=D5)
             with pytest.raises(OSError, match="No space"):
                 queries.flush()
+            for i in range(1, 10):
+                queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
+            assert queries.dropped == 2  # four times two wait
     assert [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)] == list(range(8))
+
+
+def test_storage_that_hangs_blocks_nobody_and_all_is_kept_or_counted(tmp_path, monkeypatch):
+    from pyarrow import parquet
+
+    written, began, going_on = parquet.write_table, threading.Event(), threading.Event()
+
+    def hang(*args, **options):
+        began.set()
+        assert going_on.wait(60)
+        written(*args, **options)
+
+    monkeypatch.setattr(parquet, "write_table", hang)
+    monkeypatch.setattr(logs, "_PATIENCE", 0.0)
+    with QueryLog(tmp_path, rows=5, seconds=600) as queries:
+        queries.register(SCHEMA)
+        for i in range(5):
+            queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
+        assert began.wait(60)
+        for i in range(5, 100):  # returns while the write of the first five hangs
+            queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
+        assert queries.dropped == 80  # four times five are held
+        going_on.set()
+    assert [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)] == list(range(20))
+
+
+TERMINATED = """
+import multiprocessing, os, signal, sys, time
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.schemas import LogSchema
+key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+log = QueryLog(sys.argv[1])
+log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
+def serve(first):
+    for user in range(first, first + 100):
+        log.log("j", {"user": user}, {}, ts_millis=0)
+if sys.argv[2] == "child":
+    child = multiprocessing.get_context("fork").Process(target=serve, args=[100])
+    child.start()
+    child.join()
+serve(0)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.parametrize(("how", "kept"), [("alone", 100), ("child", 200)])
+def test_sigterm_and_the_end_of_a_child_lose_nothing(tmp_path, how, kept):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", TERMINATED, str(tmp_path), how],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 128 + 15, done.stderr
+    assert len(rows(tmp_path)) == kept
 
 
 ENDING = """
@@ -267,13 +323,28 @@ def test_sampling_keeps_whole_keys(tmp_path):
     assert {row["type"] for row in rows(tmp_path)} == {"groupBy"}
 
 
+def test_payload_is_left_out_of_sampling(tmp_path):
+    with QueryLog(tmp_path) as queries:
+        with pytest.raises(SuiteError, match="would sample requests, not keys"):
+            queries.register(SCHEMA, sample_percent=20)
+        with pytest.raises(SuiteError, match="no key 'sesion' to be payload; did you mean 'ses"):
+            LogSchema.of(JOIN, KEY, VALUE, payload=["sesion"])
+        queries.register(LogSchema.of(JOIN, KEY, VALUE, payload=["session"]), sample_percent=20)
+        for i in range(400):
+            queries.log(JOIN, {"user": i % 100, "session": str(i)}, {}, ts_millis=D5 + i)
+    users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
+    assert sorted(users) == sorted([i for i in range(100) if keeps({"user": i}, 20)] * 4)
+    (kept,) = load_schemas(str(tmp_path))
+    assert (kept.payload, kept) == (("session",), SCHEMA)
+
+
 def test_keys_are_sampled_as_spark_reads_them(tmp_path):
     """Whether a service gives a time as a number or as a time."""
     at = {"type": "long", "logicalType": "timestamp-millis"}
     schema = LogSchema.of("j", record("K", at=at, n="int"), record("V"))
     times = [dt.datetime(2023, 1, 5, tzinfo=dt.UTC) + dt.timedelta(hours=i) for i in range(50)]
     with QueryLog(tmp_path) as queries:
-        queries.register(schema, sample_percent=40)
+        queries.register(schema, sample_percent=40, sample_keys=["at", "n"])
         for i, time_ in enumerate(times):
             queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=i)
             queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=i)

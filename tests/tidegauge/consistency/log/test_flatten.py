@@ -289,6 +289,15 @@ def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, serv
     assert spark.table(f"{namespace}.other").count() == 1
     folder = Path(plain_path(log_folder(spark, namespace)))
     assert not (folder / "ds=2023-01-05" / "join_name=team%2Fsearch").exists()
+    # Tables made of the log go by a retention of their own, if they have one.
+    made = f"{namespace}.search_logged"
+    spark.sql(f"CREATE TABLE {made} (a INT, ds STRING) USING parquet PARTITIONED BY (ds)")
+    spark.sql(f"INSERT INTO {made} VALUES (1, '1999-01-01'), (2, '2023-04-06')").collect()
+    assert clean(spark, namespace, now).derived == ()
+    spark.sql(f"ALTER TABLE {made} SET TBLPROPERTIES ('tidegauge.retention' = '365')").collect()
+    (derived,) = clean(spark, namespace, now).derived
+    assert (derived.dropped, derived.kept) == (("ds=1999-01-01",), 1)
+    assert [row.a for row in spark.table(made).collect()] == [2]
     assert len(read_schemas(spark, namespace)) == 1
     sync_log_table(spark, namespace)
     assert clean(spark, namespace, now).dropped == ()

@@ -172,8 +172,8 @@ def test_versions_are_merged():
 
 
 def test_a_field_of_two_types_is_refused_naming_both():
-    one, two = made(clicks="int"), made(clicks="long")
-    message = f"'clicks' is INT in schema {one.hash}, and 'clicks' is BIGINT in schema {two.hash}"
+    one, two = made(clicks="int"), made(clicks="string")
+    message = f"'clicks' is INT in schema {one.hash}, and 'clicks' is STRING in schema {two.hash}"
     with pytest.raises(SuiteError) as told:
         merged([one, two])
     assert message in str(told.value)

@@ -115,7 +115,7 @@ WRONG = {
     "id limit id": (10, "LIMIT is a whole number", None),
     "id limit 1.5": (10, "LIMIT is a whole number", None),
     "id order by 2": (13, "no item 2", None),
-    "id from sauce": (1, "no source 'sauce'", "'source'"),
+    "id from sauce": (9, "no source 'sauce'", "'source'"),
     "id group by 'a'": (13, "GROUP BY names columns", None),
 }
 
@@ -142,7 +142,9 @@ ACCURACY = {
     "id = target.id": "'id' is a column of 'source' and of 'target'",
     "source.id = 1": "there is none of 'target'",
     "target.id = 1": "there is none of 'source'",
-    "source.id + target.id": None,  # a sum's type is Spark's to say
+    "source.id + target.id": "this one is the result of +",
+    "not source.id = target.id": "NOT is of what is true or false; this is of type long",
+    "source.id = target.id and source.name": "AND is of what is true or false; this is of type string",
     "source.id": "there is none of 'target'",
     "max(source.id) = target.id": "max is a function of many rows",
     "coalesce(source.id, target.id)": None,

@@ -33,7 +33,7 @@ PEOPLE = [(1, "ann", "x"), (2, "bob", None), (3, "it's", "y")]
 
 def read(kind, spark, **config):
     config = {key.replace("__", "."): value for key, value in config.items()}
-    return open_batch(ConnectorConfig(kind, config), spark, "people")
+    return open_batch(ConnectorConfig(kind, config), spark, "people").frame
 
 
 def ids(frame):
@@ -431,9 +431,14 @@ def test_folders_of_texts(spark, tmp_path):
         if success:
             (folder / "_SUCCESS").touch()
     config = {"dir__path": str(tmp_path), "data__dir__depth": 2}
+    connector = ConnectorConfig(
+        "text-dir", {key.replace("__", "."): v for key, v in config.items()}
+    )
     with pytest.warns(GriffinDeprecationWarning):
-        frame = read("text-dir", spark, **config)
-    assert sorted(row["value"] for row in frame.collect()) == ["a", "c"]
+        batch = open_batch(connector, spark)
+    assert sorted(row["value"] for row in batch.frame.collect()) == ["a", "c"]
+    assert not (tmp_path / "day" / "c" / "_DONE").exists()
+    batch.connector.finish()
     assert (tmp_path / "day" / "c" / "_DONE").exists()
     with (
         pytest.warns(GriffinDeprecationWarning),
@@ -451,7 +456,7 @@ def elasticsearch(documents):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append((self.command, self.path, body, self.headers.get("Authorization")))
-            begin = 0 if "/_search?" in self.path else int(body["scroll_id"])
+            begin = int(body.get("scroll_id", 0))
             hits = [{"_source": document} for document in documents[begin : begin + 3]]
             told = json.dumps({"_scroll_id": str(begin + 3), "hits": {"hits": hits}}).encode()
             self.send_response(404 if self.path.startswith("/gone") else 200)
@@ -473,6 +478,15 @@ def elasticsearch(documents):
         running.shutdown()
         thread.join()
         running.server_close()
+
+
+@pytest.mark.spark
+def test_a_check_asks_elasticsearch_for_one_page(spark):
+    config = {"paths": ["bank"], "selectionExprs": ["age"]}
+    with elasticsearch([{"age": age, "city": "x"} for age in range(7)]) as (options, asked):
+        connector = ConnectorConfig("elasticsearch", {**config, "options": options})
+        assert open_batch(connector, spark, columns_only=True).frame.columns == ["age"]
+    assert [(path, body["size"]) for _, path, body, _ in asked] == [("/bank/_search", 100)]
 
 
 @pytest.mark.spark

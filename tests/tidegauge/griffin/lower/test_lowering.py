@@ -114,7 +114,7 @@ def test_the_metric_is_called_and_shaped_as_its_output_says():
     (table,) = lower(parse(RULES["profiling"], dq_type="profiling"), what, SCOPE).metrics
     assert (table.step, table.flatten, table.name) == ("profiling", "array", "top")
     (table,) = plan("accuracy").metrics
-    assert (table.flatten, table.name) == ("default", "rule_1")
+    assert (table.flatten, table.name, table.labels) == ("entries", "", ())
 
 
 def test_condition_of_a_match():
@@ -203,7 +203,9 @@ def test_one_time_ends_at_the_time_of_the_row():
 
 
 def test_a_notice():
-    (said,) = plan("accuracy", "source.id = target.id and not source.id = target.id").notices
+    (said,) = plan(
+        "accuracy", "source.id = target.id and not (source.id = 1) = (target.id = 1)"
+    ).notices
     assert "write `not (a = b)`" in said
 
 

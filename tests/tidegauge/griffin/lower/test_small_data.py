@@ -207,10 +207,22 @@ def test_accumulated_duplicates(spark):
     }
     ran = run(spark, "name", config("distinct", duplication__array="d"), frames, older="old")
     assert ran.metric == {"total": 5, "distinct": 1}
-    assert ran.sorted("dup_metric") == [
-        {"dup": 1, "accu_dup": 1, "num": 1},
-        {"dup": 3, "accu_dup": 4, "num": 1},
+    assert ran.rows("dup_metric") == [{"dup": 1, "num": 1}, {"dup": 3, "num": 1}]
+    assert ran.sorted("dup_records") == [
+        {"name": "a", "dup": 3, "accu_dup": 4},
+        {"name": "b", "dup": 1, "accu_dup": 1},
     ]
+
+
+def test_keys_with_equal_duplicates_are_one_entry_whatever_came_before(spark):
+    # Of A, which was there twice, two rows are too many; of B, which was there once, two, too.
+    frames = {
+        "source": people(spark, [(k,) for k in "AABBCD"], "k string"),
+        "old": people(spark, [(k,) for k in "AABC"], "k string"),
+    }
+    ran = run(spark, "k", config("distinct", duplication__array="dups"), frames, older="old")
+    assert ran.metric == {"total": 6, "distinct": 1}
+    assert ran.rows("dup_metric") == [{"dup": 1, "num": 1}, {"dup": 2, "num": 2}]
 
 
 def test_duplicates_sorted_by_a_column_in_brackets(spark):

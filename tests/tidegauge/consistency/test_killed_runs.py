@@ -1,0 +1,138 @@
+"""Runs that are killed at random moments: the next run ends with what an undisturbed one leaves."""
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from tests.conftest import soak
+from tests.test_killed import start
+
+pytestmark = [pytest.mark.soak, pytest.mark.spark]
+
+PREPARE = """
+import sys
+from tests.tidegauge.consistency.test_killed_runs import prepare
+prepare(*sys.argv[1:])
+"""
+RUN = """
+import sys
+from tests.tidegauge.consistency.test_killed_runs import run
+run(*sys.argv[1:])
+"""
+DUMP = """
+import sys
+from tests.tidegauge.consistency.test_killed_runs import dump
+dump(*sys.argv[1:])
+"""
+SQL = "SELECT user, ts, CAST(user % 3 AS INT) AS n FROM logged_keys WHERE user <> 5"
+
+
+def session(warehouse):
+    import tidegauge as tg
+
+    return tg.spark_session(warehouse)
+
+
+def configuration(namespace):
+    from tidegauge.consistency.backfill import QueryBackfill
+    from tidegauge.consistency.configuration import Configuration
+
+    return Configuration(namespace, "search", ("user",), QueryBackfill(SQL), dataset="d")
+
+
+def prepare(warehouse, names):
+    """Log the same two days of queries in each of some databases."""
+    from tidegauge.consistency.log.client import QueryLog
+    from tidegauge.consistency.log.schemas import LogSchema
+    from tidegauge.consistency.log.table import create_log_table, log_folder
+
+    from tests.tidegauge.consistency.logged_queries import D5, DAY, HOUR, record
+
+    spark = session(warehouse)
+    for name in names.split(","):
+        spark.sql(f"CREATE DATABASE {name}").collect()
+        create_log_table(spark, name)
+        with QueryLog(log_folder(spark, name)) as log:
+            log.register(LogSchema.of("search", record("K", user="long"), record("V", n="int")))
+            for i in range(60):
+                at = D5 + i % 2 * DAY + i % 5 * HOUR + i
+                log.log("search", {"user": i % 7}, {"n": i % 3}, ts_millis=at)
+
+
+def run(warehouse, name, url, ready):
+    """Run a comparison; say in a file when the session is there."""
+    import tidegauge as tg
+
+    spark = session(warehouse)
+    spark.sql("SELECT 1").collect()
+    with open(ready, "w") as file:
+        file.write("ready")
+    with tg.Repository(url) as repo:
+        tg.consistency.run(configuration(name), repository=repo, spark=spark, until="2023-01-06")
+
+
+def dump(warehouse, names, folder, to):
+    """Run each comparison once more, and write what is in its tables and its history."""
+    import tidegauge as tg
+
+    spark = session(warehouse)
+    found = {}
+    for name in names.split(","):
+        with tg.Repository(f"sqlite:///{folder}/{name}.db") as repo:
+            told = configuration(name)
+            tg.consistency.run(told, repository=repo, spark=spark, until="2023-01-06")
+            again = tg.consistency.run(told, repository=repo, spark=spark, until="2023-01-06")
+            facts = repo.metrics("d")[["partition", "name", "instance", "value"]]
+            logs = repo.metrics("d.log")[["partition", "name", "instance", "value"]]
+        tables = [
+            sorted(str(row) for row in spark.table(f"{name}.search_{table}").collect())
+            for table in ("logged", "comparison", "consistency_metrics")
+        ]
+        history = sorted(map(str, [*facts.itertuples(index=False), *logs.itertuples(index=False)]))
+        found[name] = [*tables, history, list(again.compared), len(again.reports)]
+    with open(to, "w") as file:
+        json.dump(found, file)
+
+
+def finished(code, *arguments):
+    assert start(code, *arguments).wait(1200) == 0
+
+
+def wait_for(file, process):
+    while not file.exists() and process.poll() is None:
+        time.sleep(0.01)
+
+
+def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
+    count = soak(3, 40)
+    names = ["whole", *(f"k{i}" for i in range(count))]
+    warehouse = tmp_path / "warehouse"
+    finished(PREPARE, warehouse, ",".join(names))
+
+    def begin(name):
+        ready = tmp_path / f"{name}.ready"
+        process = start(RUN, warehouse, name, f"sqlite:///{tmp_path / name}.db", ready)
+        wait_for(ready, process)
+        return process
+
+    whole = begin("whole")
+    began = time.monotonic()
+    assert whole.wait(600) == 0
+    took = time.monotonic() - began
+    seed = random.randrange(2**31)
+    print(f"seed {seed}, {took:.2f} s from session to exit")
+    draw = random.Random(seed)
+    for name in names[1:]:
+        process = begin(name)
+        time.sleep(draw.uniform(0, took))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+    finished(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    for name in names[1:]:
+        for part, wanted in zip(found[name], found["whole"], strict=True):
+            assert part == wanted, name

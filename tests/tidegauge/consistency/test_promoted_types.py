@@ -1,0 +1,63 @@
+"""Features whose type becomes wider, as Avro promotes it, and schemas that clash elsewhere."""
+
+import pytest
+from tidegauge.consistency.backfill import QueryBackfill
+from tidegauge.consistency.configuration import Configuration
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.schemas import LogSchema, merged
+from tidegauge.consistency.log.table import log_folder
+
+from tests.tidegauge.consistency.logged_queries import D5, DAY, record
+from tidegauge.consistency import pipeline
+
+KEY = record("Key", user="long")
+BIG = 2**40
+SQL = f"SELECT user, ts, CASE WHEN user < 10 THEN user ELSE {BIG} END AS n FROM logged_keys"
+
+
+def version(kind):
+    return LogSchema.of("search", KEY, record("Value", n=["null", kind]))
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "wide"),
+    [("int", "long", "long"), ("long", "int", "long"), ("int", "float", "float"),
+     ("float", "double", "double"), ("long", "float", "double"), ("double", "int", "double")],
+)  # fmt: skip
+def test_the_wider_type_holds_both(first, later, wide):
+    assert merged([version(first), version(later)]).values == {"n": wide}
+
+
+@pytest.mark.spark
+def test_a_wider_type_is_read_into_tables_that_are_there(spark, namespace, repository):
+    told = Configuration(namespace, "search", ("user",), QueryBackfill(SQL), bucket_minutes=None)
+    with QueryLog(log_folder(spark, namespace)) as log:
+        log.register(version("int"))
+        log.log("search", {"user": 1}, {"n": 1}, ts_millis=D5)
+        log.flush()
+        pipeline.run(spark, told, repository, until="2023-01-05")
+        log.register(version("long"))
+        log.log("search", {"user": 10}, {"n": BIG}, ts_millis=D5 + DAY)
+        log.flush()
+        pipeline.run(spark, told, repository, until="2023-01-06")
+        # A version that clashes is beside the log, but in none of the days.
+        log.register(version("string"))
+        log.log("search", {"user": 2}, {"n": "x"}, ts_millis=D5 + 9 * DAY)
+        log.flush()
+        again = pipeline.run(spark, told, repository, until="2023-01-06")
+    assert (again.compared, again.reports) == ((), ())
+    for table in ("search_logged", "search_comparison"):
+        types = dict(spark.table(f"{namespace}.{table}").dtypes)
+        assert types["logged_n" if "logged_n" in types else "n"] == "bigint"
+    rows = spark.table(f"{namespace}.search_comparison").select("ds", "logged_n", "n").collect()
+    assert sorted(map(tuple, rows)) == [("2023-01-05", 1, 1), ("2023-01-06", BIG, BIG)]
+    mismatch = repository.metrics(told.dataset, name="Consistency.mismatch")
+    assert list(mismatch["value"]) == [0, 0]
+    names = {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()}
+    assert not [name for name in names if name.endswith("__wider")]
+    # Killed between dropping the table and renaming its copy: the next run goes on from there.
+    name = f"{namespace}.search_logged"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('tidegauge.widened' = 'true')").collect()
+    spark.sql(f"ALTER TABLE {name} RENAME TO {name}__wider").collect()
+    again = pipeline.run(spark, told, repository, until="2023-01-06")
+    assert (again.flattened.days, again.compared) == ((), ())

@@ -1,0 +1,122 @@
+"""Days on which nothing matches or nothing can be read: metrics of their own, watched by default."""
+
+from dataclasses import replace
+
+import pytest
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.consistency.backfill import QueryBackfill
+from tidegauge.consistency.compare.measures import ConsistencyRows
+from tidegauge.consistency.compare.states import RowPresence
+from tidegauge.consistency.configuration import WATCHED, Configuration
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.consistency.log.table import append_queries, log_folder
+from tidegauge.consistency.running import run
+
+from tests.tidegauge.consistency.logged_queries import D5, DAY, record
+
+KEY, VALUE = record("Key", user="long"), record("Value", n=["null", "float"])
+SQL = "SELECT user, ts, CAST(n AS DOUBLE) AS n FROM logged_keys JOIN offline USING (user)"
+
+
+def conf(namespace, **more):
+    told = {"bucket_minutes": None, "backfill": QueryBackfill(SQL), **more}
+    return Configuration(namespace, "search", ("user",), **told)
+
+
+@pytest.fixture
+def service(spark, namespace):
+    with QueryLog(log_folder(spark, namespace)) as log:
+        log.register(LogSchema.of("search", KEY, VALUE))
+        yield log
+
+
+@pytest.fixture
+def offline(spark):
+    """What was computed offline: 0.1 for users 1 to 3, as doubles."""
+    frame = spark.createDataFrame([(u, 0.1) for u in (1, 2, 3)], "user long, n double")
+    frame.createOrReplaceTempView("offline")
+    yield
+    spark.catalog.dropTempView("offline")
+
+
+def values(repository, dataset, name):
+    facts = repository.metrics(dataset, name=name)
+    return {(f.partition, f.instance): f.value for f in facts.itertuples()}
+
+
+def test_the_share_of_unmatched_rows_is_always_a_number():
+    share = ConsistencyRows("row_unmatched", "user")
+    assert share.compute_metric_from(RowPresence(6, 1, 1)).value == 0.25
+    assert share.compute_metric_from(RowPresence(0, 0, 70)).value == 1.0
+    assert share.compute_metric_from(RowPresence()).value == 0.0
+    assert share.scale_of("Consistency.row_unmatched").value == "ratio"
+    assert share.scale_of("Consistency.row_extra").value == "count"
+
+
+def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
+    own = {"series": {"name": "Consistency.row_unmatched"}, "detector": "SimpleThreshold(0.1)"}
+    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
+    assert told.watched == (own, WATCHED[1])
+    assert replace(told, monitors=()).watched == WATCHED
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"bucket_minutes": 7}, "bucket_minutes is 7, which does not divide a day"),
+        ({"k": 13}, "k is 13; it is an even number from 4 to 1024"),
+        ({"since": "2023-1-1"}, "since is a day such as 2023-01-05, not '2023-1-1'"),
+        ({"monitors": ({"series": {"name": "Consistency.mismach"}},)}, "did you mean 'Consistency.mismatch'"),
+    ],
+)  # fmt: skip
+def test_what_would_fail_later_is_refused(more, said):
+    with pytest.raises(SuiteError, match=said):
+        conf("ns", **more)
+
+
+@pytest.mark.spark
+def test_a_day_whose_backfill_matches_nothing_is_an_incident(
+    spark, namespace, service, repository, offline
+):
+    for user in (1, 2, 3):
+        service.log("search", {"user": user}, {"n": 0.1}, ts_millis=D5)
+        service.log("search", {"user": user + 10}, {"n": 0.1}, ts_millis=D5 + DAY)
+    service.flush()
+    done = run(conf(namespace), repository=repository, spark=spark, until="2023-01-06")
+    assert done.notices == ("compared as floats, because one side is of that type: n",)
+    dataset = f"{namespace}.search"
+    # A float that was served equals the double that it was made of.
+    assert values(repository, dataset, "Consistency.mismatch")["ds=2023-01-05", "*.n"] == 0
+    assert values(repository, dataset, "Consistency.row_unmatched") == {
+        ("ds=2023-01-05", "*"): 0, ("ds=2023-01-06", "*"): 1}  # fmt: skip
+    (found,) = repository.anomalies(dataset).itertuples()
+    assert (found.partition, found.name) == ("ds=2023-01-06", "Consistency.row_unmatched")
+
+
+@pytest.mark.spark
+def test_queries_that_cannot_be_read_are_metrics_of_their_day(
+    spark, namespace, service, repository, offline
+):
+    service.log("search", {"user": 1}, None, ts_millis=D5)
+    service.flush()
+    bad = [(b"\x02", b"\x02", D5 + DAY), (b"\x02", b"\x02", None), (b"\x02", b"\x02", 10**18)]
+    columns = "key_bytes binary, value_bytes binary, ts_millis long"
+    append_queries(spark.createDataFrame(bad, columns), namespace, "search")
+    told = conf(namespace)
+    done = run(told, repository=repository, spark=spark, until="2999-01-01")
+    first, second, today = done.flattened.counted
+    assert (first.rows, first.empty, second.rows) == (1, 1, 1)
+    assert (today.rows, today.bad) == (2, {"no time": 2})
+    dataset = f"{namespace}.search.log"
+    unreadable = values(repository, dataset, "QueryLog.unreadable")
+    assert unreadable["ds=2023-01-05", "*"] == 0
+    assert unreadable["ds=2023-01-06", "*"] == 1
+    assert unreadable[f"ds={today.ds}", "no time"] == 2
+    assert values(repository, dataset, "QueryLog.empty")["ds=2023-01-05", "*"] == 1
+    share = values(repository, dataset, "QueryLog.unreadable_share")
+    assert sorted(share.values()) == [0, 1, 1]
+    assert len(repository.anomalies(dataset)) == 2
+    # A run without anything new writes nothing, and knows the counts.
+    again = run(told, repository=repository, spark=spark, until="2999-01-01")
+    assert (again.logged, again.flattened.counted) == (0, done.flattened.counted)

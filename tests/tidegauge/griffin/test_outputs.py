@@ -1,0 +1,177 @@
+"""What goes to sinks and into the repository, with and without `out`."""
+
+import json
+
+import pytest
+from tidegauge.analyzers.core.errors import DslError, GriffinDeprecationWarning, GriffinError
+from tidegauge.griffin.sinks.base import Sink
+
+import tidegauge as tg
+from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+
+pytestmark = pytest.mark.spark
+SOURCE = rows("src", "id int, name string", (1, "a"), (2, "b"), (2, "b"), (3, None))
+TARGET = rows("tgt", "id int, name string", (1, "a"), (2, "x"))
+
+
+class Told(Sink):
+    """A sink that keeps what it is told in a file beside the test."""
+
+    def metrics(self, timestamp, values):
+        self._say({"metrics": values})
+
+    def records(self, name, frame, timestamp):
+        self._say({"records": name, "rows": frame.count()})
+
+    def _say(self, what):
+        with open(self.config["path"], "a") as file:
+            file.write(json.dumps(what) + "\n")
+
+
+def told(tmp_path, spark, sources, rules, **more):
+    path = tmp_path / "told"
+    sink = {
+        "name": "s",
+        "type": "custom",
+        "config": {"class": f"{__name__}:Told", "path": str(path)},
+    }
+    dq = job(sources, rules)
+    for one in dq["evaluate.rule"]["rules"]:
+        if not one["out"]:
+            del one["out"]
+    result = tg.griffin.run({"sinks": [sink]}, {**dq, **more}, spark=spark)
+    said = [json.loads(line) for line in path.read_text().splitlines()]
+    return result, said[0]["metrics"], {one["records"]: one["rows"] for one in said[1:]}
+
+
+def test_rules_of_the_dsl_send_metric_and_records_without_out(spark, tmp_path):
+    rules = [
+        rule("src.id = tgt.id and src.name = tgt.name", "accuracy", "acc", out=()),
+        rule("id", "uniqueness", "ids", out=({"type": "record", "name": "twice"},),
+             details={"duplication.array": "dups"}),
+        rule("select count(*) as n from src", name="sql", out=()),
+        rule("select count(*) as m from src", name="asked"),
+    ]  # fmt: skip
+    _, metrics, records = told(tmp_path, spark, [SOURCE, TARGET], rules)
+    assert metrics == {
+        "total": 4, "miss": 3, "matched": 1, "matchedFraction": 0.25,
+        "ids": {"total": 4, "unique": 2, "uniqueFraction": 0.5, "dups": [{"dup": 1, "num": 1}]},
+        "m": 4,
+    }  # fmt: skip
+    assert records == {"acc": 3, "twice": 1}
+
+
+def test_measures_send_what_their_out_says_in_the_layout_it_says(spark, tmp_path):
+    out = [{"type": "metric", "name": "nested", "flatten": "map"}]
+    measures = [
+        {"name": "dup", "type": "duplication", "config": {"expr": "id"}, "out": out},
+        {"name": "acc", "type": "accuracy", "config": {"ref.source": "tgt", "expr": [{"source.col": "id", "ref.col": "id"}]}},
+        {"name": "prof", "type": "profiling", "config": {"expr": "id"},
+         "out": [{"type": "metric", "name": "profile", "flatten": "map"}]},
+    ]  # fmt: skip
+    result, metrics, records = told(
+        tmp_path, spark, [SOURCE, TARGET], [rule("select 1 as one", name="one", out=())],
+        measures=measures,
+    )  # fmt: skip
+    assert metrics["nested"] == {
+        "total": 4, "duplicate": 1, "unique": 2, "non_unique": 1, "distinct": 3}  # fmt: skip
+    assert [one["column_name"] for one in metrics["profile"]["column_details"]] == ["id"]
+    assert set(metrics) == {"nested", "profile"}
+    assert records == {}
+    found = result.metrics().set_index("name")["value"]
+    assert found["Griffin.dup.duplicate"] == 1
+    assert found["Griffin.prof.total.id"] == 4
+
+
+def test_the_repository_keeps_values_under_names_without_values(spark, repo):
+    asked = [
+        rule("select max(id) as latest, 40 < 50 as ok, max(name) as last, date'1970-01-02' as day "
+             "from src", name="res"),
+        rule("select id, count(*) as n from src group by id", name="by_id"),
+        rule("name, count(*) as n group by name", "profiling", "by_name"),
+    ]  # fmt: skip
+    tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    found = repo.metrics("job")
+    assert dict(zip(found["name"], found["value"], strict=True)) == {
+        "Griffin.res.latest": 3, "Griffin.res.ok": 1, "Griffin.res.day": 86_400,
+        "Griffin.by_id.n.1": 1, "Griffin.by_id.n.2": 2, "Griffin.by_id.n.3": 1,
+        "Griffin.by_name.n.a": 1, "Griffin.by_name.n.b": 2, "Griffin.by_name.n.null": 1,
+    }  # fmt: skip
+
+
+def test_duplicates_beside_earlier_rows_lose_no_number(spark, repo):
+    new = rows("new", "k string", *[(k,) for k in "AABBCD"])
+    old = rows("old", "k string", *[(k,) for k in "AABC"])
+    details = {"source": "new", "target": "old", "duplication.array": "dups"}
+    asked = [rule("k", "distinct", "r", details=details)]
+    result = tg.griffin.run({}, job([new, old], asked), spark=spark, repository=repo)
+    assert values(result, "r") == {
+        "total": 6, "distinct": 1, "dups": [{"dup": 1, "num": 1}, {"dup": 2, "num": 2}]}  # fmt: skip
+    found = repo.metrics("job")
+    assert dict(zip(found["name"], found["value"], strict=True)) == {
+        "Griffin.r.total": 6, "Griffin.r.distinct": 1, "Griffin.r.dups.1": 1, "Griffin.r.dups.2": 2,
+    }  # fmt: skip
+
+
+def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "lines").write_text("a\nb\n")
+    source = read("src", "text-dir", {"dir.path": str(tmp_path)})
+    good = job([source], [rule("select count(*) as n from src", name="n")])
+    misspelt = job([source], [rule("cuont(*)", "profiling", "n")])
+    fails = job([source], [rule("select raise_error('no') as n from src", name="n")])
+    with pytest.warns(GriffinDeprecationWarning):
+        tg.griffin.check(good, spark=spark)
+        with pytest.raises(DslError):
+            tg.griffin.run({}, misspelt, spark=spark)
+        with pytest.raises(GriffinError):
+            tg.griffin.run({}, fails, spark=spark)
+        assert not (tmp_path / "_DONE").exists()
+        assert values(tg.griffin.run({}, good, spark=spark), "n") == {"n": 2}
+    assert (tmp_path / "_DONE").exists()
+
+
+PLACES = {
+    "select *\nfrom nowhere": (2, 6, "nowhere"),
+    "select 1 as a; select 2 as a": (1, 14, "one query"),
+    "select id\nfrom src where (id = 1": (2, 23, "ends too early"),
+    "select id,\n  idd from src": (2, 3, "idd"),
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_errors_of_sql_have_their_place_in_the_rule(spark, text):
+    line, column, said = PLACES[text]
+    with pytest.raises(DslError) as caught:
+        tg.griffin.check(job([SOURCE], [rule(text, name="r")]), spark=spark)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert said in caught.value.message
+    assert " pos " not in str(caught.value)
+
+
+def test_a_query_may_end_with_a_semicolon(spark):
+    asked = [rule("select ';' as mark, count(*) as n from src; ", name="r")]
+    assert values(tg.griffin.run({}, job([SOURCE], asked), spark=spark), "r") == {
+        "mark": ";",
+        "n": 4,
+    }
+
+
+def test_bad_patterns_are_found_before_anything_runs(spark):
+    conf = {"column.name": "name", "type": "regex", "values": ["["]}
+    bad = [
+        rule("count(*) as n where name rlike 'a(b'", "profiling", "r"),
+        rule("name", "completeness", "c", **{"error.confs": [conf]}),
+    ]
+    with pytest.raises(DslError) as caught:
+        tg.griffin.check(job([SOURCE], bad), spark=spark)
+    assert "'a(b' is no regular expression" in caught.value.message
+    assert caught.value.column == 32
+    assert "'[' is no regular expression" in caught.value.others[0].message
+
+
+def test_a_text_that_is_no_number_fails_with_the_columns_names(spark):
+    asked = [rule("src.name = tgt.id", "accuracy", "r")]
+    with pytest.raises(GriffinError) as caught:
+        tg.griffin.run({}, job([SOURCE, TARGET], asked), spark=spark, timestamp=NOW)
+    assert "compares the text 'name' with the number 'id'" in str(caught.value)
