@@ -33,9 +33,8 @@ def _install() -> None:
     except ImportError:
         return
     for name in _LOGGERS:
-        logger = PySparkLogger.getLogger(
-            name
-        )  # a logger of another class would fail at PySpark's own fields
+        # A logger of another class would fail at PySpark's own fields.
+        logger = PySparkLogger.getLogger(name)
         if _is_unhandled not in logger.filters:
             logger.addFilter(_is_unhandled)
 

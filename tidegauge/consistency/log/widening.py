@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.sql import literal, quote
-from tidegauge.analyzers.sources.fingerprints import session_settings
+from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.consistency.log.avro_types import ddl
 from tidegauge.consistency.log.table import INSERTING
 
