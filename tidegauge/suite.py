@@ -103,7 +103,6 @@ class Suite:
             if not isinstance(analyzer, Analyzer):
                 msg = f"suite {self.dataset!r}: {analyzer!r} is not an analyzer such as tg.Size()"
                 raise SuiteError(msg)
-            analyzer.check_parameters()
         segments = [_columns(columns) for columns in self.segments]
         if len(set(segments)) < len(segments):
             msg = f"suite {self.dataset!r}: a set of segments stands there twice"

@@ -32,7 +32,7 @@ class Bin:
     Attributes
     ----------
     low, high : float
-    absolute : float
+    absolute : int
         Number of values in the bin; an estimate if it comes from a sketch.
     ratio : float
         Share of all rows; of all sketched values for a KLLSketch.
@@ -40,7 +40,7 @@ class Bin:
 
     low: float
     high: float
-    absolute: float
+    absolute: int
     ratio: float
 
 
@@ -217,7 +217,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
         below, above = (int(counts[values == end].sum()) for end in (-inf, inf))
         if not finite.any():
             return [], [], below, above, nan
-        low, high = values[finite].min(), values[finite].max()
+        low, high = float(values[finite].min()), float(values[finite].max())
         number = self.bin_count - 2 * self.include_overflow_bins
         if low == high:
             return [low, high], [int(counts[finite].sum())], below, above, nan
@@ -334,16 +334,12 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
             raise MetricRuntimeError(msg)
         number = self.number_of_buckets if low < high else 1
         edges = [low + (high - low) * i / number for i in range(number)] + [high]
-        # Shares strictly below each edge, and 1 at the last edge, which the last bucket includes.
-        ranks = [*state.ranks_below(edges[:-1]), 1.0]
+        # Values strictly below each edge, and all at the last edge, which the last bucket includes.
+        below = [round(rank * state.count) for rank in state.ranks_below(edges[:-1])]
+        counts = [b - a for a, b in pairwise([*below, state.count])]
         buckets = tuple(
-            Bin(
-                edges[i],
-                edges[i + 1],
-                (ranks[i + 1] - ranks[i]) * state.count,
-                ranks[i + 1] - ranks[i],
-            )
-            for i in range(number)
+            Bin(low, high, count, count / state.count)
+            for (low, high), count in zip(pairwise(edges), counts, strict=True)
         )
         return BucketDistribution(buckets, state.rank_error())
 

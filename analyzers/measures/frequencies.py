@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, T
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import NoColumnsSpecifiedError, WrongColumnTypeError
+from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.metric import Entity
 from tidegauge.analyzers.core.requests import Frequencies, Request
 from tidegauge.analyzers.core.schema import Schema
@@ -225,19 +225,16 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
         return canonical_json({"state": "frequencies", "columns": columns, "where": self.where})
 
     def check_schema(self, schema: Schema) -> None:
-        """Require at least one column, none of them nested or an interval."""
+        """Require columns that are neither nested nor intervals."""
         self.grouping_expressions(schema)
 
     def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
         """Return the Spark SQL expressions to group by; equal ones share a shuffle."""
-        if not self.grouping_columns:
-            msg = f"{type(self).__name__} needs at least one column"
-            raise NoColumnsSpecifiedError(msg)
         fields = [schema.plain(column) for column in self.grouping_columns]
         for field in fields:
             if field.kind == "interval":  # Arrow has no such type
                 raise WrongColumnTypeError(field.path, field.kind, "a type other than an interval")
-        return tuple(field.sql for field in fields)
+        return tuple(field.uncollated_sql for field in fields)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the frequencies."""

@@ -322,16 +322,41 @@ SCHEMA = Schema.from_types(
         (tg.Completeness("nn"), tg.NoSuchColumnError, "did you mean 'n'"),
         (tg.Completeness("a.b"), tg.NoSuchColumnError, "write a name that holds dots as '`a.b`'"),
         (tg.Completeness("addr.zap"), tg.NoSuchColumnError, "no column 'addr.zap'"),
-        (tg.Uniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
-        (tg.ApproxQuantile("n", 1.5), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
-        (tg.ApproxQuantile("n", 0.5, 0), tg.IllegalAnalyzerParameterError, "relative_error"),
-        (tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
-        (tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "between 1 and 1000"),
     ],
 )
 def test_preconditions_say_what_is_wrong(analyzer, error, message):
     with pytest.raises(error, match=message):
         analyzer.preconditions(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: tg.Uniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
+        (lambda: tg.ApproxUniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
+        (
+            lambda: tg.MutualInformation("a"),
+            tg.NumberOfSpecifiedColumnsError,
+            "two columns, not 1",
+        ),
+        (lambda: tg.ApproxQuantile("n", 50), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (lambda: tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (
+            lambda: tg.ApproxQuantile("n", 0.5, 0),
+            tg.IllegalAnalyzerParameterError,
+            "relative_error lies between 5e-05 and 1; an exact quantile is ExactQuantile's",
+        ),
+        (lambda: tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "1 and 1000"),
+        (
+            lambda: tg.MaxLength("s", null_behavior="Fail"),
+            tg.IllegalAnalyzerParameterError,
+            "null_behavior must be one of",
+        ),
+    ],
+)
+def test_options_are_checked_when_an_analyzer_is_built(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
 
 
 @pytest.mark.parametrize(
