@@ -24,7 +24,7 @@ from typing import (
 )
 
 from tidegauge.analyzers.core.deferred import resolve
-from tidegauge.analyzers.core.description import Description, canonical_json
+from tidegauge.analyzers.core.description import Description, canonical_json, explained
 from tidegauge.analyzers.core.errors import EmptyStateError, MetricError
 from tidegauge.analyzers.core.metric import (
     Entity,
@@ -374,6 +374,7 @@ def analyzer(cls: A) -> A:
         If the name is taken.
     """
     dataclass(frozen=True, repr=False)(cls)  # modifies the class in place
+    cls.__init__ = explained(cls.__init__)  # type: ignore[misc]
     return ANALYZERS.add(cls)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, ClassVar
@@ -32,15 +32,15 @@ class Bin:
     Attributes
     ----------
     low, high : float
-    absolute : int
-        Number of values in the bin; an estimate if it comes from a sketch.
+    absolute : float
+        Number of values in the bin, whole; an estimate if it comes from a sketch.
     ratio : float
         Share of all rows; of all sketched values for a KLLSketch.
     """
 
     low: float
     high: float
-    absolute: int
+    absolute: float
     ratio: float
 
 
@@ -243,13 +243,20 @@ class BucketDistribution:
         Of equal width, from the least to the greatest value.
     rank_error : float
         A bucket's count is off by at most twice this share of all values, at 99 % confidence.
+    state : KllState
+        The sketch that they were computed from.
     """
 
     buckets: tuple[Bin, ...]
     rank_error: float
+    state: KllState = field(default=KllState(), repr=False, compare=False)
 
     def __getitem__(self, index: int) -> Bin:
         return self.buckets[index]
+
+    def percentiles(self) -> list[float]:
+        """Return the 1st to the 100th percentile, from the sketch; Deequ's ``computePercentiles``."""
+        return self.state.quantiles([rank / 100 for rank in range(1, 101)])
 
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield ``buckets``, then the edges and count of each bucket by its index."""
@@ -341,7 +348,7 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
             Bin(low, high, count, count / state.count)
             for (low, high), count in zip(pairwise(edges), counts, strict=True)
         )
-        return BucketDistribution(buckets, state.rank_error())
+        return BucketDistribution(buckets, state.rank_error(), state)
 
     def interval(self, state: KllState) -> Mapping[str, Interval]:
         """Return the bounds of each count: twice the rank error on either side."""

@@ -144,7 +144,9 @@ def placed_by_name(fresh: CheckTarget) -> CheckTarget:
     """
     named = Partition.from_path(fresh.partition)
     form = recognise_time(named.keys)
-    return _placed(fresh, form and form.time_of(named), form.segment_of(named) if form else "")
+    if form is None:
+        return _placed(fresh, None, "")
+    return _placed(fresh, form.time_of(named), form.segment_of(named))
 
 
 def _placed(fresh: CheckTarget, time: datetime | None, within: str) -> CheckTarget:

@@ -360,6 +360,26 @@ def test_options_are_checked_when_an_analyzer_is_built(build, error, message):
 
 
 @pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: tg.PatternMatch("a", pattern_regex="x"), "PatternMatch 'pattern_regex'; did you mean 'pattern'"),
+        (lambda: tg.ApproxQuantile("a", 0.5, relativeError=0.1), "did you mean 'relative_error'"),
+        (lambda: tg.Histogram("a", maxDetailBins=5), "did you mean 'max_detail_bins'"),
+        (lambda: tg.Size("x > 1"), "Size takes at most 0 values without a name, got 1; give where= by name"),
+        (lambda: tg.Compliance("rule", "x > 1", ["x"]), "at most 2 values without a name, got 3"),
+    ],
+)  # fmt: skip
+def test_unknown_options_are_answered_with_ours(build, message):
+    with pytest.raises(tg.SuiteError, match=message):
+        build()
+
+
+def test_an_option_that_lacks_is_named_as_python_does():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'column'"):
+        tg.Completeness()
+
+
+@pytest.mark.parametrize(
     "analyzer",
     [
         tg.Mean("dec"),

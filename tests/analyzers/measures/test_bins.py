@@ -22,3 +22,10 @@ def test_the_edges_of_a_single_value_are_plain_numbers():
     (only,) = tg.HistogramBinned("x", 2).compute_metric_from(state).value.bins
     assert (only.low, only.high, only.absolute) == (4.0, 4.0, 3)
     assert type(only.low) is type(only.high) is float
+
+
+def test_the_percentiles_of_a_sketch():
+    """Of 1 to 100 the 25th percentile is 25: a quarter of the values are at or below it."""
+    state = kll([float(x) for x in range(1, 101)])
+    found = tg.KLLSketch("x").compute_metric_from(state).value.percentiles()
+    assert (len(found), found[0], found[24], found[99]) == (100, 1.0, 25.0, 100.0)
