@@ -224,7 +224,7 @@ def test_public_names_are_real_and_documented():
     for name in tg.__all__:
         alias = name.endswith("Metric") or name == "PATTERNS"
         assert alias or getattr(tg, name).__doc__, name
-    with pytest.raises(AttributeError, match="No tidegauge attribute Sise"):
+    with pytest.raises(AttributeError, match="tidegauge has no .Sise.; did you mean .Size."):
         _ = tg.Sise
 
 

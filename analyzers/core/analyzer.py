@@ -374,7 +374,7 @@ def analyzer(cls: A) -> A:
         If the name is taken.
     """
     dataclass(frozen=True, repr=False)(cls)  # modifies the class in place
-    cls.__init__ = explained(cls.__init__)  # type: ignore[misc]
+    cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
     return ANALYZERS.add(cls)
 
 

@@ -22,7 +22,7 @@ from tidegauge.checks.verification import Verification
 from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
 from tidegauge.repository.history.evidence import load_evidence
 from tidegauge.repository.history.targets import CheckTarget, View, placed_by_name
-from tidegauge.repository.repository import Repository
+from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.queries import AsOf, Moment, Window
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def verify(
     partitions: str | Sequence[str] | None = None,
     segment: str = "",
     as_of: AsOf = None,
-    repository: Repository | None = None,
+    repository: Repository | str | None = None,
     partition: str = "",
     time: Moment = None,
 ) -> Verification:
@@ -61,8 +61,8 @@ def verify(
         history it is compared with.
     as_of : datetime or int, optional
         Read the repository as of this time or run.
-    repository : Repository, optional
-        With a DataFrame: the repository with the history of ``dataset`` that constraints compare
+    repository : Repository or str, optional
+        With a DataFrame: the repository, or its URL, with the history of ``dataset`` that constraints compare
         with. A dataset that it does not know yet has no history, with a warning if it knows one of a
         similar name.
     partition : str
@@ -89,6 +89,7 @@ def verify(
     >>> result.passed, result.failures["message"].tolist()  # doctest: +SKIP
     (False, ["0.91 is not at least 0.95"])
     """
+    repository = as_repository(repository)
     several = (checks,) if isinstance(checks, Check) else tuple(checks)
     _validate_checks(several)
     if isinstance(source, Run | Repository):
