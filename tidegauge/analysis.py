@@ -16,6 +16,7 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import FrameSource, PathSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
+from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
 from tidegauge.rules.judging import judge_run
 from tidegauge.rules.result import CheckResult
@@ -219,6 +220,8 @@ def analyze(
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
         wait=wait,
     )
+    if isinstance(suite.holidays, str):
+        store_holidays(repository.database, suite.dataset)
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
     return Run(report, repository, judge_run(repository, suite.dataset, suite.dqm, report))
