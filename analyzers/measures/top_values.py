@@ -131,6 +131,10 @@ class TopDistribution:
     def __getitem__(self, key: str) -> TopValue:
         return self.values[key]
 
+    def estimates(self) -> dict[str, int]:
+        """Return the estimated number of occurrences of each value."""
+        return {key: value.estimate for key, value in self.values.items()}
+
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield ``abs.value`` and ``ratio.value`` for each value."""
         for key, value in self.values.items():

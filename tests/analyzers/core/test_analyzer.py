@@ -317,7 +317,7 @@ SCHEMA = Schema.from_types(
         (tg.Mean("s"), tg.WrongColumnTypeError, "is of type string, but must be numeric"),
         (tg.Minimum("d"), tg.WrongColumnTypeError, "date"),
         (tg.Maximum("b"), tg.WrongColumnTypeError, "boolean"),
-        (tg.Completeness("list"), tg.WrongColumnTypeError, "array"),
+        (tg.CountDistinct("list"), tg.WrongColumnTypeError, "array"),
         (tg.Uniqueness(["s", "addr"]), tg.WrongColumnTypeError, "struct"),
         (tg.Completeness("nn"), tg.NoSuchColumnError, "did you mean 'n'"),
         (tg.Completeness("a.b"), tg.NoSuchColumnError, "write a name that holds dots as '`a.b`'"),
@@ -386,6 +386,8 @@ def test_an_option_that_lacks_is_named_as_python_does():
         tg.Mean("N"),
         tg.Completeness("`a.b`"),
         tg.Completeness("addr.zip"),
+        tg.Completeness("list"),
+        tg.Completeness("addr"),
         tg.Histogram("d"),
     ],
 )

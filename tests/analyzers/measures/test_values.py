@@ -196,3 +196,17 @@ def test_a_moment_is_one_value_in_every_time_zone(spark):
     for analyzer, (a, b) in states.items():
         value = analyzer.compute_metric_from(a + b).value
         assert set(value.values) == {"2020-01-01 10:00:00.5", "2020-03-29 02:30:00"}
+
+
+@pytest.mark.spark
+def test_completeness_of_whole_nested_columns(spark):
+    """Of three rows the first has everything, the second empty or null contents, the third nothing."""
+    data = spark.sql(
+        "SELECT * FROM VALUES (named_struct('x', 1), array(1), map('k', 1)),"
+        " (named_struct('x', CAST(NULL AS INT)), array(), map()), (NULL, NULL, NULL) t(s, a, m)"
+    )
+    asked = [tg.Completeness(c) for c in ("s", "a", "m", "s.x", "a[0]")]
+    found = [metric.value for metric in tg.calculate(data, asked)]
+    assert found == pytest.approx([2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
+    rows = tg.row_level_results(data, {"ok": tg.Completeness("s")}).collect()
+    assert [row["ok"] for row in rows] == [True, True, False]
