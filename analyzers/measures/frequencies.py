@@ -42,6 +42,17 @@ _HELD_ROWS = 1_000_000
 """Groups buffered while merging states before their counts are added."""
 
 
+def _in_utc(table: pa.Table) -> pa.Table:
+    """Return a table with its timestamps in UTC: Spark 3.5 gives them in the session's time zone."""
+    import pyarrow as pa
+
+    schema = own = table.schema
+    for place, field in enumerate(own):
+        if pa.types.is_timestamp(field.type) and field.type.tz not in {None, "UTC"}:
+            schema = schema.set(place, field.with_type(pa.timestamp(field.type.unit, "UTC")))
+    return table if schema is own else table.cast(schema)
+
+
 def _united(tables: Sequence[pa.Table]) -> pa.Table:
     """Union tables and add the counts of equal groups."""
     import pyarrow as pa
@@ -54,7 +65,7 @@ def _united(tables: Sequence[pa.Table]) -> pa.Table:
             n, m = len(keys), other.num_columns - 1
             raise mismatch("numbers of grouping columns", n, m)
     try:
-        union = pa.concat_tables(tables, promote_options="permissive")
+        union = pa.concat_tables(map(_in_utc, tables), promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise mismatch("column types", tables[0].schema.types, error) from error
     sums = union.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])

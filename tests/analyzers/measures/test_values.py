@@ -52,6 +52,15 @@ def test_floats_of_32_bits_have_their_own_digits():
     assert list(counts_by_key(FrequenciesAndNumRows(table, 3))) == [("0.1", 1), ("1.0E20", 2)]
 
 
+def test_frequencies_of_one_moment_add_in_every_time_zone():
+    def state(zone):
+        times = pa.array([0], pa.timestamp("us", zone))
+        return FrequenciesAndNumRows(pa.table({"0": times, "count": pa.array([1])}), 1)
+
+    both = state("Asia/Tokyo") + state("UTC") + state("Europe/Berlin")
+    assert list(counts_by_key(both)) == [("1970-01-01 00:00:00", 3)]
+
+
 def test_long_values_keep_a_digest_of_the_whole():
     """The digest begins as sha256sum prints it of 201 times 'a'."""
     assert bin_key("a" * 201) == "a" * 200 + "~a92efd82109373e5"
