@@ -43,6 +43,8 @@ from tidegauge.repository.store.queries import (
     HistoryFilter,
     MetricQuery,
     Moment,
+    NamedHistoryFilter,
+    NamedSeriesFilter,
     SeriesFilter,
     Window,
     as_analyzer,
@@ -89,14 +91,18 @@ if TYPE_CHECKING:
     from tidegauge.repository.incidents.details import IncidentDetails
 
 
+Names = str | Sequence[str] | None
+"""Metric names, or an analyzer's name for all metrics that it measures; None is any."""
+
+
 class Repository(Rendered):
     """History of metrics, states, anomalies and labels in a SQL database. Needs no Spark.
 
     Parameters
     ----------
-    url : str, optional
-        ``sqlite:///file.db``, created if it does not exist; ``sqlite://``, in memory; or
-        ``postgresql+psycopg://user@host/database``. Default: ``TIDEGAUGE_DB`` in the environment, else
+    url : str or Path, optional
+        ``sqlite:///file.db``, created if it does not exist, or the file's path; ``sqlite://``, in
+        memory; or ``postgresql+psycopg://user@host/database``. Default: ``TIDEGAUGE_DB`` in the environment, else
         ``db`` in ``tidegauge.toml`` (here or in the user's configuration folder), else
         ``sqlite:///tidegauge.db``.
     artifacts : str or Path, optional
@@ -136,11 +142,13 @@ class Repository(Rendered):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Path | None = None,
         *,
         artifacts: str | Path | None = None,
         read_only: bool = False,
     ) -> None:
+        if isinstance(url, Path):
+            url = f"sqlite:///{url}"
         url, artifacts = settings(url, artifacts)
         self.database = Database(url, read_only=read_only)
         if artifacts is None and not self.database.is_shared:
@@ -309,27 +317,36 @@ class Repository(Rendered):
 
     # metrics
 
-    @series_filter(HistoryFilter)
+    @series_filter(NamedHistoryFilter)
     def metrics(
         self,
         dataset: str,
+        name: Names = None,
+        instance: str | None = None,
         *,
         tags: Mapping[str, str] | None = None,
         window: str | None = None,
-        **series: Unpack[HistoryFilter],
+        wide: bool = False,
+        **series: Unpack[NamedHistoryFilter],
     ) -> pd.DataFrame:
         """Return the metrics of all partitions, as they are or as they were known.
 
         Parameters
         ----------
         dataset : str
+        name : str or sequence of str, optional
+            Metric names, or an analyzer's name for all metrics that it measures.
+        instance : str, optional
+            The column, columns or rule.
         tags : mapping, optional
             Only of runs that have at least these tags.
         window : str, optional
             Roll-ups instead of partitions: ``7d``, ``month``, ``total``, ..., of those that the suite
             names. Their ``partition`` is the window's start and end, their ``time`` that of the newest
             partition in it, and they have no version.
-        name, instance, analyzer, where, segment, since, until, as_of
+        wide : bool
+            Return one column for each series, for ``.plot()`` and the like.
+        analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
@@ -337,20 +354,119 @@ class Repository(Rendered):
         pandas.DataFrame
             One row for each metric of each partition, with the columns dataset, segment, partition,
             time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
-            analyzer. ``value`` is NaN where the status is failed or empty.
+            analyzer. ``value`` is NaN where the status is failed or empty. With ``wide`` the values
+            alone, a row for each partition, indexed by time (by partition where one has no time), and
+            a column for each series: its name, and what tells it from the others of the frame.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
+        ...     repo.metrics("d", "Size")["value"].tolist()
+        [10.0, 12.0]
         """
-        with self._selected(dataset, series, tags) as (connection, query, as_of):
+        from tidegauge.repository.history.series import wide_frame
+
+        given: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, given, tags) as (connection, query, as_of):
             if window is None:
-                return read_facts(connection, dataset, query, as_of).frame()
+                found = read_facts(connection, dataset, query, as_of).frame()
+                return wide_frame(found) if wide else found
             if tags:
                 msg = "roll-ups are of no run: tags= does not go with window="
                 raise HistoryError(msg)
             rows = rollup_rows(connection, dataset, window, query, as_of)
-        return frame_of(rows, METRIC_COLUMNS)
+        found = frame_of(rows, METRIC_COLUMNS)
+        return wide_frame(found) if wide else found
 
-    @series_filter(SeriesFilter)
+    @series_filter(NamedSeriesFilter)
+    def value(
+        self,
+        dataset: str,
+        name: str,
+        instance: str | None = None,
+        *,
+        partition: str | None = None,
+        as_of: AsOf = None,
+        **series: Unpack[NamedSeriesFilter],
+    ) -> float:
+        """Return one number: a metric's value in a partition.
+
+        Parameters
+        ----------
+        dataset : str
+        name : str
+        instance : str, optional
+            The column, columns or rule.
+        partition : str, optional
+            As in ``ds=2013-02-08``; by default the newest in which the metric was measured.
+        analyzer, where, segment, as_of
+            Filters; see the class notes. Series of whole partitions and without a filter are meant
+            where others have the same name, too.
+
+        Returns
+        -------
+        float
+            NaN where the metric failed, or had no data.
+
+        Raises
+        ------
+        HistoryError
+            If no series, or no partition, is meant, or several series are; the message lists them.
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
+        ...     repo.value("d", "Size"), repo.value("d", "Size", partition="ds=2013-01-01")
+        (12.0, 10.0)
+        """
+        from tidegauge.repository.history.series import read_value
+
+        given: SeriesFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, given) as (connection, query, _):
+            return read_value(connection, dataset, query, partition, as_of)
+
+    def series(self, dataset: str) -> pd.DataFrame:
+        """Return the series of a dataset: what can be asked of `metrics`, `value` and `plot`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each, with the columns segment, name, instance, where, analyzer.
+
+        Raises
+        ------
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10))
+        ...     "Size()" in set(repo.series("d")["analyzer"])
+        True
+        """
+        from tidegauge.repository.history.series import SERIES_COLUMNS, series_rows
+
+        with self.database.read() as connection:
+            return frame_of(series_rows(connection, dataset), SERIES_COLUMNS)
+
+    @series_filter(NamedSeriesFilter)
     def latest(
-        self, dataset: str, *, as_of: AsOf = None, **series: Unpack[SeriesFilter]
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: str | None = None,
+        *,
+        as_of: AsOf = None,
+        **series: Unpack[NamedSeriesFilter],
     ) -> pd.DataFrame:
         """Return each series at its newest partition, with the columns of `metrics`.
 
@@ -362,7 +478,8 @@ class Repository(Rendered):
         name, instance, analyzer, where, segment, as_of
             Filters; see the class notes.
         """
-        with self._selected(dataset, series) as (connection, query, _):
+        given: SeriesFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, given) as (connection, query, _):
             if as_of is not None:
                 return read_facts(connection, dataset, query, as_of).newest().frame()
             return read_newest(connection, dataset, query).frame()
@@ -946,14 +1063,24 @@ class Repository(Rendered):
         with self._selected(dataset, series) as (connection, query, _):
             return compare(connection, dataset, baseline, current, query, as_of)
 
-    @series_filter(HistoryFilter)
-    def plot(self, dataset: str, **series: Unpack[HistoryFilter]) -> Plot:
+    @series_filter(NamedHistoryFilter)
+    def plot(
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: str | None = None,
+        **series: Unpack[NamedHistoryFilter],
+    ) -> Plot:
         """Plot up to eight series with their expected bands and anomalies, as static SVG.
 
         Parameters
         ----------
         dataset : str
-        name, instance, analyzer, where, segment, since, until, as_of
+        name : str or sequence of str, optional
+            Metric names, or an analyzer's name for all metrics that it measures.
+        instance : str, optional
+            The column, columns or rule.
+        analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
@@ -984,7 +1111,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.plots import read_plot
 
-        with self._selected(dataset, series) as (connection, query, as_of):
+        given: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, given) as (connection, query, as_of):
             return read_plot(connection, dataset, query, as_of)
 
     @contextmanager
@@ -1607,3 +1735,18 @@ class Repository(Rendered):
         with self.database.read() as connection:
             rows = verdict_rows(connection, dataset, name, partition, passed, as_of)
         return frame_of(rows, VERDICT_COLUMNS)
+
+
+@overload
+def as_repository(given: Repository | str | Path) -> Repository: ...
+@overload
+def as_repository(given: Repository | str | Path | None) -> Repository | None: ...
+def as_repository(given: Repository | str | Path | None) -> Repository | None:
+    """Return a repository as it is; open one that is given by its URL, or by the path of a SQLite file.
+
+    Examples
+    --------
+    >>> as_repository("sqlite://")
+    Repository('sqlite://')
+    """
+    return Repository(given) if isinstance(given, str | Path) else given

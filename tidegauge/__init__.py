@@ -12,4 +12,17 @@ import lazy_loader
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _find(name)
+    except AttributeError as error:
+        from tidegauge.spellings import hint
+
+        told = "" if name.startswith("_") else hint(name, __all__)
+        if not told:
+            raise
+        msg = f"tidegauge has no {name!r}; {told}"
+        raise AttributeError(msg, name=name) from error

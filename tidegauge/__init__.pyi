@@ -116,7 +116,6 @@ from .analyzers.measures.uniqueness import DuplicateRowCount as DuplicateRowCoun
 from .analyzers.measures.uniqueness import Uniqueness as Uniqueness
 from .analyzers.measures.uniqueness import UniqueValueRatio as UniqueValueRatio
 from .analyzers.scan.row_level import row_level_results as row_level_results
-from .analyzers.scan.scan import calculate as calculate
 from .analyzers.sources.fingerprints import frame_fingerprint as frame_fingerprint
 from .checks.assertions import Between as Between
 from .checks.check import Check as Check
@@ -225,3 +224,17 @@ from .suite import Suite as Suite
 from .widgets.dashboard import Dashboard as Dashboard
 
 __version__: str
+from .analyzers.core.analyzer import StateLoader as StateLoader
+from .analyzers.core.analyzer import StatePersister as StatePersister
+from .analyzers.measures.bins import BinnedDistribution as BinnedDistribution
+from .analyzers.measures.bins import BucketDistribution as BucketDistribution
+from .analyzers.measures.bins import HistogramBinnedMetric as HistogramBinnedMetric
+from .analyzers.measures.bins import KLLMetric as KLLMetric
+from .analyzers.measures.histogram import Distribution as Distribution
+from .analyzers.measures.histogram import DistributionValue as DistributionValue
+from .analyzers.measures.histogram import HistogramMetric as HistogramMetric
+from .analyzers.measures.top_values import TopDistribution as TopDistribution
+from .analyzers.measures.top_values import TopValuesMetric as TopValuesMetric
+from .calculation import Metrics as Metrics
+from .calculation import calculate as calculate
+from .calculation import merge_states as merge_states

@@ -16,6 +16,8 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import FrameSource, PathSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
+from tidegauge.repository.detection.detect import store_holidays
+from tidegauge.repository.repository import as_repository
 from tidegauge.rules.judging import judge_run
 from tidegauge.rules.result import CheckResult
 
@@ -136,7 +138,7 @@ def analyze(
     table: str | DataFrame | Source,
     suite: Suite,
     *,
-    repository: Repository,
+    repository: Repository | str,
     partitions: str | Sequence[str] = "new",
     partition: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
@@ -156,7 +158,8 @@ def analyze(
         A table's name, a folder (anything with a slash), a DataFrame, or an object that lists its own
         partitions.
     suite : Suite
-    repository : Repository
+    repository : Repository or str
+        A repository, or its URL.
     partitions : str or sequence of str
         ``new``: new and changed partitions, and a backfill of missing analyzers on the others.
         ``all``: all partitions. A partition filter, such as ``ds>=2013-02-01 and hr in (07, 08)``. Or
@@ -195,6 +198,7 @@ def analyze(
     LeaseError
         If another run still measures the dataset after the wait.
     """
+    repository = as_repository(repository)
     source = open_source(table, suite, spark, format, options, partition)
     spec = RunSpec(
         dataset=suite.dataset,
@@ -216,6 +220,8 @@ def analyze(
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
         wait=wait,
     )
+    if isinstance(suite.holidays, str):
+        store_holidays(repository.database, suite.dataset)
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
     return Run(report, repository, judge_run(repository, suite.dataset, suite.dqm, report))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -27,11 +27,14 @@ from tidegauge.analyzers.measures.texts import (
     PatternMatch,
 )
 from tidegauge.analyzers.measures.times import MaxTime, MinTime
+from tidegauge.analyzers.measures.top_values import TopDistribution, TopValues
 from tidegauge.analyzers.measures.tuples import ApproxUniqueness, ApproxUniqueValueRatio
+from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.sampling import SAMPLE_ROWS, name_of, sample_analyzers, sample_table
 from tidegauge.suite import Suite
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 AnyAnalyzer = Analyzer[Any, Any]
@@ -45,6 +48,50 @@ FEWEST_ROWS = 20
 """Minimum number of rows or values to infer patterns, uniqueness and ranges from."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 RANK_ERROR = 0.025
+
+
+STATISTICS: Mapping[str, Callable[[str], AnyAnalyzer]] = {
+    "completeness": Completeness,
+    "distinct": ApproxCountDistinct,
+    "minimum": Minimum,
+    "maximum": Maximum,
+    "mean": Mean,
+    "standard_deviation": StandardDeviation,
+    "quantiles": lambda column: ApproxQuantiles(column, QUANTILES, RANK_ERROR),
+    "min_length": MinLength,
+    "max_length": MaxLength,
+    "min_time": MinTime,
+    "max_time": MaxTime,
+    "top_values": TopValues,
+}
+"""The statistics of a column in `Profile.columns`, by name."""
+_OF_KIND = {
+    **dict.fromkeys(NUMERIC, ("mean", "standard_deviation", "quantiles", "top_values")),
+    **dict.fromkeys(TEXT, ("min_length", "max_length", "top_values")),
+    **dict.fromkeys(TEMPORAL, ("min_time", "max_time", "top_values")),
+    "boolean": ("top_values",),
+    "array": ("minimum", "maximum", "mean"),
+    "map": ("minimum", "maximum", "mean"),
+}
+"""Those measured for each kind of column, besides what the choice of analyzers needs."""
+PROFILE_COLUMNS = columns(
+    "column type completeness:number distinct:number minimum:number maximum:number mean:number"
+    " standard_deviation:number quantiles min_length:number max_length:number min_time:time"
+    " max_time:time top_values"
+)
+
+
+def _analyzers_of(column: str, kind: str) -> list[AnyAnalyzer]:
+    """Return the analyzers to run on a column of the sample."""
+    more = [STATISTICS[name](column) for name in _OF_KIND.get(kind, ())]
+    return [*sample_analyzers(column, kind), *more]
+
+
+def _moment(seconds: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds)
+    except OverflowError:  # beyond the years of Python
+        return None
 
 
 @dataclass(frozen=True)
@@ -72,6 +119,10 @@ class Profile:
         Spark reader format, for a folder.
     left_out : mapping of str to str
         Columns without a proposed analyzer, with the reason.
+    types : mapping of str to str
+        The type of each column and struct field, by path.
+    metrics : mapping of Analyzer to Metric
+        What was measured on the sample.
     """
 
     suite: Suite
@@ -80,6 +131,36 @@ class Profile:
     choices: tuple[Choice, ...]
     format: str = "parquet"
     left_out: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metrics: Mapping[AnyAnalyzer, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def columns(self) -> pd.DataFrame:
+        """The statistics of the sample's columns, for every column and struct field a row.
+
+        With the columns column, type, completeness, distinct (approximate), minimum, maximum, mean,
+        standard_deviation, quantiles (a mapping by rank), min_length, max_length, min_time, max_time and
+        top_values (a mapping of the most frequent values to their rows). None, or NaN, where the type
+        has no such statistic. Of an array or map, the column is its size.
+        """
+        rows = [
+            {"column": column, "type": kind}
+            | {name: self._statistic(name, column, kind) for name in STATISTICS}
+            for column, kind in self.types.items()
+        ]
+        return frame_of(rows, PROFILE_COLUMNS)
+
+    def _statistic(self, name: str, column: str, kind: str) -> Any:
+        analyzer = STATISTICS[name](column)
+        metric = self.metrics.get(analyzer)
+        if metric is None or metric.failed:
+            return None
+        value = metric.value
+        if kind in TEMPORAL and name in {"min_time", "max_time"}:
+            return _moment(value)
+        if isinstance(value, TopDistribution):
+            return value.estimates()
+        return value
 
     def to_yaml(self) -> str:
         """Return the suite as the YAML text of a suite file, with a comment on each analyzer."""
@@ -144,9 +225,8 @@ def profile(
     asked = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, asked, spark, format, options)
     with sample_table(source, sample_rows) as sample:
-        metrics = sample.measure(
-            [Size(), *(a for c, kind in sample.columns for a in sample_analyzers(c, kind))]
-        )
+        asked_of = [a for c, kind in sample.columns for a in _analyzers_of(c, kind)]
+        metrics = sample.measure([Size(), *asked_of])
     rows = int(metrics[Size()].value)
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
     for column, kind in sample.columns:
@@ -158,7 +238,8 @@ def profile(
         if not found:
             left_out[column] = f"no analyzer for type {kind}"
     suite = Suite(dataset, [c.analyzer for c in chosen], partition_by=source.keys or None)
-    return Profile(suite, name, rows, tuple(chosen), format, left_out)
+    types = dict(sample.columns)
+    return Profile(suite, name, rows, tuple(chosen), format, left_out, types, metrics)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.partitions import TimeFormat
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
 from tidegauge.display.html import Rows, card, heading, pairs, table
 from tidegauge.notifications.secrets import redact
-from tidegauge.repository.detectors.holidays import Calendar, check_calendar
+from tidegauge.repository.detectors.holidays import DATES, Calendar, check_calendar
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import FailParserCountPolicy
@@ -103,7 +103,6 @@ class Suite:
             if not isinstance(analyzer, Analyzer):
                 msg = f"suite {self.dataset!r}: {analyzer!r} is not an analyzer such as tg.Size()"
                 raise SuiteError(msg)
-            analyzer.check_parameters()
         segments = [_columns(columns) for columns in self.segments]
         if len(set(segments)) < len(segments):
             msg = f"suite {self.dataset!r}: a set of segments stands there twice"
@@ -192,6 +191,7 @@ class Suite:
     def from_json(cls, text: str) -> Suite:
         """Deserialize a suite written by `canonical`."""
         stored = json.loads(text)
+        stored.pop(DATES, None)
         if "dqm" in stored:
             stored["dqm"] = DQM.from_identity(stored["dqm"])
         stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]

@@ -24,7 +24,7 @@ from typing import (
 )
 
 from tidegauge.analyzers.core.deferred import resolve
-from tidegauge.analyzers.core.description import Description, canonical_json
+from tidegauge.analyzers.core.description import Description, canonical_json, explained
 from tidegauge.analyzers.core.errors import EmptyStateError, MetricError
 from tidegauge.analyzers.core.metric import (
     Entity,
@@ -88,6 +88,10 @@ class Analyzer(Description, ABC, Generic[S, T]):
     state_bytes: ClassVar[int] = 64
     where: ClassVar[str | None] = None  # a field in Filterable
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_parameters()
+
     # metric identity
 
     @property
@@ -119,7 +123,6 @@ class Analyzer(Description, ABC, Generic[S, T]):
         ----------
         schema : Schema or StructType
         """
-        self.check_parameters()
         self.check_schema(Schema.from_spark(schema))
 
     def check_schema(self, schema: Schema) -> None:
@@ -217,7 +220,15 @@ class Analyzer(Description, ABC, Generic[S, T]):
         aggregate_with: StateLoader | None = None,
         save_states_with: StatePersister | None = None,
     ) -> Metric[T]:
-        """Compute the metric of a DataFrame; a `MetricError` becomes a failed metric."""
+        """Compute the metric of a DataFrame; a failed computation becomes a failed metric.
+
+        Raises
+        ------
+        SourceError
+            If ``data`` is not a DataFrame of Spark, or is a stream.
+        StateError, OSError
+            If the stored state cannot be read or the new one cannot be written.
+        """
         try:
             state = self.compute_state_from(data)
         except MetricError as error:
@@ -363,6 +374,7 @@ def analyzer(cls: A) -> A:
         If the name is taken.
     """
     dataclass(frozen=True, repr=False)(cls)  # modifies the class in place
+    cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
     return ANALYZERS.add(cls)
 
 

@@ -10,9 +10,14 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import wraps
 from typing import Any
 
-from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    SuiteError,
+    UnknownNameError,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +52,41 @@ class Description:
                 required = option.default is MISSING and not option.kw_only
                 words.append(repr(value) if required else f"{option.name}={value!r}")
         return f"{type(self).__name__}({', '.join(words)})"
+
+
+def explained(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a description's ``__init__`` so that an unknown option is answered with the nearest."""
+
+    @wraps(init)
+    def checked(self: Description, *values: Any, **options: Any) -> None:
+        try:
+            init(self, *values, **options)
+        except TypeError as error:
+            name, known = type(self).__name__, {option.name: option for option in fields(self)}
+            for option in options:
+                if option not in known:
+                    raise UnknownNameError(f"option of {name}", option, known) from error
+            check_positional(name, values, list(known.values()))
+            raise
+
+    return checked
+
+
+def check_positional(name: str, values: Sequence[Any], options: Sequence[Field[Any]]) -> list[str]:
+    """Return the names of options that are given by their place.
+
+    Raises
+    ------
+    SuiteError
+        If more values are given.
+    """
+    order = [option.name for option in options if not option.kw_only]
+    if len(values) > len(order):
+        named = [option.name for option in options if option.kw_only]
+        hint = f"; give {', '.join(f'{option}=' for option in named)} by name" if named else ""
+        msg = f"{name} takes at most {len(order)} values without a name, got {len(values)}{hint}"
+        raise SuiteError(msg)
+    return order
 
 
 def check_choice(owner: Description, option: str, values: Sequence[str]) -> None:

@@ -260,7 +260,7 @@ class UnknownNameError(SuiteError):
     """
 
     def __init__(self, kind: str, name: str, available: Iterable[str]) -> None:
-        self.kind, self.name, self.available = kind, name, tuple(sorted(available))
+        self.kind, self.name, self.available = kind, name, tuple(sorted(map(str, available)))
         super().__init__(kind, name, self.available)
 
     def __str__(self) -> str:

@@ -12,7 +12,12 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from tidegauge.analyzers.core.description import OPTION_TYPES, Description, is_supported_type
+from tidegauge.analyzers.core.description import (
+    OPTION_TYPES,
+    Description,
+    check_positional,
+    is_supported_type,
+)
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.plugins import guard, load_plugins
 
@@ -255,10 +260,7 @@ class Registry(Generic[D]):
             if option not in known:
                 kind = f"option of {name}"
                 raise UnknownNameError(kind, option, known)
-        order = [option.name for option in known.values() if not option.kw_only]
-        if len(positional) > len(order):
-            msg = f"{name} takes at most {len(order)} values without a name, got {len(positional)}"
-            raise SuiteError(msg)
+        order = check_positional(name, positional, list(known.values()))
         given = dict(zip(order, positional, strict=False))
         if twice := given.keys() & options.keys():
             msg = f"{name} got {min(twice)!r} twice"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,11 @@ NUMERIC = INTEGRAL | {"float", "double", "decimal"}
 TEXT = frozenset({"string", "varchar", "char"})
 TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 NESTED = frozenset({"struct", "array", "map", "variant"})
+
+_EXACT_DIGITS = 15
+"""Digits of decimals up to which no two are the same double."""
+_COLLATIONS = "__COLLATIONS"
+"""The metadata in which a column's JSON form keeps the collations of its text."""
 
 _SIZE = re.compile(r"size\((.+)\)")
 
@@ -33,11 +38,14 @@ class Field:
         Spark SQL that reads it.
     type : str or mapping
         Its type in Spark's JSON form.
+    collated : bool
+        Whether it is, or lies in, a column with a collation other than Spark's default.
     """
 
     path: str
     sql: str
     type: Any
+    collated: bool = field(default=False, repr=False)
 
     @property
     def kind(self) -> str:
@@ -54,11 +62,55 @@ class Field:
         return f"CASE WHEN {self.sql} = 0 THEN abs({self.sql}) ELSE {self.sql} END"
 
     @property
+    def uncollated_sql(self) -> str:
+        """SQL for the value, with text compared by its bytes, whatever the column's collation.
+
+        Only Spark knows what is equal by a collation, so states of parts could not be merged.
+        """
+        return (
+            f"{self.sql} COLLATE UTF8_BINARY" if self.collated and self.kind in TEXT else self.sql
+        )
+
+    @property
+    def hash_sql(self) -> str:
+        """SQL for a long that identifies the value, whatever its type; null for null.
+
+        Equal numbers have equal hashes: 1 as an integer, float, double or decimal, and 1.5 as one of
+        the last three. Whole numbers stand for themselves.
+        """
+        if self.kind in INTEGRAL:
+            return f"CAST({self.sql} AS BIGINT)"
+        if self.kind in {"float", "double"}:
+            return _hashed_double(f"CAST({self.sql} AS DOUBLE)")
+        if self.kind != "decimal":
+            return f"CASE WHEN {self.sql} IS NOT NULL THEN xxhash64({self.uncollated_sql}) END"
+        double, (precision, scale) = f"CAST({self.sql} AS DOUBLE)", self.digits
+        if precision <= _EXACT_DIGITS:  # each has a double of its own
+            return _hashed_double(double)
+        text = f"CAST({self.sql} AS STRING)"
+        text = f"rtrim('0', {text})" if scale else f"concat({text}, '.')"
+        whole = f"TRY_CAST({self.sql} AS BIGINT)"
+        back = f"TRY_CAST({double} AS DECIMAL({precision},{scale}))"
+        return (
+            f"CASE WHEN {self.sql} = {whole} THEN {whole} WHEN {self.sql} = {back}"
+            f" THEN xxhash64({double}) WHEN {self.sql} IS NOT NULL THEN xxhash64({text}) END"
+        )
+
+    @property
     def digits(self) -> tuple[int, int]:
         """Precision and scale of a decimal; (10, 0) if the type does not state them."""
         numbers = re.findall(r"\d+", str(self.type))
         precision, scale = (*map(int, numbers), 10, 0)[:2] if len(numbers) == 2 else (10, 0)
         return precision, scale
+
+
+def _hashed_double(value: str) -> str:
+    """Return SQL for the hash of a double; a whole one beyond the longs is hashed like a fraction."""
+    whole = f"TRY_CAST({value} AS BIGINT)"
+    return (
+        f"CASE WHEN {value} = {whole} THEN {whole}"
+        f" WHEN {value} IS NOT NULL THEN xxhash64({value}) END"
+    )
 
 
 @dataclass(frozen=True)
@@ -155,6 +207,7 @@ class Schema:
         if of is None:
             raise NoSuchColumnError(column, self.names)
         sql, kind = quote(of["name"]), of["type"]
+        collated = _COLLATIONS in of.get("metadata", {})
         for step in rest:
             outer = kind["type"] if isinstance(kind, Mapping) else kind
             if outer == "struct":
@@ -163,6 +216,7 @@ class Schema:
                 if of is None:
                     raise NoSuchColumnError(column, [f["name"] for f in inside])
                 sql, kind = f"{sql}.{quote(of['name'])}", of["type"]
+                collated = _COLLATIONS in of.get("metadata", {})
             elif outer == "array" and isinstance(step, int):
                 sql, kind = f"get({sql}, {step})", kind["elementType"]
             elif outer == "map" and kind["keyType"] in {"string", *INTEGRAL}:
@@ -170,7 +224,7 @@ class Schema:
                 sql, kind = f"{sql}[{key}]", kind["valueType"]
             else:
                 raise NoSuchColumnError(column, self.names)
-        return Field(column, sql, kind)
+        return Field(column, sql, kind, collated)
 
     def numeric(self, column: str) -> Field:
         """Resolve a numeric column; dates, timestamps and booleans are rejected."""

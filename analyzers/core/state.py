@@ -162,8 +162,8 @@ def read_state(tag: str, payload: bytes) -> State:
 
 
 def mismatch(parameter: str, left: object, right: object) -> StateMismatchError:
-    """Return the error for adding two sketches with different parameters."""
-    return StateMismatchError(f"cannot add sketches with {parameter} {left} and {right}")
+    """Return the error for adding two states with different parameters."""
+    return StateMismatchError(f"cannot add states with {parameter} {left} and {right}")
 
 
 def _close(a: Any, b: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ class Bin:
     ----------
     low, high : float
     absolute : float
-        Number of values in the bin; an estimate if it comes from a sketch.
+        Number of values in the bin, whole; an estimate if it comes from a sketch.
     ratio : float
         Share of all rows; of all sketched values for a KLLSketch.
     """
@@ -217,7 +217,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
         below, above = (int(counts[values == end].sum()) for end in (-inf, inf))
         if not finite.any():
             return [], [], below, above, nan
-        low, high = values[finite].min(), values[finite].max()
+        low, high = float(values[finite].min()), float(values[finite].max())
         number = self.bin_count - 2 * self.include_overflow_bins
         if low == high:
             return [low, high], [int(counts[finite].sum())], below, above, nan
@@ -243,13 +243,20 @@ class BucketDistribution:
         Of equal width, from the least to the greatest value.
     rank_error : float
         A bucket's count is off by at most twice this share of all values, at 99 % confidence.
+    state : KllState
+        The sketch that they were computed from.
     """
 
     buckets: tuple[Bin, ...]
     rank_error: float
+    state: KllState = field(default=KllState(), repr=False, compare=False)
 
     def __getitem__(self, index: int) -> Bin:
         return self.buckets[index]
+
+    def percentiles(self) -> list[float]:
+        """Return the 1st to the 100th percentile, from the sketch; Deequ's ``computePercentiles``."""
+        return self.state.quantiles([rank / 100 for rank in range(1, 101)])
 
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield ``buckets``, then the edges and count of each bucket by its index."""
@@ -334,18 +341,14 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
             raise MetricRuntimeError(msg)
         number = self.number_of_buckets if low < high else 1
         edges = [low + (high - low) * i / number for i in range(number)] + [high]
-        # Shares strictly below each edge, and 1 at the last edge, which the last bucket includes.
-        ranks = [*state.ranks_below(edges[:-1]), 1.0]
+        # Values strictly below each edge, and all at the last edge, which the last bucket includes.
+        below = [round(rank * state.count) for rank in state.ranks_below(edges[:-1])]
+        counts = [b - a for a, b in pairwise([*below, state.count])]
         buckets = tuple(
-            Bin(
-                edges[i],
-                edges[i + 1],
-                (ranks[i + 1] - ranks[i]) * state.count,
-                ranks[i + 1] - ranks[i],
-            )
-            for i in range(number)
+            Bin(low, high, count, count / state.count)
+            for (low, high), count in zip(pairwise(edges), counts, strict=True)
         )
-        return BucketDistribution(buckets, state.rank_error())
+        return BucketDistribution(buckets, state.rank_error(), state)
 
     def interval(self, state: KllState) -> Mapping[str, Interval]:
         """Return the bounds of each count: twice the rank error on either side."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
 from tidegauge.analyzers.core.metric import TWO_SIGMA, Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
-from tidegauge.analyzers.core.schema import INTEGRAL, Schema
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.core.state import READERS, State, mismatch, register_state
+from tidegauge.analyzers.measures.hashing import Hashing, hashing_of
 
 if TYPE_CHECKING:
     from datasketches import hll_sketch
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 LG_K = 12
 """log2 of the number of HLL registers: 4096, for a relative standard error of 1.6 %."""
 
-_COUNT = Struct("<q")
+_HEAD, _FIRST_HEAD = Struct("<qB"), Struct("<q")
 
 
-@register_state("hll/1")
+@register_state("hll/2")
 @dataclass(frozen=True, slots=True)
 class HllState(State):
     """An Apache DataSketches HLL sketch and the number of values in it.
@@ -34,14 +35,22 @@ class HllState(State):
 
     sketch: bytes = b""
     count: int = 0
+    hashing: Hashing = Hashing.EITHER
 
     @classmethod
-    def from_sketches(cls, sketches: Iterable[bytes] | None, count: int) -> Self:
+    def from_sketches(
+        cls,
+        sketches: Iterable[bytes] | None,
+        count: int,
+        hashing: Hashing = Hashing.EITHER,
+    ) -> Self:
         """Build a state from serialized sketches of Spark, with 4-bit registers.
 
         They are half as large as Spark's and hold the same information.
         """
-        return cls._union([_read(sketch) for sketch in sketches or ()], count) if count else cls()
+        if not count:
+            return cls()
+        return cls._union([_read(sketch) for sketch in sketches or ()], count, hashing)
 
     def combine(self, other: Self) -> Self:
         """Return the union."""
@@ -59,16 +68,17 @@ class HllState(State):
         for sketch in sketches:
             if sketch.lg_config_k != sketches[0].lg_config_k:
                 raise mismatch("lg_k", sketches[0].lg_config_k, sketch.lg_config_k)
-        return cls._union(sketches, sum(state.count for state in filled))
+        hashing = Hashing.merged(state.hashing for state in filled)
+        return cls._union(sketches, sum(state.count for state in filled), hashing)
 
     @classmethod
-    def _union(cls, sketches: Sequence[hll_sketch], count: int) -> Self:
+    def _union(cls, sketches: Sequence[hll_sketch], count: int, hashing: Hashing) -> Self:
         from datasketches import hll_union, tgt_hll_type
 
         union = hll_union(sketches[0].lg_config_k)
         for sketch in sketches:
             union.update(sketch)
-        return cls(union.get_result(tgt_hll_type.HLL_4).serialize_compact(), count)
+        return cls(union.get_result(tgt_hll_type.HLL_4).serialize_compact(), count, hashing)
 
     def estimate(self) -> float:
         """Return the estimated number of distinct values."""
@@ -87,16 +97,29 @@ class HllState(State):
         return self.count == other.count and lower <= other.estimate() <= upper
 
     def pack(self) -> bytes:
-        """Serialize the count, then the sketch's own bytes."""
-        return _COUNT.pack(self.count) + self.sketch
+        """Serialize the count and the hashing, then the sketch's own bytes."""
+        return _HEAD.pack(self.count, self.hashing) + self.sketch
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        state = cls(payload[_COUNT.size :], *_COUNT.unpack_from(payload))
-        if state.count:
-            _read(state.sketch)  # raises on damage
-        return state
+        count, hashing = _HEAD.unpack_from(payload)
+        return cls._checked(payload[_HEAD.size :], count, Hashing(hashing))
+
+    @classmethod
+    def unpack_first(cls, payload: bytes) -> Self:
+        """Deserialize the first version, without the hashing."""
+        (count,) = _FIRST_HEAD.unpack_from(payload)
+        return cls._checked(payload[_FIRST_HEAD.size :], count, Hashing.BY_TYPE)
+
+    @classmethod
+    def _checked(cls, sketch: bytes, count: int, hashing: Hashing) -> Self:
+        if count:
+            _read(sketch)  # raises on damage
+        return cls(sketch, count, hashing)
+
+
+READERS["hll/1"] = HllState.unpack_first
 
 
 def _read(sketch: bytes) -> hll_sketch:
@@ -110,8 +133,9 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
     """Estimated number of distinct non-null values (HyperLogLog); 0 if there are none.
 
     4096 registers give a relative standard error of 1.6 % (1.04 / sqrt(4096); Flajolet et al.,
-    2007); almost exact up to a few hundred values. Integers of any width count as one type; the
-    empty text is a value; 0.0 and -0.0 are equal.
+    2007); almost exact up to a few hundred values. Numbers are compared by value, whatever their type:
+    1, 1.0 and a decimal of 1.00 are equal, and so are 0.0 and -0.0. The empty text is a value; text
+    is compared by its bytes, whatever its collation.
 
     Examples
     --------
@@ -126,24 +150,21 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
     def aggregations(self, schema: Schema) -> Sequence[str | Sketch]:
         """Return the sketch of hashed values and the aggregation of their count.
 
-        The sketch hashes integers itself. Other types are hashed by Spark first: its hash treats
-        zeros and NaN consistently, does not depend on the session's time zone and, unlike the
+        Whole numbers are hashed by the sketch alone. Other values are hashed by Spark first: its
+        hash treats NaN consistently, does not depend on the session's time zone and, unlike the
         sketch's, does not skip the empty text.
         """
         field = self.field(schema)
-        item = (
-            f"CAST({field.sql} AS BIGINT)"
-            if field.kind in INTEGRAL
-            else f"CASE WHEN {field.sql} IS NOT NULL THEN xxhash64({field.sql}) END"
-        )
         return (
-            Sketch("hll", where_holds(self.where, item), LG_K),
+            Sketch("hll", where_holds(self.where, field.hash_sql), LG_K),
             f"count({self.values(schema)})",
+            *hashing_of([field]),
         )
 
     def fold(self, cells: Sequence[Any]) -> HllState:
         """Return the state of the sketch and the count."""
-        return HllState.from_sketches(*cells)
+        sketches, count, *hashing = cells
+        return HllState.from_sketches(sketches, count, Hashing.of_cells(hashing))
 
     def measure(self, state: HllState) -> float:
         """Return the estimate, rounded to a whole number."""

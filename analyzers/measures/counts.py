@@ -138,11 +138,16 @@ class RatioAnalyzer(Filterable, Analyzer[NumMatchesAndCount, float]):
 class Completeness(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     """Share of rows where the column is not null; NaN is not null. Empty metric at zero rows.
 
+    The column may be a whole struct, array, map or variant: one that is empty, or holds only nulls, is
+    not null.
+
     Examples
     --------
     >>> Completeness("email").compute_metric_from(NumMatchesAndCount(3, 4)).value
     0.75
     """
+
+    accepts: ClassVar[str] = "field"
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the non-null values and the rows."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, T
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import NoColumnsSpecifiedError, WrongColumnTypeError
+from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.metric import Entity
 from tidegauge.analyzers.core.requests import Frequencies, Request
 from tidegauge.analyzers.core.schema import Schema
@@ -42,6 +42,17 @@ _HELD_ROWS = 1_000_000
 """Groups buffered while merging states before their counts are added."""
 
 
+def _in_utc(table: pa.Table) -> pa.Table:
+    """Return a table with its timestamps in UTC: Spark 3.5 gives them in the session's time zone."""
+    import pyarrow as pa
+
+    schema = own = table.schema
+    for place, field in enumerate(own):
+        if pa.types.is_timestamp(field.type) and field.type.tz not in {None, "UTC"}:
+            schema = schema.set(place, field.with_type(pa.timestamp(field.type.unit, "UTC")))
+    return table if schema is own else table.cast(schema)
+
+
 def _united(tables: Sequence[pa.Table]) -> pa.Table:
     """Union tables and add the counts of equal groups."""
     import pyarrow as pa
@@ -54,7 +65,7 @@ def _united(tables: Sequence[pa.Table]) -> pa.Table:
             n, m = len(keys), other.num_columns - 1
             raise mismatch("numbers of grouping columns", n, m)
     try:
-        union = pa.concat_tables(tables, promote_options="permissive")
+        union = pa.concat_tables(map(_in_utc, tables), promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise mismatch("column types", tables[0].schema.types, error) from error
     sums = union.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
@@ -225,19 +236,16 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
         return canonical_json({"state": "frequencies", "columns": columns, "where": self.where})
 
     def check_schema(self, schema: Schema) -> None:
-        """Require at least one column, none of them nested or an interval."""
+        """Require columns that are neither nested nor intervals."""
         self.grouping_expressions(schema)
 
     def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
         """Return the Spark SQL expressions to group by; equal ones share a shuffle."""
-        if not self.grouping_columns:
-            msg = f"{type(self).__name__} needs at least one column"
-            raise NoColumnsSpecifiedError(msg)
         fields = [schema.plain(column) for column in self.grouping_columns]
         for field in fields:
             if field.kind == "interval":  # Arrow has no such type
                 raise WrongColumnTypeError(field.path, field.kind, "a type other than an interval")
-        return tuple(field.sql for field in fields)
+        return tuple(field.uncollated_sql for field in fields)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the frequencies."""

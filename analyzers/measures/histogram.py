@@ -6,7 +6,9 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import singledispatch
+from math import isfinite, isnan
 from typing import Any, ClassVar
 
 from tidegauge.analyzers.core.analyzer import analyzer
@@ -72,11 +74,13 @@ HistogramMetric = Metric[Distribution]
 
 @singledispatch
 def bin_key(value: Any) -> str:
-    r"""Return the bin key of a value as text.
+    r"""Return the bin key of a value as text: what Spark's CAST gives, and so Deequ's key.
 
-    Null is ``NullValue``. A text equal to that, or beginning with a backslash, is escaped by a
-    leading backslash, so that no two values share a bin. Control characters are written as
-    ``\x00``, and a text of more than 200 characters ends with a digest of it.
+    Null is ``NullValue``. Floats are written as ``0.1`` and ``1.0E20``, timestamps in UTC as
+    ``2020-01-01 10:00:00.5``, binary as lower-case hexadecimal digits. A text equal to ``NullValue``,
+    or beginning with a backslash, is escaped by a leading backslash, so that no two values share a
+    bin. Control characters are written as ``\x00``. Of a text of more than 200 characters, the first
+    200 and a digest are the key.
 
     Examples
     --------
@@ -93,8 +97,22 @@ def _(value: None) -> str:
 
 @bin_key.register
 def _(value: str) -> str:
-    text = "\\" + value if value == NULL_KEY or value.startswith("\\") else value
-    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return escaped(_shortened(value))
+
+
+def escaped(text: str) -> str:
+    r"""Escape a text that is no longer than a key may be, as in `bin_key`.
+
+    Examples
+    --------
+    >>> print(escaped("a\nb"), escaped("NullValue"))
+    a\x0ab \NullValue
+    """
+    text = "\\" + text if text == NULL_KEY or text.startswith("\\") else text
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def _shortened(text: str) -> str:
     if len(text) <= LONGEST_KEY:
         return text
     return f"{text[:LONGEST_KEY]}~{key_of(text)[:16]}"
@@ -107,18 +125,68 @@ def _(value: bool) -> str:  # noqa: FBT001
 
 @bin_key.register
 def _(value: float) -> str:
-    special = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
-    return "NaN" if value != value else special.get(value, repr(value))  # noqa: PLR0124
+    return _float_text(value, repr(value))
+
+
+@bin_key.register
+def _(value: Decimal) -> str:
+    return f"{value:f}"
 
 
 @bin_key.register
 def _(value: bytes) -> str:
-    return value.hex()
+    return _shortened(value.hex())
 
 
 @bin_key.register
 def _(value: dt.date) -> str:
     return value.isoformat()
+
+
+@bin_key.register
+def _(value: dt.datetime) -> str:
+    utc = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+    return utc.isoformat(" ").rstrip("0") if utc.microsecond else utc.isoformat(" ")
+
+
+def _float_text(value: float, shortest: str) -> str:
+    """Lay the shortest digits of a float out as Java and Spark do."""
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign, numbers, exponent = Decimal(shortest).as_tuple()
+    digits = "".join(map(str, numbers)).rstrip("0") or "0"
+    point = len(numbers) + int(exponent)
+    minus = "-" if sign else ""
+    if value and not _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        return f"{minus}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+    digits = digits.rjust(len(digits) - point + 1, "0") if point < 1 else digits.ljust(point, "0")
+    point = max(point, 1)
+    return f"{minus}{digits[:point]}.{digits[point:] or '0'}"
+
+
+_PLAIN = (1e-3, 1e7)
+"""Where floats are written without an exponent."""
+
+
+def counts_by_key(state: FrequenciesAndNumRows) -> Iterator[tuple[str, int]]:
+    """Yield the bin key and the number of rows of each value of a single column, nulls left out.
+
+    Floats of 32 bits have fewer digits than the doubles that Python makes of them.
+
+    Examples
+    --------
+    >>> list(counts_by_key(FrequenciesAndNumRows.of([((1e20,), 2), ((0.1,), 1)])))
+    [('1.0E20', 2), ('0.1', 1)]
+    """
+    if str(state.frequencies.schema.types[0]) == "float":
+        import numpy as np
+
+        for (value,), count in state.groups():
+            if value is not None:
+                shortest = np.format_float_scientific(np.float32(value))
+                yield _float_text(value, shortest), count
+        return
+    yield from ((bin_key(value), count) for (value,), count in state.groups() if value is not None)
 
 
 @analyzer
@@ -164,7 +232,7 @@ class Histogram(GroupingAnalyzer[Distribution]):
 
     def measure(self, state: FrequenciesAndNumRows) -> Distribution:
         """Rank the groups by count and keep the most frequent."""
-        counts = [(bin_key(key), count) for (key,), count in state.groups()]
+        counts = list(counts_by_key(state))
         if state.num_nulls:
             counts.append((NULL_KEY, state.num_nulls))
         counts.sort(key=lambda pair: (-pair[1], pair[0]))

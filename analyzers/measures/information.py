@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidegauge.analyzers.core.analyzer import analyzer
 from tidegauge.analyzers.core.errors import NumberOfSpecifiedColumnsError
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupingAnalyzer
 
 if TYPE_CHECKING:
@@ -90,12 +89,11 @@ class MutualInformation(_InformationAnalyzer):
         """Both columns."""
         return self.columns
 
-    def check_schema(self, schema: Schema) -> None:
-        """Require exactly two columns, neither of them nested."""
+    def check_parameters(self) -> None:
+        """Require exactly two columns."""
         if len(self.columns) != 2:
             msg = f"{self!r} needs two columns, not {len(self.columns)}"
             raise NumberOfSpecifiedColumnsError(msg)
-        super().check_schema(schema)
 
     def measure(self, state: FrequenciesAndNumRows) -> float:
         """Return the sum of both entropies minus the joint entropy."""

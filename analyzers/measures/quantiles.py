@@ -190,6 +190,8 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
             raise IllegalAnalyzerParameterError(msg)
         if not SMALLEST_ERROR <= self.relative_error <= 1:
             msg = f"{self!r}: relative_error lies between {SMALLEST_ERROR} and 1"
+            if self.relative_error == 0:
+                msg += "; an exact quantile is ExactQuantile's"
             raise IllegalAnalyzerParameterError(msg)
 
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:

@@ -12,10 +12,10 @@ from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Interval, Metric, Scale
 from tidegauge.analyzers.core.requests import Sketch
-from tidegauge.analyzers.core.schema import TEXT, Schema
+from tidegauge.analyzers.core.schema import TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import State, register_state
-from tidegauge.analyzers.measures.histogram import LONGEST_KEY, bin_key
+from tidegauge.analyzers.measures.histogram import LONGEST_KEY, escaped
 
 if TYPE_CHECKING:
     from datasketches import frequent_strings_sketch
@@ -131,6 +131,10 @@ class TopDistribution:
     def __getitem__(self, key: str) -> TopValue:
         return self.values[key]
 
+    def estimates(self) -> dict[str, int]:
+        """Return the estimated number of occurrences of each value."""
+        return {key: value.estimate for key, value in self.values.items()}
+
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield ``abs.value`` and ``ratio.value`` for each value."""
         for key, value in self.values.items():
@@ -141,14 +145,32 @@ class TopDistribution:
 TopValuesMetric = Metric[TopDistribution]
 
 
+_EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+
+
+def _text(field: Field) -> str:
+    """Return SQL for a value as text, the same in all sessions; see `bin_key`."""
+    if field.kind in TEXT:
+        return field.uncollated_sql
+    if field.kind == "binary":
+        return f"lower(hex({field.sql}))"
+    if field.kind == "timestamp":  # the cast of one depends on the session's time zone
+        value = f"({_EPOCH} + unix_micros({field.sql}) * INTERVAL '0.000001' SECOND)"
+    else:
+        value = field.zero_normalized_sql
+    return f"CAST({value} AS STRING)"
+
+
 @analyzer
 class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     """Most frequent values of a column, with estimated counts and shares of all non-null values.
 
     Needs bounded memory and no shuffle, however many values there are; exact while the distinct
     values are no more than those tracked. The metric's interval holds guaranteed bounds. Empty
-    metric if there are no values. Values are cast to text by Spark; of a long one, the first 200
-    characters and a digest are kept.
+    metric if there are no values. Values are written as in `Histogram`; of a long text, the first 200
+    characters and a digest are kept. Sketches made before timestamps were written in UTC, and binary
+    as hexadecimal digits, still merge: their texts of such values stay what they were, beside the
+    new ones.
 
     Parameters
     ----------
@@ -196,8 +218,7 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:
         """Return the sketch of the values as texts of bounded length."""
         field = self.field(schema)
-        value = field.zero_normalized_sql
-        text = value if field.kind in TEXT else f"CAST({value} AS STRING)"
+        text = _text(field)
         if field.kind in TEXT or field.kind == "binary":
             digest = f"concat(left({text}, {LONGEST_KEY}), '~', left(sha2({text}, 256), 16))"
             text = f"CASE WHEN char_length({text}) > {LONGEST_KEY} THEN {digest} ELSE {text} END"
@@ -212,7 +233,7 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
         """Return the most frequent values."""
         if not state.sketch:
             raise self.no_data()
-        found = {bin_key(value): top for value, top in state.top(self.k).items()}
+        found = {escaped(value): top for value, top in state.top(self.k).items()}
         return TopDistribution(found, state.count)
 
     def interval(self, state: FrequentItemsState) -> Mapping[str, Interval]:

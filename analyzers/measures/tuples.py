@@ -18,15 +18,16 @@ from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoColumnsSpecifiedError
 from tidegauge.analyzers.core.metric import TWO_SIGMA, Entity, Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
-from tidegauge.analyzers.core.schema import INTEGRAL, Schema
+from tidegauge.analyzers.core.schema import NUMERIC, Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.core.state import READERS, State, mismatch, register_state
+from tidegauge.analyzers.measures.hashing import Hashing, hashing_of
 
 if TYPE_CHECKING:
     from datasketches import compact_tuple_sketch
 
 SMALLEST_LG_K, LARGEST_LG_K = 4, 20
-_HEAD = struct.Struct("<qB")
+_HEAD, _FIRST_HEAD = struct.Struct("<qBB"), struct.Struct("<qB")
 
 
 def _read(sketch: bytes) -> compact_tuple_sketch:
@@ -37,7 +38,7 @@ def _read(sketch: bytes) -> compact_tuple_sketch:
     return compact_tuple_sketch.deserialize(bytes(sketch), SingleOrRepeatedSerDe())
 
 
-@register_state("tuple/1")
+@register_state("tuple/2")
 @dataclass(frozen=True, slots=True)
 class TupleState(State):
     """A sample of the distinct values, each marked as single or repeated, and the number of rows.
@@ -49,12 +50,19 @@ class TupleState(State):
     sketch: bytes = b""
     count: int = 0
     lg_k: int = 0
+    hashing: Hashing = Hashing.EITHER
 
     @classmethod
-    def from_sketches(cls, sketches: Iterable[bytes] | None, count: int, lg_k: int) -> Self:
+    def from_sketches(
+        cls,
+        sketches: Iterable[bytes] | None,
+        count: int,
+        lg_k: int,
+        hashing: Hashing = Hashing.EITHER,
+    ) -> Self:
         """Build a state from serialized sketches, of Spark or of its workers, cut to ``lg_k``."""
         found = [_read(sketch) for sketch in sketches or ()]
-        return cls._union(found, count, lg_k) if found and count else cls()
+        return cls._union(found, count, lg_k, hashing) if found and count else cls()
 
     def combine(self, other: Self) -> Self:
         """Return the union."""
@@ -70,10 +78,14 @@ class TupleState(State):
         for state in filled:
             if state.lg_k != lg_k:
                 raise mismatch("lg_k", lg_k, state.lg_k)
-        return cls._union([_read(s.sketch) for s in filled], sum(s.count for s in filled), lg_k)
+        hashing = Hashing.merged(state.hashing for state in filled)
+        sketches = [_read(state.sketch) for state in filled]
+        return cls._union(sketches, sum(state.count for state in filled), lg_k, hashing)
 
     @classmethod
-    def _union(cls, sketches: Sequence[compact_tuple_sketch], count: int, lg_k: int) -> Self:
+    def _union(
+        cls, sketches: Sequence[compact_tuple_sketch], count: int, lg_k: int, hashing: Hashing
+    ) -> Self:
         from datasketches import AccumulatorPolicy, tuple_union
 
         from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
@@ -81,7 +93,8 @@ class TupleState(State):
         union = tuple_union(AccumulatorPolicy(), lg_k)
         for sketch in sketches:
             union.update(sketch)
-        return cls(union.get_result().serialize(SingleOrRepeatedSerDe()), count, lg_k)
+        sketch = union.get_result().serialize(SingleOrRepeatedSerDe())
+        return cls(sketch, count, lg_k, hashing)
 
     def sample(self) -> tuple[int, int, float]:
         """Return the sample's size, its number of single values and the sampling probability."""
@@ -99,17 +112,29 @@ class TupleState(State):
         return self.count == other.count and abs(a - b) <= error
 
     def pack(self) -> bytes:
-        """Serialize rows and ``lg_k``, then the sketch's own bytes."""
-        return _HEAD.pack(self.count, self.lg_k) + self.sketch
+        """Serialize rows, ``lg_k`` and the hashing, then the sketch's own bytes."""
+        return _HEAD.pack(self.count, self.lg_k, self.hashing) + self.sketch
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        count, lg_k = _HEAD.unpack_from(payload)
-        state = cls(payload[_HEAD.size :], count, lg_k)
+        count, lg_k, hashing = _HEAD.unpack_from(payload)
+        return cls._checked(payload[_HEAD.size :], count, lg_k, Hashing(hashing))
+
+    @classmethod
+    def unpack_first(cls, payload: bytes) -> Self:
+        """Deserialize the first version, without the hashing."""
+        count, lg_k = _FIRST_HEAD.unpack_from(payload)
+        return cls._checked(payload[_FIRST_HEAD.size :], count, lg_k, Hashing.BY_TYPE)
+
+    @classmethod
+    def _checked(cls, sketch: bytes, count: int, lg_k: int, hashing: Hashing) -> Self:
         if count:
-            _read(state.sketch)  # raises on damage
-        return state
+            _read(sketch)  # raises on damage
+        return cls(sketch, count, lg_k, hashing)
+
+
+READERS["tuple/1"] = TupleState.unpack_first
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,16 +164,16 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         )
 
     def check_parameters(self) -> None:
-        """Require an ``lg_k`` from 4 to 20."""
+        """Require at least one column, and an ``lg_k`` from 4 to 20."""
+        if not self.columns:
+            msg = f"{type(self).__name__} needs at least one column"
+            raise NoColumnsSpecifiedError(msg)
         if not SMALLEST_LG_K <= self.lg_k <= LARGEST_LG_K:
             msg = f"{self!r}: lg_k lies between {SMALLEST_LG_K} and {LARGEST_LG_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def check_schema(self, schema: Schema) -> None:
-        """Require at least one column, none of them nested."""
-        if not self.columns:
-            msg = f"{type(self).__name__} needs at least one column"
-            raise NoColumnsSpecifiedError(msg)
+        """Require columns that are not nested."""
         for column in self.columns:
             schema.plain(column)
 
@@ -156,20 +181,21 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         """Return the sketch of row hashes and the aggregation of the row count.
 
         A hash of several values skips nulls; their positions are hashed with the values, so that
-        (null, 1) and (1, null) differ. Integers of any width are one type.
+        (null, 1) and (1, null) differ. Numbers are hashed by value, whatever their type.
         """
         fields = [schema.plain(column) for column in self.columns]
-        values = [f"CAST({f.sql} AS BIGINT)" if f.kind in INTEGRAL else f.sql for f in fields]
+        values = [f.hash_sql if f.kind in NUMERIC else f.uncollated_sql for f in fields]
         hashed = values if len(fields) == 1 else [*values, *(f"{f.sql} IS NULL" for f in fields)]
         known = " OR ".join(f"{f.sql} IS NOT NULL" for f in fields)
         item = f"CASE WHEN {known} THEN xxhash64({', '.join(hashed)}) END"
         rows = where_holds(self.where, f"CASE WHEN {known} THEN 1 END")
-        return (Sketch("tuple", where_holds(self.where, item), self.lg_k), f"count({rows})")
+        sketch = Sketch("tuple", where_holds(self.where, item), self.lg_k)
+        return (sketch, f"count({rows})", *hashing_of(fields))
 
     def fold(self, cells: Sequence[Any]) -> TupleState:
         """Return the state of the sketch and the row count."""
-        sketches, count = cells
-        return TupleState.from_sketches(sketches, count, self.lg_k)
+        sketches, count, *hashing = cells
+        return TupleState.from_sketches(sketches, count, self.lg_k, Hashing.of_cells(hashing))
 
     def measure(self, state: TupleState) -> float:
         """Return the estimate."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidegauge.analyzers.core.analyzer import analyzer
+from tidegauge.analyzers.core.errors import NoColumnsSpecifiedError
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
@@ -31,6 +32,12 @@ class _ColumnsAnalyzer(GroupingAnalyzer[float]):
     def grouping_columns(self) -> tuple[str, ...]:
         """The columns to group by."""
         return self.columns
+
+    def check_parameters(self) -> None:
+        """Require at least one column."""
+        if not self.columns:
+            msg = f"{type(self).__name__} needs at least one column"
+            raise NoColumnsSpecifiedError(msg)
 
     def weight(self, state: FrequenciesAndNumRows) -> float:
         """Return the number of rows."""
@@ -139,6 +146,9 @@ class DuplicateRowCount(_ColumnsAnalyzer):
     scale: ClassVar[Scale] = Scale.COUNT
 
     columns: tuple[str, ...] = ()
+
+    def check_parameters(self) -> None:
+        """Allow no columns, which stands for all."""
 
     @property
     def entity(self) -> Entity:

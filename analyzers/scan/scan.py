@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, attempt
 from tidegauge.analyzers.core.requests import ROWS, Request
 from tidegauge.analyzers.core.segments import SegmentSet, Values
@@ -98,7 +99,13 @@ def scan(
         Predicate on a group's values as text; other groups are dropped.
     segments : sequence of SegmentSet
         Segments to compute within every group as well.
+
+    Raises
+    ------
+    SourceError
+        If the data are not a DataFrame of Spark, or are a stream.
     """
+    _check_data(data)
     activate(data.sparkSession)
     made = plan(data, analyzers)
     groups = Groups(tuple(by), tuple(segments))
@@ -117,6 +124,18 @@ def scan(
         key[0]: _fold(made, results, key, parts.get(key[0], {})) for key in wanted if not key[1]
     }
     return Scan(found, _fold(made, results, None))
+
+
+def _check_data(data: Any) -> None:
+    if not hasattr(data, "selectExpr"):
+        cure = "; read a table by spark.table(name)" if isinstance(data, str) else ""
+        if hasattr(data, "iloc") or hasattr(data, "to_pandas"):
+            cure = "; make one of it by spark.createDataFrame(data)"
+        msg = f"metrics are computed from a DataFrame of Spark, not a {type(data).__name__}{cure}"
+        raise SourceError(msg)
+    if data.isStreaming:
+        msg = "a streaming DataFrame has no end: measure the batches of foreachBatch, or what it wrote"
+        raise SourceError(msg)
 
 
 def _fold(

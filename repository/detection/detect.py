@@ -35,7 +35,7 @@ from tidegauge.repository.detectors.arrivals import Late, MissingPartition
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
 from tidegauge.repository.detectors.contents import SchemaChange, StalePartition
 from tidegauge.repository.detectors.drift import Drift
-from tidegauge.repository.detectors.holidays import Calendar, holidays_of
+from tidegauge.repository.detectors.holidays import DATES, Calendar, new_dates, suite_holidays
 from tidegauge.repository.detectors.matrices import (
     Matrix,
     grid_of,
@@ -110,11 +110,39 @@ def detect(
 
 
 def stored_suite(connection: Connection, dataset: int) -> Row:
-    """Return the suite of a dataset's last run as JSON; empty if it has none."""
+    """Return the suite of a dataset's last run as JSON; empty if it has none.
+
+    With the dates of its country's holidays, which not every run stores.
+    """
     r = s.run.c
     query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
     suite: Row = json.loads(connection.execute(query).scalar() or "{}")
-    return suite
+    country = suite.get("holidays")
+    if not isinstance(country, str) or DATES in suite:
+        return suite
+    stored = connection.execute(query.where(r.suite.contains(f'"{DATES}"'))).scalar()
+    before = json.loads(stored or "{}")
+    return {**suite, DATES: before.get(DATES, {}) if before.get("holidays") == country else {}}
+
+
+def store_holidays(database: Database, dataset: str) -> None:
+    """Store the dates of a country's holidays with a dataset's last run, if there are new years.
+
+    So detection gives the same answers everywhere, without the package ``holidays``. Where that is
+    not installed, nothing is stored, and detection says what it lacks.
+    """
+
+    def work(connection: Connection) -> None:
+        of = dataset_id(connection, dataset)
+        suite, r, p = stored_suite(connection, of), s.run.c, s.partition.c
+        query = sa.select(p.time).where(p.dataset_id == of)
+        dates = new_dates(suite, connection.execute(query).scalars())
+        if dates:
+            last = sa.select(sa.func.max(r.id)).where(r.dataset_id == of).scalar_subquery()
+            text = canonical_json({**suite, DATES: {**suite[DATES], **dates}})
+            connection.execute(s.run.update().where(r.id == last).values(suite=text))
+
+    database.write(work)
 
 
 def stored_monitors(suite: Row) -> list[Monitor]:
@@ -169,7 +197,7 @@ class DetectionJob(DetectionScope):
             marks={name: (commit, key) for name, commit, key in connection.execute(query)},
             teaching=TrainingLabels(
                 training_labels(connection, of),
-                holidays_of(suite.get("holidays"), (row["time"] for row in known[1])),
+                suite_holidays(suite, (row["time"] for row in known[1])),
             ),
             calendar=suite.get("holidays"),
             window=window,

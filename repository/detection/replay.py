@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.repository.detection.detect import find, read_ledger, stored_suite
 from tidegauge.repository.detection.findings import Finding, judge_partitions, points_of
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger
-from tidegauge.repository.detectors.holidays import holidays_of
+from tidegauge.repository.detectors.holidays import suite_holidays
 from tidegauge.repository.detectors.matrices import group_by_segment, matrix
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.training import TrainingLabels
@@ -68,11 +68,11 @@ class BacktestHistory:
             replace(one, label="expected") if one.label == "ignore" else one
             for one in training_labels(connection, of)
         ]
-        calendar = stored_suite(connection, of).get("holidays")
+        suite = stored_suite(connection, of)
         return cls(
             facts,
             query.window,
-            TrainingLabels(said, holidays_of(calendar, (row["time"] for row in partitions))),
+            TrainingLabels(said, suite_holidays(suite, (row["time"] for row in partitions))),
             feedback_labels(connection, of),
             incidents_of(connection, of),
             {

@@ -12,7 +12,7 @@ import numpy as np
 from tidegauge.analyzers.core.errors import StateMismatchError
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
-from tidegauge.analyzers.measures.histogram import bin_key
+from tidegauge.analyzers.measures.histogram import counts_by_key, escaped
 from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
@@ -175,7 +175,7 @@ def categories_of(state: State) -> Counter[str]:
     Counter({'a': 3})
     """
     if isinstance(state, FrequentItemsState):
-        found = {bin_key(value): top.lower for value, top in state.top().items()}
+        found = {escaped(value): top.lower for value, top in state.top().items()}
         if sum(found.values()) < state.count:
             msg = (
                 "there were more values than TopValues tracked; raise tracked=, or add a Histogram"
@@ -185,4 +185,4 @@ def categories_of(state: State) -> Counter[str]:
     if not isinstance(state, FrequenciesAndNumRows):
         msg = f"a {type(state).__name__} does not tell how often each value occurs"
         raise StateMismatchError(msg)
-    return Counter({bin_key(key): n for (key,), n in state.groups() if key is not None})
+    return Counter(dict(counts_by_key(state)))

@@ -76,9 +76,18 @@ class Imported:
 
 
 def import_deequ(
-    repository: Repository, file: str | Path, dataset: str, by: Sequence[str] = ()
+    repository: Repository,
+    file: str | Path,
+    dataset: str,
+    by: Sequence[str] = (),
+    *,
+    key: str | Sequence[str] = KEY,
+    format: str | None = None,
 ) -> Imported:
     """Import a Deequ metrics file into a repository.
+
+    To continue the history with `tidegauge.analyze`, give the partition columns of the table and how
+    they write the date: ``key="ds", format="%Y-%m-%d"``.
 
     Parameters
     ----------
@@ -89,24 +98,33 @@ def import_deequ(
     by : sequence of str
         Tags that distinguish results of one date; each of their values is a segment. All others
         become tags of the run.
+    key : str or sequence of str
+        The partition columns for Deequ's ``dataSetDate``.
+    format : str, optional
+        How they write it in UTC, as for `strftime`; the columns' values are separated by one space:
+        ``key=["ds", "hr"], format="%Y-%m-%d %H"``. Default: ``2026-01-31T00:00:00.000Z``.
 
     Raises
     ------
     SourceError
-        If the file is not a Deequ metrics repository, or ``by`` does not distinguish two results of
-        one date.
+        If the file is not a Deequ metrics repository, ``format`` does not give a value for each key,
+        or nothing distinguishes two results of one date.
     """
-    results = [_Result(entry, tuple(by)) for entry in _read(Path(file))]
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    dates = _Dates(keys, format)
+    results = [_Result(entry, tuple(by), dates) for entry in _read(Path(file))]
     seen: dict[str, _Result] = {}
     for result in results:
         before = seen.setdefault(result.partition.name, result)
         if before is not result:
             tags = sorted(k for k in result.tags if result.tags[k] != before.tags.get(k))
             hint = f"; name the tags that do: {', '.join(tags)}" if tags else ""
+            if result.time != before.time:
+                hint = f"; {before.time} is the same by format={format!r}"
             msg = f"{file} has two results of {result.time} that nothing tells apart{hint}"
             raise SourceError(msg)
     skipped: list[str] = []
-    spec = RunSpec(dataset, None, (KEY, *by), selection=f"import of {Path(file).name}")
+    spec = RunSpec(dataset, None, (*keys, *by), selection=f"import of {Path(file).name}")
     new = metrics = 0
     for shared, some in _by_tags(results):
         run = repository.store.open_run(RunSpec(**{**vars(spec), "tags": dict(shared)}))
@@ -164,10 +182,33 @@ def _by_tags(
     yield from groups.items()
 
 
+@dataclass(frozen=True)
+class _Dates:
+    """The partition columns of a date, and how they write it."""
+
+    keys: tuple[str, ...]
+    format: str | None
+
+    def values(self, time: datetime) -> tuple[str, ...]:
+        """Return a date's values of the columns."""
+        if self.format is None:
+            text = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        else:
+            text = time.strftime(self.format)
+        found = tuple(text.split(" "))
+        if len(found) != len(self.keys) or not all(found):
+            msg = (
+                f"format={self.format!r} writes {time} as {text!r}: a value for each of"
+                f" {', '.join(self.keys)}, separated by one space, is needed"
+            )
+            raise SourceError(msg)
+        return found
+
+
 class _Result:
     """One entry of the file."""
 
-    def __init__(self, entry: Mapping[str, Any], by: tuple[str, ...]) -> None:
+    def __init__(self, entry: Mapping[str, Any], by: tuple[str, ...], dates: _Dates) -> None:
         key = entry["resultKey"]
         date = key["dataSetDate"]
         try:
@@ -179,8 +220,7 @@ class _Result:
         tags = {str(k): str(v) for k, v in (key.get("tags") or {}).items()}
         values = tuple(tags.get(name, NULL) for name in by)
         self.tags = {k: v for k, v in tags.items() if k not in by}
-        text = self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self.partition = Partition((KEY, *by), (text, *values))
+        self.partition = Partition((*dates.keys, *by), (*dates.values(self.time), *values))
         self.segment = Partition(by, values).name
         self.entries = entry["analyzerContext"]["metricMap"]
 

@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.evidence import AnomalySettings, AnyAnalyzer, Earl
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.repository.detection.detect import stored_suite
 from tidegauge.repository.detection.judge import UNSTORED_ID, JudgedSeries, PointJudge
-from tidegauge.repository.detectors.holidays import holidays_of
+from tidegauge.repository.detectors.holidays import suite_holidays
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.history.targets import CheckTarget, View
 from tidegauge.repository.store.facts import FactDimensions, Row, dimensions_of, read_facts
@@ -133,12 +133,12 @@ def load_evidence(
         reader.read(historic, _beside(targets, known[1]))
         partitions = list(known[1])
         said = training_labels(connection, of) if historic else []
-        calendar = stored_suite(connection, of).get("holidays") if historic else None
+        suite = stored_suite(connection, of) if historic else {}
     for target in targets if fresh is not None else ():
         partitions.append(target.row())
         for analyzer, metric in (fresh or {}).items():
             reader.metrics.setdefault((target.segment, analyzer), {})[target.id] = metric
-    days = holidays_of(calendar, (row["time"] for row in partitions))
+    days = suite_holidays(suite, (row["time"] for row in partitions))
     judge = PointJudge(
         partitions, known[0], reader.metrics, TrainingLabels(said, days), tuple(historic)
     )

@@ -120,16 +120,10 @@ class View:
     def placed(self, fresh: CheckTarget) -> CheckTarget:
         """Return a new target completed with time and segment, from the ledger or its name."""
         stored = {row["partition"]: row for row in self._partitions()}
-        if fresh.partition in stored and fresh.partition:
-            row = stored[fresh.partition]
-            time, within = fresh.time or row["time"], row["within"]
-        else:
-            named = Partition.from_path(fresh.partition)
-            form = recognise_time(named.keys)
-            time = fresh.time or (form and form.time_of(named))
-            within = form.segment_of(named) if form else ""
-        segment = _segment(within, fresh.segment)
-        return replace(fresh, time=time, within=within, segment=segment or within)
+        if fresh.partition not in stored or not fresh.partition:
+            return placed_by_name(fresh)
+        row = stored[fresh.partition]
+        return _placed(fresh, row["time"], row["within"])
 
     def _partitions(self) -> list[Row]:
         p = s.partition.c
@@ -138,6 +132,26 @@ class View:
             of = p.dataset_id == dataset_id(connection, self.dataset)
             query = sa.select(*columns).where(of).order_by(p.time.is_(None), p.time, p.name)
             return [row._asdict() for row in connection.execute(query)]
+
+
+def placed_by_name(fresh: CheckTarget) -> CheckTarget:
+    """Return a new target completed with time and segment from its partition's name.
+
+    Examples
+    --------
+    >>> placed_by_name(CheckTarget(1, "ds=2013-02-08")).time.isoformat()
+    '2013-02-08T00:00:00+00:00'
+    """
+    named = Partition.from_path(fresh.partition)
+    form = recognise_time(named.keys)
+    if form is None:
+        return _placed(fresh, None, "")
+    return _placed(fresh, form.time_of(named), form.segment_of(named))
+
+
+def _placed(fresh: CheckTarget, time: datetime | None, within: str) -> CheckTarget:
+    segment = _segment(within, fresh.segment)
+    return replace(fresh, time=fresh.time or time, within=within, segment=segment or within)
 
 
 def _newest(rows: Sequence[Row]) -> set[str]:

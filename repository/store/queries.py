@@ -177,15 +177,11 @@ def _last_of_run(connection: Connection, run: int) -> int:
     return own or _last_commit(connection, s.commit.c.committed_at <= started)
 
 
-class SeriesFilter(TypedDict, total=False):
-    """Filters by series; None is any.
+class NamedSeriesFilter(TypedDict, total=False):
+    """Filters by series, besides name and instance; None is any.
 
     Attributes
     ----------
-    name : str or sequence of str, optional
-        Metric names, or an analyzer's name for all metrics that it measures.
-    instance : str, optional
-        The column, columns or rule.
     analyzer : Analyzer or str, optional
         Exactly this analyzer, with all its options.
     where : str, optional
@@ -194,15 +190,28 @@ class SeriesFilter(TypedDict, total=False):
         As in ``origin=EWR``.
     """
 
-    name: str | Sequence[str] | None
-    instance: str | None
     analyzer: AnyAnalyzer | str | None
     where: str | None
     segment: str | None
 
 
-class HistoryFilter(SeriesFilter, total=False):
-    """Filters by series and time.
+class SeriesFilter(NamedSeriesFilter, total=False):
+    """Filters by series; None is any.
+
+    Attributes
+    ----------
+    name : str or sequence of str, optional
+        Metric names, or an analyzer's name for all metrics that it measures.
+    instance : str, optional
+        The column, columns or rule.
+    """
+
+    name: str | Sequence[str] | None
+    instance: str | None
+
+
+class TimeFilter(TypedDict, total=False):
+    """Filters by time.
 
     Attributes
     ----------
@@ -217,6 +226,18 @@ class HistoryFilter(SeriesFilter, total=False):
     as_of: AsOf
 
 
+class HistoryFilter(SeriesFilter, TimeFilter, total=False):
+    """Filters by series and time."""
+
+
+class NamedHistoryFilter(NamedSeriesFilter, TimeFilter, total=False):
+    """Filters by series and time, besides name and instance."""
+
+
+_FILTERS = ("name", "instance", *NamedSeriesFilter.__annotations__, *TimeFilter.__annotations__)
+"""All filters, in the order in which signatures show them."""
+
+
 def series_filter(filters: type[Any]) -> Callable[[F], F]:
     """Show the filters of a method that takes them as ``**series`` in its signature.
 
@@ -227,8 +248,7 @@ def series_filter(filters: type[Any]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         known = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        names = [*HistoryFilter.__annotations__, *SeriesFilter.__annotations__]
-        keywords = [name for name in dict.fromkeys(names) if name in filters.__annotations__]
+        keywords = [name for name in _FILTERS if name in filters.__annotations__]
         added = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
             for name in keywords

@@ -26,6 +26,7 @@ SUITE = (
     "tests/analyzers/measures/test_edges.py",
     "tests/analyzers/measures/test_exactness.py",
     "tests/analyzers/measures/test_semantics.py",
+    "tests/analyzers/measures/test_values.py",
     "tests/analyzers/runs",
     "tests/analyzers/scan",
     "tests/tidegauge/checks/test_verify.py",

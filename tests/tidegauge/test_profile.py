@@ -56,6 +56,23 @@ def test_it_finds_keys_categories_patterns_and_ranges(shop, spark):
     assert reasons[tg.Completeness("order_id")] == "Never null in the sample."
 
 
+def test_the_statistics_of_its_columns(shop, spark):
+    """Of 2000 rows: 0 to 1999 has the mean 999.5; a third each of three states; every tenth is null."""
+    found = tg.profile(shop, spark=spark).columns.set_index("column")
+    ids, status, at = (found.loc[c] for c in ("order_id", "status", "at"))
+    assert (ids["type"], ids["minimum"], ids["maximum"], ids["mean"]) == ("long", 0, 1999, 999.5)
+    assert abs(ids["quantiles"]["0.5"] - 999.5) <= 0.025 * 2000
+    assert status["top_values"] == {"new": 667, "paid": 667, "sent": 666}
+    assert (status["min_length"], status["max_length"], status["distinct"]) == (3, 4, 3)
+    assert found["completeness"]["amount"] == 0.9
+    assert [str(at["min_time"]), str(at["max_time"])] == [
+        *("1970-01-01 00:00:00+00:00", "1970-01-01 00:33:19+00:00")
+    ]
+    assert found["top_values"]["gift"] == {"false": 1000, "true": 1000}
+    assert found["mean"]["size(`my tags`)"] == 1.5  # 0 to 3, as often each
+    assert found["type"]["address.zip"] == "string"
+
+
 def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     found = tg.profile(shop, spark=spark)
     text = found.to_yaml()

@@ -13,6 +13,7 @@ from tidegauge.checks.from_data import suggest_from_data
 from tidegauge.checks.from_history import suggest_from_history
 from tidegauge.checks.suggestions import Suggestion, Suggestions
 from tidegauge.checks.verifying import resolve_dataset
+from tidegauge.repository.repository import as_repository
 from tidegauge.sampling import SAMPLE_ROWS, name_of, sample_table
 from tidegauge.suite import Suite
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def suggest(
     table: str | DataFrame | None = None,
     *,
-    repository: Repository | None = None,
+    repository: Repository | str | None = None,
     dataset: str | None = None,
     segment: str = "",
     partition_by: Sequence[str] | None = None,
@@ -51,8 +52,8 @@ def suggest(
     ----------
     table : str or DataFrame, optional
         As for `analyze`; without it nothing is scanned, and Spark is not needed.
-    repository : Repository, optional
-        Repository that holds the history of the dataset, if any.
+    repository : Repository or str, optional
+        Repository, or its URL, that holds the history of the dataset, if any.
     dataset : str, optional
         The table's name without its database if not given; without a table, the only dataset of the
         repository.
@@ -86,6 +87,7 @@ def suggest(
     >>> tg.verify(repo, found.check("flights")).passed  # doctest: +SKIP
     True
     """
+    repository = as_repository(repository)
     if table is None and repository is None:
         msg = "suggest takes a table, a repository with its history, or both"
         raise SuiteError(msg)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run
-from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.errors import (
+    RepositoryWarning,
+    SuiteError,
+    UnknownDatasetError,
+    nearest,
+)
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.checks.check import Check
@@ -15,8 +21,8 @@ from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConst
 from tidegauge.checks.verification import Verification
 from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
 from tidegauge.repository.history.evidence import load_evidence
-from tidegauge.repository.history.targets import CheckTarget, View
-from tidegauge.repository.repository import Repository
+from tidegauge.repository.history.targets import CheckTarget, View, placed_by_name
+from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.queries import AsOf, Moment, Window
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ def verify(
     partitions: str | Sequence[str] | None = None,
     segment: str = "",
     as_of: AsOf = None,
-    repository: Repository | None = None,
+    repository: Repository | str | None = None,
     partition: str = "",
     time: Moment = None,
 ) -> Verification:
@@ -55,9 +61,10 @@ def verify(
         history it is compared with.
     as_of : datetime or int, optional
         Read the repository as of this time or run.
-    repository : Repository, optional
-        With a DataFrame: the repository with the history of ``dataset`` that constraints compare
-        with.
+    repository : Repository or str, optional
+        With a DataFrame: the repository, or its URL, with the history of ``dataset`` that constraints compare
+        with. A dataset that it does not know yet has no history, with a warning if it knows one of a
+        similar name.
     partition : str
         With a DataFrame: the partition it holds, ``ds=2013-02-08``.
     time : str, date or datetime, optional
@@ -82,6 +89,7 @@ def verify(
     >>> result.passed, result.failures["message"].tolist()  # doctest: +SKIP
     (False, ["0.91 is not at least 0.95"])
     """
+    repository = as_repository(repository)
     several = (checks,) if isinstance(checks, Check) else tuple(checks)
     _validate_checks(several)
     if isinstance(source, Run | Repository):
@@ -112,14 +120,8 @@ def verify(
         name = dataset or check.dataset or ""
         evidence: Evidence = Measurements(metrics)
         if repository is not None and _history_analyzers([check]):
-            view = View(
-                repository.database,
-                repository.artifacts,
-                resolve_dataset(repository, name or None),
-                as_of,
-            )
-            evidence, of = _with_history(view, check, of, metrics)
-            name = view.dataset
+            name = resolve_dataset(repository, name or None)
+            evidence, of = _with_history(repository, name, as_of, check, of, metrics)
         found += _judged(place, check, name, of, evidence)
     return Verification(several, tuple(found), source)
 
@@ -193,16 +195,31 @@ def _history_analyzers(checks: Iterable[Check]) -> tuple[AnyAnalyzer, ...]:
 
 
 def _with_history(
-    view: View, check: Check, of: CheckTarget, metrics: Mapping[AnyAnalyzer, Metric[Any]]
+    repository: Repository,
+    dataset: str,
+    as_of: AsOf,
+    check: Check,
+    of: CheckTarget,
+    metrics: Mapping[AnyAnalyzer, Metric[Any]],
 ) -> tuple[Evidence, CheckTarget]:
-    """Return a DataFrame's metrics with the history to compare with, and its partition and time."""
-    target = view.placed(of)
+    """Return a DataFrame's metrics with the history to compare with, and its partition and time.
+
+    A dataset that was never measured has no history: the first run is judged like the others.
+    """
+    there = repository.datasets()
+    view = View(repository.database, repository.artifacts, dataset, as_of)
+    target = view.placed(of) if dataset in there else placed_by_name(of)
     if target.time is None:
         msg = (
             f"check {check.name!r} compares with history: say which partition the data are, as in"
             " partition='ds=2013-02-08', or time='2013-02-08'"
         )
         raise SuiteError(msg)
+    if dataset not in there:
+        if nearest(dataset, there):
+            told = f"{UnknownDatasetError(dataset, there)} Its checks have no history."
+            warnings.warn(told, RepositoryWarning, stacklevel=3)
+        return Measurements(metrics), target
     own = {analyzer: metrics[analyzer] for analyzer in check.analyzers}
     known = load_evidence(view, [target], check.analyzers, _history_analyzers([check]), own)
     return known.of(target), target

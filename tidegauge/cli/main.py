@@ -256,14 +256,21 @@ def deequ(
     by: Annotated[
         list[str] | None, typer.Option(help="A tag whose values are segments; may be repeated.")
     ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="The table's partition column for the date; may be repeated."),
+    ] = None,
+    date_format: Annotated[
+        str | None, typer.Option("--format", help="How it writes the date: %Y-%m-%d.")
+    ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Import metrics from a Deequ or PyDeequ repository."""
-    from tidegauge.repository.exchange.deequ import import_deequ
+    from tidegauge.repository.exchange.deequ import KEY, import_deequ
 
     with open_repository(db, artifacts) as repository:
-        done = import_deequ(repository, file, dataset, tuple(by or ()))
+        done = import_deequ(repository, file, dataset, by or (), key=key or KEY, format=date_format)
     print(
         f"{done.dataset}: {done.results} results with {done.metrics} metrics read, {done.new} new"
     )

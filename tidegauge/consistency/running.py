@@ -12,6 +12,7 @@ from tidegauge.consistency.configuration import Configuration
 from tidegauge.consistency.lag import estimation as lag
 from tidegauge.consistency.recording import is_of_log
 from tidegauge.files.consistency import load_configuration
+from tidegauge.repository.repository import as_repository
 from tidegauge.spark.session import spark_session
 
 __all__ = ["estimate_lag", "load_configuration", "run"]
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def run(
     configuration: Configuration | str | Path,
     *,
-    repository: Repository,
+    repository: Repository | str,
     spark: SparkSession | None = None,
     until: str | None = None,
     since: str | None = None,
@@ -48,7 +49,8 @@ def run(
     ----------
     configuration : Configuration, str or Path
         A configuration, or the path of its file.
-    repository : Repository
+    repository : Repository or str
+        A repository, or its URL.
     spark : SparkSession, optional
         By default the active one, or a local one with Hive.
     until : str, optional
@@ -76,6 +78,7 @@ def run(
     """
     from tidegauge.repository.detectors.monitor import Monitor
 
+    repository = as_repository(repository)
     told = as_configuration(configuration)
     told = told if dataset is None else replace(told, dataset=dataset)
     done = pipeline.run(

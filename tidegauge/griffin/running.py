@@ -19,6 +19,7 @@ from tidegauge.griffin.results import GriffinResult
 from tidegauge.griffin.sessions import session_for
 from tidegauge.griffin.sinks import open_sinks
 from tidegauge.griffin.stream_tables import StreamingJob
+from tidegauge.repository.repository import as_repository
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ def run(
     dq: JsonInput,
     *,
     spark: SparkSession | None = None,
-    repository: Repository | None = None,
+    repository: Repository | str | None = None,
     dataset: str | None = None,
     partition_by: str | Sequence[str] = (),
     partitions: str | Sequence[str] = "new",
@@ -55,8 +56,8 @@ def run(
         Contents or paths of ``env.json`` and ``dq.json``.
     spark : SparkSession, optional
         Default: the active session, else a new one with the settings of ``env``.
-    repository : Repository, optional
-        Stores metrics, states and sample records.
+    repository : Repository or str, optional
+        A repository, or its URL. Stores metrics, states and sample records.
     dataset : str, optional
         Name of the history; default: the job's name.
     partition_by : str or sequence of str
@@ -94,7 +95,7 @@ def run(
     told, job = read_env(env), read_job(dq)
     session = session_for(told, spark)
     sinks = open_sinks(told, job.sinks, session)
-    engine = Engine(job, session, repository, sinks, dataset, tags, samples)
+    engine = Engine(job, session, as_repository(repository), sinks, dataset, tags, samples)
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     if not job.streaming:
         now = timestamp or job.timestamp or round(time.time() * 1000)

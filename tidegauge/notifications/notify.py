@@ -15,6 +15,7 @@ from tidegauge.notifications.messages import CLEAREST, message, plain
 from tidegauge.notifications.secrets import redact
 from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
 from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import notify_settings
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Notice:
 
 
 def notify(
-    repository: Repository,
+    repository: Repository | str,
     sinks: str | Sequence[str],
     *,
     dataset: str | Collection[str] | None = None,
@@ -65,7 +66,8 @@ def notify(
 
     Parameters
     ----------
-    repository : Repository
+    repository : Repository or str
+        A repository, or its URL.
     sinks : sequence of str
         ``log`` (Python's logging, ``tidegauge.incidents``); a webhook, ``https://...`` or
         ``json+https://...``; any address that apprise takes, such as ``slack://...`` or
@@ -95,6 +97,7 @@ def notify(
     ...     notify(repo, ["log"])
     []
     """
+    repository = as_repository(repository)
     if severity not in list(Severity):
         raise UnknownNameError("severity", severity, list(Severity))
     repository.database.require_writable()

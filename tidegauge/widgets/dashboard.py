@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, UnknownNameError, describe
 from tidegauge.repository.history.points import last_commit
+from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.queries import commit_as_of
 from tidegauge.widgets import compare as comparison
 from tidegauge.widgets import distribution, protocol, script
@@ -43,8 +44,8 @@ class Dashboard(anywidget.AnyWidget):
 
     Parameters
     ----------
-    repository : Repository
-        If it was opened with ``read_only=True``, incidents cannot be labelled.
+    repository : Repository or str
+        A repository, or its URL. If it was opened with ``read_only=True``, incidents cannot be labelled.
     dataset : str, optional
         The dataset to show first; the first one if not given. The overview shows all.
     view : str
@@ -94,7 +95,7 @@ class Dashboard(anywidget.AnyWidget):
 
     def __init__(
         self,
-        repository: Repository,
+        repository: Repository | str,
         dataset: str | None = None,
         *,
         view: str = "overview",
@@ -106,6 +107,7 @@ class Dashboard(anywidget.AnyWidget):
         if why is not None:
             msg = f"the dashboard has no script: {why}; {script.CURE}"
             raise SetupError(msg)
+        repository = as_repository(repository)
         there = repository.datasets()
         if dataset is not None:
             repository.partitions(dataset)  # raises if unknown

@@ -317,21 +317,66 @@ SCHEMA = Schema.from_types(
         (tg.Mean("s"), tg.WrongColumnTypeError, "is of type string, but must be numeric"),
         (tg.Minimum("d"), tg.WrongColumnTypeError, "date"),
         (tg.Maximum("b"), tg.WrongColumnTypeError, "boolean"),
-        (tg.Completeness("list"), tg.WrongColumnTypeError, "array"),
+        (tg.CountDistinct("list"), tg.WrongColumnTypeError, "array"),
         (tg.Uniqueness(["s", "addr"]), tg.WrongColumnTypeError, "struct"),
         (tg.Completeness("nn"), tg.NoSuchColumnError, "did you mean 'n'"),
         (tg.Completeness("a.b"), tg.NoSuchColumnError, "write a name that holds dots as '`a.b`'"),
         (tg.Completeness("addr.zap"), tg.NoSuchColumnError, "no column 'addr.zap'"),
-        (tg.Uniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
-        (tg.ApproxQuantile("n", 1.5), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
-        (tg.ApproxQuantile("n", 0.5, 0), tg.IllegalAnalyzerParameterError, "relative_error"),
-        (tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
-        (tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "between 1 and 1000"),
     ],
 )
 def test_preconditions_say_what_is_wrong(analyzer, error, message):
     with pytest.raises(error, match=message):
         analyzer.preconditions(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: tg.Uniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
+        (lambda: tg.ApproxUniqueness([]), tg.NoColumnsSpecifiedError, "at least one column"),
+        (
+            lambda: tg.MutualInformation("a"),
+            tg.NumberOfSpecifiedColumnsError,
+            "two columns, not 1",
+        ),
+        (lambda: tg.ApproxQuantile("n", 50), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (lambda: tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (
+            lambda: tg.ApproxQuantile("n", 0.5, 0),
+            tg.IllegalAnalyzerParameterError,
+            "relative_error lies between 5e-05 and 1; an exact quantile is ExactQuantile's",
+        ),
+        (lambda: tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "1 and 1000"),
+        (
+            lambda: tg.MaxLength("s", null_behavior="Fail"),
+            tg.IllegalAnalyzerParameterError,
+            "null_behavior must be one of",
+        ),
+    ],
+)
+def test_options_are_checked_when_an_analyzer_is_built(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: tg.PatternMatch("a", pattern_regex="x"), "PatternMatch 'pattern_regex'; did you mean 'pattern'"),
+        (lambda: tg.ApproxQuantile("a", 0.5, relativeError=0.1), "did you mean 'relative_error'"),
+        (lambda: tg.Histogram("a", maxDetailBins=5), "did you mean 'max_detail_bins'"),
+        (lambda: tg.Size("x > 1"), "Size takes at most 0 values without a name, got 1; give where= by name"),
+        (lambda: tg.Compliance("rule", "x > 1", ["x"]), "at most 2 values without a name, got 3"),
+    ],
+)  # fmt: skip
+def test_unknown_options_are_answered_with_ours(build, message):
+    with pytest.raises(tg.SuiteError, match=message):
+        build()
+
+
+def test_an_option_that_lacks_is_named_as_python_does():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'column'"):
+        tg.Completeness()
 
 
 @pytest.mark.parametrize(
@@ -341,6 +386,8 @@ def test_preconditions_say_what_is_wrong(analyzer, error, message):
         tg.Mean("N"),
         tg.Completeness("`a.b`"),
         tg.Completeness("addr.zip"),
+        tg.Completeness("list"),
+        tg.Completeness("addr"),
         tg.Histogram("d"),
     ],
 )

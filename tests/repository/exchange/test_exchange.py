@@ -65,6 +65,33 @@ def test_reading_it_again_writes_nothing_and_a_changed_one_restates(repo, tmp_pa
     assert (found["old"][0], found["new"][0]) == (40.0, 41.0)
 
 
+def test_dates_are_written_as_the_partitions_of_the_table(repo, tmp_path):
+    """Three days at midnight in UTC, whatever the machine's time zone."""
+    import_deequ(repo, DEEQU, "orders", key="ds", format="%Y-%m-%d")
+    assert repo.partitions("orders")["partition"].tolist() == [
+        *("ds=2026-01-01", "ds=2026-01-02", "ds=2026-01-03")
+    ]
+    import_deequ(repo, DEEQU, "hourly", key=["ds", "hr"], format="%Y-%m-%d %H")
+    assert repo.partitions("hourly")["partition"][0] == "ds=2026-01-01/hr=00"
+    with pytest.raises(tg.SourceError, match="as '2026-01-01': a value for each of ds, hr"):
+        import_deequ(repo, DEEQU, "x", key=["ds", "hr"], format="%Y-%m-%d")
+    with pytest.raises(tg.SourceError, match=r"is the same by format='%Y-%m'"):
+        import_deequ(repo, DEEQU, "x", key="month", format="%Y-%m")
+
+
+@pytest.mark.spark
+def test_a_history_of_deequ_is_continued(repo, spark):
+    import_deequ(repo, DEEQU, "orders", key="ds", format="%Y-%m-%d")
+    data = spark.sql("SELECT '2026-01-04' AS ds UNION ALL SELECT '2026-01-03'")
+    suite = tg.Suite("orders", [tg.Size()], partition_by=["ds"])
+    tg.analyze(data, suite, repository=repo, partitions="all")
+    sizes = repo.metrics("orders", analyzer=tg.Size()).set_index("partition")["value"]
+    assert sizes.tolist() == [40.0, 44.0, 1.0, 1.0]
+    assert repo.restatements("orders", name="Size")["partition"].tolist() == ["ds=2026-01-03"]
+    check = tg.Check("d").not_below(tg.Size(), "previous", by=100)
+    assert tg.verify(repo, check).frame()["status"].tolist() == ["success"]
+
+
 def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
     results = json.loads(DEEQU.read_text())[:2]
     results[1]["resultKey"] = {"dataSetDate": 1767225600, "tags": {"region": "US"}}  # in seconds

@@ -694,8 +694,8 @@ def test_filters_are_listed_in_signatures_and_checked_by_name(repo):
 
     names = list(inspect.signature(repo.metrics).parameters)
     assert names == [
-        *("dataset", "tags", "window", "name", "instance", "analyzer", "where", "segment"),
-        *("since", "until", "as_of"),
+        *("dataset", "name", "instance", "tags", "window", "wide", "analyzer", "where"),
+        *("segment", "since", "until", "as_of"),
     ]
     assert "since" not in inspect.signature(repo.latest).parameters
     commit(repo, day(1))

@@ -549,6 +549,20 @@ def test_a_frame_beside_a_history(spark, repo):
         tg.verify(frames[20], check, partitions="all")
 
 
+def test_the_first_day_of_a_dataset_has_no_history(spark, tmp_path):
+    repo = tg.Repository(f"sqlite:///{tmp_path}/new.db")
+    check = tg.Check("d").is_usual(SIZE, LIMIT).not_below(SIZE, "1d", by=10).has_size(20)
+    place = {"repository": repo, "dataset": "brandnew", "partition": "ds=2013-01-05"}
+    found = tg.verify(spark.range(20), check, **place)
+    assert found.frame()["status"].tolist() == ["no history", "no history", "success"]
+    assert set(found.frame()["partition"]) == {"ds=2013-01-05"}
+    with pytest.raises(tg.SuiteError, match="say which partition the data are"):
+        tg.verify(spark.range(20), check, repository=repo, dataset="brandnew")
+    repo.record("brandnew", "n", 1.0, partition="ds=2013-01-04")
+    with pytest.warns(tg.RepositoryWarning, match="did you mean 'brandnew'. Its checks have no"):
+        tg.verify(spark.range(20), check, **{**place, "dataset": "brandnwe"})
+
+
 def test_a_constraint_that_cannot_be_resolved_leaves_the_others_their_rows(spark):
     data = spark.createDataFrame([(1, "5"), (1, None), (2, "x")], "id int, s string")
     check = (

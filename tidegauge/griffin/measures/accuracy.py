@@ -100,9 +100,9 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     target: str = "target"
 
     def adds(self, config: RuleConfig, scope: Scope) -> bool:
-        """Return whether a state can measure the rule: true unless nulls match as in Griffin."""
+        """Return true if the rule can be bound: a state can measure it."""
         bind(self.parsed(), scope, self.expression)
-        return self.nulls in NULL_MATCHES
+        return True
 
     def compared_with(self, view: str) -> Self:
         """Set the target's view and return self, for a job whose rules use the target's own name.

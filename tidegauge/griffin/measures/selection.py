@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.bind.scope import Scope
 from tidegauge.griffin.config import RuleConfig
@@ -71,7 +72,10 @@ def select_measure(
     text = config.rule.strip()
     if kind is GriffinDuplication and text in {"", "*"}:
         text = ", ".join(quote(n) for n in scope.schema(scope.source).names if n not in by)
-    made = kind(config.name, text, scope.source, _details(kind, config), **more)
+    try:
+        made = kind(config.name, text, scope.source, _details(kind, config), **more)
+    except IllegalAnalyzerParameterError:  # Griffin's own null matching
+        return None
     return made if made.adds(config, scope) else None
 
 

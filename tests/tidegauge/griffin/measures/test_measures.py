@@ -159,7 +159,6 @@ def test_accuracy_of_nothing_is_whole_and_weighs_nothing(spark, target):
         ("source.idd = target.id", "did you mean 'id'"),
         ("source.id = target.ib", "did you mean 'id'"),
         ("source.id = 1", "none of 'target'"),
-        ("source.id = ", "expected"),
     ],
 )
 def test_a_condition_that_cannot_be_fails_alone(spark, target, text, message):
@@ -170,6 +169,11 @@ def test_a_condition_that_cannot_be_fails_alone(spark, target, text, message):
     assert metric_of(good, states[good]).value.metric["matched"] == 1
     with pytest.raises(tg.MetricError, match=message):
         _ = metric_of(bad, states[bad]).value
+
+
+def test_a_condition_that_does_not_parse_is_refused_at_once():
+    with pytest.raises(tg.DslError, match="expected an expression"):
+        GriffinAccuracy("bad", "source.id = ", target="measures_target")
 
 
 def test_a_row_that_breaks_a_condition_fails_its_partition_only(spark, target):

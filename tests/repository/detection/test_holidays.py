@@ -1,0 +1,63 @@
+"""Holidays of a country are stored as dates, so that detection needs no calendar."""
+
+import json
+import sys
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.repository.detection.detect import store_holidays, stored_suite
+from tidegauge.repository.detectors.holidays import DATES, suite_holidays
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import commit, day
+
+import tidegauge as tg
+
+SUITE = json.dumps({"holidays": "US"})
+
+
+def suite_of(repo):
+    with repo.database.read() as connection:
+        of = connection.execute(sa.select(s.dataset.c.id)).scalar_one()
+        return stored_suite(connection, of)
+
+
+def test_detection_uses_the_stored_dates(repo, monkeypatch):
+    """2013 and the years next to it, in which the 4th of July is Independence Day."""
+    pytest.importorskip("holidays")
+    commit(repo, *(day(n) for n in range(180, 200)), suite=SUITE)
+    store_holidays(repo.database, "d")
+    assert sorted(suite_of(repo)[DATES]) == ["2012", "2013", "2014"]
+    commit(repo, day(200), suite=SUITE)  # a run that stores no dates of its own
+    before = repo.runs("d")
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    found = suite_holidays(suite_of(repo), repo.partitions("d")["time"])
+    assert {found["2013-07-04"], found["2014-07-04"]} == {"Independence Day"}
+    assert "2013-07-05" not in found
+    repo.detect("d")
+    repo.backtest("d", tg.Seasonal())
+    store_holidays(repo.database, "d")  # nothing new: nothing to look up
+    assert len(repo.runs("d")) == len(before)
+
+
+def test_without_dates_and_calendar_detection_says_what_it_lacks(repo, monkeypatch):
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    commit(repo, *(day(n) for n in range(1, 3)), suite=SUITE)
+    store_holidays(repo.database, "d")
+    with pytest.raises(tg.SuiteError, match=r"pip install 'tidegauge\[holidays\]'"):
+        repo.detect("d")
+
+
+def test_dates_are_of_the_country_that_the_suite_names(repo):
+    pytest.importorskip("holidays")
+    commit(repo, day(1), suite=SUITE)
+    store_holidays(repo.database, "d")
+    commit(repo, day(2), suite=json.dumps({"holidays": "NO"}))
+    assert suite_of(repo)[DATES] == {}
+    store_holidays(repo.database, "d")
+    assert "2013-05-17" in suite_of(repo)[DATES]["2013"]  # Norway's constitution day
+
+
+def test_a_suite_reads_back_without_the_dates():
+    suite = tg.Suite("d", [tg.Size()], holidays="US")
+    text = json.dumps({**json.loads(suite.canonical()), DATES: {"2013": {}}})
+    assert tg.Suite.from_json(text) == suite

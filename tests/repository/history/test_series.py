@@ -1,0 +1,74 @@
+"""Asking for series, single values and wide frames, by name and column."""
+
+import pandas as pd
+import pytest
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.repository.repository import Repository, as_repository
+from tidegauge.repository.testing.samples import commit, day, measurement
+
+import tidegauge as tg
+
+
+@pytest.fixture
+def repo():
+    with tg.Repository("sqlite://") as repository:
+        filtered = measurement(tg.Size(where="a > 1"), NumMatches(4))
+        commit(repository, day(1, rows=10, extra=[filtered]), day(2, rows=12, extra=[filtered]))
+        yield repository
+
+
+def test_name_and_column_may_be_given_by_place(repo):
+    keyword = repo.metrics("d", name="Size", where="")
+    pd.testing.assert_frame_equal(repo.metrics("d", "Size", where=""), keyword)
+    assert keyword["value"].tolist() == [10.0, 12.0]
+    assert repo.latest("d", "Size", where="")["value"].tolist() == [12.0]
+    assert repo.plot("d", "Size", "*").data["value"].tolist() == [10.0, 12.0, 4.0, 4.0]
+    with pytest.raises(tg.HistoryError, match="did you mean 'Size'"):
+        repo.metrics("d", "Sise")
+
+
+def test_one_value(repo):
+    assert repo.value("d", "Size") == 12.0  # without a filter, if none is named
+    assert repo.value("d", "Size", partition="ds=2013-01-01") == 10.0
+    assert repo.value("d", "Size", where="a > 1") == 4.0
+    run = int(repo.runs("d")["run_id"][0])
+    assert repo.value("d", "Size", as_of=run) == 12.0
+    with pytest.raises(tg.HistoryError, match="no partition .ds=2013-01-0.; did you mean"):
+        repo.value("d", "Size", partition="ds=2013-01-0")
+    with pytest.raises(tg.HistoryError, match="no series of 'd' matches; repo.series"):
+        repo.value("d", "Size", where="b > 1")
+
+
+def test_several_series_are_told(repo):
+    commit(repo, day(3, extra=[measurement(tg.Sum(n), SumAndCount(1, 1)) for n in "xy"]))
+    with pytest.raises(tg.HistoryError, match=r"2 series of 'd' are meant: Sum of Sum"):
+        repo.value("d", "Sum")
+
+
+def test_the_series_of_a_dataset(repo):
+    found = repo.series("d")
+    assert found.columns.tolist() == ["segment", "name", "instance", "where", "analyzer"]
+    sizes = found[found["name"] == "Size"].set_index("analyzer")["where"]
+    assert sizes["Size(where='a > 1')"] == "a > 1"
+    assert sizes["Size()"] is None
+
+
+def test_a_column_for_each_series(repo):
+    wide = repo.metrics("d", "Size", wide=True)
+    assert wide.columns.tolist() == ["Size (Size())", "Size (Size(where='a > 1'))"]
+    assert wide["Size (Size())"].tolist() == [10.0, 12.0]
+    assert wide.index.name == "time"
+    assert str(wide.index[0]) == "2013-01-01 00:00:00+00:00"
+    assert repo.metrics("d", "Size", where="", wide=True).columns.tolist() == ["Size"]
+
+
+def test_a_repository_by_its_url_or_file(tmp_path):
+    file = tmp_path / "a.db"
+    with Repository(file) as repo:
+        repo.record("d", "n", 1.0, partition="ds=2013-01-01")
+    with as_repository(f"sqlite:///{file}") as again:
+        assert again.value("d", "n") == 1.0
+        assert as_repository(again) is again
+    assert as_repository(None) is None
+    assert tg.notify(f"sqlite:///{file}", ["log"]) == []

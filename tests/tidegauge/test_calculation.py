@@ -1,0 +1,137 @@
+"""Metrics without a repository: the collection, shared scans with states, and names of elsewhere."""
+
+import json
+
+import pandas as pd
+import pytest
+from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.sums import SumAndCount
+
+import tidegauge as tg
+
+SIZE, FULL, MEAN, SUM = tg.Size(), tg.Completeness("a"), tg.Mean("a"), tg.Sum("a")
+
+
+def collection():
+    return tg.Metrics(
+        {
+            SIZE: SIZE.compute_metric_from(NumMatches(4)),
+            FULL: FULL.compute_metric_from(NumMatchesAndCount(3, 4)),
+            MEAN: MEAN.compute_metric_from(None),
+        },
+        [FULL, SIZE, MEAN, SIZE],
+    )
+
+
+def test_metrics_are_a_list_in_the_order_asked():
+    metrics = collection()
+    assert isinstance(metrics, list)
+    assert [metric.name for metric in metrics] == ["Completeness", "Size", "Mean", "Size"]
+    assert metrics[0].value == metrics[FULL].value == 0.75
+    assert metrics[-1] == metrics[SIZE]
+    assert len(metrics[1:]) == 3
+    with pytest.raises(tg.UnknownNameError, match=r"did you mean .Completeness\('a'\)"):
+        metrics[tg.Completeness("b")]
+
+
+def test_metrics_as_a_frame_and_as_json():
+    frame = collection().frame()
+    assert frame.columns.tolist() == [
+        *("entity", "instance", "name", "value", "weight", "error", "analyzer")
+    ]
+    assert frame["value"].tolist()[:2] == [0.75, 4.0]
+    assert frame["value"].isna().tolist() == [False, False, True, False]
+    assert "no non-null value" in frame["error"][2]
+    rows = json.loads(collection().json())
+    assert rows[1] == {
+        "entity": "Dataset",
+        "instance": "*",
+        "name": "Size",
+        "value": 4.0,
+        "weight": 4,
+        "error": None,
+        "analyzer": "Size()",
+    }
+    assert rows[2]["value"] is None
+    assert "Completeness" in collection()._repr_html_()
+
+
+def test_numbers_that_json_lacks_are_text():
+    maximum = tg.Maximum("a")
+    states = {maximum: maximum.compute_metric_from(maximum.state_type(float("inf"), 1))}
+    assert json.loads(tg.Metrics(states).json())[0]["value"] == "inf"
+
+
+def test_states_of_several_providers_are_added():
+    """Means of 4 / 2 and 8 / 2: 12 / 4. Sum and mean share a state, which is stored once."""
+    days, target = [InMemoryStateProvider(), InMemoryStateProvider()], InMemoryStateProvider()
+    for day, total in zip(days, (4, 8), strict=True):
+        day.persist(MEAN, SumAndCount(total, 2))
+    metrics = tg.merge_states(days, [MEAN, SUM, SIZE], save_states_with=target)
+    assert [metrics[MEAN].value, metrics[SUM].value, metrics[SIZE].value] == [3.0, 12.0, 0.0]
+    assert target.load(SUM) == SumAndCount(12, 4)
+    assert target.load(SIZE) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pd.DataFrame({"a": [1]}), r"not a DataFrame; make one of it by spark.createDataFrame"),
+        (None, "not a NoneType"),
+        ("flights", r"not a str; read a table by spark.table\(name\)"),
+    ],
+)
+def test_what_is_no_dataframe_of_spark_is_said(data, message):
+    with pytest.raises(tg.SourceError, match=message):
+        tg.calculate(data, [SIZE])
+
+
+@pytest.mark.parametrize("analyzers", [SIZE, tg.Size, "Size()", None])
+def test_analyzers_are_a_list(analyzers):
+    with pytest.raises(tg.SuiteError, match=r"as a list, as in tg.calculate\(data, \[tg.Size"):
+        tg.calculate(None, analyzers)
+
+
+def test_a_class_is_no_analyzer():
+    with pytest.raises(tg.SuiteError, match=r"is not an analyzer such as tg.Size\(\)"):
+        tg.calculate(None, [tg.Size])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Completness", "did you mean 'Completeness'"),
+        ("AnalysisRunner", r"write tg.calculate\(data"),
+        ("ResultKey", r"partition=\{'ds'"),
+        ("OnlineNormalStrategy", "did you mean 'OnlineNormal'"),
+        ("expect_column_values_to_be_unique", r"Check\(name\).is_unique"),
+        ("expect_something_else", "methods of tg.Check"),
+    ],
+)
+def test_names_of_elsewhere_are_answered_with_ours(name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(tg, name)
+
+
+def test_private_names_are_not_guessed_at():
+    with pytest.raises(AttributeError) as caught:
+        _ = tg._ipython_canary
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_one_scan_adds_to_stored_states_and_stores_them_again(spark):
+    """3 rows then 2: 5 rows; (1 + 2 + 3) + (10 + 20) = 36. Given twice, a shared state is added once."""
+    states = InMemoryStateProvider()
+    first = spark.createDataFrame([(1,), (2,), (3,)], "a int")
+    second = spark.createDataFrame([(10,), (20,)], "a int")
+    asked = [SIZE, MEAN, SUM, tg.Mean("nope")]
+    tg.calculate(first, asked, aggregate_with=states, save_states_with=states)
+    metrics = tg.calculate(second, asked, aggregate_with=states, save_states_with=states)
+    assert [metric.value for metric in metrics[:3]] == [5.0, 36 / 5, 36.0]
+    assert metrics[3].failed
+    assert states.load(SUM) == SumAndCount(36, 5)
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(tg.SourceError, match="streaming DataFrame has no end"):
+        tg.calculate(stream, [SIZE])

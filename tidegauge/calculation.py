@@ -1,0 +1,246 @@
+"""Compute metrics without a repository: `calculate` from data, `merge_states` from stored states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, overload
+
+from tidegauge.analyzers.core.analyzer import Analyzer, StateLoader, StatePersister
+from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
+from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
+from tidegauge.analyzers.core.state import State, as_state
+from tidegauge.analyzers.scan.scan import metric_of, scan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+AnyAnalyzer = Analyzer[Any, Any]
+
+
+class Metrics(list[Metric[Any]]):
+    """The metrics of several analyzers, in the order in which they were asked for.
+
+    A list that is also looked up by analyzer, and shows itself in a notebook.
+
+    Parameters
+    ----------
+    measured : mapping of Analyzer to Metric
+        Each analyzer's metric.
+    asked : iterable of Analyzer, optional
+        The order; an analyzer that was asked for twice is there twice.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+    >>> metrics = Metrics({Size(): Size().compute_metric_from(NumMatches(3))})
+    >>> metrics[0].value, metrics[Size()].value
+    (3.0, 3.0)
+    >>> metrics.json()
+    '[{"entity": "Dataset", "instance": "*", "name": "Size", "value": 3.0, "weight": 3, "error": null, "analyzer": "Size()"}]'
+    """
+
+    def __init__(
+        self,
+        measured: Mapping[AnyAnalyzer, Metric[Any]],
+        asked: Iterable[AnyAnalyzer] | None = None,
+    ) -> None:
+        self._measured = dict(measured)
+        self._asked = tuple(measured if asked is None else asked)
+        super().__init__(self._measured[analyzer] for analyzer in self._asked)
+
+    @overload
+    def __getitem__(self, key: AnyAnalyzer) -> Metric[Any]: ...
+    @overload
+    def __getitem__(self, key: Any) -> Any: ...
+    def __getitem__(self, key: Any) -> Any:
+        """Return the metric of an analyzer, or by its place in the list.
+
+        Raises
+        ------
+        UnknownNameError
+            If the analyzer was not asked for.
+        """
+        if not isinstance(key, Analyzer):
+            return super().__getitem__(key)
+        if key not in self._measured:
+            raise UnknownNameError("analyzer", repr(key), list(map(repr, self._measured)))
+        return self._measured[key]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a tidy frame, one row for each number.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns entity, instance, name (``Histogram.abs.x`` and the like for metrics of
+            several numbers), value (NaN without one), weight, error, analyzer.
+        """
+        from tidegauge.repository.store.frames import columns, frame_of
+
+        kinds = columns("entity instance name value:number weight:number error analyzer")
+        return frame_of(list(self._rows()), kinds)
+
+    def json(self) -> str:
+        """Return the rows of `frame` as a JSON array; NaN and infinities are text, as in ``"NaN"``."""
+        rows = [{**row, "value": _json_number(row["value"])} for row in self._rows()]
+        return json.dumps(rows, ensure_ascii=False, allow_nan=False)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for analyzer, metric in zip(self._asked, self, strict=True):
+            for part in flatten(metric):
+                value, error = None, None
+                if isinstance(part.outcome, Failure):
+                    error = str(part.outcome.error)
+                else:
+                    value = part.outcome.value
+                yield {
+                    "entity": str(part.entity),
+                    "instance": part.instance,
+                    "name": part.name,
+                    "value": value,
+                    "weight": part.weight,
+                    "error": error,
+                    "analyzer": repr(analyzer),
+                }
+
+    def _repr_html_(self) -> str:
+        from tidegauge.display.frames import render_frame
+
+        return render_frame(self.frame())
+
+
+def _json_number(value: float | None) -> float | str | None:
+    return value if value is None or isfinite(value) else str(value).replace("nan", "NaN")
+
+
+def calculate(
+    data: DataFrame,
+    analyzers: Sequence[AnyAnalyzer],
+    *,
+    aggregate_with: StateLoader | None = None,
+    save_states_with: StatePersister | None = None,
+) -> Metrics:
+    """Compute the metrics of several analyzers in one scan of a DataFrame, in the given order.
+
+    Parameters
+    ----------
+    data : DataFrame
+    analyzers : sequence of Analyzer
+    aggregate_with : StateLoader, optional
+        Stored states that are added to those of the data: the metrics are of both.
+    save_states_with : StatePersister, optional
+        Where to store the states behind the metrics; the same provider may be given twice. An
+        analyzer that fails stores none.
+
+    Returns
+    -------
+    Metrics
+        A list with `frame`, `json` and look-up by analyzer. An analyzer that cannot be computed gives
+        a failed metric.
+
+    Raises
+    ------
+    SourceError
+        If ``data`` is not a DataFrame of Spark, or is a stream.
+    SuiteError
+        If ``analyzers`` are not analyzers.
+    StateError, OSError
+        If stored states cannot be read, added or written.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> metrics = tg.calculate(df, [tg.Size(), tg.Completeness("email")])  # doctest: +SKIP
+    >>> metrics[tg.Size()].value, metrics.frame()["value"].tolist()  # doctest: +SKIP
+    (3.0, [3.0, 0.5])
+    """
+    asked = _analyzers_of(analyzers, "tg.calculate(data, [tg.Size()])")
+    if not asked:
+        return Metrics({})
+    outcomes = dict(scan(data, asked).whole.states)
+    if aggregate_with is not None:
+        known = _by_statistic(asked, aggregate_with.load)
+        for analyzer, outcome in outcomes.items():
+            stored = known[analyzer.statistic()]
+            if isinstance(outcome, Success) and stored is not None:
+                outcomes[analyzer] = Success(outcome.value + stored)
+    if save_states_with is not None:
+        found = {a.statistic(): (a, o.value) for a, o in outcomes.items() if isinstance(o, Success)}
+        for analyzer, state in found.values():
+            save_states_with.persist(analyzer, state)
+    return Metrics({a: metric_of(a, outcomes[a]) for a in asked}, asked)
+
+
+def merge_states(
+    providers: Iterable[StateLoader],
+    analyzers: Sequence[AnyAnalyzer],
+    *,
+    save_states_with: StatePersister | None = None,
+) -> Metrics:
+    """Compute metrics of all data whose states several providers hold, without reading data.
+
+    Deequ's ``runOnAggregatedStates``. A provider without an analyzer's state counts as no data.
+
+    Parameters
+    ----------
+    providers : iterable of StateLoader
+    analyzers : sequence of Analyzer
+    save_states_with : StatePersister, optional
+        Where to store the merged states.
+
+    Returns
+    -------
+    Metrics
+
+    Raises
+    ------
+    SuiteError
+        If ``analyzers`` are not analyzers.
+    StateError, OSError
+        If states cannot be read, added or written.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> from tidegauge.analyzers.measures.counts import NumMatches
+    >>> days = tg.InMemoryStateProvider(), tg.InMemoryStateProvider()
+    >>> for day in days:
+    ...     day.persist(tg.Size(), NumMatches(3))
+    >>> tg.merge_states(days, [tg.Size()])[tg.Size()].value
+    6.0
+    """
+    asked = _analyzers_of(analyzers, "tg.merge_states(providers, [tg.Size()])")
+    several = list(providers)
+
+    def merged(analyzer: AnyAnalyzer) -> State | None:
+        found = [state for one in several if (state := one.load(analyzer)) is not None]
+        if not found:
+            return None
+        state = analyzer.state_type.merge(as_state(analyzer.state_type, one) for one in found)
+        if save_states_with is not None:
+            save_states_with.persist(analyzer, state)
+        return state
+
+    known = _by_statistic(asked, merged)
+    return Metrics({a: a.compute_metric_from(known[a.statistic()]) for a in asked}, asked)
+
+
+def _by_statistic(analyzers: Iterable[AnyAnalyzer], load: Any) -> dict[str, State | None]:
+    """Load each state once: analyzers of one statistic share it."""
+    first = {analyzer.statistic(): analyzer for analyzer in analyzers}
+    return {statistic: load(analyzer) for statistic, analyzer in first.items()}
+
+
+def _analyzers_of(given: Any, example: str) -> tuple[AnyAnalyzer, ...]:
+    if isinstance(given, Analyzer | str | type) or not isinstance(given, Iterable):
+        msg = f"give analyzers as a list, as in {example}, not {given!r}"
+        raise SuiteError(msg)
+    found = tuple(given)
+    for analyzer in found:
+        if not isinstance(analyzer, Analyzer):
+            msg = f"{analyzer!r} is not an analyzer such as tg.Size()"
+            raise SuiteError(msg)
+    return found

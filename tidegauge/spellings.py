@@ -1,0 +1,70 @@
+"""Names of Deequ and Great Expectations, and what to write here instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tidegauge.analyzers.core.errors import nearest
+
+_ELSEWHERE = {
+    "AnalysisRunner": "tg.calculate(data, [tg.Size(), ...])",
+    "AnalyzerContext": "tg.calculate(data, analyzers).frame() or .json()",
+    "AnomalyCheckConfig": "tg.Check(...).is_usual(analyzer, detector)",
+    "CheckLevel": "tg.Check(name, 'error') or 'warning'",
+    "ColumnProfilerRunner": "tg.profile(table)",
+    "ConstraintSuggestionRunner": "tg.suggest(data)",
+    "Distance": "repo.drift(dataset, column, before, after)",
+    "ExpectationSuite": "tg.Check(name)",
+    "FileSystemMetricsRepository": "tg.Repository('sqlite:///metrics.db')",
+    "HdfsStateProvider": "tg.FileSystemStateProvider('hdfs://...')",
+    "InMemoryMetricsRepository": "tg.Repository('sqlite://')",
+    "PatternMatchRegex": "tg.PatternMatch(column, 'EMAIL')",
+    "RateOfChange": "tg.AbsoluteChange or tg.RelativeRateOfChange",
+    "ResultKey": "tg.analyze(data, suite, partition={'ds': '2024-01-05'}, tags={...})",
+    "VerificationResult": "tg.verify(data, check).frame()",
+    "VerificationSuite": "tg.verify(data, tg.Check(name).is_complete('id'))",
+    "get_context": "tg.Repository('sqlite:///metrics.db')",
+}
+_EXPECTATIONS = {
+    "column_to_exist": "has_column(column)",
+    "column_values_to_not_be_null": "is_complete(column)",
+    "column_values_to_be_unique": "is_unique(column)",
+    "compound_columns_to_be_unique": "are_unique(columns)",
+    "column_values_to_be_in_set": "is_contained_in(column, values)",
+    "column_values_to_be_between": "is_contained_in(column, lower=, upper=)",
+    "column_values_to_match_regex": "has_pattern(column, pattern)",
+    "table_row_count_to_be_between": "has_size((lower, upper))",
+    "table_row_count_to_equal": "has_size(number)",
+    "column_mean_to_be_between": "has_mean(column, (lower, upper))",
+    "column_min_to_be_between": "has_min(column, (lower, upper))",
+    "column_max_to_be_between": "has_max(column, (lower, upper))",
+    "column_sum_to_be_between": "has_sum(column, (lower, upper))",
+    "column_stdev_to_be_between": "has_standard_deviation(column, (lower, upper))",
+    "column_median_to_be_between": "has_exact_quantile(column, 0.5, (lower, upper))",
+}
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return what a name that tidegauge does not have is called here, or the nearest name; else nothing.
+
+    Examples
+    --------
+    >>> hint("VerificationSuite", [])
+    "write tg.verify(data, tg.Check(name).is_complete('id'))"
+    >>> hint("ExpectColumnValuesToNotBeNull", [])
+    'write tg.Check(name).is_complete(column)'
+    >>> hint("Completness", ["Compliance", "Completeness"])
+    "did you mean 'Completeness'?"
+    """
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    if snake.startswith("expect_"):
+        method = _EXPECTATIONS.get(snake.removeprefix("expect_"))
+        return (
+            f"write tg.Check(name).{method}" if method else "expectations are methods of tg.Check"
+        )
+    found = _ELSEWHERE.get(name) or _ELSEWHERE.get(name.removesuffix("Strategy"))
+    if found:
+        return f"write {found}"
+    close = nearest(name, known) or nearest(name.removesuffix("Strategy"), known)
+    return f"did you mean {close!r}?" if close else ""
