@@ -1746,7 +1746,8 @@ def as_repository(given: Repository | str | Path | None) -> Repository | None:
 
     Examples
     --------
-    >>> as_repository("sqlite://")
-    Repository('sqlite://')
+    >>> with as_repository("sqlite://") as repository:
+    ...     as_repository(repository) is repository
+    True
     """
     return Repository(given) if isinstance(given, str | Path) else given

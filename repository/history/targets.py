@@ -139,7 +139,7 @@ def placed_by_name(fresh: CheckTarget) -> CheckTarget:
 
     Examples
     --------
-    >>> placed_by_name(CheckTarget(1, "ds=2013-02-08")).time.isoformat()
+    >>> placed_by_name(CheckTarget(1, "ds=2013-02-08", None)).time.isoformat()
     '2013-02-08T00:00:00+00:00'
     """
     named = Partition.from_path(fresh.partition)

@@ -28,6 +28,7 @@ def test_the_wider_type_holds_both(first, later, wide):
     assert merged([version(first), version(later)]).values == {"n": wide}
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_a_wider_type_is_read_into_tables_that_are_there(spark, namespace, repository):
     told = Configuration(namespace, "search", ("user",), QueryBackfill(SQL), bucket_minutes=None)
