@@ -443,6 +443,10 @@ def _parsed(url: str) -> URL:
     if backend not in {"sqlite", "postgresql"}:
         msg = f"{backend} databases are not supported; use {_EXAMPLES}"
         raise DatabaseAccessError(msg)
+    if backend == "sqlite" and parsed.host:
+        file = url.partition("://")[2]
+        msg = f"{url!r} names a host; the URL of a SQLite file has a third slash: sqlite:///{file}"
+        raise DatabaseAccessError(msg)
     return parsed
 
 

@@ -391,6 +391,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
         ("flights.db", tg.DatabaseAccessError, "not the URL of a database; write sqlite:///"),
         ("mysql://user@host/db", tg.DatabaseAccessError, "not the URL|not supported"),
         ("nonsense://x", tg.DatabaseAccessError, "not the URL"),
+        ("sqlite://x.db", tg.DatabaseAccessError, "has a third slash: sqlite:///x.db"),
     ],
 )
 def test_urls_that_cannot_be_opened(url, error, says):
