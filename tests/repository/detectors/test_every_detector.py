@@ -334,6 +334,7 @@ def test_what_is_out_of_reach_changes_nothing(detector, seed, share):
     same(check(detector, cut(h, first), start - first, known), whole.since(start))
 
 
+@pytest.mark.soak
 @every
 @one
 @given(seed=st.integers(0, 2**32), restarts=st.booleans())

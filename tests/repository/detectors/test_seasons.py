@@ -60,6 +60,7 @@ def test_parts_of_a_day_have_their_own_levels(hours):
     assert last == pytest.approx(1e5 * 2 * factor[-1], rel=0.1)
 
 
+@pytest.mark.soak
 def test_quarters_of_an_hour_are_parts_of_a_day():
     times = times_of(np.timedelta64(15, "m"), 5)
     factor = np.where((hour_of(times) >= 9) & (hour_of(times) < 17), 5.0, 1.0)
@@ -100,6 +101,7 @@ def test_days_of_the_month_are_expected_after_two_or_three(days):
     assert (scores.reason[0, days[3:]] == Reason.CALENDAR).all()
 
 
+@pytest.mark.soak
 def test_a_season_of_the_year_is_expected_in_the_second():
     times = times_of(DAY, 700)
     year = (times.astype("M8[D]") - times.astype("M8[Y]").astype("M8[D]")).astype(int)
