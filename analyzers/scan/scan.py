@@ -270,9 +270,3 @@ def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:
             return analyzer.compute_metric_from(state)
         case Failure(error):
             return analyzer.to_failure_metric(error)
-
-
-def calculate(data: DataFrame, analyzers: Sequence[AnyAnalyzer]) -> list[Metric[Any]]:
-    """Compute the metrics of several analyzers in one scan of a DataFrame, in the given order."""
-    states = scan(data, analyzers).whole.states
-    return [metric_of(analyzer, states[analyzer]) for analyzer in analyzers]

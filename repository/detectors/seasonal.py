@@ -349,16 +349,17 @@ class _Walk:
 
     def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
         """Return the values of columns as they were, weekdays apart."""
-        of: Floats = self.y[some, first:last] - self.effects[some][:, self.slot[first:last]]
-        return of
+        seasons = self.effects[np.ix_(some, self.slot[first:last])]
+        plain: Floats = self.y[some, first:last] - seasons
+        return plain
 
     def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
         """Return by how much a column differs from those around it, weekdays apart."""
         around = np.arange(c - AROUND, c + AROUND + 1)
         around = around[(around < self.slot.size) & (around != c)]
-        season = self.effects[:, self.slot]
-        level = median(self.usable[np.ix_(some, around)] - season[np.ix_(some, around)])
-        out: Floats = self.moved[some, c] - season[some, c] - level
+        seasons = self.effects[np.ix_(some, self.slot[around])]
+        level = median(self.usable[np.ix_(some, around)] - seasons)
+        out: Floats = self.moved[some, c] - self.effects[some, self.slot[c]] - level
         return out
 
     # learning from a scored point

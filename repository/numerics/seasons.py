@@ -95,10 +95,6 @@ class Season:
             of[:, :-1] = of[:, 1:]
             of[:, -1] = new
 
-    def newest(self) -> Floats:
-        """Return the newest occurrence of each slot, of shape (series, slots); NaN if it has none."""
-        return self.swing[..., -1]
-
     def effects(self, points: NDArray[np.intp], known: Floats) -> Floats:
         """Return the effect of each slot beyond what is known; 0 where it explains nothing.
 

@@ -110,7 +110,7 @@ def verify(
     if partitions is not None:
         msg = "partitions= is of a run or a repository; partition= says which one a DataFrame is"
         raise SuiteError(msg)
-    from tidegauge.analyzers.scan.scan import calculate
+    from tidegauge.calculation import calculate
 
     wanted = list(dict.fromkeys(a for check in several for a in check.analyzers))
     metrics = dict(zip(wanted, calculate(source, wanted), strict=True)) if wanted else {}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidegauge.cli.options import ArtifactsOption, Db, Warehouse, open_repository, pairs
-from tidegauge.files.check_runs import FailOn
+from tidegauge.files.check_runs import FailOnLevel
 
 
 class CheckFormat(StrEnum):
@@ -34,8 +34,8 @@ def check(
     ] = None,
     warehouse: Warehouse = None,
     fail_on: Annotated[
-        FailOn, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
-    ] = FailOn.ERROR,
+        FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
+    ] = FailOnLevel.ERROR,
     form: Annotated[CheckFormat, typer.Option("--format", help="How to tell it.")] = (
         CheckFormat.TEXT
     ),

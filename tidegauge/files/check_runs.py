@@ -31,7 +31,7 @@ NAME = "checks"
 """Name under which the verdicts of checks are kept."""
 
 
-class FailOn(StrEnum):
+class FailOnLevel(StrEnum):
     """Least severity of a failure that makes the exit status 2; or never."""
 
     ERROR = "error"
@@ -95,12 +95,16 @@ class ChecksSummary:
     tables: list[CheckedTable] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def status(self, fail_on: FailOn = FailOn.ERROR) -> int:
+    def status(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> int:
         """Return the exit status: 1 if a table could not be checked, else 2 if data failed, else 0."""
         if self.failed:
             return 1
         found = {table.verification.status for table in self.tables}
-        grave = {FailOn.ERROR: {"error"}, FailOn.WARNING: {"error", "warning"}, FailOn.NEVER: set()}
+        grave = {
+            FailOnLevel.ERROR: {"error"},
+            FailOnLevel.WARNING: {"error", "warning"},
+            FailOnLevel.NEVER: set(),
+        }
         return 2 if found & grave[fail_on] else 0
 
     def text(self) -> str:
