@@ -267,22 +267,33 @@ def _copied_databases():
     template.close()
 
 
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=KINDS)
+def bare_url(request, tmp_path):
+    """The URL of a database without tables, once of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'r.db'}"
+    return request.getfixturevalue("postgres").database()
+
+
 @pytest.fixture
-def empty_database(request, tmp_path):
-    """Give the URL of a new, empty database of a kind."""
+def empty_repository(request, tmp_path):
+    """Give the URL of an empty repository in a database of a kind."""
 
     def url(kind):
         if kind == "sqlite":
             return f"sqlite:///{tmp_path / 'r.db'}"
-        return request.getfixturevalue("postgres").database()
+        return request.getfixturevalue("postgres").repository()
 
     return url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def url(request, empty_database):
-    """The URL of an empty database, once of each kind."""
-    return empty_database(request.param)
+@pytest.fixture(params=KINDS)
+def url(request, empty_repository):
+    """The URL of an empty repository, once of each kind."""
+    return empty_repository(request.param)
 
 
 @pytest.fixture

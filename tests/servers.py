@@ -1,6 +1,7 @@
 """Real servers for tests, started from what is installed, private to the tests, and stopped by them."""
 
 import contextlib
+import functools
 import json
 import os
 import pwd
@@ -74,8 +75,8 @@ class Postgres:
     def url(self) -> str:
         return f"postgresql+psycopg://tester@127.0.0.1:{self.port}"
 
-    def database(self) -> str:
-        """Return the URL of a new, empty database."""
+    def database(self, template: str = "template1") -> str:
+        """Return the URL of a new database, an empty one or a copy of another."""
         import psycopg
 
         self._names += 1
@@ -83,8 +84,20 @@ class Postgres:
         with psycopg.connect(
             f"host=127.0.0.1 port={self.port} user=tester dbname=postgres", autocommit=True
         ) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return f"{self.url}/{name}"
+
+    def repository(self) -> str:
+        """Return the URL of a new database with our tables, copied from one that the migrations made."""
+        return self.database(self._migrated)
+
+    @functools.cached_property
+    def _migrated(self) -> str:
+        from tidegauge.repository.store.database import Database
+
+        url = self.database()
+        Database(url).close()
+        return url.rpartition("/")[2]
 
 
 @contextlib.contextmanager

@@ -141,6 +141,7 @@ def test_consistency(java, tmp_path):
     assert before == after > 0
 
 
+@pytest.mark.soak
 def test_dashboard_needs_no_spark(tmp_path):
     pytest.importorskip("anywidget")
     view, compared, incidents, spark = run(

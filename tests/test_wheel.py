@@ -99,6 +99,7 @@ def project(wheel, tmp_path):
     return run
 
 
+@pytest.mark.soak
 def test_another_project_may_have_folders_of_the_same_names(project):
     lines = project("""
 import sys

@@ -13,10 +13,6 @@ from tempfile import gettempdir
 from threading import Thread
 from typing import Any
 
-from jupyter_client.kernelspec import KernelSpecManager
-from traitlets.config import Config
-from voila.app import Voila
-
 from tidegauge.analyzers.core.errors import TidegaugeError
 
 DEFAULT_PORT = 8866
@@ -25,29 +21,6 @@ _IDLE_SECONDS = 3600
 _LONGEST_FOLDER = 42
 """A socket's path has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
 _FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
-
-
-class _ThisPython(KernelSpecManager):
-    """Kernel manager of the current Python only, and none installed under the same name."""
-
-    def _kernel_dirs_default(self) -> list[str]:
-        return []
-
-
-class _Server(Voila):  # type: ignore[misc]  # Voila is untyped
-    """Voila that prints its address in one line when it listens."""
-
-    opens_browser = True
-
-    def launch_browser(self) -> None:
-        """Print the address, and open it if `opens_browser`."""
-        url = self.display_url
-        if ":" in self.ip:  # IPv6
-            url = url.replace(self.ip, f"[{self.ip}]", 1)
-        print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
-        if self.opens_browser:
-            # Some browsers block the process that opens them, and this one is about to serve.
-            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
 def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
@@ -75,6 +48,8 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
     # It warns about Jupyter's own settings.
     logging.getLogger("tornado.general").setLevel(logging.ERROR)
     _find_templates()
+    from traitlets.config import Config
+
     config = Config()
     config.Voila = Config(
         notebook_path=str(_FOLDER / "dashboard.ipynb"),
@@ -92,7 +67,6 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         allow_template_override="NO",
         theme=theme,
         file_allowlist=[],
-        kernel_spec_manager_class=_ThisPython,
         prelaunch_hook=_set_cookie,
         # Exclude other installed extensions of JupyterLab.
         extension_allowlist=[
@@ -104,10 +78,37 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
     if len(gettempdir()) <= _LONGEST_FOLDER:
         config.KernelManager = Config(transport="ipc")  # socket files that other users cannot open
     config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of closed pages
-    server = _Server(config=config)
-    server.opens_browser = browser
+    server = _server(config, browser=browser)
     server.initialize([])
     server.start()
+
+
+def _server(config: Any, *, browser: bool) -> Any:
+    """Return Voila, which is imported here because that takes seconds."""
+    from jupyter_client.kernelspec import KernelSpecManager
+    from voila.app import Voila
+
+    class ThisPython(KernelSpecManager):
+        """Kernel manager of the current Python only, and none installed under the same name."""
+
+        def _kernel_dirs_default(self) -> list[str]:
+            return []
+
+    class Server(Voila):  # type: ignore[misc]  # Voila is untyped
+        """Voila that prints its address in one line when it listens."""
+
+        def launch_browser(self) -> None:
+            """Print the address, and open it in a browser if asked to."""
+            url = self.display_url
+            if ":" in self.ip:  # IPv6
+                url = url.replace(self.ip, f"[{self.ip}]", 1)
+            print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
+            if browser:
+                # Some browsers block the process that opens them, and this one is about to serve.
+                Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    config.VoilaConfiguration.kernel_spec_manager_class = ThisPython
+    return Server(config=config)
 
 
 def _set_cookie(handler: Any, **_: Any) -> None:

@@ -429,6 +429,7 @@ rectangles = st.integers(0, soak(24, 40)).flatmap(
 )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("detector", ALL, ids=repr)
 @given(values=rectangles, data=st.data())
 @example(values=np.full((2, 30), 5.0), data=None)

@@ -187,6 +187,7 @@ def test_a_constant_is_never_odd(detector):
     assert (np.nan_to_num(check(detector, h).score) == 0).all()
 
 
+@pytest.mark.soak
 @every
 def test_a_year_of_zeros(detector):
     h = History(
@@ -373,6 +374,7 @@ def test_what_was_given_is_left_as_it_was(detector):
         np.testing.assert_array_equal(getattr(known, name), old)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["Seasonal", "SlowDrift", "ChangePoint"])
 def test_more_series_than_are_scored_together(name):
     detector = DETECTORS.build(name, {})

@@ -595,6 +595,7 @@ BAD = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("bad", BAD)
 def test_psi_against_its_own_past_sees_what_fixed_limits_miss(repo, bad):
     commit(repo, *drifting_days(BAD[bad]))

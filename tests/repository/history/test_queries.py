@@ -483,12 +483,12 @@ def test_a_reader_can_be_used_from_many_threads(url, tmp_path):
         assert list(pool.map(lambda _: reader.datasets(), range(20))) == [["d"]] * 20
 
 
-def test_reading_only_writes_nothing(url, tmp_path):
+def test_reading_only_writes_nothing(bare_url, tmp_path):
     with pytest.raises(tg.TidegaugeError):
-        tg.Repository(url, artifacts=tmp_path, read_only=True)  # there is nothing yet
-    with tg.Repository(url, artifacts=tmp_path) as repository:
+        tg.Repository(bare_url, artifacts=tmp_path, read_only=True)  # there is nothing yet
+    with tg.Repository(bare_url, artifacts=tmp_path) as repository:
         commit(repository, day(1))
-    with tg.Repository(url, artifacts=tmp_path, read_only=True) as reader:
+    with tg.Repository(bare_url, artifacts=tmp_path, read_only=True) as reader:
         assert len(reader.metrics("d", name="Size")) == 1
         for write in (
             lambda: commit(reader, day(2)),

@@ -24,9 +24,9 @@ SQL_DIFFERS_ELSEWHERE = [pytest.mark.postgres, pytest.mark.soak]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=SQL_DIFFERS_ELSEWHERE)])
-def url(request, empty_database):
+def url(request, empty_repository):
     """What incidents do is the same on every database, so PostgreSQL is for the long run."""
-    return empty_database(request.param)
+    return empty_repository(request.param)
 
 
 @pytest.fixture

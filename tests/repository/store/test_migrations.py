@@ -60,6 +60,12 @@ def test_tables_are_those_that_migrations_make(url):
             assert {str(name) for name in named} == found, table.name
 
 
+@pytest.fixture
+def url(bare_url):
+    """A database without tables: the migrations make them, or the backup that is restored brings them."""
+    return bare_url
+
+
 def kept(name, url, tmp_path):
     """Put a kept database in the place of an empty one; return a repository's arguments."""
     if url.startswith("sqlite"):
@@ -268,6 +274,7 @@ def test_a_backup_of_an_older_revision_is_restored(url, tmp_path, monkeypatch, n
         assert check(repository.database, repository.artifacts) == []
 
 
+@pytest.mark.soak
 def test_the_command_line_takes_a_database_down_and_up(
     tmp_path, capsys, monkeypatch, next_revision
 ):

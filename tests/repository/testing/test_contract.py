@@ -24,7 +24,7 @@ class TestRepositories(RepositoryContract):
         url = {
             "sqlite file": f"sqlite:///{tmp_path / 'r.db'}",
             "sqlite memory": "sqlite://",
-        }.get(request.param) or request.getfixturevalue("postgres").database()
+        }.get(request.param) or request.getfixturevalue("postgres").repository()
         with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
             yield repository
             assert check(repository.database, repository.artifacts) == []

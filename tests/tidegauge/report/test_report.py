@@ -118,6 +118,7 @@ def test_hostile_names_do_no_harm(repo, tmp_path):
     assert len(page) < 300_000
 
 
+@pytest.mark.soak
 def test_ten_thousand_series_with_long_names_stay_small(repo, tmp_path):
     groups = {(f"{n}{HOSTILE}" + "W" * 150,): 1 for n in range(900)}
     state = FrequenciesAndNumRows.of(groups.items())
