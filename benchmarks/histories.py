@@ -78,12 +78,14 @@ def verdict(detectors: list[Detector], table: Table) -> Verdict:
     return scores, flags
 
 
-def families_table(seeds: list[int], tables: int) -> dict[str, dict[str, dict[str, float]]]:
+def families_table(
+    seeds: list[int], tables: int, only: str
+) -> dict[str, dict[str, dict[str, float]]]:
     """Print recall and false alarms by family; return them."""
     detectors = {"Seasonal": tg.Seasonal(), "OnlineNormal": tg.OnlineNormal()}
     print(f"{'':<26}" + "".join(f"{name + ': recall, FA, parts':>34}" for name in detectors))
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for drawn in zip(*(families(seed, tables) for seed in seeds), strict=True):
+    for drawn in zip(*(families(seed, tables, only) for seed in seeds), strict=True):
         line = found[drawn[0].name] = {
             name: accuracy(detector, drawn) for name, detector in detectors.items()
         }
@@ -102,9 +104,8 @@ def accuracy(detector: Detector, drawn: tuple[Family, ...]) -> dict[str, float]:
     for family in drawn:
         tables, series, partitions = family.values.shape
         rows = family.values.reshape(tables * series, partitions)
-        history = History(
-            family.times, rows, np.full(rows.shape, 1e5), [Scale.POSITIVE] * len(rows)
-        )
+        scale = Scale.COUNT if family.counts else Scale.POSITIVE
+        history = History(family.times, rows, np.full(rows.shape, 1e5), [scale] * len(rows))
         scores = detector.score(history)
         judged = ~family.neutral & (np.arange(partitions) >= family.judged)
         for table, (values, bad) in enumerate(zip(family.values, family.bad, strict=True)):
@@ -149,9 +150,10 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--families", action="store_true")
+    parser.add_argument("--only", default="", help="families whose name contains this")
     options = parser.parse_args()
     if options.families:
-        by_family = families_table(options.seeds, options.tables)
+        by_family = families_table(options.seeds, options.tables, options.only)
         if options.json:
             options.json.write_text(json.dumps(by_family, indent=2) + "\n")
         return

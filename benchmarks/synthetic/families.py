@@ -36,6 +36,8 @@ class Family:
         Partitions on which alarms are neither true nor false.
     judged : int
         First partition that is judged.
+    counts : bool
+        Whether the values are counts of rows.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Family:
     bad: np.ndarray
     neutral: np.ndarray
     judged: int
+    counts: bool
 
 
 Chance = np.random.Generator
@@ -146,6 +149,11 @@ def _noisier(chance: Chance, times: np.ndarray, size: tuple[int, int, int]) -> n
     return _normal(chance, size) * np.where(np.arange(size[2]) >= size[2] // 2, 3, 1)
 
 
+def _small(chance: Chance, times: np.ndarray, size: tuple[int, int, int]) -> np.ndarray:
+    levels = chance.uniform(np.log(2), np.log(20), (*size[:2], 1))
+    return levels + np.zeros(size)
+
+
 def _times(step: np.timedelta64, days: int) -> np.ndarray:
     return np.arange(START, START + days * DAY, step)
 
@@ -176,12 +184,14 @@ def _plans() -> dict[str, Plan]:
         "weekly partitions": (_times(7 * DAY, 7 * 200), _seasonal(_normal_year), 40),
         "monthly, yearly season": (_months(96), _seasonal(_year), 40),
         "level shifts": (days, _shifts, 28),
-        "noise x3 half way": (days, _noisier, 28),
+        NOISIER: (days, _noisier, 28),
         "t2": (days, _student(2), 28),
         "t3": (days, _student(3), 28),
         "t5": (days, _student(5), 28),
         "AR(.3)": (days, _autoregressive(0.3, NOISE), 28),
         "AR(.9)": (days, _autoregressive(0.9, 0.2), 28),
+        "small counts": (days, _small, 28),
+        "five bad days, and back": (days, _seasonal(_weekdays), 28),
         "first 30 days": (_times(DAY, 30), _seasonal(_weekdays), 7),
     }
 
@@ -190,30 +200,46 @@ def _normal_year(times: np.ndarray) -> np.ndarray:
     return np.zeros(len(times))
 
 
-FACTOR = {"AR(.9)": 0.2, "t2": 0.1, "t3": 0.2, "noise x3 half way": 0.3}
+NOISIER, MONTH = "noise x3 half way", 30
+"""A family whose noise grows, and the partitions after that on which alarms are right."""
+COUNTED = {"small counts"}
+"""Families of Poisson counts, around the drawn levels."""
+LASTING = {"five bad days, and back": 5}
+"""Partitions that an incident lasts."""
+FACTOR = {"small counts": 5.0, "AR(.9)": 0.2, "t2": 0.1, "t3": 0.2, NOISIER: 0.3}
 """Factors of incidents where half the value is not noticeable, by family."""
 LOOSE = {"level shifts": 8}
 """Partitions after a shift on which alarms are right."""
 
 
-def families(seed: int, tables: int) -> list[Family]:
-    """Draw the histories of all families."""
+def families(seed: int, tables: int, only: str = "") -> list[Family]:
+    """Draw the histories of all families, or of those whose name contains a text."""
     found = []
     for number, (name, (times, shape, judged)) in enumerate(_plans().items()):
+        if only not in name:
+            continue
         chance = np.random.default_rng([seed, number])
         size = (tables, SERIES, len(times))
-        logs = shape(chance, times, size) + chance.uniform(np.log(1e5), np.log(1e7), (*size[:2], 1))
+        logs = shape(chance, times, size)
+        if name not in COUNTED:
+            logs += chance.uniform(np.log(1e5), np.log(1e7), (*size[:2], 1))
         bad = np.zeros(size, dtype=bool)
         space = max(20, (len(times) - judged) // 10)
         for table in range(tables):
             at = judged + int(chance.integers(space))
             while at < len(times):
-                bad[table, chance.choice(SERIES, HIT, replace=False), at] = True
+                last = at + LASTING.get(name, 1)
+                bad[table, chance.choice(SERIES, HIT, replace=False), at:last] = True
                 at += int(chance.integers(space, 2 * space))
         logs += np.where(bad, np.log(FACTOR.get(name, 0.5)), 0)
         neutral = np.zeros(len(times), dtype=bool)
+        if name == NOISIER:
+            neutral[len(times) // 2 :][:MONTH] = True
         if name in LOOSE:
             neutral = np.arange(len(times)) % 45 < LOOSE[name]
             bad &= ~neutral
-        found.append(Family(name, times, np.exp(logs), bad, neutral, judged))
+        values = np.exp(logs)
+        if name in COUNTED:
+            values = chance.poisson(values).astype(float)
+        found.append(Family(name, times, values, bad, neutral, judged, name in COUNTED))
     return found

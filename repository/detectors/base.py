@@ -60,6 +60,8 @@ class Reason(IntEnum):
     """Many metrics are slightly off at once; each alone could be chance."""
     CALENDAR = 14
     """Judged by earlier values on the same day of the month."""
+    RECOVERY = 15
+    """Back at the level before the last shift."""
 
 
 @dataclass(frozen=True)

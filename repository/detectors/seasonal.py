@@ -12,7 +12,7 @@ they leave their value.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,10 +22,11 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
 from tidegauge.repository.numerics import tails
+from tidegauge.repository.numerics.counts import SMALL, CountForecast
 from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
 from tidegauge.repository.numerics.medians import median
-from tidegauge.repository.numerics.scales import least_spread, restore, transform
+from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread, restore, transform
 from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
 """Alarms to one side within so many points by which a level shift is accepted, at the least."""
 SHIFT_SHARE = 0.75
 """Share of a day that must alarm, where partitions are parts of a day."""
+RECOVERY = 4
+"""Cycles after a level shift within which the level before it is no surprise."""
+WHOLE = 1e-6
+"""Distance from a whole number within which a count is one."""
+SETTLED, CALMER = 28, 3.0
+"""Points from which a count's spread is at most so many times the observed one."""
 WEEK_UNKNOWN = 0.25
 """Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
 CALENDAR = 220
@@ -165,6 +172,15 @@ def shifts(history: History) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
+@dataclass(frozen=True)
+class _Level:
+    """A level that a series took up: its first column, its distance from the one before, and when."""
+
+    first: int = 0
+    by: float = 0.0
+    at: int = -(10**9)
+
+
 class _Walk:
     """State of one sequential scoring of several series.
 
@@ -182,6 +198,8 @@ class _Walk:
         The expected values, and 1 or -1 where a point alarmed.
     open : array
         Alarms that may still become a level shift.
+    levels : list of _Level
+        The last level that each series took up.
     shifts : list
         Accepted level shifts: series, partition, and the first partition of the new level.
     """
@@ -195,6 +213,7 @@ class _Walk:
         self.margin = _margin(grid, cycles)
         self.column = self.margin + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
+        self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
         shape = (len(history.values), self.margin + grid.size)
@@ -205,6 +224,8 @@ class _Walk:
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.shifts: list[tuple[int, int, int]] = []
+        self.levels = [_Level() for _ in range(shape[0])]
+        self.recovery = RECOVERY * min(max(grid.period, SHORT), LONG)
         self.shift_alarms, self.shift_within = _shift_rule(grid)
         slots = grid.slots(history.times)
         self.seasons = [Season(len(history.values), count) for count, _ in slots]
@@ -262,23 +283,28 @@ class _Walk:
         now = self._forecast(t)
         past = slice(c - self.memory, c)
         y = self.y[:, c]
+        few, counted = self._small_counts(now, past)
+        now.centre[few] = np.log1p(counted.mean)
         now = replace(now, centre=self._repeated(now, c, y))
-        least = least_spread(now.centre, h.weights[:, t], h.scales)
-        width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))
-        if self.grid.within_days:
-            new = self.points < WEEKDAYS * self.grid.period
-            width = np.where(new, np.hypot(width, self.unknown_week), width)
-            least = np.where(new, np.hypot(least, self.unknown_week), least)
+        width, least = self._width(t, now)
         centre = self._on_the_calendar(t, y, now.centre, width)
         calendar = centre != now.centre
-        now = replace(now, centre=centre)
+        before_shift = self._before_shift(c, y, centre, width)
+        recovered = before_shift != centre
+        now = replace(now, centre=before_shift)
         off = np.abs(y - now.centre)
-        score = tails.cap_recurring_errors(tails.student_score(off / width, now.freedom), off, now)
+        score = tails.student_score(off / width, now.freedom)
+        few_score = counted.score(np.expm1(y[few]))
+        plain = now.centre[few] == np.log1p(counted.mean)
+        score[few] = np.where(plain, few_score, score[few])
+        score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], least)
         drifts = moving > score
         reason = np.where(drifts, Reason.DRIFT, Reason.LEVEL)
         score = np.maximum(score, moving)
-        atoms = tails.score_constants(score, self.y[:, past], y, self.signs[:, past] != 0, least)
+        atoms = tails.score_constants(
+            score, self.y[:, past], y, self.signs[:, past] != 0, least, self.counts
+        )
         reason[atoms] = Reason.CONSTANT
         drifts &= ~atoms
         score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
@@ -288,13 +314,54 @@ class _Walk:
             fit &= ~h.restarts[:, t]
         scores.score[:, k] = np.where(fit, score, np.nan)
         reason = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
-        scores.reason[:, k] = np.where(fit & calendar, Reason.CALENDAR, reason)
+        reason = np.where(fit & calendar, Reason.CALENDAR, reason)
+        scores.reason[:, k] = np.where(fit & recovered, Reason.RECOVERY, reason)
         drifts &= score > REASON_ABOVE
         centre = np.where(drifts, before, now.centre)
         reach = np.where(drifts, step, width) * special.stdtrit(now.freedom, 1 - BAND / 2)
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         bounds = restore(np.where(fit[:, None], usual, np.nan), h.scales)
+        shown = few[plain & fit[few] & ~drifts[few] & ~atoms[few]]
+        if shown.size:
+            limits = np.stack([counted.quantile(q) for q in (BAND / 2, 1 - BAND / 2)], axis=1)
+            bounds[shown, 1:] = limits[np.isin(few, shown)]
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+
+    def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
+        """Return the standard deviation of the next point, and its lower bound."""
+        least = least_spread(now.centre, self.history.weights[:, t], self.history.scales)
+        settled = self.counts & (now.points >= SETTLED)
+        least[settled] = np.minimum(least, np.maximum(LEAST_COUNT, CALMER * now.spread))[settled]
+        width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))
+        if self.grid.within_days:
+            new = self.points < WEEKDAYS * self.grid.period
+            width = np.where(new, np.hypot(width, self.unknown_week), width)
+            least = np.where(new, np.hypot(least, self.unknown_week), least)
+        return width, least
+
+    def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
+        """Return the series that are small whole counts, and their forecasts."""
+        some = np.flatnonzero(self.counts & (now.centre < np.log1p(2 * SMALL)))
+        seen = np.expm1(self.y[some, past])
+        whole = np.isnan(seen) | (np.abs(seen - np.round(seen)) < WHOLE)
+        some = some[whole.all(axis=1)]
+        found = CountForecast.from_past(
+            np.maximum(np.expm1(now.flat[some] + now.effect[some, None]), 0)
+        )
+        return some[found.small], found.taken(found.small)
+
+    def _before_shift(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; of surprises soon after a level shift those before it, if near."""
+        found = centre
+        for i in np.flatnonzero(np.abs(y - centre) > SURPRISE * width):
+            level = self.levels[i]
+            if (
+                c - level.at <= self.recovery
+                and abs(y[i] - centre[i] + level.by) <= SURPRISE * width[i]
+            ):
+                found = found.copy() if found is centre else found
+                found[i] -= level.by
+        return found
 
     def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:
         """Return the expected values; in a season's second cycle those of the first, where nearer.
@@ -380,6 +447,8 @@ class _Walk:
             teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
         self.usable[:, c] = np.where(teaches, y, np.nan)
         self.filled[:, c] = np.where(alarm, centre, np.where(reason == Reason.CALENDAR, np.nan, y))
+        for i in np.flatnonzero(teaches & (reason == Reason.RECOVERY)):
+            self._recover(int(i), int(c))
         recent = self.open[:, c - self.shift_within + 1 : c + 1].sum(axis=1)
         for i in np.flatnonzero(alarm & (np.abs(recent) >= self.shift_alarms)):
             self._shift(int(i), t)
@@ -413,13 +482,22 @@ class _Walk:
         self._move(i, first, float(by))
         self.usable[i, first : c + 1] = self.y[i, first : c + 1]
         self.filled[i, first : c + 1] = self.y[i, first : c + 1]
+        self.levels[i] = _Level(first, float(by), c)
         self.shifts.append((i, t, int(np.searchsorted(self.column, first))))
+
+    def _recover(self, i: int, c: int) -> None:
+        """End a level that turned out to be an incident: move the past back, and learn nothing of it."""
+        level = self.levels[i]
+        self._move(i, level.first, -level.by)
+        self.usable[i, level.first : c] = np.nan
+        self.filled[i, level.first : c] -= level.by
 
     def _move(self, i: int, until: int, by: float) -> None:
         """Move the past of a series to another level."""
         for past in (self.usable, self.moved, self.filled):
             past[i, :until] += by
         self.open[i] = 0
+        self.levels[i] = _Level()
 
     def _restart(self, t: int) -> None:
         """Move the past to the new level where a label says that one begins."""

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.counts import poisson_score
 from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ SHIFT_REPORTED_ALARMS = 2
 """Alarms to one side that have already reported a new level."""
 LARGE = 0.1
 """Relative size above which a first departure scores more; never if the constant is 0."""
+LITTLE = 0.01
+"""Relative spread of constants whose scale implies none."""
 NOISE = 0.6
 """Share of the error spread that remains in the medians which `drift` compares."""
 FAR = 3.0
 """Spreads below which a change is no drift, whatever was usual."""
+ODD = 2.0
+"""Spreads from the starting level within which a point is not told of as drifted."""
 LAG, BASELINE = 14, 21
 """A drift is the change from the median of BASELINE points, LAG ago, to that of the last seven."""
 
@@ -62,12 +67,20 @@ def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:
 
 
 def score_constants(
-    score: Floats, past: Floats, value: Floats, alarms: NDArray[np.bool_], least: Floats
+    score: Floats,
+    past: Floats,
+    value: Floats,
+    alarms: NDArray[np.bool_],
+    least: Floats,
+    counts: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """Score nearly constant series in place, and return a mask of them.
 
     The probability of another value is the frequency of departures, times the tail probability of
-    its distance among those of earlier departures.
+    its distance among those of earlier departures. Of counts that are nearly always 0 it is not less
+    than a Poisson count's: a first 1 is less of a surprise than a first 6. A departure below twice
+    the lower bound of the spread is no anomaly; below 2 % of numbers without one, and of counts that
+    were more constant than Poisson counts are.
 
     Parameters
     ----------
@@ -77,7 +90,9 @@ def score_constants(
     alarms : array of bool, shape (series, memory)
         Points that alarmed; excluded from earlier departures if fewer than `OFTEN`.
     least : array of float, shape (series,)
-        Lower bound of the spread.
+        Lower bound of the spread; 0 if there is none.
+    counts : array of bool, shape (series,)
+        Which series are counts, of which all numbers are logarithms of one more.
     """
     atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
     some = np.flatnonzero((past[:, 1:] == past[:, :-1]).any(axis=1))  # others have no constant
@@ -110,9 +125,29 @@ def score_constants(
         examples > 0, student_score(beyond, np.clip(n, 1, 12).astype(float)), UNSEEN + large
     )
     rare = np.log10((points + 2) / (count + 1)) + size
-    rare = np.where(off < 2 * least[some], np.minimum(rare, 1.0), rare)
+    bound = np.where(least[some] > 0, least[some], LITTLE * np.abs(usual))
+    constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
+    bound[constant] = np.minimum(bound[constant], LITTLE)
+    rare = np.where(off < 2 * bound, np.minimum(rare, 1.0), rare)
+    none = np.flatnonzero(counts[some] & (usual <= close))
+    seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(
+        axis=1
+    )
+    usually = (seen + 1) / (points[none] + 1)
+    rare[none] = np.minimum(rare[none], poisson_score(np.expm1(value[some[none]]), usually))
     score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
     return atom
+
+
+def _more_constant_than_poisson(
+    usual: Floats, same: NDArray[np.intp], points: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Return whether more of the points have one value than of Poisson counts would."""
+    n = np.expm1(usual)
+    share = np.exp(special.xlogy(n, n) - n - special.gammaln(n + 1))
+    expected = points * share
+    more: NDArray[np.bool_] = same > expected + 3 * np.sqrt(expected * (1 - share)) + 1
+    return more | (usual <= 0)
 
 
 def drift(
@@ -121,7 +156,8 @@ def drift(
     """Score slow drifts; return the score, the starting level and the usual spread of changes.
 
     Only a drift larger than all of the last `LAG` points scores, so that each is reported once;
-    none scores after alarms to one side, which have already reported a new level.
+    none scores after alarms to one side, which have already reported a new level, and none at a
+    point that is itself as near to the starting level as points usually are.
 
     Parameters
     ----------
@@ -156,7 +192,9 @@ def drift(
     farther = sizes[:, -1] > np.nan_to_num(sizes[:, -1 - LAG : -1]).max(axis=1)
     lately = alarms[some, -(LAG + BASELINE) :]
     told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
-    score[some] = np.where(farther & ~told & (found >= LOOK), found, 0.0)
+    own = newest[some, 0] - before[:, -1 - LAG]
+    odd = (own * ways[:, -1] > 0) & (np.abs(own) > ODD * now.spread[some])
+    score[some] = np.where(farther & ~told & odd & (found >= LOOK), found, 0.0)
     start[some] = before[:, -1 - LAG] + now.effect[some]
     spread[some] = wander
     return score, start, spread

@@ -1,0 +1,81 @@
+"""Small counts, constants, recovery and drift of `Seasonal`. No database."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History, Reason
+from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.numerics.counts import CountForecast, poisson_score
+
+import tidegauge as tg
+
+
+def judged(values, scale=Scale.COUNT, rows=1e6):
+    """Return the scores and the anomalies of a daily series."""
+    values = np.atleast_2d(np.asarray(values, dtype=float))
+    days = (np.datetime64("2024-01-01") + np.arange(values.shape[1])).astype("M8[s]")
+    history = History(days, values, np.full_like(values, rows), [scale] * len(values))
+    scores = tg.Seasonal().score(history)
+    return scores, np.flatnonzero(Monitor().decide(values, scores)[0]).tolist()
+
+
+@pytest.mark.parametrize(("usual", "new"), [(3, 6), (3, 9), (0, 2), (0, 6), (50, 65), (1000, 1060)])
+def test_a_count_that_was_constant_may_not_change(usual, new):
+    assert judged([usual] * 200 + [new])[1] == [200]
+
+
+@pytest.mark.parametrize(("usual", "new"), [(0, 1), (1000, 1001)])
+def test_a_first_1_and_a_change_of_a_thousandth_are_no_anomalies(usual, new):
+    assert judged([usual] * 200 + [new])[1] == []
+
+
+@pytest.mark.parametrize(("new", "found"), [(4982, []), (4900, []), (4483, [200])])
+def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least(new, found):
+    assert judged([4983] * 200 + [new], scale=Scale.SIGNED)[1] == found
+
+
+def test_a_poisson_count_of_a_few_rows_is_judged_as_one():
+    draw = np.random.default_rng(1)
+    values = draw.poisson(4, 300)
+    values[250] = 19  # P(X >= 19) = 2e-7 of Poisson(4)
+    _, found = judged(values)
+    assert found == [250]
+
+
+def test_small_counts_are_forecast_as_negative_binomial():
+    past = np.tile([2.0, 4, 6, 4], 25)[None, :]  # mean 4, variance 2: less than a Poisson count's
+    forecast = CountForecast.from_past(past)
+    variance = 4 * (1 + 1 / 28)
+    size, share = 16 / (variance - 4), 4 / variance
+    above = stats.nbinom.sf(14, size, share)
+    assert forecast.score(np.array([15.0]))[0] == pytest.approx(-np.log10(2 * above), rel=1e-6)
+    assert forecast.quantile(0.9995)[0] == stats.nbinom.ppf(0.9995, size, share)
+    assert not CountForecast.from_past(np.full((1, 98), 40.0)).small[0]  # 30 and more are not small
+
+
+def test_a_poisson_tail_is_that_of_its_mean():
+    scores = poisson_score(np.array([0.0, 2.0]), np.array([0.1, 0.1]))
+    assert scores[0] == 0
+    assert scores[1] == pytest.approx(-np.log10(1 - np.exp(-0.1) * 1.1))
+
+
+def test_the_end_of_an_outage_is_no_anomaly_and_the_outage_teaches_nothing():
+    draw = np.random.default_rng(2)
+    values = 0.995 + draw.normal(0, 0.0005, 120)
+    values[80:85] -= 0.028
+    scores, found = judged(values, scale=Scale.RATIO)
+    assert set(found) <= set(range(80, 85))
+    assert {80, 81} <= set(found)
+    assert scores.reason[0, 85] == Reason.RECOVERY
+    assert np.abs(scores.expected[0, 85:] - 0.995).max() < 0.001
+
+
+def test_a_point_near_its_old_level_is_not_told_of_as_drifted():
+    draw = np.random.default_rng(3)
+    values = 100 + draw.normal(0, 1, 90)
+    values[70::2] += 3.2  # moves the median of a week, but only every other day
+    values[71::2] += 0.2
+    scores, _ = judged(values, scale=Scale.SIGNED)
+    told = np.flatnonzero(scores.reason[0] == Reason.DRIFT)
+    assert (np.abs(values[told] - 100) > 2).all()
