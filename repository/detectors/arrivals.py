@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -68,10 +69,17 @@ class MissingPartition(PartitionDetector):
 
     def tell(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
-        count = int(self.measure(history)[t])
-        many = "1 partition" if count == 1 else f"{count:,} partitions"
-        overdue = t == len(history.times) - 1 and _overdue(history, _grid(history))
-        return f"is the last, {many} overdue" if overdue else f"follows a gap of {many}"
+        grid = _grid(history)
+        last = t == len(history.times) - 1
+        overdue = _overdue(history, grid) if last else 0
+        if not overdue:
+            count = int(self.measure(history)[t])
+            return f"follows a gap of {_many(count, 'partition')}"
+        since = grid.after(history.times[t], 1).astype("M8[us]").item()
+        assert isinstance(since, datetime)
+        moment = f"{since.day} {since:%b %Y}" + (f" {since:%H:%M}" if grid.within_days else "")
+        unit = _UNITS.get(grid.length, "partition")
+        return f"is the newest, {_many(overdue, unit)} overdue since {moment}"
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
@@ -81,6 +89,13 @@ class MissingPartition(PartitionDetector):
             score[gap.place] = gap.rarest + (UNSEEN if not told else 0.0)
             told += gap.place >= MIN_PARTITIONS
         return count, score
+
+
+_UNITS: dict[np.timedelta64, str] = {np.timedelta64(1, "D"): "day", np.timedelta64(1, "h"): "hour"}
+
+
+def _many(count: int, unit: str) -> str:
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.formatting import number, one_line, percent
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.periods import DAY, span
+from tidegauge.repository.incidents.sentence import metric_text
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -23,6 +24,10 @@ LONGEST = 100
 """Maximum number of characters for an anomaly of a whole partition."""
 _PLAIN = frozenset({"Completeness", "Size"})
 _ROWS = {"Size": "volume"}
+VOLUME = ("Size", "*")
+_WITH_ROWS = frozenset({"Sum", "ZerosCount"})
+SAME = 0.1
+"""Difference of two factors that are said to be the same change."""
 _VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
 
 
@@ -33,8 +38,8 @@ def headline(
 ) -> str:
     """Return an incident's time span and its most significant metrics.
 
-    A metric is listed once, at its highest score, with the filters and segments that share the
-    anomaly. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics
+    A metric is listed once, at its largest departure, with the filters and segments that share the
+    anomaly. Sums and counts that changed as the number of rows did say nothing more than that. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics
     that follow from them.
 
     Parameters
@@ -52,9 +57,12 @@ def headline(
         topics.setdefault(topic, []).append(one)
     wrong = {of.group_by for of in topics if isinstance(of, ConsistencyTopic) and of.wrong}
     clear = [of for of in topics if isinstance(of, tuple) or of.wrong or of.group_by not in wrong]
-    ranked = sorted(clear, key=lambda of: -_weight(of, topics[of]))[:MOST]
+    ranked = sorted(clear, key=lambda of: -_weight(of, topics[of]))
+    volume = _factor(topics.get(VOLUME, ()))
+    same = [of for of in ranked if of != VOLUME and _follows(volume, topics[of])]
+    ranked = [of for of in ranked if of not in same][:MOST]
     told = [_told(of, topics[of]) for of in ranked]
-    named = {(one.name, one.instance) for of in ranked for one in topics[of]}
+    named = {(one.name, one.instance) for of in (*ranked, *same) for one in topics[of]}
     more = len({(one.name, one.instance) for one in anomalies} - named)
     if more:
         told.append(f"and {more} more metric{'s' if more > 1 else ''}")
@@ -79,7 +87,7 @@ def _told(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> st
     if isinstance(of, ConsistencyTopic):
         said = of.said(whole or some)
     else:
-        said = _said(max(whole or some, key=lambda one: one.score))
+        said = _said(max(whole or some, key=_departure))
     if whole and parts:
         said += f" ({_listed(parts)}{' alike' if len(parts) > 1 else ''})"
     elif parts:
@@ -87,10 +95,37 @@ def _told(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> st
     return said
 
 
+def _departure(one: Anomaly) -> tuple[float, float]:
+    """Return an anomaly's distance from what was expected, then its score."""
+    if one.value is None or one.expected is None:
+        return 0.0, one.score
+    return abs(one.value - one.expected), one.score
+
+
+def _factor(some: Sequence[Anomaly]) -> float | None:
+    """Return by what factor a count or sum of the whole changed at its largest departure."""
+    whole = [one for one in some if not one.filter and not one.segment]
+    if not whole:
+        return None
+    one = max(whole, key=_departure)
+    if one.value is None or not one.expected:
+        return None
+    return one.value / one.expected
+
+
+def _follows(volume: float | None, some: Sequence[Anomaly]) -> bool:
+    """Return whether a sum or count changed as the number of rows did."""
+    if volume is None or not some or some[0].name not in _WITH_ROWS:
+        return False
+    factor = _factor(some)
+    return factor is not None and abs(factor - volume) <= SAME
+
+
 def _said(one: Anomaly) -> str:
     whole = f"{one.partition_name or 'the table'} "
     if one.explanation.startswith(whole):  # of a partition-level detector
-        text = one.explanation.removeprefix(whole).removesuffix(".")
+        noun = "the partition" if one.partition_name else "the table"
+        text = f"{noun} {one.explanation.removeprefix(whole).removesuffix('.')}"
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
     value, expected = one.value, one.expected
     if value is None:
@@ -99,9 +134,7 @@ def _said(one: Anomaly) -> str:
         return (
             f"{percent(1 - value)} of rows have no {one.instance} (usually {percent(1 - expected)})"
         )
-    subject = _ROWS.get(one.name) or (
-        one.name if one.instance == "*" else f"{one.name} of {one.instance}"
-    )
+    subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
     if expected is None:
         return f"{subject} is {number(value)}"
     if one.scale == "count" and expected > 0:

@@ -227,7 +227,7 @@ def test_what_is_overdue_is_told_of_the_last():
     assert np.flatnonzero(missing).tolist() == [39]
     assert score[39] >= 3
     assert missing[39] in {3, 4}
-    assert told == f"is the last, {int(missing[39])} partitions overdue"
+    assert told == "is the newest, 3 days overdue since 28 May 2013"
 
 
 def test_nothing_is_overdue_if_nobody_knows_when_it_came():
@@ -253,7 +253,7 @@ def test_what_stopped_long_ago_is_overdue_until_it_goes_on(repo):
     clean(repo, range(DAYS - 5))
     one, incident = only(repo)
     assert one["partition"] == name(DAYS - 6)
-    assert "is the last" in one["explanation"]
+    assert "is the newest, 5 days overdue since" in one["explanation"]
     assert "overdue" in one["explanation"]
     assert incident["status"] == "open"
     stored(repo, [partition(n) for n in range(DAYS - 5, DAYS)])
@@ -271,7 +271,7 @@ def test_a_late_partition(repo):
     assert one["value"] == pytest.approx(14, abs=0.5)
     assert one["explanation"].startswith(f"{name(40)} arrived 1")
     assert one["explanation"].endswith(" hours after its end.")
-    assert incident["headline"].split(": ")[1].startswith("arrived 1")
+    assert incident["headline"].split(": ")[1].startswith("the partition arrived 1")
     assert "hours after its end" in incident["headline"]
 
 

@@ -194,3 +194,31 @@ def test_names_of_group_bys_are_those_that_are_known(repo):
     assert repo.incidents("s.j")["headline"].tolist() == [
         "5 Jan 2023 00:00-02:00 UTC: team.ads mismatch in a.b <b> (50 % of rows)"
     ]
+
+
+def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
+    """Return an anomaly of a daily table."""
+    return Anomaly(
+        id=place, series=place, place=place, partition=place, partition_name="ds", within="",
+        time=at(24 * place), name=name, instance=instance, filter="", segment="", scale=scale,
+        severity="warning", direction="low", value=value, expected=expected, score=score,
+        explanation="", incident=None,
+    )  # fmt: skip
+
+
+def test_a_sum_that_changed_as_the_rows_did_is_not_told_of():
+    some = [
+        flights("Size", "*", 630.0, 1000.0),
+        flights("Sum", "distance", 6.4e5, 1e6),
+        flights("Sum", "fare", 9e5, 1e6),
+    ]
+    assert headline(some, DAY).partition(": ")[2] == "volume -37 %; Sum of fare -10 %"
+
+
+def test_the_worst_day_is_told_of_not_the_one_with_the_highest_score():
+    some = [
+        flights("Completeness", "arr_delay", 0.9907, 0.9955, 0, 9.0, "ratio"),
+        flights("Completeness", "arr_delay", 0.78, 0.9955, 1, 6.0, "ratio"),
+    ]
+    told = headline(some, DAY).partition(": ")[2]
+    assert told == "22 % of rows have no arr_delay (usually 0.45 %)"
