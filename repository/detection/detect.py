@@ -43,8 +43,9 @@ from tidegauge.repository.detectors.matrices import (
     matrix,
     to_datetime64,
 )
-from tidegauge.repository.detectors.monitor import Monitor, Severity
+from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.seasonal import Seasonal
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.distributions.drift import drifts
 from tidegauge.repository.distributions.stored import StoredColumn

@@ -10,7 +10,8 @@ import numpy as np
 
 from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
 from tidegauge.repository.detectors.matrices import Matrix
-from tidegauge.repository.detectors.monitor import Monitor, Severity
+from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.severity import Severity, severity_of
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.sentence import direction, explain, subject
 from tidegauge.repository.store.queries import Window
@@ -115,8 +116,13 @@ def decided(
         if rows.size:
             last = None if before is None else before[rows]
             flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last)
-            grave = list(Severity).index(Severity(monitor.severity))
-            gravest[rows] = np.maximum(gravest[rows], np.where(flags, grave, -1))
+            for i, k in zip(*np.nonzero(flags), strict=True):
+                row = rows[i]
+                grave = monitor.severity or severity_of(
+                    one.series[row], float(values[row, k]), float(scores.expected[row, k])
+                )
+                step = list(Severity).index(Severity(grave))
+                gravest[row, k] = max(gravest[row, k], step)
     return gravest >= 0, gravest
 
 
@@ -213,7 +219,8 @@ def judge_partitions(
     version = np.maximum(ledger.version, 1)[None, :]
     whole = replace(one, version=version, history=replace(history, values=values, weights=values))
     may = alerting_mask(whole, start, teaching)
-    flags, grave = decided([replace(m, series={}) for m in monitors], whole, scores, start, may)
+    alike = [replace(m, series={}, severity=m.severity or Severity.WARNING) for m in monitors]
+    flags, grave = decided(alike, whole, scores, start, may)
     flags &= window_mask(whole, start, window)
     findings = []
     for k in np.flatnonzero(flags[0]).tolist():

@@ -15,6 +15,7 @@ from tidegauge.analyzers.core.registry import Registry
 from tidegauge.repository.detectors.base import DETECTORS, Detector, Scores
 from tidegauge.repository.detectors.rules import RULES, DecisionRule
 from tidegauge.repository.detectors.seasonal import Seasonal
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store.queries import canonical_of
 
 if TYPE_CHECKING:
@@ -26,14 +27,6 @@ SELECTORS = ("name", "instance", "segment", "where", "analyzer")
 
 
 _EFFECT = "least_effect is a share of the expected value, such as 0.1"
-
-
-class Severity(StrEnum):
-    """Severity of an anomaly."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 class Direction(StrEnum):
@@ -55,8 +48,9 @@ class Monitor:
         empty.
     detector : Detector or str
         The detector, or its text, as in ``OnlineNormal(2, 2)``.
-    severity : str
-        ``info``, ``warning`` or ``error``.
+    severity : str, optional
+        ``info``, ``warning`` or ``error``; by the size of each departure if not given, see
+        `severity_of`.
     rule : Rule or str, optional
         Decision rule, as in ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
         ``OutsideBand()``; the detector's default if not given.
@@ -74,7 +68,7 @@ class Monitor:
 
     series: Mapping[str, str] = field(default_factory=dict)
     detector: Detector = field(default_factory=Seasonal)
-    severity: str = Severity.WARNING
+    severity: str | None = None
     rule: DecisionRule | None = None
     direction: str = Direction.BOTH
     least_effect: float = 0.0
@@ -99,7 +93,7 @@ class Monitor:
             set_(self, "rule", RULES.parse(self.rule))
         elif self.rule is None:
             set_(self, "rule", RULES.parse(self.detector.rule))
-        if self.severity not in list(Severity):
+        if self.severity is not None and self.severity not in list(Severity):
             raise UnknownNameError("severity", self.severity, list(Severity))
         if self.direction not in list(Direction):
             raise UnknownNameError("direction", self.direction, list(Direction))
@@ -162,8 +156,9 @@ class Monitor:
         stored: dict[str, Any] = {
             "series": dict(self.series),
             "detector": repr(self.detector),
-            "severity": str(self.severity),
         }
+        if self.severity is not None:
+            stored["severity"] = str(self.severity)
         if repr(self.rule) != repr(RULES.parse(self.detector.rule)):
             stored["rule"] = repr(self.rule)
         if self.direction != Direction.BOTH:
@@ -188,7 +183,7 @@ class Monitor:
         return cls(
             dict(series),
             detector,
-            stored.get("severity", Severity.WARNING),
+            stored.get("severity"),
             rule,
             stored.get("direction", Direction.BOTH),
             stored.get("least_effect", 0.0),

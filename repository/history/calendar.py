@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from tidegauge.repository.detectors.arrivals import MIN_PARTITIONS, Late, delays_of, gaps
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.matrices import group_by_segment, times_of, to_datetime64
-from tidegauge.repository.detectors.monitor import Severity
 from tidegauge.repository.detectors.rules import RULES
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns

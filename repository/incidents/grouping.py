@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.headline import headline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock

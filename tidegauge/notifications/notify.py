@@ -14,7 +14,7 @@ from tidegauge.notifications.claims import claim, clearest, due_incidents, settl
 from tidegauge.notifications.messages import CLEAREST, message, plain
 from tidegauge.notifications.secrets import redact
 from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
-from tidegauge.repository.detectors.monitor import Severity
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import notify_settings
 

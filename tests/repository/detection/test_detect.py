@@ -185,13 +185,13 @@ def test_a_window_limits_what_becomes_an_anomaly_not_what_teaches(spiky):
 
 def test_the_monitors_of_the_last_suite_are_used(repo):
     suite = tg.Suite(
-        "d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))]
+        "d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0), "info")]
     )
     run = repo.store.open_run(spec(suite=suite.canonical()))
     repo.store.commit_batch(run, [day(1, rows=3), day(2, rows=9)])
     found = repo.detect("d")
     assert found["detector"].tolist() == ["SimpleThreshold(5.0)"]
-    assert json.loads(suite.canonical())["monitors"][0]["severity"] == "warning"
+    assert json.loads(suite.canonical())["monitors"][0]["severity"] == "info"
 
 
 def test_failed_and_empty_values_are_missing(repo):

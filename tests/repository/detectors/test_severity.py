@@ -1,0 +1,57 @@
+"""Severity of anomalies by size and reach. Pure."""
+
+import math
+
+import numpy as np
+import pytest
+from tidegauge.repository.detectors.severity import severity_of
+
+import tidegauge as tg
+
+
+def series(kind, scale, part=""):
+    return {"kind": kind, "scale": scale, "filter": part, "segment": ""}
+
+
+@pytest.mark.parametrize(
+    ("of", "value", "expected", "severity"),
+    [
+        (series("Completeness", "ratio"), 0.43, 0.995, "error"),
+        (series("Completeness", "ratio"), 0.97, 0.995, "warning"),
+        (series("Completeness", "ratio"), 0.99, 0.995, "info"),
+        (series("Completeness", "ratio", "a = 1"), 0.43, 0.995, "warning"),
+        (series("Size", "count"), 0, 1000, "error"),
+        (series("Size", "count"), 1500, 1000, "error"),
+        (series("Size", "count"), 900, 1000, "warning"),
+        (series("Size", "count"), 1050, 1000, "info"),
+        (series("Size", "count"), 3, 0, "error"),
+        (series("CountDistinct", "count", "a = 1"), 1050, 1000, "info"),
+        (series("Maximum", "signed"), 99999, 4983, "info"),
+        (series("Mean", "positive"), 16, 10, "warning"),
+        (series("Mean", "positive"), 14, 10, "info"),
+        (series("Mean", "signed"), 14, 0, "warning"),
+        (series("Mean", "signed"), math.inf, 3, "warning"),
+        (series("Mean", "signed"), 14, math.nan, "warning"),
+        (series("Drift", "distance"), 0.9, 0.1, "warning"),
+    ],
+)
+def test_severity_is_by_size_and_reach(of, value, expected, severity):
+    assert severity_of(of, value, expected) == severity
+
+
+def test_a_monitor_that_sets_one_has_its_own():
+    assert tg.Monitor().to_dict() == {"series": {}, "detector": "Seasonal()"}
+    assert tg.Monitor(severity="info").to_dict()["severity"] == "info"
+
+
+def test_a_repository_tells_of_an_error_and_of_information():
+    with tg.Repository("sqlite://") as repo:
+        days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(56)]
+        for name, last in (("rows", 30_000), ("others", 109_000)):
+            values = {day: 100_000 + 13 * (k % 5) for k, day in enumerate(days)}
+            repo.record("t", name, values | {days[-1]: last}, scale="count")
+        repo.detect("t")
+        found = repo.anomalies("t")
+        last = found[found["partition"] == days[-1]].set_index("name")["severity"].to_dict()
+        assert last == {"rows": "error", "others": "info"}
+        assert repo.incidents("t")["severity"].iloc[0] == "error"
