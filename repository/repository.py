@@ -1324,8 +1324,9 @@ class Repository(Rendered):
             missed (of those labelled ``bad`` or ``acknowledged``: an incident, an anomaly of none, or a
             range), false (anomalies on points labelled ``expected`` or ``ignore``), false_share (of the
             labelled anomalies), precision (share of real ones among the labelled incidents), recall (found
-            by found and missed), seconds. The shares are NaN where there are no labels. What a detector of
-            whole partitions finds is judged by the partition.
+            by found and missed), seconds, per_month (incidents in thirty days; NaN where partitions have
+            no times). The shares are NaN where there are no labels. What a detector of whole partitions
+            finds is judged by the partition.
 
             With ``details``: one row for each anomaly, by detector and in order of time, with the columns
             detector, rule, segment, partition, time, name, instance, analyzer, value, expected, lower,

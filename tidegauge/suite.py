@@ -10,14 +10,14 @@ from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import TimeFormat
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
 from tidegauge.display.html import Rows, card, heading, pairs, table
 from tidegauge.notifications.secrets import redact
 from tidegauge.repository.detectors.holidays import DATES, Calendar, check_calendar
-from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import FailParserCountPolicy
 
@@ -63,6 +63,9 @@ class Suite:
     dqm : DQM, optional
         Rules and fixes, counted in the same pass as the analyzers, and policies that judge each
         partition by the counts; measuring neither rejects nor repairs records.
+    sensitivity : str
+        ``low``, ``normal`` or ``high``: of the monitors that set neither one nor a rule, those that
+        a suite without monitors has among them.
 
     Raises
     ------
@@ -89,6 +92,7 @@ class Suite:
     holidays: Calendar = None
     notify: Sequence[str] = field(default=(), repr=False)
     dqm: DQM | None = None
+    sensitivity: str = Sensitivity.NORMAL
 
     def __post_init__(self) -> None:
         if not self.dataset.strip():
@@ -124,6 +128,7 @@ class Suite:
         set_(self, "partition_by", keys)
         set_(self, "time", _time(self.time, keys))
         set_(self, "monitors", tuple(self.monitors))
+        set_(self, "sensitivity", _sensitivity(self.sensitivity))
         set_(self, "segments", tuple(segments))
         set_(self, "windows", tuple(self.windows))
         set_(self, "notify", _sinks(self.notify))
@@ -145,6 +150,9 @@ class Suite:
         keys = None if self.partition_by is None else list(self.partition_by)
         few = {} if self.max_segments == MAX_SEGMENTS else {"max_segments": self.max_segments}
         days = {"holidays": self.holidays} if self.holidays else {}
+        alert = (
+            {"sensitivity": str(self.sensitivity)} if self.sensitivity != Sensitivity.NORMAL else {}
+        )
         rules = {"dqm": self.dqm.identity()} if self.dqm else {}
         told = {"notify": [redact(sink) for sink in self.notify]} if self.notify else {}
         return canonical_json(
@@ -159,6 +167,7 @@ class Suite:
                 "tags": dict(self.tags),
                 **few,
                 **days,
+                **alert,
                 **rules,
                 **told,
             }
@@ -177,6 +186,7 @@ class Suite:
             ("windows", ", ".join(self.windows)),
             ("tags", self.tags),
             ("holidays", self.holidays),
+            ("sensitivity", "" if self.sensitivity == Sensitivity.NORMAL else self.sensitivity),
             ("rules", self.dqm and repr(self.dqm)),
             ("notifies", f"{len(self.notify)} sinks" if self.notify else ""),
         ]
@@ -196,6 +206,12 @@ class Suite:
             stored["dqm"] = DQM.from_identity(stored["dqm"])
         stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]
         return cls(**stored)
+
+
+def _sensitivity(given: str) -> Sensitivity:
+    if given not in list(Sensitivity):
+        raise UnknownNameError("sensitivity", given, list(Sensitivity))
+    return Sensitivity(given)
 
 
 def _refuse_data_policies(dqm: DQM | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,15 @@ Candidate = Detector | Monitor | str
 
 BACKTEST_COLUMNS = columns(
     "detector rule series points anomalies:integer per_1000:number incidents found missed"
-    " false false_share:number precision:number recall:number seconds:number"
+    " false false_share:number precision:number recall:number seconds:number per_month:number"
 )
 DETAIL_COLUMNS = columns(
     "detector rule segment partition time:time name instance analyzer value:number"
     " expected:number lower:number upper:number direction score:number p_value:number"
     " severity incident said explanation"
 )
+MONTH = 30
+"""Days of a month, for the number of incidents of one."""
 _SAID = {1: "real", -1: "false", 0: None}
 
 
@@ -77,7 +80,7 @@ def monitors_of(
             raise SuiteError(msg)
         # Monitor parses a detector's text.
         monitor = one if isinstance(one, Monitor) else Monitor(detector=one)  # type: ignore[arg-type]
-        found.append(monitor if chosen is None else replace(monitor, rule=chosen))
+        found.append(monitor if chosen is None else replace(monitor, rule=chosen, sensitivity=None))
     return found
 
 
@@ -133,6 +136,7 @@ class BacktestResult:
             "precision": share(sum(1 in group for group in groups), told),
             "recall": share(met, real),
             "seconds": self.seconds,
+            "per_month": _per_month(len(groups), past),
         }
 
     def details(self, past: BacktestHistory) -> list[Row]:
@@ -224,3 +228,13 @@ def _groups(facts: Facts, findings: Sequence[Finding]) -> list[list[int]]:
         for n, one in enumerate(findings)
     ]
     return [[one.id for one in group] for group in group_anomalies(anomalies)]
+
+
+def _per_month(incidents: int, past: BacktestHistory) -> float | None:
+    """Return a number of incidents for thirty days of a table; None where partitions have no times."""
+    times = {row["time"] for row in past.facts.partitions if past.window.holds(row["time"])}
+    known = sorted(time for time in times if time is not None)
+    if len(known) < 2:
+        return None
+    days = (known[-1] - known[0]) / timedelta(days=1) * len(known) / (len(known) - 1)
+    return incidents * MONTH / days

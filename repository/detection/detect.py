@@ -147,9 +147,10 @@ def store_holidays(database: Database, dataset: str) -> None:
 
 
 def stored_monitors(suite: Row) -> list[Monitor]:
-    """Return the monitors of a suite; the default monitors if it has none."""
+    """Return the monitors of a suite, with its sensitivity; the default monitors if it has none."""
     stored: list[Row] = suite.get("monitors") or []
-    return [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT)
+    monitors = [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT)
+    return [monitor.with_default(suite.get("sensitivity")) for monitor in monitors]
 
 
 DEFAULT = tuple(

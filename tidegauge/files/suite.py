@@ -26,7 +26,7 @@ from tidegauge.files.yaml_file import (
     find_files,
     line_of,
 )
-from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.rules.dqm import DQM
 from tidegauge.suite import AnyAnalyzer, Suite
 
@@ -46,6 +46,7 @@ class _File(TableDocument):
     segments: list[list[str]] = []
     analyzers: list[Any] = []
     monitors: list[dict[str, Any]] = []
+    sensitivity: str = Sensitivity.NORMAL
     windows: list[str] = []
     max_segments: int = MAX_SEGMENTS
     holidays: str | dict[str, str] | None = None
@@ -140,6 +141,7 @@ class _Reader:
                 holidays=fields.holidays,
                 notify=fields.notify,
                 dqm=dqm,
+                sensitivity=fields.sensitivity,
             )
         except SuiteError as error:
             raise file.error(file.node, error) from error

@@ -12,7 +12,7 @@ import tidegauge as tg
 LIMIT = "SimpleThreshold(1000.0, lower_bound=50)"
 COLUMNS = [
     *("detector", "rule", "series", "points", "anomalies", "per_1000", "incidents", "found", "missed"),
-    *("false", "false_share", "precision", "recall", "seconds"),
+    *("false", "false_share", "precision", "recall", "seconds", "per_month"),
 ]  # fmt: skip
 LOW_DAYS = (10, 20, 30)
 

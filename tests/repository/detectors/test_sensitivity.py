@@ -1,0 +1,52 @@
+"""Sensitivity of monitors and suites. Pure, but for an empty database."""
+
+import numpy as np
+import pytest
+from tidegauge.repository.detection.detect import stored_monitors
+from tidegauge.repository.detectors.monitor import Monitor
+
+import tidegauge as tg
+
+
+def test_a_sensitivity_is_a_rule():
+    assert repr(Monitor(sensitivity="low").rule) == "FalseDiscoveryRate(rate=0.01)"
+    assert Monitor(sensitivity="normal").rule == Monitor().rule
+    assert Monitor.from_dict(Monitor(sensitivity="high").to_dict()) == Monitor(sensitivity="high")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"sensitivity": "hihg"}, "did you mean 'high'"),
+        ({"sensitivity": "low", "rule": "PValue(0.1)"}, "a rule or a sensitivity, not both"),
+        ({"sensitivity": "low", "detector": "OnlineNormal()"}, "has no sensitivity"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, told):
+    with pytest.raises(tg.TidegaugeError, match=told):
+        Monitor(**options)
+
+
+def test_a_suite_has_one_for_monitors_without():
+    own = Monitor(rule="PValue(0.01)")
+    suite = tg.Suite("d", [tg.Size()], monitors=[Monitor(), own], sensitivity="low")
+    assert tg.Suite.from_json(suite.canonical()) == suite
+    stored = {"monitors": [Monitor().to_dict(), own.to_dict()], "sensitivity": "low"}
+    assert stored_monitors(stored) == [Monitor(sensitivity="low"), own]
+    default = stored_monitors({"sensitivity": "high"})
+    assert [m.sensitivity for m in default] == ["high", None, None, None, None]
+    with pytest.raises(tg.TidegaugeError, match="did you mean 'normal'"):
+        tg.Suite("d", [tg.Size()], sensitivity="nromal")
+
+
+def test_a_backtest_says_how_often_each_would_tell():
+    draw = np.random.default_rng(4)
+    values = 1e5 + draw.normal(0, 500, 120)
+    values[[60, 90]] += [3500, 2400]  # 7 and 4.8 standard deviations
+    days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(120)]
+    with tg.Repository("sqlite://") as repo:
+        repo.record("t", "x", dict(zip(days, values.tolist(), strict=True)))
+        levels = ("low", "normal", "high")
+        found = repo.backtest("t", [Monitor(sensitivity=level) for level in levels])
+    assert found["per_month"].is_monotonic_increasing
+    assert found["per_month"].tolist() == (found["incidents"] / 4).tolist()
