@@ -304,6 +304,7 @@ class DetectionJob(DetectionScope):
                 start,
                 severities[grave[i, k]],
                 [*earlier[int(i)], *_known(one, int(i), int(k) + start)],
+                int(flags[:, k].sum()) - 1,
             )
             for i, k in places_of
         ]
@@ -544,6 +545,7 @@ def find(
                     0,
                     list(Severity)[grave[i, t]],
                     _known(one, int(i), int(t)),
+                    int(flags[:, t].sum()) - 1,
                 )
                 findings[told.key] = told
     return findings, Points.concatenate(points)

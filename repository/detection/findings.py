@@ -148,6 +148,7 @@ def finding(
     start: int,
     severity: Severity,
     earlier: Sequence[float],
+    others: int = 0,
 ) -> Finding:
     """Build the finding of one anomalous point.
 
@@ -163,6 +164,8 @@ def finding(
     severity : Severity
     earlier : sequence of float
         All earlier values of the series.
+    others : int
+        Number of other anomalies in the partition.
     """
     i, k = place
     series, partition = one.series[i], one.partitions[start + k]
@@ -192,6 +195,7 @@ def finding(
             lower,
             upper,
             Reason(int(scores.reason[i, k])),
+            others,
         ),
     )
 

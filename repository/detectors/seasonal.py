@@ -42,8 +42,8 @@ HOLIDAY_TEACHES_BELOW = 1.3
 """The same on holidays, where a point need not be an anomaly to be unsuitable for training."""
 REASON_ABOVE = 1.0
 """Score above which a point has a reason."""
-BAND = 1e-3
-"""Probability of a normal value outside the band."""
+BAND = 0.1 / 450
+"""P-value at the band's limits: that by which `FalseDiscoveryRate` decides on a series alone."""
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
 """Alarms to one side within so many points by which a level shift is accepted, at the least."""
 SHIFT_SHARE = 0.75

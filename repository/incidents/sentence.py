@@ -33,6 +33,7 @@ def explain(
     lower: float,
     upper: float,
     reason: Reason = Reason.LEVEL,
+    others: int = 0,
 ) -> str:
     """Explain an anomaly: the value, the usual range, and whether it is a record.
 
@@ -50,13 +51,18 @@ def explain(
         The detector's expected value and band; NaN where it gives none.
     reason : Reason
         The kind of deviation.
+    others : int
+        Number of other metrics that are anomalies in the partition. A value inside its band is one
+        for their sake, or as that of the partition before was.
 
     Examples
     --------
     >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97, 0.98], 0.975, 0.95, 0.99)
     'Completeness of email in ds=2013-02-08 (a Friday) is 0.5, below the usual 0.95 to 0.99 (expected 0.975): the lowest of 3 partitions.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050)
-    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000).'
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and an anomaly went before.'
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, others=2)
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are unusual, too.'
     """
     day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
     side = "below" if direction(value, expected, lower, upper) == "low" else "above"
@@ -70,9 +76,10 @@ def explain(
     else:
         band = f"{number(lower)} to {number(upper)}"
         centre = "" if isnan(expected) else f" (expected {number(expected)})"
-        # A joint anomaly of many series can have values inside their own bands.
-        inside = {"below": "low within", "above": "high within"}[side]
-        usual = f"{inside if lower <= value <= upper else side} the usual {band}{centre}"
+        usual = f"{side} the usual {band}{centre}"
+        if lower <= value <= upper:
+            inside = {"below": "low within", "above": "high within"}[side]
+            usual = f"{inside} the usual {band}{centre}, {_joined(others)}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):
@@ -81,6 +88,12 @@ def explain(
         record = f": the highest of {len(past) + 1} partitions"
     text = f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
     return one_line(text)
+
+
+def _joined(others: int) -> str:
+    if not others:
+        return "and an anomaly went before"
+    return f"and {others} other metric{'s are' if others > 1 else ' is'} unusual, too"
 
 
 def direction(value: float, expected: float, lower: float, upper: float) -> str:

@@ -226,7 +226,7 @@ def test_openlineage_events_are_what_its_client_would_send(told):
     assert metrics["columnMetrics"]["x"]["nullCount"] == 1
     assertions = entry["inputFacets"]["dataQualityAssertions"]["assertions"]
     (failed,) = [a for a in assertions if not a["success"]]
-    assert (failed["name"], failed["actual"], failed["severity"]) == ("Size(*)", "9", "warn")
+    assert (failed["name"], failed["actual"], failed["severity"]) == ("Size(*)", "9", "error")
 
     def own(facet):
         return {k: v for k, v in facet.items() if not k.startswith("_")}

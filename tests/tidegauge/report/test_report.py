@@ -37,9 +37,9 @@ def test_a_row_for_each_dataset(url, repo, capsys):
     assert lines[2].split()[:3] == ["other", "1", "ds=2013-01-01"]
     assert run_command(["report", "d", "--db", url, "--format", "csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert (row["warnings"], row["rows"], row["status"]) == ("1", "300", "complete")
+    assert (row["errors"], row["rows"], row["status"]) == ("1", "300", "complete")
     assert run_command(["report", "--db", url, "--format", "json", "--since", "2013-02-01"]) == 0
-    assert [r["warnings"] for r in json.loads(capsys.readouterr().out)] == [0, 0]
+    assert [r["errors"] for r in json.loads(capsys.readouterr().out)] == [0, 0]
     assert run_command(["report", "e", "--db", url]) == 1
     assert "no dataset 'e'" in capsys.readouterr().err
 
@@ -54,7 +54,7 @@ def test_a_page(url, repo, tmp_path, capsys):
     tags, text = read_page(file.read_text(encoding="utf-8"))
     assert tags.count("svg") > 5
     assert "Tidegauge report: d" in text
-    assert "▲ warning: 30 Jan 2013: volume -70 %" in text
+    assert "■ error: 30 Jan 2013: volume -70 %" in text
     assert "ds=2013-01-03: version 2" in text
     assert "ds=2013-01-04: gone" in text
     assert "30 partitions, 1 restated, 1 gone" in text
