@@ -8,6 +8,7 @@ from math import inf, isfinite
 from typing import Any
 
 from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.numerics.counts import SMALL
 
 EXTREMES = frozenset({"Maximum", "MaxLength", "Minimum", "MinLength"})
 """Metrics that a single row can move."""
@@ -33,8 +34,8 @@ def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Sev
     Shares: an error from a tenth of the rows, a warning from a hundredth. Counts: an error where
     half of the expected number is missing or there is half as much again, a warning from a tenth.
     Other numbers: a warning from a change by half. Extremes, which a single row can move, and
-    smaller changes are information. An anomaly of a part of the table, by a filter or segment, is
-    one step less severe.
+    smaller changes are information. Counts below thirty are at most a warning. An anomaly of a part
+    of the table, by a filter, segment or value, is one step less severe.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Sev
     """
     steps = list(Severity)
     step = steps.index(_whole(series, value, expected))
-    if series["filter"] or series["segment"]:
+    if series["filter"] or series["segment"] or series["kind"] == "Histogram":
         step -= 1
     return steps[max(step, 0)]
 
@@ -71,7 +72,8 @@ def _whole(series: Mapping[str, Any], value: float, expected: float) -> Severity
     size = off if scale is Scale.RATIO else off / abs(expected) if expected else inf
     if scale is Scale.RATIO or scale is Scale.COUNT:
         warning, error = SHARES if scale is Scale.RATIO else COUNTS
-        if not size < error:
+        few = scale is Scale.COUNT and max(value, expected) < SMALL
+        if not size < error and not few:
             return Severity.ERROR
         return Severity.WARNING if size >= warning else Severity.INFO
     return Severity.INFO if size < NUMBERS else Severity.WARNING

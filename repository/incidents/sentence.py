@@ -134,6 +134,8 @@ def metric_text(name: str, instance: str) -> str:
     if histogram:
         share = "share of " if histogram["of"] == "ratio" else ""
         return f"{share}rows with {instance} {histogram['value']}"
+    if name == "Histogram.bins":
+        return f"distinct values of {instance}"
     quantile = _QUANTILE.fullmatch(name)
     if quantile:
         percent = float(quantile[1]) * 100

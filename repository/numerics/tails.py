@@ -78,9 +78,9 @@ def score_constants(
 
     The probability of another value is the frequency of departures, times the tail probability of
     its distance among those of earlier departures. Of counts that are nearly always 0 it is not less
-    than a Poisson count's: a first 1 is less of a surprise than a first 6. A departure below twice
+    than a Poisson count's: a first 2 is less of a surprise than a first 6. A departure below twice
     the lower bound of the spread is no anomaly; below 2 % of numbers without one, and of counts that
-    were more constant than Poisson counts are.
+    were more constant than Poisson counts are; and none is of counts by one.
 
     Parameters
     ----------
@@ -128,7 +128,8 @@ def score_constants(
     bound = np.where(least[some] > 0, least[some], LITTLE * np.abs(usual))
     constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
     bound[constant] = np.minimum(bound[constant], LITTLE)
-    rare = np.where(off < 2 * bound, np.minimum(rare, 1.0), rare)
+    one = counts[some] & (np.abs(np.expm1(value[some]) - np.expm1(usual)) < 1.5)
+    rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))
     seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(
         axis=1
