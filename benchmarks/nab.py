@@ -6,7 +6,8 @@ The scoring rules are NAB's (Lavin and Ahmad, 2015), written anew. A window earn
 detection is worth, 1 at its left edge down to about 0 at its right one; a missed window and every
 detection outside of a window cost. 0 is a detector that never fires, 100 one that finds each window
 at once and fires nowhere else. One threshold serves all files. It is the best one in hindsight, as
-in NAB, and, beside it, one that was chosen on other files than those it is scored on.
+in NAB, and, beside it, one that was chosen on other files than those it is scored on. The lines
+"shipped" have the threshold, or rule, that the detector has by default.
 
 The weights, the emission window and the scale of Novelty were chosen in a study on these very files,
 as were those of most detectors that are published for NAB. So its numbers are not held out, not even
@@ -36,6 +37,7 @@ from scipy.stats import chi2
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors import base as ours
+from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.novelty import Novelty
 from tidegauge.repository.detectors.seasonal import Seasonal
 
@@ -428,13 +430,20 @@ def online_normal(values: np.ndarray, _times: np.ndarray) -> np.ndarray:
 # Our own
 
 
-def scored_by(detector: ours.Detector) -> Detector:
-    """Return a detector of this project as one of this benchmark; a point not scored has 0."""
+def scored_by(detector: ours.Detector, *, shipped: bool = False) -> Detector:
+    """Return a detector of this project as one of this benchmark; a point not scored has 0.
+
+    With ``shipped``, an anomaly by the detector's own rule scores 1 and all else 0: no threshold is
+    left to be chosen.
+    """
 
     def score(values: np.ndarray, times: np.ndarray) -> np.ndarray:
         one = values[None]
         history = ours.History(times, one, np.full_like(one, np.nan), [Scale.SIGNED])
-        return np.nan_to_num(detector.score(history).score[0])
+        scores = detector.score(history)
+        if shipped:
+            return Monitor(detector=detector).decide(one, scores)[0].astype(float)
+        return np.nan_to_num(scores.score[0])
 
     return score
 
@@ -475,6 +484,7 @@ def main() -> None:
         ("relative entropy", relative_entropy),
         ("Deequ OnlineNormal", online_normal),
         *((repr(one), scored_by(one)) for one in (Seasonal(), Novelty("value"), Novelty())),
+        *((f"{one!r}, shipped", scored_by(one, shipped=True)) for one in (Seasonal(), Novelty())),
     ]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="NAB's folder, with data/ and labels/ in it")

@@ -68,6 +68,11 @@ class Novelty(Detector):
     of the gap. If a value is novel only for its time of day or weekday, both refer to that time or
     weekday.
 
+    The default rule, ``Threshold(2.0)``, is for many series: on daily histories of tables it raises
+    half a false alarm in a thousand values. For one long series of minutes a lower one pays: on half
+    of the files of the Numenta Anomaly Benchmark ``Threshold(0.57)`` scores 77 and the default 35,
+    but in tables it raises nineteen false alarms in a thousand.
+
     Parameters
     ----------
     components : {"all", "value"}
