@@ -212,16 +212,16 @@ def test_incidents_and_what_others_said_meanwhile(talk, found):
     told, _ = talk.ask("incident", incident=incident)
     assert (told["status"], told["revision"]) == ("open", 0)
     assert len(told["evidence"]) == 1
-    said, _ = talk.ask("say", incident=incident, label="acknowledged", note="on it", seen=0)
+    said, _ = talk.ask("say", incident=incident, action="acknowledge", note="on it", seen=0)
     assert said["status"] == "acknowledged"
     assert [(one["label"], one["note"], one["by"]) for one in said["said"]] == [
         ("acknowledged", "on it", "ann")
     ]
-    late, _ = talk.ask("say", incident=incident, label="expected", note="", seen=0)
+    late, _ = talk.ask("say", incident=incident, action="expected", note="", seen=0)
     assert late["kind"] == "ConflictError"
     assert "ann said 'acknowledged' (on it)" in late["error"]
     assert found.incidents()["status"].tolist() == ["acknowledged"]
-    again, _ = talk.ask("say", incident=incident, label="expected", note="", seen=said["revision"])
+    again, _ = talk.ask("say", incident=incident, action="expected", note="", seen=said["revision"])
     assert again["status"] == "expected"
 
 
@@ -230,7 +230,7 @@ def test_a_repository_that_is_only_read(found):
         talk = Talk(tg.Dashboard(reader))
         assert talk.ask("catalogue")[0]["writable"] is False
         incident = int(found.incidents()["id"][0])
-        told, _ = talk.ask("say", incident=incident, label="resolved", seen=0)
+        told, _ = talk.ask("say", incident=incident, action="resolve", by="ann", seen=0)
         assert told["kind"] == "ReadOnlyError"
 
 
@@ -384,7 +384,11 @@ def test_every_question_on_both_databases(url, script, tmp_path):
             "columns": {"dataset": "orders"},
             "incidents": {"dataset": None},
             "incident": {"incident": incident},
-            "say": {"incident": incident, "label": "acknowledged", "seen": 0},
+            "say": {"incident": incident, "action": "acknowledge", "seen": 0},
+            "tables": {},
+            "say_all": {"incidents": [incident], "action": "assign", "assignee": "bob"},
+            "csv": {},
+            "svg": {"ids": [arrays["ids"][row]]},
             "partitions": {"dataset": "orders"},
             "day": {"dataset": "orders", "partition": DAYS[30]},
             "pulse": {},
