@@ -148,7 +148,7 @@ export class IncidentPane {
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
       section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
-      section("Likely causes", ...incident.causes.map((cause) => this.cause(cause)), incident.causes.length ? null : h("p", { class: "tg-muted" }, "No part of the table explains it: no segments or filters of these metrics are measured.")),
+      incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(({ name, partition, reasons }) => h("li", {}, h("b", {}, renderName(name, 80)), " in ", renderName(partition || "the table", 60), h("ul", {}, ...reasons.map((text) => h("li", {}, renderName(text, 400)))))))) : null,
       this.moreEvidence(incident, cards.slice(1)),
       incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map(({ text, series }) => h("li", {}, renderName(text, 600), " ", series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` }))))) : null,
@@ -212,7 +212,10 @@ export class IncidentPane {
     this.charts.forEach((holder, n) => {
       const row = evidence.data.series.findIndex(({ id }) => id === incident.evidence[n]);
       const width = Math.max(CHART.least, holder.clientWidth);
-      if (row >= 0 && !hasPoints(evidence, row)) holder.replaceChildren(h("span", { class: "tg-muted" }, "A partition-level anomaly; see the calendar."));
+      if (row >= 0 && !hasPoints(evidence, row)) {
+        holder.style.height = "auto";
+        holder.replaceChildren(h("span", { class: "tg-muted" }, "It is about whole partitions; the calendar shows them."));
+      }
       else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART.height : CHART.main));
       else holder.replaceChildren(h("span", { class: "tg-muted" }, "This series no longer exists."));
     });

@@ -1,7 +1,7 @@
 // Overview: heat map of all series over time, with scrolling, zoom, sorting, filter and selection.
 
 import { Sparklines } from "../chart/sparklines";
-import type { Catalogue } from "../data/catalogue";
+import type { Catalogue, SeriesKey } from "../data/catalogue";
 import { pluralize } from "../data/format";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
@@ -120,6 +120,12 @@ export class Overview implements View {
   private get group(): string {
     const { group, table } = this.options;
     return group ?? (table === null && this.shell.catalogue.datasets.length > 1 ? "dataset" : "column");
+  }
+
+  /** Keys that rows are grouped by; the name of a single table is not repeated in each heading. */
+  private get groupKeys(): SeriesKey[] {
+    const keys = groupKeys(this.group, this.options.sort);
+    return this.options.table !== null && keys.length > 1 ? keys.filter((key) => key !== "dataset") : keys;
   }
 
   private get isFolded(): boolean {
@@ -241,7 +247,7 @@ export class Overview implements View {
     const found = catalogue.search(filter);
     const rows = table === null ? found : found.filter((row) => catalogue.text("dataset", row) === table);
     this.found = rows;
-    const keys = groupKeys(group, sort);
+    const keys = this.groupKeys;
     const others = new Set(toggled);
     const { isFolded } = this;
     const order = orderRows(rows, catalogue, sort, keys, this.marks, levels, (heading) => isFolded !== others.has(heading));
@@ -264,10 +270,10 @@ export class Overview implements View {
 
   private get content(): HeatmapContent | null {
     const { catalogue, theme } = this.shell;
-    const { by, sort, table } = this.options;
+    const { by, table } = this.options;
     const levels = this.levels.get(by);
     if (!levels) return null;
-    const keys = groupKeys(this.group, sort);
+    const keys = this.groupKeys;
     return {
       catalogue,
       levels,
