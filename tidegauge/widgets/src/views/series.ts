@@ -48,7 +48,7 @@ export class Series implements View {
   private readonly overlay: HTMLLabelElement;
   private readonly past: HTMLLabelElement;
   private readonly presets = PRESETS.map(([days, text]) => button(text, () => this.showLast(days), { "data-days": days }));
-  private readonly sameLastYear = button("same time last year", () => this.showLastYear(), { title: "The same window 364 days earlier, so that weekdays meet" });
+  private readonly sameLastYear = button("last year", () => this.showLastYear(), { title: "The same window 364 days earlier, so that weekdays meet" });
   private readonly from = h("input", { type: "date", "aria-label": "From", onchange: () => this.showDates() });
   private readonly to = h("input", { type: "date", "aria-label": "To", onchange: () => this.showDates() });
   private readonly log = h("input", { type: "checkbox", onchange: () => this.updateOptions({ log: this.log.checked }) });
@@ -91,9 +91,9 @@ export class Series implements View {
     );
     const range = h("span", { class: "tg-group", role: "group", "aria-label": "Window" }, ...this.presets, this.sameLastYear);
     const dates = h("span", { class: "tg-choice" }, this.from, "to", this.to);
-    const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious, this.help);
+    const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious);
     const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
-    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note);
+    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note, this.help);
     this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, windowTools, holder, foot);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
     this.field.addEventListener("blur", () => this.hideTooltip());
@@ -279,7 +279,8 @@ export class Series implements View {
     const name = (at: number) => (axis.timed ? formatTime(at) : this.answer!.data.labels[axis.columns[at]]);
     const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
     const ends = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
-    this.window.textContent = this.lines.length && ends ? `${name(ends[0])} to ${name(ends[1])}, ${pluralize(count, "partition")}` : "";
+    const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
+    this.window.textContent = this.lines.length && ends ? range + pluralize(count, "partition") : "";
     const day = (at: number) => new Date(1000 * at).toISOString().slice(0, 10);
     const timed = axis.timed && axis.x.length > 0;
     for (const element of [...this.presets, this.sameLastYear, this.from, this.to]) element.disabled = !timed;
