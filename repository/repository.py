@@ -1407,8 +1407,8 @@ class Repository(Rendered):
         Returns
         -------
         IncidentDetails
-            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``causes``, ``revision`` (for
-            `label`), and ``explain()``, a text.
+            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the highest score of
+            each series), ``causes``, ``timeline``, ``revision`` (for `label`), and ``explain()``, a text.
 
         Raises
         ------

@@ -195,7 +195,9 @@ class Dashboard(anywidget.AnyWidget):
         asked = {"dataset": self.dataset or first, **self.options.get(self.view, {})}
         frames: Mapping[str, Callable[[], pd.DataFrame]] = {
             "home": lambda: home.frame(self.repository, asked),
-            "overview": lambda: self._overview.frame(asked.get("by", next(iter(LEVELS)))),
+            "overview": lambda: self._overview.frame(
+                asked.get("by", next(iter(LEVELS))), asked.get("table")
+            ),
             "series": lambda: charts.frame(self._overview, asked),
             "compare": lambda: comparison.frame(self.repository, asked),
             "distribution": lambda: distribution.frame(self.repository, asked),

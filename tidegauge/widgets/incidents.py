@@ -81,6 +81,10 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     details = found.row
     times = [seconds(time) for time in found.anomalies["time"].dropna()]
     labels = [{k: label[k] for k in SAID} for label in found.labels.to_dict("records")]
+    events = [
+        {**vars(event), "text": event.text and shown(event.text, SENTENCE)}
+        for event in found.timeline
+    ]
     told: protocol.IncidentAnswer = {
         "incident": found.id,
         "dataset": str(details["dataset"]),  # untruncated: the script sends it back
@@ -103,10 +107,7 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
         "causes": [_cause(move) for move in found.causes.moves],
         "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
         "checks": _checks(repository, found),
-        "timeline": [
-            {**vars(event), "text": None if event.text is None else shown(event.text, SENTENCE)}
-            for event in found.timeline
-        ],  # type: ignore[typeddict-item]  # the fields of an event
+        "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(told)

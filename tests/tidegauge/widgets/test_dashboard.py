@@ -302,6 +302,36 @@ def test_data_is_what_the_view_shows(found):
     assert dashboard.data["anomaly_id"].tolist()[-1] == found.anomalies()["id"][0]
 
 
+def test_data_of_the_heat_map_of_one_table(found):
+    found.record("other", "n", 1.0, partition=DAYS[0])
+    dashboard = tg.Dashboard(found)
+    assert dashboard.view == "home"
+    assert dashboard.data["dataset"].tolist() == ["orders", "other"]
+    dashboard.view, dashboard.options = "overview", {"overview": {"table": "other"}}
+    assert dashboard.data.shape == (1, 31)
+    told, _ = Talk(dashboard).ask("csv")
+    assert told["text"].splitlines()[1].startswith("other,")
+
+
+def test_a_chart_is_sent_as_svg_of_one_table_only(talk, found):
+    found.record("other", "n", 1.0, partition=DAYS[0])
+    told, arrays = talk.ask("catalogue")
+    told, _ = talk.ask("svg", ids=arrays["ids"].tolist())
+    assert told["error"] == "an SVG file shows series of one table; choose some of one table"
+    since = datetime(2013, 1, 30, tzinfo=UTC).timestamp()
+    told, _ = talk.ask("svg", ids=[_id_of(arrays, "orders", "n", talk)], since=since)
+    assert told["text"].startswith("<svg")
+
+
+def _id_of(arrays, dataset, name, talk):
+    words = talk.ask("catalogue")[0]["words"]
+    keys = zip(arrays["dataset"], arrays["name"], arrays["ids"], strict=True)
+    (found,) = [
+        of for d, n, of in keys if (words["dataset"][d], words["name"][n]) == (dataset, name)
+    ]
+    return found
+
+
 def test_names_in_data_are_whole(repo, script):
     repo.record("d", "n" * 1000, 1.0)
     dashboard = tg.Dashboard(repo)

@@ -191,7 +191,7 @@ export class IncidentPane {
   private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
     const { series } = part;
     const ids = [series, cause.series].filter((id) => id !== null);
-    const bar = h("span", { class: "tg-share", "aria-hidden": "true" });
+    const bar = h("span", { class: "tg-cause-share", "aria-hidden": "true" });
     bar.style.width = `${60 * Math.min(1, Math.abs(part.share ?? 0))}px`;
     const open = series === null ? null : button("Open series", () => this.openSeries(ids), { "aria-label": `Open series: ${cause.what}, ${cause.dimension} ${part.name}` });
     return h(
