@@ -72,7 +72,7 @@ def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: st
 
 def desk(folder: Path) -> None:
     """Take the pictures of on-call.md."""
-    from desk import make_desk
+    from docs.desk import make_desk
 
     with tempfile.TemporaryDirectory() as temporary:
         url = f"sqlite:///{Path(temporary) / 'desk.db'}"

@@ -1,7 +1,7 @@
 // Incidents view: inbox of incidents of all tables, with search, groups, bulk actions and a detail pane.
 
 import { formatAge, formatTime, pluralize } from "../data/format";
-import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, STATUSES } from "../data/inbox";
+import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, sortInbox, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer } from "../data/protocol";
 import { ACTIONS, actionButton, authorField, SNOOZES } from "../ui/actions";
@@ -93,7 +93,7 @@ export class Incidents implements View {
   async open(): Promise<void> {
     const { table = null } = this.options;
     const before = this.all;
-    this.all = inboxItems(await this.shell.link.ask("incidents", { dataset: table }));
+    this.all = sortInbox(inboxItems(await this.shell.link.ask("incidents", { dataset: table })));
     const known = new Set(this.all.map(({ id }) => id));
     for (const id of this.checked) if (!known.has(id)) this.checked.delete(id);
     if (this.options.status === undefined) {
