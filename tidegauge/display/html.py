@@ -59,22 +59,21 @@ border:0;border-bottom:1px solid rgba(128,128,128,.3);background:none;color:inhe
 
 
 def isolated(text: Any, most: int | None = WIDE) -> Markup:
-    """Return untrusted text as escaped HTML with its writing direction isolated.
+    """Return untrusted text as escaped HTML with its writing direction isolated, truncated.
 
-    A text that is truncated is whole, up to `MOST_TITLE` characters, in its tooltip.
+    At full width a truncated text is whole, up to `MOST_TITLE` characters, in its tooltip; what is
+    narrower is so to save room.
 
     Examples
     --------
     >>> isolated("a & b")
     '<bdi>a &amp; b</bdi>'
-    >>> isolated("a & b & c", 4)
-    '<bdi title="a &amp; b &amp; c">a &amp; …</bdi>'
+    >>> isolated("long " * 40)[:30]
+    '<bdi title="long long long lon'
     """
     shown = escaped(text, most)
-    whole = shown if most is None else escaped(text, max(most, MOST_TITLE))
-    return Markup(
-        f"<bdi>{shown}</bdi>" if shown == whole else f'<bdi title="{whole}">{shown}</bdi>'
-    )
+    whole = escaped(text, MOST_TITLE) if most is not None and WIDE <= most < MOST_TITLE else shown
+    return Markup(f"<bdi>{shown}</bdi>" if shown == whole else f'<bdi title="{whole}">{shown}</bdi>')
 
 
 def sentence(text: Any, most: int = 4 * WIDE) -> Markup:

@@ -36,7 +36,7 @@ def dashboard(monkeypatch):
         repo.detect("orders")
         repo.label_range("orders", "ignore", since="2013-01-02", until="2013-01-03", note="late")
         commit(repo, *(with_cities(n) for n in range(1, 11)))
-        yield tg.Dashboard(repo, by="ann")
+        yield tg.Dashboard(repo, view="overview", by="ann")
 
 
 def test_the_declarations_are_those_that_would_be_generated():
