@@ -163,6 +163,34 @@ def test_what_is_said_of_an_incident_is_written(root, repo):
     assert not root.locator("img[src='x']").count()
 
 
+def test_incidents_are_searched_and_labelled_together(root, repo):
+    look_at_an_incident(root, repo)
+    root.locator(".tg-incidents .tg-tools select").first.select_option("")
+    numbers = repo.incidents()["id"].tolist()
+    rows = root.locator(".tg-inbox-list .tg-row")
+    rows.nth(len(numbers) - 1).wait_for()
+    for row in rows.all():
+        row.get_by_role("checkbox").check()
+    bulk = root.get_by_role("group", name="Actions on the selected incidents")
+    bulk.get_by_text(f"{len(numbers)} incidents selected").wait_for()
+    bulk.get_by_label("Note on the selected incidents").fill("all of them")
+    if bulk.get_by_label("Your name").is_visible():
+        bulk.get_by_label("Your name").fill("ann")
+    bulk.get_by_role("button", name="False alarm").click()
+    root.get_by_text(f"False alarm: saved for {len(numbers)} incidents.").wait_for()
+    assert set(repo.incidents()["status"]) == {"resolved"}
+    said = repo.labels().tail(2 * len(numbers))
+    assert said["label"].tolist() == ["ignore", "resolved"] * len(numbers)
+    assert set(said["by"]) == {"ann"}
+    assert said["note"].dropna().tolist() == ["all of them"] * len(numbers)
+    root.get_by_label("Search incidents").fill("volume")
+    root.get_by_text("1 incident", exact=True).wait_for()
+    root.locator(".tg-incident h2").get_by_text("volume -70 %").wait_for()
+    root.locator(".tg-incident").get_by_role("button", name="Snooze").click()
+    root.locator(".tg-timeline").get_by_text("snoozed").wait_for()
+    assert repo.labels()["label"].tolist()[-1] == "snoozed"
+
+
 @pytest.mark.soak
 def test_who_spoke_meanwhile_is_heard(root, repo):
     number = look_at_an_incident(root, repo)

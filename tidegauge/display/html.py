@@ -73,7 +73,9 @@ def isolated(text: Any, most: int | None = WIDE) -> Markup:
     """
     shown = escaped(text, most)
     whole = escaped(text, MOST_TITLE) if most is not None and WIDE <= most < MOST_TITLE else shown
-    return Markup(f"<bdi>{shown}</bdi>" if shown == whole else f'<bdi title="{whole}">{shown}</bdi>')
+    return Markup(
+        f"<bdi>{shown}</bdi>" if shown == whole else f'<bdi title="{whole}">{shown}</bdi>'
+    )
 
 
 def sentence(text: Any, most: int = 4 * WIDE) -> Markup:

@@ -57,9 +57,10 @@ export function authorField(shell: Shell): { element: HTMLElement; show(): void;
     /** Name of the user; null, with the focus on the field, if it is not given. */
     require() {
       if (shell.catalogue.by !== null) return shell.catalogue.by;
-      const name = input.value.trim();
+      const name = input.value.trim() || shell.author; // it may have been given in another field
       if (name) {
-        shell.author = name;
+        input.value = shell.author = name;
+        input.removeAttribute("aria-invalid");
         return name;
       }
       input.setAttribute("aria-invalid", "true");

@@ -62,6 +62,7 @@ export class IncidentPane {
     this.incident = null;
     this.key = "";
     this.element.removeAttribute("aria-busy");
+    this.form.inert = false;
     this.empty.textContent = text;
     this.empty.hidden = false;
     for (const part of [this.head, this.form, this.body]) part.hidden = true;
@@ -82,6 +83,7 @@ export class IncidentPane {
     }
     if (!this.incident) this.clear("Loading …");
     this.element.setAttribute("aria-busy", "true");
+    this.form.inert = true; // it is still about the incident before
     try {
       const { data: incident } = await this.shell.link.ask("incident", { incident: id });
       const evidence = await this.shell.link.ask("series", { ids: incident.evidence });
@@ -90,7 +92,10 @@ export class IncidentPane {
       this.evidence = cropColumns(evidence, ...columnsAround(evidence.arrays.times, incident.since, incident.until));
       this.show(incident);
     } finally {
-      if (isCurrent()) this.element.removeAttribute("aria-busy");
+      if (isCurrent()) {
+        this.element.removeAttribute("aria-busy");
+        this.form.inert = false;
+      }
     }
   }
 
