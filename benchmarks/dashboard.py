@@ -1,12 +1,13 @@
 """Dashboard rendering time: 10,000 series over a year, in JupyterLab and a real browser.
 
-    python benchmarks/dashboard.py [--series 10000] [--large 100000] [--folder DIR] [--json FILE]
+    python benchmarks/dashboard.py [--series 10000] [--large 100000] [--tables 1000] [--folder DIR] [--json FILE]
 
 A repository of five tables is made (facts, scores, incidents), its file is dropped from memory, and a fresh
 kernel opens it in Lab, in Chromium. Told is the time from `tg.Dashboard(repo)` until the first screen is
 drawn (the rows that are seen, the newest 90 partitions), until all of it is known, where that time goes, how
 long 200 turns of the wheel take to be drawn, and the bytes that were sent. Beside it, the same numbers as heat
-maps in ten plotly FigureWidgets. Then more series, over a quarter of a year.
+maps in ten plotly FigureWidgets. Then more series, over a quarter of a year; then the page of a thousand tables
+of 20 series each; then the time from opening the address of a served dashboard until it is drawn.
 
 Each of these has a kernel of its own. With ``--folder`` the repositories are kept and used again. Needs Chromium.
 """
@@ -31,17 +32,17 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.synthetic.wide_repository import make
-from tests.servers import lab_server
+from tests.servers import dashboard_server, lab_server
 
 WAIT = 300_000
 BEGIN = "import time, json, pathlib\nbegun = time.time()\nimport tidegauge as tg\ntg.Dashboard\nimported = time.time()"
 OPEN = """asked = time.time()
 repo = tg.Repository({url!r}, read_only=True)
-dashboard = tg.Dashboard(repo)
+dashboard = tg.Dashboard(repo, view={view!r})
 pathlib.Path({told!r}).write_text(json.dumps([begun, imported, asked, time.time()]))
 dashboard"""
 FIGURES = """import numpy as np, plotly.graph_objects as go, ipywidgets
-parts = np.array_split(tg.Dashboard(tg.Repository({url!r}, read_only=True)).data.to_numpy(), 10)
+parts = np.array_split(tg.Dashboard(tg.Repository({url!r}, read_only=True), view="overview").data.to_numpy(), 10)
 asked = time.time()
 figures = [go.FigureWidget(go.Heatmap(z=part)) for part in parts]
 pathlib.Path({told!r}).write_text(json.dumps([begun, imported, asked, time.time()]))
@@ -60,6 +61,15 @@ WHEEL = """async () => {
     found.push(performance.now() - begun);
   }
   return found;
+}"""
+
+SEARCH = """async () => {
+  const field = document.querySelector('[aria-label="Search tables"]'), frame = () => new Promise(requestAnimationFrame);
+  const rows = () => document.querySelector('.tg-home .tg-row [data-column=dataset]').textContent;
+  const begun = performance.now();
+  field.value = 'table_0777'; field.dispatchEvent(new Event('input'));
+  while (rows() !== 'table_0777') await frame();
+  return performance.now() - begun;
 }"""
 
 
@@ -110,7 +120,7 @@ def ours(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     """Measure the dashboard on one repository."""
     forget(file)
     told = folder / "told.json"
-    opened = OPEN.format(url=f"sqlite:///{file}", told=str(told))
+    opened = OPEN.format(url=f"sqlite:///{file}", told=str(told), view="overview")
     notebook = Notebook(page, url, folder, file.stem, BEGIN, opened)
     first, whole = notebook.mark("tidegauge:first:score"), notebook.mark("tidegauge:whole:score")
     page.wait_for_selector(".tidegauge[data-state=drawn]")
@@ -142,6 +152,44 @@ def ours(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     }
 
 
+def home(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
+    """Measure the page of all tables."""
+    forget(file)
+    told = folder / "told.json"
+    opened = OPEN.format(url=f"sqlite:///{file}", told=str(told), view="home")
+    notebook = Notebook(page, url, folder, f"home_{file.stem}", BEGIN, opened)
+    first, started = notebook.mark("tidegauge:first:home"), notebook.mark("tidegauge:start")
+    page.wait_for_selector(".tidegauge[data-view=home][data-state=drawn]")
+    asked = json.loads(told.read_text())[2]
+    log = page.evaluate("document.querySelector('.tidegauge').tidegauge.link.log")
+    kernel = {entry["ask"]: entry["kernel"] / 1000 for entry in log}
+    search = page.evaluate(SEARCH)
+    notebook.close(url)
+    return {
+        "first screen, s": first - asked,
+        "first screen from the script's start, s": first - started,
+        "tables, in the kernel, s": kernel["tables"],
+        "catalogue, in the kernel, s": kernel["catalogue"],
+        "search as one types, ms": search,
+    }
+
+
+def served(page: Page, folder: Path, file: Path, times: int = 5) -> dict[str, Any]:
+    """Measure opening the address of a served dashboard, several times."""
+    found = []
+    with dashboard_server(folder / "served", f"sqlite:///{file}", "--read-only") as (_, address):
+        time.sleep(5)  # the server is ready, as it is for everybody but the first
+        for _ in range(times):
+            begun = time.perf_counter()
+            page.goto(address)
+            page.wait_for_selector(".tidegauge[data-state=drawn]")
+            found.append(time.perf_counter() - begun)
+            page.goto("about:blank")
+            time.sleep(5)
+    page.context.close()
+    return {"opened until drawn, median, s": float(np.median(found)), "the slowest, s": max(found)}
+
+
 def figures(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     """Measure ten FigureWidgets of the same numbers, which were read before."""
     told = folder / "figures.json"
@@ -154,13 +202,14 @@ def figures(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     return {"imports, s": imported - begun, "drawn, s": drawn - asked, "sent, MB": sent / 1e6}
 
 
-def repository(folder: Path, series: int, days: int) -> Path:
+def repository(folder: Path, series: int, days: int, tables: int | None = None) -> Path:
     """Return the file of a repository, made if it is not there."""
-    file = folder / f"wide_{series}_{days}.db"
+    file = folder / f"wide_{series}_{days}{'' if tables is None else f'_{tables}'}.db"
+    names = {} if tables is None else {"datasets": [f"table_{n:04}" for n in range(tables)]}
     if not file.exists():
         started = time.perf_counter()
         making = file.with_suffix(".making")
-        make(f"sqlite:///{making}", series, days)
+        make(f"sqlite:///{making}", series, days, **names)
         making.rename(file)
         print(
             f"made {series:,} series x {days} partitions in {time.perf_counter() - started:.0f} s"
@@ -184,6 +233,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--large", type=int, default=100_000, help="0 leaves them out")
     parser.add_argument("--large-days", type=int, default=90)
+    parser.add_argument("--tables", type=int, default=1000, help="0 leaves them out")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -193,6 +243,10 @@ def main() -> None:
         kept.mkdir(parents=True, exist_ok=True)
         usual = repository(kept, options.series, options.days)
         large = repository(kept, options.large, options.large_days) if options.large else None
+        each = 20
+        tables = options.tables and repository(
+            kept, each * options.tables, options.days, options.tables
+        )
         found: dict[str, Any] = {}
         with sync_playwright() as playwright, lab_server(folder) as (_, url):
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -217,6 +271,11 @@ def main() -> None:
             if large is not None:
                 found["large"] = ours(page(), url, folder, large)
                 show(f"{options.large:,} series x {options.large_days} partitions", found["large"])
+            if tables:
+                found["home"] = home(page(), url, folder, tables)
+                show(f"{options.tables:,} tables x {each} series", found["home"])
+            found["served"] = served(page(), folder, usual)
+            show("a served address", found["served"])
             browser.close()
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")

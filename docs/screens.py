@@ -1,8 +1,9 @@
-"""Take the guide's pictures of the dashboard, on the repository that ``make demo`` fills.
+"""Take the pictures of the dashboard.
 
-python docs/screens.py sqlite:///.demo/tidegauge.db [docs/screens]
+python docs/screens.py desk [docs/screens]                          those of on-call.md, in light and dark
+python docs/screens.py sqlite:///.demo/tidegauge.db [docs/screens]  the guide's, on what ``make demo`` fills
 
-Needs Chromium. The repository is only read.
+Needs Chromium. The repository is only read; that of the desk is made by `desk.make_desk`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tidegauge as tg
 from tests.servers import dashboard_server
 
 SIZE = {"width": 1280, "height": 760}
+DESK_SIZE = {"width": 1440, "height": 860}
 BLIZZARD = "ds=2013-02-08"
 
 
@@ -68,10 +70,47 @@ def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: st
         root.screenshot(path=folder / f"{view}{suffix}.png")
 
 
+def desk(folder: Path) -> None:
+    """Take the pictures of on-call.md."""
+    from docs.desk import make_desk
+
+    with tempfile.TemporaryDirectory() as temporary:
+        url = f"sqlite:///{Path(temporary) / 'desk.db'}"
+        incident = make_desk(url)
+        pages = {
+            "home": "#/home",
+            "heat-map": "#/overview",
+            "inbox": "#/incidents?group=time&status=open",
+            "incident": f"#/incidents/{incident}",
+        }
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        with (
+            dashboard_server(Path(temporary), url) as (_, address),
+            sync_playwright() as playwright,
+        ):
+            program = shutil.which("chromium")
+            browser = playwright.chromium.launch(executable_path=program, args=arguments)
+            for theme in ("light", "dark"):
+                page = browser.new_page(viewport=DESK_SIZE)
+                page.goto(f"{address}?theme={theme}#/home")
+                for name, place in pages.items():
+                    page.evaluate("place => { location.hash = place; }", place)
+                    page.wait_for_timeout(500)
+                    page.wait_for_selector(".tidegauge[data-state=drawn]")
+                    page.wait_for_timeout(2500)  # small lines come after
+                    suffix = "" if theme == "light" else "-dark"
+                    page.locator(".tidegauge").screenshot(path=folder / f"{name}{suffix}.png")
+                page.goto("about:blank")
+            browser.close()
+
+
 def main(url: str, target: str = "docs/screens") -> None:
-    """Take all pictures."""
+    """Take all pictures of one kind."""
     folder = Path(target)
     folder.mkdir(parents=True, exist_ok=True)
+    if url == "desk":
+        desk(folder)
+        return
     with tg.Repository(url, read_only=True) as repo:
         chosen = options(repo)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -85,7 +124,7 @@ def main(url: str, target: str = "docs/screens") -> None:
         )
         for theme in ("light", "dark"):
             page = browser.new_page(viewport=SIZE)
-            page.goto(f"{address}?theme={theme}")
+            page.goto(f"{address}?theme={theme}#/overview")
             page.wait_for_selector(".tidegauge[data-state=drawn]")
             shoot(page, folder, chosen, theme)
         browser.close()

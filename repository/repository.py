@@ -1408,8 +1408,8 @@ class Repository(Rendered):
         Returns
         -------
         IncidentDetails
-            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``causes``, ``revision`` (for
-            `label`), and ``explain()``, a text.
+            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the highest score of
+            each series), ``causes``, ``timeline``, ``revision`` (for `label`), and ``explain()``, a text.
 
         Raises
         ------
@@ -1502,6 +1502,7 @@ class Repository(Rendered):
         note: str | None = None,
         by: str | None = None,
         seen: int | None = None,
+        until: datetime | None = None,
     ) -> None:
         """Label an anomaly or incident. Labels are only added; the last one gives the status.
 
@@ -1511,7 +1512,8 @@ class Repository(Rendered):
             Of an anomaly or an incident; they share one sequence.
         label : str
             ``acknowledged``, ``expected``, ``bad``, ``ignore``, ``resolved``, ``reopened`` or
-            ``rebaseline``.
+            ``rebaseline``. Without effect on status and training: ``comment`` (the note), ``assigned``
+            (the note is the assignee; without a note, nobody) and ``snoozed`` (until a time).
         note, by : str, optional
             The reason, and the author.
         seen : int, optional
@@ -1519,6 +1521,8 @@ class Repository(Rendered):
             to the incident or one of its anomalies, by people or by tidegauge itself. For an anomaly that
             is in no incident it is the anomaly's own last label that counts. 0 means: no label yet. If not
             given, the label is written in any case.
+        until : datetime, optional
+            The end of ``snoozed``, aware; required for it, and refused for all others.
 
         Raises
         ------
@@ -1541,7 +1545,7 @@ class Repository(Rendered):
         ...         [(label["by"], label["label"]) for label in error.labels]
         [('ann', 'acknowledged')]
         """
-        add_label(self.database, id, label, note, by, seen)
+        add_label(self.database, id, label, note, by, seen, until)
 
     def label_range(
         self,

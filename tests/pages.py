@@ -23,7 +23,7 @@ class _Reader(HTMLParser):
         for name, value in attrs:
             assert not name.startswith("on"), (tag, name)
             assert name not in {"src", "href", "xlink:href", "action"}, (tag, name)
-            if name != "xmlns" and name != "aria-label":
+            if name not in {"xmlns", "aria-label", "title"}:
                 assert "://" not in (value or ""), (tag, name, value)
             assert "javascript:" not in (value or "")
 

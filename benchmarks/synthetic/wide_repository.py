@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -51,11 +51,17 @@ def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[M
         yield batch
 
 
-def make(url: str, series: int, days: int, artifacts: str | None = None) -> None:
-    """Fill a database with five tables of together so many series, and detect what is odd."""
-    each = series // len(DATASETS)
+def make(
+    url: str,
+    series: int,
+    days: int,
+    artifacts: str | None = None,
+    datasets: Sequence[str] = DATASETS,
+) -> None:
+    """Fill a database with tables of together so many series, and detect what is odd."""
+    each = series // len(datasets)
     with tg.Repository(url, artifacts=artifacts) as repo:
-        for seed, dataset in enumerate(DATASETS):
+        for seed, dataset in enumerate(datasets):
             run = repo.store.open_run(RunSpec(dataset, f"warehouse.{dataset}", ("ds",)))
             for batch in batches(each, days, seed):
                 repo.store.commit_batch(run, batch)

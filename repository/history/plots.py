@@ -92,6 +92,11 @@ class Plot:
         names = [plain(name or "the table", 24) for name in self.names]
         return picture(self.lines, lambda *_: order_ticks(names))
 
+    @property
+    def standalone(self) -> str:
+        """The plot as the text of an SVG file, with colours of its own."""
+        return self.svg.replace(">", f">{_ALONE}", 1)
+
     def save(self, path: str | Path) -> Path:
         """Write the plot to a file, atomically replacing an existing one.
 
@@ -117,7 +122,7 @@ class Plot:
         path = Path(path)
         match path.suffix.lower():
             case ".svg":
-                text = self.svg.replace(">", f">{_ALONE}", 1)
+                text = self.standalone
             case ".html":
                 text = _PAGE.format(title=escaped(self.dataset), body=self.svg)
             case _:

@@ -125,6 +125,13 @@ def stored_points(
         yield StoredPoint(*row)
 
 
+def series_scales(connection: Connection, series: Sequence[int]) -> dict[int, str]:
+    """Return the scale of each of some series, such as ``ratio``."""
+    e = s.series.c
+    query = sa.select(e.id, e.scale).where(e.id.in_(series))
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
 def series_of_anomalies(connection: Connection, anomalies: Sequence[int]) -> dict[int, int]:
     """Return the id of the series of each anomaly."""
     a = s.anomaly.c

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,6 +54,10 @@ class Move:
     value, expected : float
     dimensions : tuple of Dimension
         The most explanatory dimension first; empty if no parts of the metric are measured.
+    series : int or None
+        Id of the metric's series.
+    part_series : mapping of (str, str) to int
+        Ids of the series of parts, by dimension and part name.
     """
 
     what: str
@@ -61,6 +65,8 @@ class Move:
     value: float
     expected: float
     dimensions: tuple[Dimension, ...]
+    series: int | None = None
+    part_series: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     def frame(self) -> pd.DataFrame:
         """Return one row for each part.
@@ -261,13 +267,19 @@ class PartitionContext:
         value, expected = float(values[place, -1]), self._expected(place)
         if not np.isfinite(value) or not np.isfinite(expected):
             return None
+        cuts = self.cuts(whole)
         found = [
-            self._cut(whole, (value, expected, place), name, parts)
-            for name, parts in self.cuts(whole).items()
+            self._cut(whole, (value, expected, place), name, parts) for name, parts in cuts.items()
         ]
         dimensions = best_first([one for one in found if one is not None])
         partition = self.past.partitions[-1]["partition"]
-        return Move(subject(whole), partition, value, expected, dimensions)
+        ids = {
+            (name, part): int(self.past.series[i]["id"])
+            for name, parts in cuts.items()
+            for part, i in parts.items()
+        }
+        told = (subject(whole), partition, value, expected, dimensions)
+        return Move(*told, series=int(whole["id"]), part_series=ids)
 
     def _cut(
         self, whole: Row, at: tuple[float, float, int], name: str, parts: Mapping[str, int]

@@ -44,6 +44,8 @@ class Companion:
     correlation : float
         Spearman's rank correlation of its changes with the anomaly's over the last 60 partitions;
         NaN if low or unknown, and for parts and bins.
+    series : int or None
+        Id of the series.
     """
 
     what: str
@@ -51,6 +53,7 @@ class Companion:
     segment: str
     score: float
     correlation: float
+    series: int | None = None
 
     def __str__(self) -> str:
         """Return the relation in one sentence."""
@@ -97,7 +100,8 @@ def companions(
         notable = score >= NOTABLE
         if row["id"] not in out and (notable or not np.isnan(correlation)):
             told = (subject(row), row["analyzer"], row["segment"])
-            found.append(Companion(*told, float(score if notable else np.nan), float(correlation)))
+            numbers = (float(score if notable else np.nan), float(correlation))
+            found.append(Companion(*told, *numbers, series=int(row["id"])))
     moved = sorted((c for c in found if not np.isnan(c.score)), key=lambda c: (-c.score, c.what))
     related = sorted(
         (c for c in found if np.isnan(c.score)), key=lambda c: (-abs(c.correlation), c.what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,12 +12,14 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.incidents.causes import Causes, causes
+from tidegauge.repository.incidents.headline import prominence
 from tidegauge.repository.incidents.listing import (
     ANOMALY_COLUMNS,
     anomaly_rows,
     dataset_of,
     incident_rows,
 )
+from tidegauge.repository.incidents.timeline import Event, timeline
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.labels import LABEL_COLUMNS, label_rows, last_label_id
@@ -47,6 +49,10 @@ class IncidentDetails(Rendered):
         Parts of the table that contributed, and series that moved along.
     revision : int
         The id of the newest label; 0 if there is none. `Repository.label` takes it as ``seen``.
+    peaks : pandas.DataFrame
+        The highest-scoring anomaly of each series, in the order in which headlines name metrics.
+    timeline : tuple of Event
+        What was found, notified, labelled and measured again, in order of time.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.history:render_incident"
@@ -56,6 +62,8 @@ class IncidentDetails(Rendered):
     labels: pd.DataFrame
     causes: Causes
     revision: int
+    peaks: pd.DataFrame
+    timeline: tuple[Event, ...]
 
     @property
     def id(self) -> int:
@@ -141,7 +149,22 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         frame_of(labels, LABEL_COLUMNS),
         causes(connection, dataset, anomalies),
         last_label_id(connection, number),
+        frame_of(_peaks(anomalies), ANOMALY_COLUMNS),
+        tuple(timeline(connection, number)),
     )
+
+
+def _peaks(anomalies: Sequence[Row]) -> list[Row]:
+    """Return the first anomaly of each series, by prominence; they are given the highest score first."""
+    best: dict[int, Row] = {}
+    for row in anomalies:
+        best.setdefault(row["series_id"], row)
+
+    def rank(row: Row) -> float:
+        whole = not row["filter"] and not row["segment"]
+        return prominence(row["name"], row["score"] or 0.0, whole=whole)
+
+    return sorted(best.values(), key=rank, reverse=True)
 
 
 def causes_of(connection: Connection, of: int) -> Causes:

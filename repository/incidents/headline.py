@@ -73,12 +73,24 @@ def headline(
 def _weight(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> float:
     """Return a metric's rank: missing values and row counts come first, totals before parts."""
     whole = any(not one.filter and not one.segment for one in some)
+    score = max(one.score for one in some)
     parts = min(len({_among(one) for one in some}), MOST + 1)
     if isinstance(of, ConsistencyTopic):
         plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
     else:
-        plain = float(some[0].name in _PLAIN)
-    return min(max(one.score for one in some), CLEAR) + 3.0 * whole + CLEAR * plain + parts
+        return prominence(some[0].name, score, whole=whole) + parts
+    return min(score, CLEAR) + 3.0 * whole + CLEAR * plain + parts
+
+
+def prominence(name: str, score: float, *, whole: bool) -> float:
+    """Return the rank of a metric: missing values and row counts come first, totals before parts.
+
+    Examples
+    --------
+    >>> prominence("Size", 8.0, whole=True) > prominence("Mean", 60.0, whole=True)
+    True
+    """
+    return min(score, CLEAR) + 3.0 * whole + CLEAR * (name in _PLAIN)
 
 
 def _told(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> str:

@@ -200,7 +200,11 @@ def incident_rows(
     window: Window,
     as_of: AsOf = None,
 ) -> list[Mapping[str, Any]]:
-    """Return incidents whose partitions overlap a time window, the newest first."""
+    """Return incidents whose partitions overlap a time window, the newest first.
+
+    Beside `INCIDENT_COLUMNS` each row has ``since`` and ``until``, the times of its first and last
+    partition, and ``opened_at``, the time of the detection that found it.
+    """
     commit = commit_as_of(connection, as_of)
     i, c = s.incident.c, s.course.c
     first, last = s.partition.alias("first"), s.partition.alias("last")
@@ -216,6 +220,9 @@ def incident_rows(
             c.series,
             sa.literal("open").label("status"),
             s.commit.c.committed_at.label("updated_at"),
+            begins.label("since"),
+            ends.label("until"),
+            i.opened_at,
         )
         .select_from(s.incident)
         .join(s.course, (c.incident_id == i.id) & s.holds(s.course, commit))

@@ -6,6 +6,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, UnknownNameError
 from tidegauge.repository.store.artifacts import Artifacts
@@ -13,7 +14,7 @@ from tidegauge.repository.store.database import Database
 
 DEFAULT_URL = "sqlite:///tidegauge.db"
 FILE = "tidegauge.toml"
-_KEYS = ("db", "artifacts", "notify")
+_KEYS = ("db", "artifacts", "notify", "dashboard_url")
 
 
 def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | Path | None]:
@@ -52,6 +53,27 @@ def notify_settings() -> list[str]:
     """
     given = os.environ.get("TIDEGAUGE_NOTIFY")
     return list(_stored().get("notify", [])) if given is None else given.split()
+
+
+def dashboard_url() -> str | None:
+    """Return the address of the served dashboard, for links to it; None if it is not set.
+
+    It comes from ``TIDEGAUGE_DASHBOARD_URL``, else from ``dashboard_url`` in the configuration file.
+
+    Raises
+    ------
+    DatabaseAccessError, UnknownNameError
+        If the address is not one of ``http://`` or ``https://``, or the configuration file is
+        unreadable, or has an invalid value or an unknown setting.
+    """
+    url = os.environ.get("TIDEGAUGE_DASHBOARD_URL") or _stored().get("dashboard_url")
+    if not url:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.fragment:
+        msg = f"dashboard_url is {url!r}; write it as https://host/, without a part after #"
+        raise DatabaseAccessError(msg)
+    return str(url)
 
 
 def _stored() -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,9 @@ STATUS_OF: Mapping[str, str | None] = {
     "resolved": "resolved",
     "reopened": "open",
     "rebaseline": None,
+    "comment": None,
+    "assigned": None,
+    "snoozed": None,
 }
 """The allowed labels and the status that each sets; None leaves the status unchanged."""
 
@@ -49,28 +54,30 @@ def add_label(
     note: str | None,
     by: str | None,
     seen: int | None = None,
+    until: datetime | None = None,
 ) -> None:
     """Add a label to an anomaly or incident.
 
     With ``seen``, the id of the last label that the caller saw, it is added only if there is no
     newer label on the anomaly or incident, on the incident that it is in, or on another anomaly
     there. The check runs under the clock's lock, so of two callers that saw the same label only one
-    succeeds.
+    succeeds. ``until`` is the end of ``snoozed``, and of no other label.
 
     Raises
     ------
     UnknownNameError
         If there is no such label.
     HistoryError
-        If there is no such anomaly or incident.
+        If there is no such anomaly or incident, a comment has no text, or ``snoozed`` has no end.
     ConflictError
         If there is a newer label.
     """
     if label not in STATUS_OF:
         raise UnknownNameError("label", label, STATUS_OF)
+    _check_details(label, note, until)
     of = index(of)
     last = None if seen is None else index(seen)
-    told = {"note": note and visible(note), "by": by and visible(by)}
+    told = {"note": note and visible(note), "by": by and visible(by), "until": until}
 
     def work(connection: Connection) -> None:
         commit, now = next_commit(connection, None)
@@ -88,9 +95,55 @@ def add_label(
     database.write(work)
 
 
+def _check_details(label: str, note: str | None, until: datetime | None) -> None:
+    if label == "comment" and not note:
+        msg = "a comment needs a text: note="
+        raise HistoryError(msg)
+    if (label == "snoozed") != (until is not None):
+        msg = "snoozed needs an end, and no other label has one: until="
+        raise HistoryError(msg)
+    if until is not None and until.tzinfo is None:
+        msg = f"until={until} has no time zone; give an aware datetime, such as datetime.now(UTC)"
+        raise HistoryError(msg)
+
+
+@dataclass(frozen=True)
+class Triage:
+    """Assignment and snooze of an incident.
+
+    Attributes
+    ----------
+    assignee : str or None
+    snoozed_until : datetime or None
+        End of the snooze, past or future; None if a later label set the status.
+    """
+
+    assignee: str | None = None
+    snoozed_until: datetime | None = None
+
+
+def triage(connection: Connection, commit: int | None = None) -> dict[int, Triage]:
+    """Return the assignment and snooze of each incident that was ever assigned or snoozed."""
+    b = s.label.c
+    ending = ["snoozed", *(label for label, status in STATUS_OF.items() if status is not None)]
+    query = sa.select(b.incident_id, b.label, b.note, b.until).where(
+        b.incident_id.is_not(None), b.label.in_(["assigned", *ending])
+    )
+    if commit is not None:
+        query = query.where(b.commit_id <= commit)
+    found: dict[int, Triage] = {}
+    for incident, label, note, until in connection.execute(query.order_by(b.id)):
+        known = found.get(incident, Triage())
+        if label == "assigned":
+            found[incident] = replace(known, assignee=note)
+        elif label == "snoozed" or incident in found:
+            found[incident] = replace(known, snoozed_until=until)
+    return found
+
+
 def last_label_id(connection: Connection, incident: int) -> int:
     """Return the id of the newest label of an incident or its anomalies; 0 if there is none."""
-    newest = sa.select(sa.func.max(s.label.c.id)).where(_labels_of_incident(incident))
+    newest = sa.select(sa.func.max(s.label.c.id)).where(labels_of_incident(incident))
     return connection.execute(newest).scalar() or 0
 
 
@@ -99,13 +152,14 @@ def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str
     b, f = s.label.c, s.finding.c
     around = sa.select(f.incident_id).where(f.anomaly_id == of, s.holds(s.finding))
     incident = connection.execute(around).scalar() or of
-    about = _labels_of_incident(incident) | (b.anomaly_id == of)
+    about = labels_of_incident(incident) | (b.anomaly_id == of)
     columns = (b.id, b.anomaly_id, b.incident_id, b.label, b.note, b.by, b.created_at)
     query = sa.select(*columns).where(b.id > seen, about).order_by(b.id)
     return [row._asdict() for row in connection.execute(query)]
 
 
-def _labels_of_incident(incident: int) -> sa.ColumnElement[bool]:
+def labels_of_incident(incident: int) -> sa.ColumnElement[bool]:
+    """Return the condition that a label is on an incident, or on an anomaly in it."""
     b, f = s.label.c, s.finding.c
     members = sa.select(f.anomaly_id).where(f.incident_id == incident, s.holds(s.finding))
     return (b.incident_id == incident) | b.anomaly_id.in_(members)

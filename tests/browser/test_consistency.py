@@ -89,7 +89,7 @@ def test_features_are_ranked_chosen_and_drawn(root):
     page.wait_for_function("document.querySelectorAll('.tg-features-list .tg-row').length === 1")
     root.get_by_label("Filter features").fill("nothing at all")
     root.get_by_text("No feature matches the filter.").wait_for()
-    assert page.title() == "Tidegauge"
+    assert page.title() == "Consistency – Tidegauge"
     assert not page.locator("img[src='x']").count()
 
 

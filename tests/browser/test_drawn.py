@@ -14,7 +14,7 @@ CELLS = (
 
 def test_it_is_drawn_in_lab(page, lab):
     root = open_lab(page, lab, lab.write("drawn.ipynb", *CELLS))
-    assert root.get_attribute("data-view") == "overview"
+    assert root.get_attribute("data-view") == "home"
     assert PLAIN in root.get_by_label("Dataset", exact=True).text_content()
     assert page.title() != "owned"
 
@@ -22,8 +22,8 @@ def test_it_is_drawn_in_lab(page, lab):
 @pytest.mark.parametrize("theme", [None, "dark"])
 def test_it_is_drawn_in_voila_and_nothing_else_is(page, voila, theme):
     root = open_voila(page, voila, theme=theme)
-    assert root.get_attribute("data-view") == "overview"
-    assert page.title() == "Tidegauge"
+    assert root.get_attribute("data-view") == "home"
+    assert page.title() == "Tables – Tidegauge"
     light = page.locator("body").get_attribute("data-jp-theme-light")
     assert light == ("false" if theme == "dark" else "true")
     box = root.bounding_box()
@@ -36,7 +36,7 @@ def test_names_are_text(page, voila):
     root = open_voila(page, voila)
     assert MARKUP in root.get_by_label("Dataset", exact=True).text_content()
     assert not page.locator("img[src='x']").count()
-    assert page.title() == "Tidegauge"
+    assert page.title() == "Tables – Tidegauge"
 
 
 @pytest.mark.soak

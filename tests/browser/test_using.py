@@ -12,7 +12,16 @@ from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_voila
 from tests.servers import dashboard_server
 
-VIEWS = ("Overview", "Series", "Compare", "Distribution", "Consistency", "Incidents", "Partitions")
+VIEWS = {
+    "Tables": "home",
+    "Heat map": "overview",
+    "Series": "series",
+    "Compare": "compare",
+    "Distribution": "distribution",
+    "Consistency": "consistency",
+    "Incidents": "incidents",
+    "Partitions": "partitions",
+}
 FIND = """([dataset, title]) => {
   const {catalogue} = document.querySelector('.tidegauge').tidegauge;
   for (let row = 0; row < catalogue.rows; row++)
@@ -75,7 +84,7 @@ def repo(coast_copy):
 
 def turn(root, view):
     root.get_by_role("tab", name=view, exact=True).click()
-    drawn(root, view.lower())
+    drawn(root, VIEWS[view])
 
 
 def drawn(root, view):
@@ -100,11 +109,18 @@ def focus(root):
 def look_at_an_incident(root, repo):
     """Turn to the incidents; return the one that is looked at, which is open."""
     turn(root, "Incidents")
-    root.get_by_role("button", name="Acknowledge").wait_for()
+    root.locator(".tg-incident").get_by_role("button", name="Acknowledge").wait_for()
     looked = "document.querySelector('.tidegauge').tidegauge.options('incidents').id"
     number = root.page.evaluate(looked) or int(repo.incidents(PLAIN, status="open")["id"][0])
     assert status(repo, number) == "open"
     return number
+
+
+def give_name(root):
+    """Say who is speaking, on a page that does not know it."""
+    field = root.locator(".tg-incident").get_by_label("Your name")
+    if field.is_visible():
+        field.fill("ann")
 
 
 def status(repo, number):
@@ -112,6 +128,7 @@ def status(repo, number):
 
 
 def test_a_press_on_a_bad_cell_opens_its_series(root):
+    turn(root, "Heat map")
     root.locator(".tg-heat").scroll_into_view_if_needed()
     press_cell(root, PLAIN, "Size", BAD_PARTITION.removeprefix("ds="))
     drawn(root, "series")
@@ -122,6 +139,7 @@ def test_a_press_on_a_bad_cell_opens_its_series(root):
 
 @pytest.mark.soak
 def test_the_keyboard_does_so_too(root):
+    turn(root, "Heat map")
     heat = root.locator(".tg-heat")
     heat.focus()
     for key in ("ArrowDown", "ArrowLeft", "ArrowUp"):
@@ -135,27 +153,56 @@ def test_the_keyboard_does_so_too(root):
 
 def test_what_is_said_of_an_incident_is_written(root, repo):
     number = look_at_an_incident(root, repo)
-    root.get_by_label("Note").fill(f"on it {MARKUP}")
-    root.get_by_role("button", name="Acknowledge").click()
+    root.get_by_label("Note", exact=True).fill(f"on it {MARKUP}")
+    give_name(root)
+    root.locator(".tg-incident").get_by_role("button", name="Acknowledge").click()
     root.get_by_role("button", name="Reopen").wait_for()
     assert status(repo, number) == "acknowledged"
     said = repo.incident(number).labels.iloc[-1]
-    assert (said["label"], said["note"]) == ("acknowledged", f"on it {MARKUP}")
-    assert said["by"]
+    assert (said["label"], said["note"], said["by"]) == ("acknowledged", f"on it {MARKUP}", "ann")
     assert not root.locator("img[src='x']").count()
+
+
+def test_incidents_are_searched_and_labelled_together(root, repo):
+    look_at_an_incident(root, repo)
+    root.locator(".tg-incidents .tg-tools select").first.select_option("")
+    numbers = repo.incidents()["id"].tolist()
+    rows = root.locator(".tg-inbox-list .tg-row")
+    rows.nth(len(numbers) - 1).wait_for()
+    for row in rows.all():
+        row.get_by_role("checkbox").check()
+    bulk = root.get_by_role("group", name="Actions on the selected incidents")
+    bulk.get_by_text(f"{len(numbers)} incidents selected").wait_for()
+    bulk.get_by_label("Note on the selected incidents").fill("all of them")
+    if bulk.get_by_label("Your name").is_visible():
+        bulk.get_by_label("Your name").fill("ann")
+    bulk.get_by_role("button", name="False alarm").click()
+    root.get_by_text(f"False alarm: saved for {len(numbers)} incidents.").wait_for()
+    assert set(repo.incidents()["status"]) == {"resolved"}
+    said = repo.labels().tail(2 * len(numbers))
+    assert said["label"].tolist() == ["ignore", "resolved"] * len(numbers)
+    assert set(said["by"]) == {"ann"}
+    assert said["note"].dropna().tolist() == ["all of them"] * len(numbers)
+    root.get_by_label("Search incidents").fill("volume")
+    root.get_by_text("1 incident", exact=True).wait_for()
+    root.locator(".tg-incident h2").get_by_text("volume -70 %").wait_for()
+    root.locator(".tg-incident").get_by_role("button", name="Snooze").click()
+    root.locator(".tg-timeline").get_by_text("snoozed").wait_for()
+    assert repo.labels()["label"].tolist()[-1] == "snoozed"
 
 
 @pytest.mark.soak
 def test_who_spoke_meanwhile_is_heard(root, repo):
     number = look_at_an_incident(root, repo)
-    root.get_by_label("Note").fill("mine")
+    root.get_by_label("Note", exact=True).fill("mine")
+    give_name(root)
     repo.label(number, "expected", note="the storm", by="bob")
-    root.get_by_role("button", name="Acknowledge").click()
+    root.locator(".tg-incident").get_by_role("button", name="Acknowledge").click()
     told = root.locator(".tg-conflict")
     told.wait_for()
     assert "bob" in told.inner_text()
     assert "the storm" in told.inner_text()
-    assert root.get_by_label("Note").input_value() == "mine"
+    assert root.get_by_label("Note", exact=True).input_value() == "mine"
     assert status(repo, number) == "expected"
 
 
@@ -172,10 +219,9 @@ def test_hostile_names_do_no_harm_in_any_view(root):
     root.get_by_role("tab", name="Compare", exact=True).click()
     drawn(root, "compare")
     root.get_by_label("Dataset", exact=True).select_option(MARKUP)
-    title = page.title()
-    for view in VIEWS:
+    for view, name in VIEWS.items():
         root.get_by_role("tab", name=view, exact=True).click()
-        page.locator(f".tidegauge[data-view={view.lower()}]:not([data-state=loading])").wait_for()
+        page.locator(f".tidegauge[data-view={name}]:not([data-state=loading])").wait_for()
         page.wait_for_timeout(500)
         assert root.get_attribute("data-state") == "drawn", root.locator(".tg-alert").inner_text()
     turn(root, "Series")
@@ -186,7 +232,7 @@ def test_hostile_names_do_no_harm_in_any_view(root):
         search.press("ArrowDown")
         search.press("Enter")
         page.wait_for_timeout(300)
-    assert page.title() == title != "owned"
+    assert page.title() != "owned"
     assert not page.locator("img[src='x']").count()
     page_width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(page_width) <= 0

@@ -115,8 +115,15 @@ def anomalies_list(
 @anomalies_app.command()
 def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) -> None:
     """Show an incident: metrics, partitions, explanations, causes and labels."""
+    from tidegauge.display.addresses import incident_address
+    from tidegauge.repository.store.config import dashboard_url
+
     with open_repository(db, artifacts, read_only=True) as repository:
-        print(repository.incident(number).explain())
+        details = repository.incident(number)
+    print(details.explain())
+    url = dashboard_url()
+    if url is not None:
+        print(f"\nSee: {incident_address(url, details.id)}")
 
 
 @anomalies_app.command()

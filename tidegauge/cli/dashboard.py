@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,14 @@ def dashboard(
     ] = _LOOPBACK,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
     read_only: Annotated[bool, typer.Option("--read-only", help="Disable labelling.")] = False,
+    user_header: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HEADER",
+            help="The HTTP header in which a reverse proxy names the user, as in X-Forwarded-User."
+            " Only the proxy may reach the page, since others could send it, too.",
+        ),
+    ] = None,
     theme: Annotated[Theme, typer.Option(help="?theme=dark in the address does it, too.")] = (
         Theme.LIGHT
     ),
@@ -52,10 +61,17 @@ def dashboard(
     from tidegauge.widgets.server import is_loopback, serve
 
     url, folder = _checked(db, artifacts, dataset, read_only=read_only)
-    Shown(url, folder, dataset, read_only).put(os.environ)
+    _check_header(user_header)
+    Shown(url, folder, dataset, read_only, user_header).put(os.environ)
     if not is_loopback(host):
         say(f"everyone who reaches {host} can use this dashboard; there is no password")
-    serve(host=host, port=port, browser=browser, theme=theme)
+    serve(host=host, port=port, browser=browser, theme=theme, user_header=user_header)
+
+
+def _check_header(name: str | None) -> None:
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9-]+", name):
+        msg = f"--user-header {name!r} is no name of an HTTP header, such as X-Forwarded-User"
+        raise typer.BadParameter(msg)
 
 
 def _checked(

@@ -17,6 +17,8 @@ from tidegauge.analyzers.core.formatting import LARGEST_CARD, WIDE, Markup, esca
 
 MOST_ROWS = 40
 MOST_COLUMNS = 30
+MOST_TITLE = 300
+"""Maximum number of characters of a tooltip."""
 _STEPS = ((MOST_ROWS, WIDE), (MOST_ROWS, 24), (20, 24), (10, 16), (4, 8))
 """Maximum rows and characters to try in turn until the HTML is small enough."""
 
@@ -48,10 +50,10 @@ STYLE = """
 .tidegauge{font:13px/1.45 system-ui,sans-serif;color:inherit;max-width:100%;overflow-x:auto}
 .tidegauge p{margin:.3em 0}.tidegauge .note{opacity:.7}
 .tidegauge table{border-collapse:collapse;margin:.3em 0;font-size:inherit;color:inherit}
-.tidegauge table th,.tidegauge table td{text-align:left;vertical-align:top;padding:2px 12px 2px 0;
+.tidegauge table th,.tidegauge table td{text-align:left!important;vertical-align:top;padding:2px 12px 2px 0;
 border:0;border-bottom:1px solid rgba(128,128,128,.3);background:none;color:inherit;white-space:nowrap}
 .tidegauge table th{font-weight:600}.tidegauge .long{white-space:normal;min-width:32em}
-.tidegauge table .number{text-align:right;font-variant-numeric:tabular-nums}
+.tidegauge table .number{text-align:right!important;font-variant-numeric:tabular-nums}
 .tidegauge svg{max-width:100%;height:auto}
 """.strip()
 
@@ -59,12 +61,21 @@ border:0;border-bottom:1px solid rgba(128,128,128,.3);background:none;color:inhe
 def isolated(text: Any, most: int | None = WIDE) -> Markup:
     """Return untrusted text as escaped HTML with its writing direction isolated, truncated.
 
+    At full width a truncated text is whole, up to `MOST_TITLE` characters, in its tooltip; what is
+    narrower is so to save room.
+
     Examples
     --------
     >>> isolated("a & b")
     '<bdi>a &amp; b</bdi>'
+    >>> isolated("long " * 40)[:30]
+    '<bdi title="long long long lon'
     """
-    return Markup(f"<bdi>{escaped(text, most)}</bdi>")
+    shown = escaped(text, most)
+    whole = escaped(text, MOST_TITLE) if most is not None and WIDE <= most < MOST_TITLE else shown
+    return Markup(
+        f"<bdi>{shown}</bdi>" if shown == whole else f'<bdi title="{whole}">{shown}</bdi>'
+    )
 
 
 def sentence(text: Any, most: int = 4 * WIDE) -> Markup:

@@ -12,6 +12,7 @@ from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
+from tidegauge.repository.store.labels import triage
 from tidegauge.repository.store.queries import Window, dataset_id
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def due_incidents(
 ) -> list[Mapping[str, Any]]:
     """Return the open incidents of a severity or above that are due for a sink, the oldest first.
 
+    Those that are snoozed are not due before their time.
+
     Raises
     ------
     UnknownDatasetError
@@ -43,12 +46,18 @@ def due_incidents(
             dataset_id(connection, name)
         rows = incident_rows(connection, None, "open", Window())
         query = sa.select(n.incident_id, n.attempts, n.tried_at, n.sent_at, n.error)
+        asleep = {
+            number
+            for number, state in triage(connection).items()
+            if state.snoozed_until is not None and state.snoozed_until > now
+        }
         known = {row.incident_id: row for row in connection.execute(query.where(n.sink == sink))}
     return sorted(
         (
             row
             for row in rows
             if row["severity"] in grave
+            and row["id"] not in asleep
             and (datasets is None or row["dataset"] in datasets)
             and (row["id"] not in known or _is_due(known[row["id"]], now))
         ),

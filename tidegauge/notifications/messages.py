@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegauge.analyzers.core.formatting import one_line
+from tidegauge.display.addresses import incident_address
 
 CLEAREST = 5
 """Maximum number of explanations in a message."""
@@ -26,7 +27,9 @@ def plain(text: str, most: int) -> str:
     return one_line(_CALL.sub("@ ", one_line(text)), most)
 
 
-def message(incident: Mapping[str, Any], explanations: Sequence[str]) -> tuple[str, str]:
+def message(
+    incident: Mapping[str, Any], explanations: Sequence[str], url: str | None = None
+) -> tuple[str, str]:
     """Return title and body of an incident's message.
 
     Parameters
@@ -35,6 +38,8 @@ def message(incident: Mapping[str, Any], explanations: Sequence[str]) -> tuple[s
         A row as `Repository.incidents` returns it.
     explanations : sequence of str
         Of its highest-scoring anomalies.
+    url : str, optional
+        Address of the dashboard; if not given, the message names the command that shows the incident.
 
     Examples
     --------
@@ -48,5 +53,6 @@ def message(incident: Mapping[str, Any], explanations: Sequence[str]) -> tuple[s
     """
     title = f"Tidegauge: {incident['severity']} in {plain(incident['dataset'], _SHORT)}"
     told = [f"- {plain(one, _LONG)}" for one in explanations]
-    see = f"See: tidegauge anomalies show {incident['id']}"
+    show = f"tidegauge anomalies show {incident['id']}"
+    see = f"See: {incident_address(url, incident['id']) if url else show}"
     return title, "\n".join([plain(incident["headline"], _LONG), *told, see])

@@ -16,7 +16,7 @@ from tidegauge.notifications.secrets import redact
 from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import as_repository
-from tidegauge.repository.store.config import notify_settings
+from tidegauge.repository.store.config import dashboard_url, notify_settings
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -89,6 +89,8 @@ def notify(
     Raises
     ------
     UnknownNameError, UnknownDatasetError, ReadOnlyError
+    DatabaseAccessError
+        If the setting ``dashboard_url``, which messages link to, is no address.
 
     Examples
     --------
@@ -103,8 +105,9 @@ def notify(
     repository.database.require_writable()
     datasets = [dataset] if isinstance(dataset, str) else dataset
     notices = []
+    url = dashboard_url()
     for text in dict.fromkeys([sinks] if isinstance(sinks, str) else sinks):
-        for notice in _tell(repository.database, text, datasets, Severity(severity), seconds):
+        for notice in _tell(repository.database, text, datasets, Severity(severity), seconds, url):
             if notice.error:
                 _logger.warning("could not notify: %s", notice)
             notices.append(notice)
@@ -157,6 +160,7 @@ def _tell(
     datasets: Collection[str] | None,
     severity: Severity,
     seconds: float,
+    url: str | None,
 ) -> Iterator[Notice]:
     try:
         sink = read_sink(text)
@@ -176,7 +180,7 @@ def _tell(
         of = incident["id"]
         if not claim(database, of, sink.name, _now()):
             continue
-        title, body = message(incident, clearest(database, of, CLEAREST))
+        title, body = message(incident, clearest(database, of, CLEAREST), url)
         grave, began = Severity(incident["severity"]), monotonic()
         problem = attempt(lambda: send(title, body, grave), seconds)  # noqa: B023 - called within this iteration
         failure = problem and _said(TidegaugeError(problem), sink)

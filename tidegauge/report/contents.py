@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import TidegaugeError
+from tidegauge.analyzers.core.errors import RuleError, TidegaugeError
 from tidegauge.repository.history.axes import seconds_of
 from tidegauge.repository.history.panels import PlotLine
+from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +91,8 @@ class Contents:
         Row counts of partitions; None if they have no time.
     verdicts : sequence of mapping
         Verdicts of rules and checks by which the current data fails, as in `Repository.verdicts`.
+    url : str or None
+        Address of the dashboard; None if it is not set.
     """
 
     row: Row
@@ -99,6 +103,7 @@ class Contents:
     rows: PlotLine | None
     runs: Sequence[Row]
     verdicts: Sequence[Row]
+    url: str | None = None
 
 
 def contents_of(
@@ -129,6 +134,7 @@ def contents_of(
         rows=_row_counts(_from(ledger, since)),
         runs=records(repository.runs(dataset)),
         verdicts=_verdicts(repository, dataset, since),
+        url=dashboard_url(),
     )
 
 
@@ -138,6 +144,15 @@ def _verdicts(repository: Repository, dataset: str, since: Moment) -> list[Row]:
     start = Window.between(since, None).since
     found = standing_failures(repository, dataset)
     return [one for one in found if start is None or (one["time"] and one["time"] >= start)]
+
+
+def failure_messages(result: str) -> list[str]:
+    """Return the messages of a stored verdict; one that is not tidegauge's as it is."""
+    try:
+        found = CheckResult.from_json(result)
+    except RuleError:
+        return [result]
+    return [f"{name}: {message}" for name, message in found.error_messages]
 
 
 def _worst(incidents: Sequence[Row]) -> list[Row]:

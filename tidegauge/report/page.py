@@ -7,15 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.core.formatting import Markup, escaped
+from tidegauge.display.addresses import dataset_address, incident_address
 from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
-from tidegauge.report.contents import Contents, ReportEvidence, ReportSeries, Row, contents_of
+from tidegauge.report.contents import (
+    Contents,
+    ReportEvidence,
+    ReportSeries,
+    Row,
+    contents_of,
+    failure_messages,
+)
 from tidegauge.repository.history.axes import order_ticks, time_ticks
 from tidegauge.repository.history.plots import write_whole
 from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
 from tidegauge.repository.store.frames import records
-from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -125,6 +131,8 @@ def _known(value: Any) -> Any:
 def _section(one: Contents) -> Iterator[str]:
     row = one.row
     yield f"<h2>{isolated(row['dataset'], 200)}</h2>"
+    if one.url is not None:
+        yield _link(dataset_address(one.url, row["dataset"]), "Heat map in the dashboard")
     newest = cell(row["newest"] or "the table")
     yield f'<p class="note">As of run {cell(_known(row["run_id"]))}, newest partition {newest}.</p>'
     tiles = [
@@ -164,7 +172,7 @@ def _incidents(one: Contents) -> Iterator[str]:
     if not still:
         yield note("None.")
     for evidence in one.evidence:
-        yield from _incident(evidence)
+        yield from _incident(evidence, one.url)
     if len(still) > len(one.evidence):
         yield note(f"and {len(still) - len(one.evidence):,} more")
     settled = [incident for incident in one.incidents if incident["status"] != "open"]
@@ -191,7 +199,7 @@ def _verdicts(one: Contents) -> Iterator[str]:
     lines = [
         [row["partition"] or "the table", row["name"], sentence(told, 600)]
         for row in one.verdicts[:_VERDICTS]
-        for told in _reasons(str(row["result"]))
+        for told in failure_messages(str(row["result"]))
     ]
     head = ["partition", "by", "why"]
     yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines)))}</div>'
@@ -199,16 +207,7 @@ def _verdicts(one: Contents) -> Iterator[str]:
         yield note(f"and {len(one.verdicts) - _VERDICTS:,} more partitions")
 
 
-def _reasons(result: str) -> list[str]:
-    """Return the messages of a stored verdict; one that is not tidegauge's as it is."""
-    try:
-        found = CheckResult.from_json(result)
-    except RuleError:
-        return [result]
-    return [f"{name}: {message}" for name, message in found.error_messages]
-
-
-def _incident(evidence: ReportEvidence) -> Iterator[str]:
+def _incident(evidence: ReportEvidence, url: str | None) -> Iterator[str]:
     details = evidence.details
     row = details.row
     yield f'<div class="incident"><h3>{marked(row["severity"])}: {isolated(row["headline"], 600)}</h3>'
@@ -228,7 +227,13 @@ def _incident(evidence: ReportEvidence) -> Iterator[str]:
         for label in records(details.labels)[-_CAUSES:]
     ]
     yield from (str(note(text, 400)) for text in said)
+    if url is not None:
+        yield _link(incident_address(url, details.id), f"Incident {details.id} in the dashboard")
     yield "</div>"
+
+
+def _link(address: str, text: str) -> str:
+    return f'<p><a href="{escaped(address, None)}">{escaped(text)}</a></p>'
 
 
 def _places(low: float, high: float) -> list[tuple[float, str]]:

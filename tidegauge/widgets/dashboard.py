@@ -5,17 +5,21 @@ from __future__ import annotations
 import getpass
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, UnknownNameError, describe
 from tidegauge.repository.history.points import last_commit
+from tidegauge.repository.history.tables import open_incidents
 from tidegauge.repository.repository import as_repository
+from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.queries import commit_as_of
 from tidegauge.widgets import compare as comparison
-from tidegauge.widgets import distribution, protocol, script
+from tidegauge.widgets import distribution, exports, protocol, script
 from tidegauge.widgets import incidents as inbox
 from tidegauge.widgets import partitions as ledger
 from tidegauge.widgets import series as charts
+from tidegauge.widgets import tables as home
 from tidegauge.widgets.answer import Answer
 from tidegauge.widgets.consistency import Consistency
 from tidegauge.widgets.overview import LEVELS, Overview
@@ -33,11 +37,20 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import AsOf
 
-VIEWS = ("overview", "series", "compare", "distribution", "consistency", "incidents", "partitions")
+VIEWS = (
+    "home",
+    "overview",
+    "series",
+    "compare",
+    "distribution",
+    "consistency",
+    "incidents",
+    "partitions",
+)
 
 
 class Dashboard(anywidget.AnyWidget):
-    """Interactive dashboard: heat map, charts, comparisons, consistency, incidents, calendar.
+    """Interactive dashboard: tables, heat map, charts, comparisons, incidents, calendar.
 
     It is displayed as the last expression of a cell. Data on the screen is fetched on demand, as
     bytes, and no other host is contacted.
@@ -47,12 +60,14 @@ class Dashboard(anywidget.AnyWidget):
     repository : Repository or str
         A repository, or its URL. If it was opened with ``read_only=True``, incidents cannot be labelled.
     dataset : str, optional
-        The dataset to show first; the first one if not given. The overview shows all.
-    view : str
-        ``overview``, ``series``, ``compare``, ``distribution``, ``consistency``, ``incidents`` or
-        ``partitions``.
+        The dataset to show first; the first one if not given. Home, overview and incidents show all.
+    view : str, optional
+        ``home``, ``overview``, ``series``, ``compare``, ``distribution``, ``consistency``,
+        ``incidents`` or ``partitions``; ``home`` of several tables and ``overview`` of one if not
+        given.
     by : str, optional
-        Author of labels; the user's name if not given.
+        Author of labels; the user's name if not given. The page asks for it if it is empty, or if the
+        user is root.
     as_of : datetime or int, optional
         Show the overview and the series as known at that time, or after the run of that id. All
         else is current.
@@ -64,7 +79,9 @@ class Dashboard(anywidget.AnyWidget):
     view, dataset : str
         The current view and dataset; setting them switches the page.
     options : dict
-        The last request of each view, by its name: ``{"series": {"ids": [3, 7]}}``.
+        The last request of each view, by its name: ``{"series": {"ids": [3, 7]}}``,
+        ``{"incidents": {"id": 337}}``. Together with ``view`` and ``dataset`` it is the state of the
+        page: assigning it restores the page.
 
     Raises
     ------
@@ -88,17 +105,19 @@ class Dashboard(anywidget.AnyWidget):
     _esm = script.source(script.SCRIPT)
     _css = script.source(script.STYLE)
 
-    view = traitlets.Unicode("overview").tag(sync=True)
+    view = traitlets.Unicode("home").tag(sync=True)
     dataset = traitlets.Unicode(allow_none=True).tag(sync=True)
     options = traitlets.Dict().tag(sync=True)
     height = traitlets.Int(720).tag(sync=True)
+    in_address = traitlets.Bool(default_value=False).tag(sync=True)
+    """Whether the state is kept in the address of the page, which must be the dashboard's own."""
 
     def __init__(
         self,
         repository: Repository | str,
         dataset: str | None = None,
         *,
-        view: str = "overview",
+        view: str | None = None,
         by: str | None = None,
         as_of: AsOf = None,
         height: int = 720,
@@ -114,11 +133,13 @@ class Dashboard(anywidget.AnyWidget):
         with repository.database.read() as connection:
             commit_as_of(connection, as_of)  # likewise
         self.repository = repository
-        self.by = by or _user()
+        self.by = _user() if by is None else by or None
+        self._url = dashboard_url()
         self._overview = Overview(repository, as_of)
         self._consistency = Consistency(repository)
         self._questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "catalogue": self._catalogue,
+            "tables": lambda asked: home.tables(repository, asked),
             "levels": self._overview.levels,
             "rows": self._overview.rows,
             "cell": self._overview.cell,
@@ -134,12 +155,18 @@ class Dashboard(anywidget.AnyWidget):
             "incidents": lambda asked: inbox.incidents(repository, asked),
             "incident": lambda asked: inbox.incident(repository, asked),
             "say": lambda asked: inbox.say(repository, asked, self.by),
+            "say_all": lambda asked: inbox.say_all(repository, asked, self.by),
             "partitions": lambda asked: ledger.partitions(repository, asked),
             "day": lambda asked: ledger.day(repository, asked),
+            "csv": lambda _: exports.csv(self.data, self.view),
+            "svg": lambda asked: exports.svg(repository, asked, as_of),
             "pulse": self._pulse,
         }
         super().__init__(
-            view=view, dataset=dataset or next(iter(there), None), height=height, options={}
+            view=view or ("home" if len(there) > 1 else "overview"),
+            dataset=dataset or next(iter(there), None),
+            height=height,
+            options={},
         )
         self.on_msg(self._answer)
 
@@ -154,7 +181,7 @@ class Dashboard(anywidget.AnyWidget):
     def data(self) -> pd.DataFrame:
         """The full data of the current view as a frame.
 
-        ``overview``: scores, a row for each series and a column for each time. ``series``: a row for
+        ``home``: the health of all tables, the worst first. ``overview``: scores, a row for each series and a column for each time. ``series``: a row for
         each point. ``compare``: as `Repository.compare`. ``distribution``: as
         ``repo.drift(...).frame()``. ``consistency``: a row for each feature, the worst first.
         ``incidents``: as `Repository.incidents`. ``partitions``: as `Repository.calendar`.
@@ -167,7 +194,10 @@ class Dashboard(anywidget.AnyWidget):
         first = next(iter(self.repository.datasets()), None)
         asked = {"dataset": self.dataset or first, **self.options.get(self.view, {})}
         frames: Mapping[str, Callable[[], pd.DataFrame]] = {
-            "overview": lambda: self._overview.frame(asked.get("by", next(iter(LEVELS)))),
+            "home": lambda: home.frame(self.repository, asked),
+            "overview": lambda: self._overview.frame(
+                asked.get("by", next(iter(LEVELS))), asked.get("table")
+            ),
             "series": lambda: charts.frame(self._overview, asked),
             "compare": lambda: comparison.frame(self.repository, asked),
             "distribution": lambda: distribution.frame(self.repository, asked),
@@ -180,7 +210,15 @@ class Dashboard(anywidget.AnyWidget):
     def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
         answer = self._overview.catalogue()
         writable = not self.repository.database.read_only
-        settings = {"datasets": self.repository.datasets(), "writable": writable, "by": self.by}
+        with self.repository.database.read() as connection:
+            still = open_incidents(connection, datetime.now(UTC))
+        settings = {
+            "open": still,
+            "datasets": self.repository.datasets(),
+            "writable": writable,
+            "by": self.by,
+            "url": self._url,
+        }
         told = cast("protocol.CatalogueAnswer", {**answer.told, **settings})
         return Answer(told, answer.arrays)
 
@@ -219,8 +257,9 @@ class Dashboard(anywidget.AnyWidget):
 
 
 def _user() -> str | None:
-    """Return the user's name; None if the system has none, as in some containers."""
+    """Return the user's name; None for root, who is nobody, and where the system has no name."""
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError):
         return None
+    return None if name == "root" else name

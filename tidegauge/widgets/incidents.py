@@ -1,11 +1,19 @@
-"""The incidents view: incidents with evidence, causes and labels."""
+"""The incidents view: incidents with evidence, causes, timeline and actions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
+from tidegauge.report.contents import failure_messages
 from tidegauge.repository.history.points import series_of_anomalies
+from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS, incident_rows
+from tidegauge.repository.store.frames import columns, frame_of
+from tidegauge.repository.store.labels import Triage, triage
+from tidegauge.repository.store.queries import Window
+from tidegauge.rules.judging import standing_failures
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, seconds, shown, table
 from tidegauge.widgets.series import MOST
@@ -13,62 +21,168 @@ from tidegauge.widgets.series import MOST
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tidegauge.repository.incidents.causes import Move
+    from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
 
 EVIDENCE = 6
 """Maximum number of series to chart as evidence."""
+PARTS = 6
+"""Maximum number of parts of a cause to send."""
+FAILURES = 20
+"""Maximum number of failed checks to send."""
 SENTENCE = 1000
 """Maximum number of characters of a sentence to send."""
 SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
+LIST_COLUMNS = {
+    **INCIDENT_COLUMNS,
+    **columns("since:time until:time opened_at:time assignee snoozed_until:time"),
+}
+ACTIONS: Mapping[str, Sequence[str]] = {
+    "acknowledge": ("acknowledged",),
+    "expected": ("expected",),
+    "false alarm": ("ignore", "resolved"),
+    "bad data": ("acknowledged", "bad"),
+    "new normal": ("rebaseline", "resolved"),
+    "resolve": ("resolved",),
+    "reopen": ("reopened",),
+    "comment": ("comment",),
+    "assign": ("assigned",),
+    "snooze": ("snoozed",),
+}
+"""Labels that each action adds, in order."""
 
 
 def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the incidents of a dataset, or of all, the newest first."""
-    return table(frame(repository, asked))
+    """Return the incidents of a dataset, or of all, the newest first, with assignee and snooze."""
+    with repository.database.read() as connection:
+        rows = incident_rows(connection, asked.get("dataset"), None, Window())
+        of = triage(connection)
+    told = [{**row, **vars(of.get(row["id"], Triage()))} for row in rows]
+    return table(frame_of(told, LIST_COLUMNS))
 
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the incidents as a frame; ``status`` filters them."""
-    return repository.incidents(asked.get("dataset"), status=asked.get("status") or None)
+    """Return the incidents of the ``table``, or of all, as a frame; ``status`` filters them."""
+    status = asked.get("status")
+    if status == "snoozed":  # an open one, until its time
+        status = "open"
+    return repository.incidents(asked.get("table"), status=status or None)
 
 
 def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return the details of an incident, and the series with the best evidence."""
     found = repository.incident(int(asked["incident"]))
-    every = found.firsts.head(MOST)
-    firsts = every.head(EVIDENCE)
+    firsts = found.firsts.head(MOST)["id"].tolist()
+    peaks = found.peaks.head(EVIDENCE)
     with repository.database.read() as connection:
-        series = series_of_anomalies(connection, every["id"].tolist())
+        series = series_of_anomalies(connection, [*firsts, *peaks["id"].tolist()])
+        state = triage(connection).get(found.id, Triage())
     details = found.row
     times = [seconds(time) for time in found.anomalies["time"].dropna()]
     labels = [{k: label[k] for k in SAID} for label in found.labels.to_dict("records")]
+    events = [
+        {**vars(event), "text": event.text and shown(event.text, SENTENCE)}
+        for event in found.timeline
+    ]
     told: protocol.IncidentAnswer = {
         "incident": found.id,
-        "dataset": shown(str(details["dataset"])),
+        "dataset": str(details["dataset"]),  # untruncated: the script sends it back
         "headline": shown(str(details["headline"]), SENTENCE),
         "severity": details["severity"],
         "status": details["status"],
         "series": details["series"],
         "first": shown(str(details["first"])),
         "last": shown(str(details["last"])),
-        "updated_at": details["updated_at"],
+        "opened_at": details["opened_at"],
         "revision": found.revision,
         "since": min(times, default=None),
         "until": max(times, default=None),
         "anomalies": len(found.anomalies),
-        "evidence": [series[number] for number in firsts["id"]],
-        "all_series": list(dict.fromkeys(series[number] for number in every["id"])),
-        "first_found": [shown(text, SENTENCE) for text in firsts["explanation"]],
-        "moved": [str(move) for move in found.causes.moves],
-        "along": [str(one) for one in found.causes.companions],
+        "assignee": state.assignee,
+        "snoozed_until": state.snoozed_until,
+        "evidence": [series[number] for number in peaks["id"]],
+        "all_series": list(dict.fromkeys(series[number] for number in firsts)),
+        "explanations": [shown(text, SENTENCE) for text in peaks["explanation"]],
+        "causes": [_cause(move) for move in found.causes.moves],
+        "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
+        "checks": _checks(repository, found),
+        "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(told)
 
 
+def _cause(move: Move) -> protocol.IncidentCause:
+    first = move.dimensions[0]
+    return {
+        "text": str(move),
+        "what": shown(move.what),
+        "partition": shown(move.partition),
+        "dimension": shown(first.name),
+        "series": move.series,
+        "parts": [
+            {
+                "name": shown(part.name),
+                "value": part.value,
+                "expected": part.expected,
+                "share": part.share,
+                "series": move.part_series.get((first.name, part.name)),
+            }
+            for part in first.parts[:PARTS]
+        ],
+    }
+
+
+def _checks(repository: Repository, found: IncidentDetails) -> list[protocol.FailedCheck]:
+    """Return the checks by which the partitions of an incident fail, and those of the whole dataset."""
+    out = {*found.anomalies["partition"], ""}
+    failures = [
+        row for row in standing_failures(repository, found.dataset) if row["partition"] in out
+    ]
+    return [
+        {
+            "name": shown(row["name"]),
+            "partition": shown(row["partition"]),
+            "reasons": [shown(text, SENTENCE) for text in failure_messages(str(row["result"]))],
+        }
+        for row in failures[:FAILURES]
+    ]
+
+
 def say(repository: Repository, asked: Mapping[str, Any], by: str | None) -> Answer:
-    """Label an incident; fails if it was labelled since the page read it."""
+    """Take an action on an incident; fails if it was labelled since the page read it."""
     number = int(asked["incident"])
-    note = asked.get("note") or None
-    repository.label(number, asked["label"], note=note, by=by, seen=int(asked["seen"]))
+    _act(repository, number, asked, by, int(asked["seen"]))
     return incident(repository, {"incident": number})
+
+
+def say_all(repository: Repository, asked: Mapping[str, Any], by: str | None) -> Answer:
+    """Take one action on several incidents, whatever others said meanwhile."""
+    numbers = list(dict.fromkeys(map(int, asked["incidents"])))
+    for number in numbers:
+        _act(repository, number, asked, by, None)
+    told: protocol.SayAllAnswer = {"labelled": len(numbers)}
+    return Answer(told)
+
+
+def _act(
+    repository: Repository, number: int, asked: Mapping[str, Any], by: str | None, seen: int | None
+) -> None:
+    """Add the labels of an action; an assignment's note is the assignee, its comment comes after."""
+    action = asked["action"]
+    if action not in ACTIONS:
+        raise UnknownNameError("action", action, ACTIONS)
+    author = by or (asked.get("by") or "").strip()
+    if not author:
+        msg = "say who you are: the name of the author is missing"
+        raise HistoryError(msg)
+    note = (asked.get("note") or "").strip() or None
+    first = (asked.get("assignee") or "").strip() or None if action == "assign" else note
+    until = asked.get("until") if action == "snooze" else None
+    end = None if until is None else datetime.fromtimestamp(float(until), UTC)
+    for label in ACTIONS[action]:
+        repository.label(number, label, note=first, by=author, seen=seen, until=end)
+        seen, first = None, None  # the note is given once, and the check made once
+    if action == "assign" and note:
+        repository.label(number, "comment", note=note, by=author)

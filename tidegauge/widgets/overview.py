@@ -164,8 +164,10 @@ class Overview:
         ]
         return told
 
-    def frame(self, by: str = "score") -> pd.DataFrame:
+    def frame(self, by: str = "score", table: str | None = None) -> pd.DataFrame:
         """Return the numbers of the heat map: a row for each series, a column for each time.
+
+        With ``table`` only the series of that dataset are returned.
 
         Scores are rounded down to sixteenths, changes are the steps of `change_levels` as relative
         changes; NaN where there is none.
@@ -175,10 +177,13 @@ class Overview:
         with self.repository.database.read() as connection:
             known = panorama(connection, self.as_of)
             series, columns = known.shape
-            level = _read(by)(connection, known, 0, columns, np.arange(series)).astype(np.float64)
+            rows = np.array(
+                [n for n in range(series) if table in {None, known.dataset.word(n)}], np.int64
+            )
+            level = _read(by)(connection, known, 0, columns, rows).astype(np.float64)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
-        words = [[of.word(n) for n in range(series)] for of in known.keys.values()]
+        words = [[of.word(n) for n in rows.tolist()] for of in known.keys.values()]
         index = pd.MultiIndex.from_arrays(words, names=KEYS)
         return pd.DataFrame(np.where(level == 0, np.nan, number), index, list(known.labels))
 

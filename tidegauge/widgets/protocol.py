@@ -95,7 +95,9 @@ class CatalogueAnswer(TypedDict):
     catalogue: Annotated[int, "Number of this catalogue."]
     datasets: Sequence[str]
     writable: bool
-    by: Annotated[str | None, "Author of labels that are added here."]
+    by: Annotated[str | None, "Author of labels that are added here; null if the page asks for it."]
+    url: Annotated[str | None, "Address of the dashboard for links; null if it is not set."]
+    open: Annotated[int, "Number of open incidents that are not snoozed."]
 
 
 class CatalogueArrays(TypedDict):
@@ -194,9 +196,10 @@ class SeriesQuestion(TypedDict):
 
 
 class SeriesEntry(TypedDict):
-    """Identity of a series."""
+    """Identity of a series, and the scale of its values."""
 
     id: int
+    scale: Annotated[str, "Such as `ratio`, which is shown in per cent."]
     dataset: str
     segment: str
     instance: str
@@ -423,11 +426,17 @@ class ConsistencyFeaturesArrays(TypedDict):
     values: NDArray[np.float64]
 
 
+class TablesAnswer(Table):
+    """Health of all tables, the worst first."""
+
+    datasets: Sequence[str]
+    now: Annotated[int, "Seconds since 1970, by the kernel's clock."]
+
+
 class IncidentsQuestion(TypedDict):
-    """Parameters of `incidents`: a dataset (null for all) and a status."""
+    """Parameters of `incidents`: a dataset, or null for all."""
 
     dataset: str | None
-    status: NotRequired[str | None]
 
 
 class IncidentQuestion(TypedDict):
@@ -436,13 +445,33 @@ class IncidentQuestion(TypedDict):
     incident: int
 
 
-class SayQuestion(TypedDict):
-    """Parameters of `say`: a label for an incident, refused if newer ones than `seen` exist."""
+class Action(TypedDict):
+    """Action on incidents, such as `acknowledge`; see `incidents.ACTIONS`."""
+
+    action: str
+    note: NotRequired[str]
+    by: NotRequired[Annotated[str, "Author, if the kernel knows none."]]
+    assignee: NotRequired[str]
+    until: NotRequired[Annotated[float, "End of a snooze, in seconds since 1970."]]
+
+
+class SayQuestion(Action):
+    """Parameters of `say`: an action on an incident, refused if newer labels than `seen` exist."""
 
     incident: int
-    label: str
-    note: NotRequired[str]
     seen: Annotated[int, "Revision of the incident that the user saw."]
+
+
+class SayAllQuestion(Action):
+    """Parameters of `say_all`: an action on several incidents."""
+
+    incidents: Sequence[int]
+
+
+class SayAllAnswer(TypedDict):
+    """Number of incidents labelled."""
+
+    labelled: int
 
 
 class IncidentLabel(TypedDict):
@@ -457,8 +486,57 @@ class IncidentLabel(TypedDict):
     instance: str | None
 
 
+class IncidentPart(TypedDict):
+    """Part of a metric, and its share of the metric's change."""
+
+    name: str
+    value: float
+    expected: float
+    share: float
+    series: Annotated[int | None, "Id of the part's series."]
+
+
+class IncidentCause(TypedDict):
+    """Change of a metric, broken down by the dimension that explains it best."""
+
+    text: str
+    what: str
+    partition: str
+    dimension: str
+    series: Annotated[int | None, "Id of the metric's series."]
+    parts: Annotated[Sequence[IncidentPart], "The largest share first, up to a limit."]
+
+
+class IncidentCompanion(TypedDict):
+    """Series that moved at the same time."""
+
+    text: str
+    series: int | None
+
+
+class FailedCheck(TypedDict):
+    """Check by which a partition fails, or the whole dataset (an empty name)."""
+
+    name: str
+    partition: str
+    reasons: Sequence[str]
+
+
+class IncidentEvent(TypedDict):
+    """Entry of a timeline: `found`, `notified`, `notification failed`, `restated`, or a label."""
+
+    at: datetime
+    kind: str
+    by: Annotated[str | None, "Author of a label, or the sink of a notification."]
+    text: str | None
+    partition: str | None
+    name: str | None
+    instance: str | None
+    until: datetime | None
+
+
 class IncidentAnswer(TypedDict):
-    """Incident with its evidence, likely causes and labels."""
+    """Incident with its evidence, likely causes, timeline and labels."""
 
     incident: int
     dataset: str
@@ -471,13 +549,19 @@ class IncidentAnswer(TypedDict):
     last: str
     since: Annotated[float | None, "Seconds since 1970; null if partitions have no time."]
     until: float | None
-    updated_at: datetime
+    opened_at: Annotated[datetime, "Time of the detection that found it."]
     revision: Annotated[int, "Id of the newest label; 0 without any."]
-    evidence: Annotated[Sequence[int], "Ids of the series whose charts are shown."]
+    assignee: str | None
+    snoozed_until: datetime | None
+    evidence: Annotated[
+        Sequence[int], "Ids of the series whose charts are shown, the main one first."
+    ]
     all_series: Annotated[Sequence[int], "Ids of series in order of discovery, up to a limit."]
-    first_found: Annotated[Sequence[str], "Explanations, one for each series of `evidence`."]
-    moved: Annotated[Sequence[str], "Likely causes."]
-    along: Annotated[Sequence[str], "Changes at the same time."]
+    explanations: Annotated[Sequence[str], "One for each series of `evidence`."]
+    causes: Sequence[IncidentCause]
+    along: Annotated[Sequence[IncidentCompanion], "Changes at the same time."]
+    checks: Sequence[FailedCheck]
+    timeline: Annotated[Sequence[IncidentEvent], "In order of time."]
     said: Annotated[Sequence[IncidentLabel], "Labels."]
 
 
@@ -526,6 +610,20 @@ class DayAnswer(TypedDict):
     versions: Sequence[PartitionVersion]
 
 
+class SvgQuestion(TypedDict):
+    """Parameters of `svg`: ids of series of one table, and a window in seconds since 1970."""
+
+    ids: Sequence[int]
+    since: NotRequired[float]
+    until: NotRequired[float]
+
+
+class TextAnswer(TypedDict):
+    """Text of a file to download."""
+
+    text: str
+
+
 class PulseAnswer(TypedDict):
     """Number of commits, to notice changes."""
 
@@ -542,6 +640,7 @@ class Question(NamedTuple):
 
 QUESTIONS: Mapping[str, Question] = {
     "catalogue": Question(Nothing, CatalogueAnswer, CatalogueArrays),
+    "tables": Question(Nothing, TablesAnswer, FloatColumns),
     "levels": Question(LevelsQuestion, LevelsAnswer, LevelsArrays),
     "rows": Question(RowsQuestion, Nothing, SparklineArrays),
     "cell": Question(CellQuestion, CellAnswer, Nothing),
@@ -559,8 +658,11 @@ QUESTIONS: Mapping[str, Question] = {
     "incidents": Question(IncidentsQuestion, Table, FloatColumns),
     "incident": Question(IncidentQuestion, IncidentAnswer, Nothing),
     "say": Question(SayQuestion, IncidentAnswer, Nothing),
+    "say_all": Question(SayAllQuestion, SayAllAnswer, Nothing),
     "partitions": Question(DatasetQuestion, PartitionsAnswer, FloatColumns),
     "day": Question(DayQuestion, DayAnswer, Nothing),
+    "csv": Question(Nothing, TextAnswer, Nothing),
+    "svg": Question(SvgQuestion, TextAnswer, Nothing),
     "pulse": Question(Nothing, PulseAnswer, Nothing),
 }
 """Questions of the script by name."""

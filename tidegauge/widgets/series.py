@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.history.heatmap import KEYS, HeatmapIndex
-from tidegauge.repository.history.points import stored_points
+from tidegauge.repository.history.points import series_scales, stored_points
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store.facts import METRIC_STATUSES, number_of
 from tidegauge.repository.store.labels import label_rows
@@ -52,8 +52,13 @@ def _answer(
     value, status, version, old = _values(connection, known, rows)
     bounds = _bounds(connection, known, rows)
     found, said = _told(connection, overview, known, rows)
+    scales = series_scales(connection, [int(known.series[row]) for row in rows])
     about = [
-        {"id": int(known.series[row]), **{k: shown(text) for k, text in known.key(row).items()}}
+        {
+            "id": int(known.series[row]),
+            "scale": scales.get(int(known.series[row]), ""),
+            **{k: shown(text) for k, text in known.key(row).items()},
+        }
         for row in rows
     ]
     told: protocol.SeriesAnswer = {

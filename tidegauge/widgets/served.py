@@ -31,12 +31,15 @@ class Shown:
         The folder for large states, as an absolute path.
     dataset : str or None
     read_only : bool
+    user_header : str or None
+        HTTP header in which a reverse proxy names the user.
     """
 
     db: str
     artifacts: str | None = None
     dataset: str | None = None
     read_only: bool = False
+    user_header: str | None = None
 
     def put(self, environment: MutableMapping[str, str]) -> None:
         """Write the configuration into an environment."""
@@ -65,10 +68,30 @@ def dashboard() -> Any:
 
     try:
         shown = Shown.from_environment(os.environ)
+        by = "" if shown.user_header is None else _user(shown.user_header, os.environ)
         repository = Repository(shown.db, artifacts=shown.artifacts, read_only=shown.read_only)
-        return Dashboard(repository, shown.dataset, height=0)
+        page = Dashboard(repository, shown.dataset, by=by, height=0)
     except TidegaugeError as error:
         return Problem(str(error))
+    page.in_address = True
+    if shown.dataset is not None:
+        page.view, page.options = "overview", {"overview": {"table": shown.dataset}}
+    return page
+
+
+def _user(header: str, environment: MutableMapping[str, str]) -> str:
+    """Return the user that the reverse proxy named; Voila passes the header in the environment.
+
+    Raises
+    ------
+    TidegaugeError
+        If the header is missing or empty: the page was not opened through the proxy.
+    """
+    name = environment.get(f"HTTP_{header.upper().replace('-', '_')}", "").strip()
+    if not name:
+        msg = f"the request has no header {header}: open this page through the proxy that sets it"
+        raise TidegaugeError(msg)
+    return name
 
 
 @dataclass(frozen=True)

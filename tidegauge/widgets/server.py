@@ -23,7 +23,9 @@ _LONGEST_FOLDER = 42
 _FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
 
 
-def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
+def serve(
+    *, host: str, port: int | None, browser: bool, theme: str, user_header: str | None = None
+) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM, then end its kernels.
 
     The environment configures what it shows; see `tidegauge.widgets.served`.
@@ -38,6 +40,8 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         If true, open the page in the browser.
     theme : str
         ``light`` or ``dark``; ``?theme=`` in the address overrides it.
+    user_header : str, optional
+        HTTP header that is passed to the kernels, in which a reverse proxy names the user.
 
     Raises
     ------
@@ -68,6 +72,7 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         theme=theme,
         file_allowlist=[],
         prelaunch_hook=_set_cookie,
+        http_header_envs=[user_header] if user_header else [],
         # Exclude other installed extensions of JupyterLab.
         extension_allowlist=[
             "anywidget",

@@ -11,10 +11,11 @@ import urllib.request
 from importlib.util import find_spec
 
 import pytest
+from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
-from tidegauge.widgets.served import Problem, Shown
+from tidegauge.widgets.served import Problem, Shown, _user
 
 from tests.servers import Server, dashboard_server, jupyter_environment, tidegauge_command
 
@@ -95,6 +96,7 @@ def test_two_find_ports_of_their_own_and_end_with_their_kernels(url, tmp_path):
             "artifacts": None,
             "dataset": None,
             "read_only": True,
+            "user_header": None,
         }
         assert two.interrupt() == 0
         kernel.wait(30)
@@ -166,6 +168,18 @@ def test_what_is_shown_goes_by_the_environment():
     shown = Shown("postgresql+psycopg://a:secret@host/d", "/large", 'a "name"', read_only=True)
     shown.put(environment)
     assert Shown.from_environment(environment) == shown
+
+
+def test_the_user_is_the_one_that_the_proxy_names():
+    assert _user("X-Forwarded-User", {"HTTP_X_FORWARDED_USER": " ann "}) == "ann"
+    for environment in ({}, {"HTTP_X_FORWARDED_USER": " "}):
+        with pytest.raises(TidegaugeError, match="the request has no header X-Forwarded-User"):
+            _user("X-Forwarded-User", environment)
+
+
+@served
+def test_a_name_that_is_no_header_is_refused(url, capsys):
+    assert "no name of an HTTP header" in refusal(capsys, "--db", url, "--user-header", "X User")
 
 
 def test_a_problem_is_text():

@@ -24,7 +24,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.notifications.secrets import Mask, identity, redact
 from tidegauge.notifications.sinks import read_sink
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.store.config import notify_settings
+from tidegauge.repository.store.config import dashboard_url, notify_settings
 
 import tidegauge as tg
 from tests.test_plugins import ROOT, run
@@ -526,3 +526,36 @@ def test_claims_on_both_databases(url, tmp_path, clock):
         of = surge(repository)
         assert tg.notify(repository, "log") == [tg.Notice("log", of)]
         assert tg.notify(repository, "log") == []
+
+
+def test_a_message_links_to_the_incident_in_the_dashboard(repo, monkeypatch):
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://quality.example/desk/")
+    of = surge(repo)
+    with web() as server:
+        tg.notify(repo, f"json://{server.at}/")
+    (_, body, _) = server.got[0]
+    assert body["message"].splitlines()[-1] == f"See: https://quality.example/desk/#/incidents/{of}"
+
+
+def test_the_dashboards_address_is_set_in_the_environment_or_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEGAUGE_DASHBOARD_URL", raising=False)
+    monkeypatch.delenv("TIDEGAUGE_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    assert dashboard_url() is None
+    (tmp_path / "tidegauge.toml").write_text('dashboard_url = "https://a.example/"')
+    assert dashboard_url() == "https://a.example/"
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "http://b.example")
+    assert dashboard_url() == "http://b.example"
+    for wrong in ("javascript:alert(1)", "quality.example", "https://a.example/#/home"):
+        monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", wrong)
+        with pytest.raises(tg.DatabaseAccessError, match="write it as https://host/"):
+            dashboard_url()
+
+
+def test_a_snoozed_incident_is_told_when_it_is_awake_again(repo):
+    of = surge(repo)
+    repo.label(of, "snoozed", until=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1), by="ann")
+    assert tg.notify(repo, ["log"]) == []
+    repo.label(of, "reopened", by="ann")
+    assert [notice.incident for notice in tg.notify(repo, ["log"])] == [of]

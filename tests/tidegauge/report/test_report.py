@@ -186,3 +186,19 @@ def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path):
     assert "mended" not in told
     late = write_report(repo, tmp_path / "b.html", since="2014-01-01", made=MADE)
     assert "Failed rules" not in read_page(late.read_text("utf-8"))[1]
+
+
+def test_incidents_link_to_the_dashboard_where_it_is_known(
+    url, repo, tmp_path, monkeypatch, capsys
+):
+    (number,) = repo.incidents("d", status="open")["id"].tolist()
+    file = write_report(repo, tmp_path / "plain.html")
+    assert "<a " not in file.read_text(encoding="utf-8")
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://quality.example/")
+    page = write_report(repo, tmp_path / "linked.html").read_text(encoding="utf-8")
+    assert f'<a href="https://quality.example/#/incidents/{number}">' in page
+    assert '<a href="https://quality.example/#/overview?table=d">' in page
+    assert run_command(["anomalies", "show", str(number), "--db", url]) == 0
+    assert capsys.readouterr().out.endswith(
+        f"\nSee: https://quality.example/#/incidents/{number}\n"
+    )

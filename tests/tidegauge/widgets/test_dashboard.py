@@ -212,16 +212,16 @@ def test_incidents_and_what_others_said_meanwhile(talk, found):
     told, _ = talk.ask("incident", incident=incident)
     assert (told["status"], told["revision"]) == ("open", 0)
     assert len(told["evidence"]) == 1
-    said, _ = talk.ask("say", incident=incident, label="acknowledged", note="on it", seen=0)
+    said, _ = talk.ask("say", incident=incident, action="acknowledge", note="on it", seen=0)
     assert said["status"] == "acknowledged"
     assert [(one["label"], one["note"], one["by"]) for one in said["said"]] == [
         ("acknowledged", "on it", "ann")
     ]
-    late, _ = talk.ask("say", incident=incident, label="expected", note="", seen=0)
+    late, _ = talk.ask("say", incident=incident, action="expected", note="", seen=0)
     assert late["kind"] == "ConflictError"
     assert "ann said 'acknowledged' (on it)" in late["error"]
     assert found.incidents()["status"].tolist() == ["acknowledged"]
-    again, _ = talk.ask("say", incident=incident, label="expected", note="", seen=said["revision"])
+    again, _ = talk.ask("say", incident=incident, action="expected", note="", seen=said["revision"])
     assert again["status"] == "expected"
 
 
@@ -230,7 +230,7 @@ def test_a_repository_that_is_only_read(found):
         talk = Talk(tg.Dashboard(reader))
         assert talk.ask("catalogue")[0]["writable"] is False
         incident = int(found.incidents()["id"][0])
-        told, _ = talk.ask("say", incident=incident, label="resolved", seen=0)
+        told, _ = talk.ask("say", incident=incident, action="resolve", by="ann", seen=0)
         assert told["kind"] == "ReadOnlyError"
 
 
@@ -300,6 +300,36 @@ def test_data_is_what_the_view_shows(found):
     dashboard.options = {"series": {"ids": [number]}}
     assert dashboard.data["value"].tolist()[-2:] == [101.0, 3.0]
     assert dashboard.data["anomaly_id"].tolist()[-1] == found.anomalies()["id"][0]
+
+
+def test_data_of_the_heat_map_of_one_table(found):
+    found.record("other", "n", 1.0, partition=DAYS[0])
+    dashboard = tg.Dashboard(found)
+    assert dashboard.view == "home"
+    assert dashboard.data["dataset"].tolist() == ["orders", "other"]
+    dashboard.view, dashboard.options = "overview", {"overview": {"table": "other"}}
+    assert dashboard.data.shape == (1, 31)
+    told, _ = Talk(dashboard).ask("csv")
+    assert told["text"].splitlines()[1].startswith("other,")
+
+
+def test_a_chart_is_sent_as_svg_of_one_table_only(talk, found):
+    found.record("other", "n", 1.0, partition=DAYS[0])
+    told, arrays = talk.ask("catalogue")
+    told, _ = talk.ask("svg", ids=arrays["ids"].tolist())
+    assert told["error"] == "an SVG file shows series of one table; choose some of one table"
+    since = datetime(2013, 1, 30, tzinfo=UTC).timestamp()
+    told, _ = talk.ask("svg", ids=[_id_of(arrays, "orders", "n", talk)], since=since)
+    assert told["text"].startswith("<svg")
+
+
+def _id_of(arrays, dataset, name, talk):
+    words = talk.ask("catalogue")[0]["words"]
+    keys = zip(arrays["dataset"], arrays["name"], arrays["ids"], strict=True)
+    (found,) = [
+        of for d, n, of in keys if (words["dataset"][d], words["name"][n]) == (dataset, name)
+    ]
+    return found
 
 
 def test_names_in_data_are_whole(repo, script):
@@ -384,7 +414,11 @@ def test_every_question_on_both_databases(url, script, tmp_path):
             "columns": {"dataset": "orders"},
             "incidents": {"dataset": None},
             "incident": {"incident": incident},
-            "say": {"incident": incident, "label": "acknowledged", "seen": 0},
+            "say": {"incident": incident, "action": "acknowledge", "seen": 0},
+            "tables": {},
+            "say_all": {"incidents": [incident], "action": "assign", "assignee": "bob"},
+            "csv": {},
+            "svg": {"ids": [arrays["ids"][row]]},
             "partitions": {"dataset": "orders"},
             "day": {"dataset": "orders", "partition": DAYS[30]},
             "pulse": {},

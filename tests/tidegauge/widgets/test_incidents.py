@@ -34,7 +34,8 @@ def test_the_list_is_of_one_dataset_or_of_all(repo, number):
     assert one.arrays["id"].tolist() == [number]
     assert one.told["texts"]["status"] == ["open"]
     assert inbox.incidents(repo, {"dataset": None}).told["rows"] == 2
-    assert inbox.incidents(repo, {"dataset": "d", "status": "resolved"}).told["rows"] == 0
+    assert inbox.frame(repo, {"table": "d", "status": "resolved"}).empty
+    assert inbox.frame(repo, {"dataset": "d", "status": ""})["dataset"].tolist() == ["d", "e"]
 
 
 def test_an_incident_tells_what_is_needed_to_decide(repo, number):
@@ -44,14 +45,15 @@ def test_an_incident_tells_what_is_needed_to_decide(repo, number):
     assert (told["series"], told["anomalies"], told["revision"]) == (1, 2, 0)
     days = [dt.datetime(2013, 1, n, tzinfo=dt.UTC).timestamp() for n in (4, 5)]
     assert [told["since"], told["until"]] == days
-    assert len(told["evidence"]) == len(told["first_found"]) == 1
+    assert len(told["evidence"]) == len(told["explanations"]) == 1
     assert told["all_series"] == told["evidence"]
-    assert "99" in told["first_found"][0]
-    assert told["said"] == []
+    assert "99" in told["explanations"][0]
+    assert told["said"] == told["checks"] == []
+    assert [event["kind"] for event in told["timeline"]] == ["found"]
 
 
 def test_what_is_said_is_told_with_who_and_why(repo, number):
-    asked = {"incident": number, "label": "acknowledged", "note": "on it", "seen": 0}
+    asked = {"incident": number, "action": "acknowledge", "note": "on it", "seen": 0}
     told = inbox.say(repo, asked, "ann").told
     assert told["status"] == "acknowledged"
     assert told["revision"] > 0
@@ -72,7 +74,7 @@ def test_what_is_said_of_one_anomaly_names_it(repo, number):
 def test_nothing_is_said_once_others_spoke(repo, number):
     seen = looked(repo, number)["revision"]
     repo.label(number, "expected", by="bob")
-    asked = {"incident": number, "label": "resolved", "note": "", "seen": seen}
+    asked = {"incident": number, "action": "resolve", "note": "", "seen": seen}
     with pytest.raises(tg.ConflictError, match="bob"):
         inbox.say(repo, asked, "ann")
     told = looked(repo, number)
@@ -80,3 +82,128 @@ def test_nothing_is_said_once_others_spoke(repo, number):
     after = inbox.say(repo, {**asked, "seen": told["revision"]}, "ann").told
     assert after["status"] == "resolved"
     assert after["said"][-1]["note"] is None
+
+
+@pytest.mark.parametrize(
+    ("action", "labels", "status"),
+    [
+        ("acknowledge", ["acknowledged"], "acknowledged"),
+        ("expected", ["expected"], "expected"),
+        ("false alarm", ["ignore", "resolved"], "resolved"),
+        ("bad data", ["acknowledged", "bad"], "acknowledged"),
+        ("new normal", ["rebaseline", "resolved"], "resolved"),
+        ("resolve", ["resolved"], "resolved"),
+        ("comment", ["comment"], "open"),
+    ],
+)
+def test_each_action_adds_its_labels(repo, number, action, labels, status):
+    asked = {"incident": number, "action": action, "note": " why ", "seen": 0}
+    told = inbox.say(repo, asked, "ann").told
+    assert told["status"] == status
+    said = repo.incident(number).labels
+    assert said["label"].tolist() == labels
+    assert said["note"].tolist() == ["why", *[None] * (len(labels) - 1)]
+    assert set(said["by"]) == {"ann"}
+
+
+def test_reopening_takes_back_what_was_decided(repo, number):
+    repo.label(number, "expected", by="ann")
+    revision = looked(repo, number)["revision"]
+    told = inbox.say(repo, {"incident": number, "action": "reopen", "seen": revision}, "ann").told
+    assert told["status"] == "open"
+
+
+def test_an_incident_is_assigned_and_taken_back(repo, number):
+    asked = {
+        "incident": number,
+        "action": "assign",
+        "assignee": "bob",
+        "note": "knows it",
+        "seen": 0,
+    }
+    told = inbox.say(repo, asked, "ann").told
+    assert (told["assignee"], told["status"]) == ("bob", "open")
+    assert [(one["label"], one["note"]) for one in told["said"]] == [
+        ("assigned", "bob"),
+        ("comment", "knows it"),
+    ]
+    nobody = {**asked, "assignee": " ", "note": "", "seen": told["revision"]}
+    assert inbox.say(repo, nobody, "ann").told["assignee"] is None
+
+
+def test_a_snooze_ends_at_its_time_or_with_the_next_decision(repo, number):
+    until = dt.datetime(2033, 5, 1, 12, tzinfo=dt.UTC)
+    asked = {"incident": number, "action": "snooze", "until": until.timestamp(), "seen": 0}
+    told = inbox.say(repo, asked, "ann").told
+    assert (told["snoozed_until"], told["status"]) == (until, "open")
+    assert inbox.incidents(repo, {"dataset": None}).arrays["snoozed_until"] == [until.timestamp()]
+    repo.label(number, "comment", note="still asleep", by="ann")
+    assert looked(repo, number)["snoozed_until"] == until
+    repo.label(number, "reopened", by="ann")
+    assert looked(repo, number)["snoozed_until"] is None
+
+
+def test_several_incidents_are_labelled_at_once(repo, number):
+    commit(repo, day(1, rows=99, only=[SIZE]), dataset="e")
+    repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    numbers = repo.incidents()["id"].tolist()
+    asked = {"incidents": [*numbers, number], "action": "expected", "by": "page's own"}
+    assert inbox.say_all(repo, asked, None).told == {"labelled": 2}
+    assert repo.incidents()["status"].tolist() == ["expected", "expected"]
+    assert set(repo.labels()["by"]) == {"page's own"}
+
+
+def test_nobody_speaks_without_a_name_and_the_kernels_counts(repo, number):
+    asked = {"incident": number, "action": "acknowledge", "seen": 0}
+    for name in ({}, {"by": " "}):
+        with pytest.raises(tg.HistoryError, match="say who you are"):
+            inbox.say(repo, {**asked, **name}, None)
+    told = inbox.say(repo, {**asked, "by": "mallory"}, "ann").told
+    assert [one["by"] for one in told["said"]] == ["ann"]
+
+
+def test_wrong_actions_are_refused(repo, number):
+    asked = {"incident": number, "seen": 0}
+    with pytest.raises(tg.UnknownNameError, match="did you mean 'acknowledge'"):
+        inbox.say(repo, {**asked, "action": "acknowledged"}, "ann")
+    with pytest.raises(tg.HistoryError, match="a comment needs a text"):
+        inbox.say(repo, {**asked, "action": "comment", "note": " "}, "ann")
+    with pytest.raises(tg.HistoryError, match="snoozed needs an end"):
+        inbox.say(repo, {**asked, "action": "snooze"}, "ann")
+    with pytest.raises(tg.HistoryError, match="no time zone"):
+        repo.label(number, "snoozed", until=dt.datetime(2033, 5, 1))
+    assert repo.labels().empty
+
+
+def test_the_series_of_the_headline_comes_first():
+    """Completeness names the headline, though the mean, by its score, and the day before stood out more."""
+    with tg.Repository("sqlite://") as repo:
+        days = [f"ds=2013-01-{n:02}" for n in range(1, 5)]
+        repo.record("d", "Mean", dict(zip(days, [1.0, 1.0, 9.0, 9.0], strict=True)), instance="a")
+        repo.record(
+            "d", "Completeness", dict(zip(days, [1.0, 1.0, 1.0, 0.2], strict=True)), instance="a"
+        )
+        monitors = [
+            tg.Monitor({"name": "Mean"}, "SimpleThreshold(5)"),
+            tg.Monitor({"name": "Completeness"}, "SimpleThreshold(1, lower_bound=0.5)"),
+        ]
+        repo.detect("d", monitors)
+        told = looked(repo, int(repo.incidents()["id"][0]))
+        assert told["explanations"][0].startswith("Completeness of a in ds=2013-01-04")
+
+
+def test_the_timeline_tells_what_was_found_told_said_and_measured_again(repo, number):
+    repo.label(number, "acknowledged", note="on it", by="ann")
+    tg.notify(repo, ["log"], severity="info")
+    commit(repo, day(4, "restated", rows=97, only=[SIZE]))
+    repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    events = looked(repo, number)["timeline"]
+    assert [event["kind"] for event in events] == ["found", "acknowledged", "restated"]
+    assert events[1]["by"] == "ann"
+    assert events[2]["text"] == "version 2 of ds=2013-01-04"
+
+
+def test_a_sink_that_was_told_is_in_the_timeline(repo, number):
+    tg.notify(repo, ["log"], severity="info")
+    (_, told) = looked(repo, number)["timeline"]
+    assert (told["kind"], told["by"]) == ("notified", "log")

@@ -36,7 +36,7 @@ def dashboard(monkeypatch):
         repo.detect("orders")
         repo.label_range("orders", "ignore", since="2013-01-02", until="2013-01-03", note="late")
         commit(repo, *(with_cities(n) for n in range(1, 11)))
-        yield tg.Dashboard(repo, by="ann")
+        yield tg.Dashboard(repo, view="overview", by="ann")
 
 
 def test_the_declarations_are_those_that_would_be_generated():
@@ -92,7 +92,9 @@ def test_answers_hold_what_is_declared(dashboard):
         "consistency_features": {"dataset": "features", "ids": consistent},
         "incidents": {"dataset": None},
         "incident": {"incident": incident},
-        "say": {"incident": incident, "label": "acknowledged", "seen": 0},
+        "say": {"incident": incident, "action": "acknowledge", "seen": 0},
+        "say_all": {"incidents": [incident], "action": "comment", "note": "on it"},
+        "svg": {"ids": [numbers[row]]},
         "partitions": {"dataset": "orders"},
         "day": {"dataset": "orders", "partition": DAYS[30]},
         "distribution": {"dataset": "d", "column": "city", "segment": None, **EARLY},

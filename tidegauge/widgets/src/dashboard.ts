@@ -1,14 +1,18 @@
 // Dashboard widget (anywidget): tabs, shared state, navigation and live updates of all views.
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
+import { formatAddress, parseAddress } from "./data/address";
 import { Catalogue } from "./data/catalogue";
+import { pluralize } from "./data/format";
 import { KernelError, KernelLink } from "./data/kernel";
-import { button, h, setOptions } from "./ui/dom";
+import { button, copyText, h, setOptions } from "./ui/dom";
+import { ExportMenu } from "./ui/export-menu";
 import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
 import { readTheme, type Theme } from "./ui/theme";
 import { Compare } from "./views/compare";
 import { Consistency } from "./views/consistency";
 import { Distribution } from "./views/distribution";
+import { Home } from "./views/home";
 import { Incidents } from "./views/incidents";
 import { Overview } from "./views/overview";
 import { Partitions } from "./views/partitions";
@@ -21,10 +25,13 @@ interface Model {
   dataset: string | null;
   options: Record<string, object>;
   height: number;
+  /** Whether the state is kept in the address of the page. */
+  in_address: boolean;
 }
 
 const TITLES: Record<ViewName, string> = {
-  overview: "Overview",
+  home: "Tables",
+  overview: "Heat map",
   series: "Series",
   compare: "Compare",
   distribution: "Distribution",
@@ -33,6 +40,7 @@ const TITLES: Record<ViewName, string> = {
   partitions: "Partitions",
 };
 const FACTORIES: Record<ViewName, (shell: Shell) => View> = {
+  home: (shell) => new Home(shell),
   overview: (shell) => new Overview(shell),
   compare: (shell) => new Compare(shell),
   incidents: (shell) => new Incidents(shell),
@@ -41,8 +49,14 @@ const FACTORIES: Record<ViewName, (shell: Shell) => View> = {
   distribution: (shell) => new Distribution(shell),
   consistency: (shell) => new Consistency(shell),
 };
+/** Views of the selected dataset; the others show all, or choose by an option. */
+const OF_ONE_DATASET: readonly ViewName[] = ["compare", "distribution", "consistency", "partitions"];
 /** Polling interval for new commits, in milliseconds. */
 const POLL_INTERVAL = 5000;
+/** Name in the browser's storage under which the user's name is kept. */
+const AUTHOR_KEY = "tidegauge.author";
+
+let dashboards = 0;
 
 class Dashboard implements Shell {
   readonly link: KernelLink;
@@ -50,7 +64,9 @@ class Dashboard implements Shell {
   theme!: Theme;
   catalogue!: Catalogue;
   private readonly views = new Map<ViewName, View>();
-  private readonly page = h("div", { class: "tg-page", role: "tabpanel" });
+  private readonly id = `tg-${++dashboards}`;
+  private readonly heading = h("h1", { class: "tg-unseen" });
+  private readonly page = h("div", { class: "tg-page", role: "tabpanel", id: `${this.id}-page`, tabindex: "-1" });
   private readonly status = h("div", { class: "tg-status", role: "status", "aria-live": "polite" });
   private readonly alert = h("div", { class: "tg-alert", role: "alert", hidden: true });
   private readonly datasetSelect = h("select", { "aria-label": "Dataset", onchange: () => this.selectDataset(this.datasetSelect.value) });
@@ -64,21 +80,29 @@ class Dashboard implements Shell {
   /** Options last saved by this page, as JSON. */
   private savedOptions = "";
   private frame = 0;
+  /** Whether an address is being applied to the model, so that its events are ignored. */
+  private applying = false;
+  /** Problem of the address that was opened. */
+  private addressProblem: string | null = null;
 
   constructor(private readonly model: AnyModel<Model>) {
     this.link = new KernelLink(model);
     for (const view of VIEWS) {
-      const tab = button(TITLES[view], () => this.go(view), { role: "tab", "data-tab": view });
+      const tab = button(TITLES[view], () => this.go(view), { role: "tab", id: `${this.id}-${view}`, "aria-controls": `${this.id}-page`, "data-tab": view });
       tab.addEventListener("keydown", (event) => this.handleTabKey(event, view));
       this.tabs.set(view, tab);
     }
     const bar = h(
-      "div",
+      "header",
       { class: "tg-bar" },
+      h("button", { type: "button", class: "tg-skip", onclick: () => this.page.focus() }, "Skip to the content"),
       h("div", { class: "tg-tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs.values()),
       h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.datasetSelect),
+      this.copyLink,
+      this.exportMenu.element,
     );
-    this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, this.alert, this.page, this.status);
+    const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, this.status);
+    this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, main);
     this.applyHeight();
     // Exposed for browser tests and benchmarks.
     Object.assign(this.root, { tidegauge: this });
@@ -87,12 +111,17 @@ class Dashboard implements Shell {
   async start(): Promise<void> {
     if (this.closed) return;
     this.theme = readTheme(this.root);
+    if (this.model.get("in_address") && location.hash) this.applyAddress();
     this.observe();
     await this.show();
   }
 
   get dataset(): string {
     return this.model.get("dataset") ?? this.catalogue.datasets[0] ?? "";
+  }
+
+  get fillsPage(): boolean {
+    return this.model.get("height") === 0;
   }
 
   get writable(): boolean {
@@ -103,21 +132,40 @@ class Dashboard implements Shell {
     return (this.model.get("options")?.[view] ?? {}) as Partial<T>;
   }
 
-  saveOptions(view: ViewName, options: object): void {
+  get author(): string | null {
+    return this.catalogue.by ?? localStorage.getItem(AUTHOR_KEY);
+  }
+
+  set author(name: string | null) {
+    if (name) localStorage.setItem(AUTHOR_KEY, name);
+    else localStorage.removeItem(AUTHOR_KEY);
+  }
+
+  saveOptions(view: ViewName, options: object, step = false): void {
     this.savedOptions = JSON.stringify(options);
     this.model.set("options", { ...this.model.get("options"), [view]: options });
     this.model.save_changes();
+    this.writeAddress(step);
   }
 
-  go(view: ViewName, options?: object): void {
+  go(view: ViewName, options?: object, dataset?: string): void {
+    this.applying = true; // one step, not one for each
+    if (dataset !== undefined) this.model.set("dataset", dataset);
     if (options) {
       this.savedOptions = JSON.stringify(options);
       this.model.set("options", { ...this.model.get("options"), [view]: options });
     }
-    const same = this.model.get("view") === view;
     this.model.set("view", view);
     this.model.save_changes();
-    if (same) void this.show();
+    this.applying = false;
+    this.writeAddress(true);
+    void this.show();
+  }
+
+  /** Address of what is shown, such as `#/incidents/337`. */
+  get address(): string {
+    const view = this.model.get("view");
+    return formatAddress({ view, dataset: this.model.get("dataset"), options: this.options<Record<string, unknown>>(view) });
   }
 
   announce(text: string): void {
@@ -162,7 +210,51 @@ class Dashboard implements Shell {
   private selectDataset(dataset: string): void {
     this.model.set("dataset", dataset);
     this.model.save_changes();
+    this.writeAddress(true);
   }
+
+  /** Write what is shown into the address of the page; `step` adds an entry to the browser's history. */
+  private writeAddress(step: boolean): void {
+    if (!this.model.get("in_address") || this.applying || this.closed) return;
+    const { address } = this;
+    if (location.hash === address || this.addressProblem) return;
+    history[step ? "pushState" : "replaceState"](null, "", address);
+  }
+
+  /** Apply the address of the page to the model. */
+  private applyAddress(): void {
+    const place = parseAddress(location.hash);
+    const view = VIEWS.find((name) => name === place?.view);
+    this.addressProblem = view || !location.hash ? null : `There is no page ${location.hash}; these are the tables.`;
+    this.applying = true;
+    if (place && view) {
+      if (place.dataset !== null) this.model.set("dataset", place.dataset);
+      this.savedOptions = JSON.stringify(place.options);
+      this.model.set("options", { ...this.model.get("options"), [view]: place.options });
+    }
+    this.model.set("view", view ?? "home");
+    this.model.save_changes();
+    this.applying = false;
+  }
+
+  private readonly exportMenu = new ExportMenu(this, () => {
+    const view = this.model.get("view");
+    const dataset = OF_ONE_DATASET.includes(view) ? this.dataset : null;
+    const title = this.views.get(view)?.title?.() ?? TITLES[view];
+    return { view, dataset, options: this.options<Record<string, unknown>>(view), title, element: this.page };
+  });
+
+  private readonly copyLink = button(
+    "Copy link",
+    () => {
+      const base = this.model.get("in_address") ? location.href.split("#")[0] : this.catalogue.url;
+      void copyText(`${base}${this.address}`).then(
+        () => this.announce("The link is copied."),
+        (error) => this.showError(error),
+      );
+    },
+    { title: "Copy the address of what is shown", hidden: true },
+  );
 
   /** Fetch the catalogue. */
   private async fetchCatalogue(): Promise<void> {
@@ -170,7 +262,10 @@ class Dashboard implements Shell {
     this.catalogue = new Catalogue(answer);
     this.link.catalogue = answer.data.catalogue;
     this.stale = false;
-    if (this.model.get("dataset") === null && this.catalogue.datasets.length) this.selectDataset(this.catalogue.datasets[0]);
+    if (this.model.get("dataset") === null && this.catalogue.datasets.length) {
+      this.model.set("dataset", this.catalogue.datasets[0]);
+      this.model.save_changes();
+    }
     setOptions(this.datasetSelect, this.catalogue.datasets.map((name) => [name, name]), this.dataset);
   }
 
@@ -183,9 +278,13 @@ class Dashboard implements Shell {
       tab.setAttribute("aria-selected", String(key === name));
       tab.tabIndex = key === name ? 0 : -1;
     }
-    this.datasetSelect.parentElement!.hidden = name === "overview" || name === "series";
+    this.page.setAttribute("aria-labelledby", `${this.id}-${name}`);
+    this.heading.textContent = `${TITLES[name]} – Tidegauge`;
+    this.datasetSelect.parentElement!.hidden = !OF_ONE_DATASET.includes(name);
     try {
       if (this.stale) await this.fetchCatalogue();
+      this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;
+      this.showOpenCount();
       this.datasetSelect.value = this.dataset;
       if (!this.catalogue.datasets.length) {
         this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: no metrics yet."));
@@ -200,11 +299,27 @@ class Dashboard implements Shell {
         this.page.replaceChildren(view.element);
       }
       await view.open();
+      if (this.model.get("in_address")) {
+        document.title = `${view.title?.() ?? TITLES[name]} – Tidegauge`;
+        this.writeAddress(false);
+      }
+      if (this.addressProblem) {
+        this.showError(new Error(this.addressProblem));
+        this.addressProblem = null;
+        this.root.dataset.state = "drawn";
+      }
       if (this.model.get("view") === name && this.root.dataset.state === "loading") this.root.dataset.state = "drawn";
     } catch (error) {
       // An error of a view that is no longer visible is ignored.
       if (this.model.get("view") === name) this.showError(error);
     }
+  }
+
+  /** Show the number of open incidents on the tab. */
+  private showOpenCount(): void {
+    const { open } = this.catalogue;
+    const badge = open ? [h("span", { class: "tg-badge", "aria-hidden": "true", title: `${pluralize(open, "open incident")}` }, open.toLocaleString("en-US"))] : [];
+    this.tabs.get("incidents")!.replaceChildren(TITLES.incidents, ...badge);
   }
 
   private handleTabKey(event: KeyboardEvent, view: ViewName): void {
@@ -219,11 +334,16 @@ class Dashboard implements Shell {
   /** Observe changes from outside: size, colours, model traits, new commits. */
   private observe(): void {
     const { model } = this;
-    const refresh = () => void this.show();
+    const refresh = () => {
+      if (this.applying) return;
+      this.writeAddress(true);
+      void this.show();
+    };
     const height = () => this.applyHeight();
     // Another page of the same widget, or Python, may change the options.
     const optionsChanged = () => {
       const view = model.get("view");
+      if (this.applying) return;
       if (JSON.stringify(this.options(view)) !== this.savedOptions) refresh();
     };
     model.on("change:view", refresh);
@@ -243,6 +363,11 @@ class Dashboard implements Shell {
     themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", colours);
+    const moved = () => {
+      this.applyAddress();
+      void this.show();
+    };
+    if (model.get("in_address")) window.addEventListener("popstate", moved);
     const timer = setInterval(() => void this.poll(), POLL_INTERVAL);
     this.cleanups.push(
       () => model.off("change:view", refresh),
@@ -252,6 +377,7 @@ class Dashboard implements Shell {
       () => sizes.disconnect(),
       () => themes.disconnect(),
       () => scheme.removeEventListener("change", colours),
+      () => window.removeEventListener("popstate", moved),
       () => clearInterval(timer),
     );
   }

@@ -1,7 +1,7 @@
 // Chart axes (uPlot): UTC times, labels where partitions have no time, numbers with as many digits as the ticks need.
 
 import uPlot from "uplot";
-import { formatNumber } from "../data/format";
+import { formatValue } from "../data/format";
 import type { Axis } from "../data/timeseries";
 import type { Theme } from "../ui/theme";
 import { FONT } from "./annotations";
@@ -43,7 +43,8 @@ export function timeText(seconds: number, step: number): string {
   return text.slice(5, 16).replace("T", " ");
 }
 
-export function yAxis(theme: Theme, small: boolean, log = false): uPlot.Axis {
+export function yAxis(theme: Theme, small: boolean, log = false, percent = false): uPlot.Axis {
+  const text = (at: number, step: number) => (log ? formatValue(at, percent) : percent ? `${tickText(100 * at, 100 * step)} %` : tickText(at, step));
   return {
     ...axisStyle(theme, small),
     space: small ? 22 : 34,
@@ -52,7 +53,7 @@ export function yAxis(theme: Theme, small: boolean, log = false): uPlot.Axis {
       const longest = Math.max(0, ...(values ?? []).map((text) => (text ? String(text).length : 0)));
       return Math.max(small ? 30 : 40, longest * (small ? 5.6 : 6.3) + 12);
     },
-    values: (_, splits, __, ___, step) => splits.map((at) => (at === null ? null : log ? formatNumber(at) : tickText(at, step))),
+    values: (_, splits, __, ___, step) => splits.map((at) => (at === null ? null : text(at, step))),
     ...(log && { splits: (_: uPlot, __: number, low: number, high: number) => logTicks(low, high), filter: (_: uPlot, splits: number[]) => splits }),
   };
 }
@@ -60,7 +61,11 @@ export function yAxis(theme: Theme, small: boolean, log = false): uPlot.Axis {
 /** Number tick text with as many digits as distinguish neighbouring ticks. */
 export function tickText(value: number, step: number): string {
   if (Math.abs(value) >= 1e9 || (step < 1e-6 && value !== 0)) return value.toExponential(2);
-  const digits = Math.min(8, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  let digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  // A step such as 2.5 or 0.25 needs a digit more than its size says.
+  const scaled = step * 10 ** digits;
+  if (Math.abs(scaled - Math.round(scaled)) > 1e-6 * scaled) digits++;
+  digits = Math.min(8, digits);
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 

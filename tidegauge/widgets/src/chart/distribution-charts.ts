@@ -5,11 +5,11 @@ import { formatPercent } from "../data/format";
 import type { Axis } from "../data/timeseries";
 import { h, renderName } from "../ui/dom";
 import type { Theme } from "../ui/theme";
-import { drawFocus } from "./annotations";
+import { drawFocus, FONT } from "./annotations";
 import { utc, xAxis, yAxis } from "./axes";
 import { lineStyle } from "./line-style";
 
-export const CURVE_KINDS = ["quantiles", "cumulative"] as const;
+export const CURVE_KINDS = ["histogram", "cumulative", "quantiles"] as const;
 export type CurveKind = (typeof CURVE_KINDS)[number];
 
 export interface QuantilePair {
@@ -19,6 +19,8 @@ export interface QuantilePair {
 }
 
 const DASHED = [6, 4];
+/** Number of bins of a histogram. */
+const BINS = 40;
 export const SIDES = ["baseline", "current"] as const;
 
 /** Line styles of baseline (dashed) and current. */
@@ -45,21 +47,35 @@ export function cumulativeCurve(values: ArrayLike<number>, ranks: ArrayLike<numb
   return [x, y];
 }
 
+/** Histogram of both sides through their quantiles: edges of equal bins over the range of both, and the share of rows in each bin. */
+export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, bins = BINS): { edges: number[]; shares: number[][] } {
+  const all = sides.flatMap((side) => [side[0], side[side.length - 1]]);
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const width = (high - low || Math.abs(high) || 1) / bins;
+  const edges = Array.from({ length: bins + 1 }, (_, n) => low + n * width);
+  const shares = sides.map((side) => {
+    const [x, y] = cumulativeCurve(side, ranks);
+    const below = (at: number) => interpolate(x, y, at) ?? (at < x[0] ? 0 : y[y.length - 1]);
+    // Bins hold their upper edge; the first holds its lower one, too.
+    return edges.slice(1).map((edge, n) => below(edge) - (n ? below(edges[n]) : 0));
+  });
+  return { edges, shares };
+}
+
 /** Draw both sides as curves; without tails, the lowest and highest 1 % are left out. */
 export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, tails: boolean, width: number, height: number): uPlot {
   const cut = tails ? 0 : 1;
   const trimmed = (values: ArrayLike<number>) => Array.from(values).slice(cut, values.length - cut);
   const ranks = trimmed(pair.ranks);
   const sides = [trimmed(pair.baseline), trimmed(pair.current)];
-  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false } }));
-  const share = (_: uPlot, splits: number[]) => splits.map((at) => `${Math.round(100 * at)} %`);
-  const numbers = yAxis(theme, false);
-  const shares = { ...yAxis(theme, false), values: share };
+  const stepped = curve === "histogram" ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
+  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve === "histogram" && { fill: `${colour}22` }) }));
+  const title = (label: string): uPlot.Axis => ({ label, labelSize: 18, labelGap: 2, labelFont: `11px ${FONT}` });
+  const numbers = { ...yAxis(theme, false), ...title("value") };
+  const shares = { ...yAxis(theme, false, false, true), ...title({ histogram: "share of rows in each bin", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve]) };
   const across = { size: 30, space: 70 };
-  const data = curve === "quantiles"
-    ? ([ranks, ...sides] as uPlot.AlignedData)
-    : uPlot.join(sides.map((side) => cumulativeCurve(side, ranks)) as uPlot.AlignedData[]);
   const axes = curve === "quantiles" ? [{ ...shares, ...across }, numbers] : [{ ...numbers, ...across }, shares];
+  const data = curveData(curve, sides, ranks);
   return new uPlot(
     {
       width,
@@ -67,12 +83,19 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
       padding: [10, 32, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false } },
-      scales: { x: { time: false }, ...(curve === "cumulative" && { y: { range: [0, 1] } }) },
+      scales: { x: { time: false }, ...(curve !== "quantiles" && { y: { range: (_: uPlot, __: number, high: number) => [0, curve === "cumulative" ? 1 : 1.08 * (high || 1)] } }) },
       axes,
       series: [{}, ...styles],
     },
     data,
   );
+}
+
+function curveData(curve: CurveKind, sides: number[][], ranks: number[]): uPlot.AlignedData {
+  if (curve === "quantiles") return [ranks, ...sides];
+  if (curve === "cumulative") return uPlot.join(sides.map((side) => cumulativeCurve(side, ranks)) as uPlot.AlignedData[]);
+  const { edges, shares } = histograms(sides, ranks);
+  return [edges, ...shares.map((line) => [...line, line[line.length - 1]])];
 }
 
 /** Interpolate a line linearly at x; null outside of it. */

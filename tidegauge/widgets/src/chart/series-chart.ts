@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { pluralize } from "../data/format";
-import { type Axis, findGaps, lineValues, type LineValues, parsePlace, restatements, type SeriesAnswer, sharedAxis, userLabels } from "../data/timeseries";
+import { type Axis, findGaps, lineValues, type LineValues, parsePlace, restatements, type SeriesAnswer, sharedAxis, shiftedValues, userLabels } from "../data/timeseries";
 import { h } from "../ui/dom";
 import type { Theme } from "../ui/theme";
 import { drawAnnotations, drawEndLabels, drawFocus, drawLabelRanges, type EndLabel, type LineAnnotations } from "./annotations";
@@ -26,6 +26,8 @@ export interface ChartLine {
   /** Divisor of the values; 1 unless lines are indexed. */
   unit: number;
   band: boolean;
+  /** Seconds by which the values are shown later than they were, to compare with the past. */
+  shift?: number;
 }
 
 /** Specification of a chart: axis, lines, scale and view. */
@@ -131,12 +133,16 @@ export class SeriesChart {
     this.u.destroy();
   }
 
-  private prepare({ row, style, unit, band }: ChartLine): PreparedLine {
+  private prepare({ row, style, unit, band, shift }: ChartLine): PreparedLine {
     const { spec, answer } = this;
     const { axis } = spec;
     const { data, arrays } = answer;
     const width = data.labels.length;
     const positive = (line: LineValues) => (spec.log ? line.map((value) => (typeof value === "number" && value <= 0 ? null : value)) : line);
+    if (shift) {
+      const line = positive(shiftedValues(answer, row, axis, shift, unit));
+      return { line, ...findGaps(axis.x, line), annotations: { colour: style.colour, anomalies: [], restated: [], missing: [], ranges: [] }, bounds: [] };
+    }
     const line = positive(lineValues(answer, row, axis, "value", unit));
     const place = new Map(axis.columns.map((column, n) => [column, n]));
     const valueAt = (n: number) => (typeof line[n] === "number" ? (line[n] as number) : null);
@@ -199,7 +205,7 @@ export class SeriesChart {
       legend: { show: false },
       tzDate: utc,
       scales: { x: { time: axis.timed, range: () => this.visibleRange() }, y: { distr: log ? 3 : 1, range: (u, low, high) => this.yRange(u, low, high) } },
-      axes: [xAxis(theme, small, axis, this.answer.data.labels), yAxis(theme, small, log)],
+      axes: [xAxis(theme, small, axis, this.answer.data.labels), yAxis(theme, small, log, this.percent)],
       cursor: {
         show: this.listener !== undefined,
         y: false,
@@ -214,6 +220,12 @@ export class SeriesChart {
         draw: [(u) => this.drawOver(u, endLabels)],
       },
     };
+  }
+
+  /** Whether all lines are shares, which are shown in per cent. */
+  private get percent(): boolean {
+    const { series } = this.answer.data;
+    return this.spec.lines.every(({ row, unit }) => unit === 1 && series[row].scale === "ratio");
   }
 
   private drawOver(u: uPlot, endLabels: boolean): void {

@@ -14,6 +14,10 @@ export class Catalogue {
   readonly commits: number;
   /** Author of labels that are added here. */
   readonly by: string | null;
+  /** Address of the dashboard for links; null if it is not set. */
+  readonly url: string | null;
+  /** Number of open incidents that are not snoozed. */
+  readonly open: number;
   /** Anomalous points as (row, column) pairs. */
   readonly marks: Int32Array;
   private readonly words: Record<string, readonly string[]>;
@@ -22,7 +26,7 @@ export class Catalogue {
 
   constructor({ data, arrays }: AnswerTo<"catalogue">) {
     ({ words: this.words, labels: this.labels, datasets: this.datasets } = data);
-    ({ writable: this.writable, commits: this.commits, by: this.by } = data);
+    ({ writable: this.writable, commits: this.commits, by: this.by, url: this.url, open: this.open } = data);
     ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
     this.codes = arrays;
   }

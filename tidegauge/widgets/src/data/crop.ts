@@ -23,6 +23,12 @@ export function columnsAround(times: NumberArray, since: number | null, until: n
   return [first, last];
 }
 
+/** Window of a chart around a time range, in seconds since 1970; nulls without one. */
+export function windowAround(since: number | null, until: number | null): { since: number | null; until: number | null } {
+  if (since === null || until === null) return { since: null, until: null };
+  return { since: since - DAYS_BEFORE * DAY, until: until + DAYS_AFTER * DAY };
+}
+
 /** Crop an answer to the columns `[first, last)`. */
 export function cropColumns(answer: SeriesAnswer, first: number, last: number): SeriesAnswer {
   const { data, arrays, shapes } = answer;

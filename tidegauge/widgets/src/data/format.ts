@@ -12,6 +12,12 @@ export function formatNumber(value: number | null | undefined): string {
   return String(Number(value.toPrecision(4)));
 }
 
+/** Format a value: in per cent if it is a share, else as a number. */
+export function formatValue(value: number | null | undefined, percent: boolean): string {
+  if (!percent || value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
+  return `${formatNumber(Number((100 * value).toPrecision(12)))} %`;
+}
+
 /** Format a relative change: `+12 %`. */
 export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
@@ -54,6 +60,18 @@ export function formatDuration(seconds: number): string {
   if (first < 0) return "0 min";
   const units = parts.slice(first, first + 2).filter(([count]) => count > 0);
   return units.map(([count, unit]) => `${count.toLocaleString("en-US")} ${unit}`).join(" ");
+}
+
+/** Format the age of a time in its largest unit: `3 h ago`; `in 2 days` for a time to come. */
+export function formatAge(seconds: number, now: number): string {
+  const age = now - seconds;
+  if (Number.isNaN(age)) return "–";
+  const size = Math.abs(age);
+  const [unit, length] = ([["year", 365 * 86400], ["month", 30 * 86400], ["day", 86400], ["h", 3600], ["min", 60]] as const).find(([, length]) => size >= length * (length > 86400 ? 2 : 1)) ?? ["", 1];
+  if (!unit) return "now";
+  const count = Math.floor(size / length);
+  const text = unit === "h" || unit === "min" ? `${count} ${unit}` : pluralize(count, unit);
+  return age < 0 ? `in ${text}` : `${text} ago`;
 }
 
 /** Truncate a long text in its middle: beginnings and ends are more informative. */

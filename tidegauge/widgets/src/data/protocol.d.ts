@@ -77,8 +77,12 @@ export interface CatalogueAnswer {
   catalogue: number;
   datasets: readonly string[];
   writable: boolean;
-  /** Author of labels that are added here. */
+  /** Author of labels that are added here; null if the page asks for it. */
   by: string | null;
+  /** Address of the dashboard for links; null if it is not set. */
+  url: string | null;
+  /** Number of open incidents that are not snoozed. */
+  open: number;
 }
 
 /** Arrays of the catalogue: ids, times, anomalous points, and text codes of series keys. */
@@ -170,9 +174,11 @@ export interface SeriesQuestion {
   overlay?: string | null;
 }
 
-/** Identity of a series. */
+/** Identity of a series, and the scale of its values. */
 export interface SeriesEntry {
   id: number;
+  /** Such as `ratio`, which is shown in per cent. */
+  scale: string;
   dataset: string;
   segment: string;
   instance: string;
@@ -409,10 +415,19 @@ export interface ConsistencyFeaturesArrays {
   values: Float64Array;
 }
 
-/** Parameters of `incidents`: a dataset (null for all) and a status. */
+/** Health of all tables, the worst first. */
+export interface TablesAnswer {
+  columns: readonly string[];
+  rows: number;
+  texts: Record<string, readonly (string | null)[]>;
+  datasets: readonly string[];
+  /** Seconds since 1970, by the kernel's clock. */
+  now: number;
+}
+
+/** Parameters of `incidents`: a dataset, or null for all. */
 export interface IncidentsQuestion {
   dataset: string | null;
-  status?: string | null;
 }
 
 /** Parameters of `incident`. */
@@ -420,13 +435,46 @@ export interface IncidentQuestion {
   incident: number;
 }
 
-/** Parameters of `say`: a label for an incident, refused if newer ones than `seen` exist. */
-export interface SayQuestion {
-  incident: number;
-  label: string;
+/** Action on incidents, such as `acknowledge`; see `incidents.ACTIONS`. */
+export interface Action {
+  action: string;
   note?: string;
+  /** Author, if the kernel knows none. */
+  by?: string;
+  assignee?: string;
+  /** End of a snooze, in seconds since 1970. */
+  until?: number | null;
+}
+
+/** Parameters of `say`: an action on an incident, refused if newer labels than `seen` exist. */
+export interface SayQuestion {
+  action: string;
+  note?: string;
+  /** Author, if the kernel knows none. */
+  by?: string;
+  assignee?: string;
+  /** End of a snooze, in seconds since 1970. */
+  until?: number | null;
+  incident: number;
   /** Revision of the incident that the user saw. */
   seen: number;
+}
+
+/** Parameters of `say_all`: an action on several incidents. */
+export interface SayAllQuestion {
+  action: string;
+  note?: string;
+  /** Author, if the kernel knows none. */
+  by?: string;
+  assignee?: string;
+  /** End of a snooze, in seconds since 1970. */
+  until?: number | null;
+  incidents: readonly number[];
+}
+
+/** Number of incidents labelled. */
+export interface SayAllAnswer {
+  labelled: number;
 }
 
 /** Label of an incident or of one of its anomalies. */
@@ -440,7 +488,55 @@ export interface IncidentLabel {
   instance: string | null;
 }
 
-/** Incident with its evidence, likely causes and labels. */
+/** Part of a metric, and its share of the metric's change. */
+export interface IncidentPart {
+  name: string;
+  value: number | null;
+  expected: number | null;
+  share: number | null;
+  /** Id of the part's series. */
+  series: number | null;
+}
+
+/** Change of a metric, broken down by the dimension that explains it best. */
+export interface IncidentCause {
+  text: string;
+  what: string;
+  partition: string;
+  dimension: string;
+  /** Id of the metric's series. */
+  series: number | null;
+  /** The largest share first, up to a limit. */
+  parts: readonly IncidentPart[];
+}
+
+/** Series that moved at the same time. */
+export interface IncidentCompanion {
+  text: string;
+  series: number | null;
+}
+
+/** Check by which a partition fails, or the whole dataset (an empty name). */
+export interface FailedCheck {
+  name: string;
+  partition: string;
+  reasons: readonly string[];
+}
+
+/** Entry of a timeline: `found`, `notified`, `notification failed`, `restated`, or a label. */
+export interface IncidentEvent {
+  at: string;
+  kind: string;
+  /** Author of a label, or the sink of a notification. */
+  by: string | null;
+  text: string | null;
+  partition: string | null;
+  name: string | null;
+  instance: string | null;
+  until: string | null;
+}
+
+/** Incident with its evidence, likely causes, timeline and labels. */
 export interface IncidentAnswer {
   incident: number;
   dataset: string;
@@ -456,19 +552,24 @@ export interface IncidentAnswer {
   /** Seconds since 1970; null if partitions have no time. */
   since: number | null;
   until: number | null;
-  updated_at: string;
+  /** Time of the detection that found it. */
+  opened_at: string;
   /** Id of the newest label; 0 without any. */
   revision: number;
-  /** Ids of the series whose charts are shown. */
+  assignee: string | null;
+  snoozed_until: string | null;
+  /** Ids of the series whose charts are shown, the main one first. */
   evidence: readonly number[];
   /** Ids of series in order of discovery, up to a limit. */
   all_series: readonly number[];
-  /** Explanations, one for each series of `evidence`. */
-  first_found: readonly string[];
-  /** Likely causes. */
-  moved: readonly string[];
+  /** One for each series of `evidence`. */
+  explanations: readonly string[];
+  causes: readonly IncidentCause[];
   /** Changes at the same time. */
-  along: readonly string[];
+  along: readonly IncidentCompanion[];
+  checks: readonly FailedCheck[];
+  /** In order of time. */
+  timeline: readonly IncidentEvent[];
   /** Labels. */
   said: readonly IncidentLabel[];
 }
@@ -519,6 +620,18 @@ export interface DayAnswer {
   versions: readonly PartitionVersion[];
 }
 
+/** Parameters of `svg`: ids of series of one table, and a window in seconds since 1970. */
+export interface SvgQuestion {
+  ids: readonly number[];
+  since?: number | null;
+  until?: number | null;
+}
+
+/** Text of a file to download. */
+export interface TextAnswer {
+  text: string;
+}
+
 /** Number of commits, to notice changes. */
 export interface PulseAnswer {
   commits: number;
@@ -527,6 +640,7 @@ export interface PulseAnswer {
 /** Questions by name: parameters, answer, and arrays of the answer. */
 export interface Questions {
   catalogue: { about: Nothing; answer: CatalogueAnswer; arrays: CatalogueArrays };
+  tables: { about: Nothing; answer: TablesAnswer; arrays: Record<string, Float64Array> };
   levels: { about: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
   rows: { about: RowsQuestion; answer: Nothing; arrays: SparklineArrays };
   cell: { about: CellQuestion; answer: CellAnswer; arrays: Nothing };
@@ -542,7 +656,10 @@ export interface Questions {
   incidents: { about: IncidentsQuestion; answer: Table; arrays: Record<string, Float64Array> };
   incident: { about: IncidentQuestion; answer: IncidentAnswer; arrays: Nothing };
   say: { about: SayQuestion; answer: IncidentAnswer; arrays: Nothing };
+  say_all: { about: SayAllQuestion; answer: SayAllAnswer; arrays: Nothing };
   partitions: { about: DatasetQuestion; answer: PartitionsAnswer; arrays: Record<string, Float64Array> };
   day: { about: DayQuestion; answer: DayAnswer; arrays: Nothing };
+  csv: { about: Nothing; answer: TextAnswer; arrays: Nothing };
+  svg: { about: SvgQuestion; answer: TextAnswer; arrays: Nothing };
   pulse: { about: Nothing; answer: PulseAnswer; arrays: Nothing };
 }

@@ -46,6 +46,17 @@ export function lineValues({ data, arrays }: SeriesAnswer, row: number, axis: Ax
   });
 }
 
+/** Values of a row along an axis as they were a number of seconds earlier; undefined where there is no such time. */
+export function shiftedValues({ data, arrays }: SeriesAnswer, row: number, axis: Axis, shift: number, unit = 1): LineValues {
+  const start = row * data.labels.length;
+  const columns = new Map(Array.from(arrays.times, (time, column) => [time, column]));
+  return axis.x.map((x) => {
+    const column = axis.timed ? columns.get(x - shift) : undefined;
+    const value = column === undefined ? NaN : arrays.value[start + column];
+    return Number.isFinite(value) ? value / unit : undefined;
+  });
+}
+
 /** Median distance between neighbouring values; infinite with fewer than two. */
 export function medianStep(x: readonly number[], line: LineValues): number {
   const known = x.filter((_, n) => line[n] !== null && line[n] !== undefined);

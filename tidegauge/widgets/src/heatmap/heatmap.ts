@@ -23,6 +23,8 @@ export interface HeatmapContent {
   /** Rows from top to bottom; a negative number `-n - 1` is the n-th heading. */
   order: Int32Array;
   headings: readonly string[];
+  /** Rows of folded groups by heading. */
+  folded: ReadonlyMap<number, readonly number[]>;
   /** Anomalous columns by row. */
   marks: ReadonlyMap<number, readonly number[]>;
   selected: ReadonlySet<number>;
@@ -193,7 +195,9 @@ export class Heatmap {
       if (row < 0) {
         context.font = `600 ${font}`;
         context.fillStyle = theme.text;
-        context.fillText(this.fitText(context, content.headings[-row - 1], this.gutter - 12, row), 4, y);
+        const members = content.folded.get(row);
+        const mark = members ? `▸ ${content.headings[-row - 1]} (${members.length})` : `▾ ${content.headings[-row - 1]}`;
+        context.fillText(this.fitText(context, mark, this.gutter - 12, row), 4, y);
         context.font = font;
         continue;
       }

@@ -4,7 +4,7 @@ import type { LevelKind } from "../data/protocol";
 import type { Theme } from "../ui/theme";
 
 const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [230, 30, 192, 12];
-const SCORES = [[0, "normal"], [3, "p = .001"], [6, "10⁻⁶"], [9, "10⁻⁹"]] as const;
+const SCORES = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻⁹"]] as const;
 /** Positions on a square-root scale of the relative change, as levels are. */
 const CHANGES = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
 
@@ -30,6 +30,7 @@ export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, by: LevelKin
   context.textAlign = "center";
   for (const [at, text] of score ? SCORES : CHANGES) {
     const x = MARGIN + (score ? at * 16 : ((at + 1) * STRIP_WIDTH) / 2);
-    context.fillText(text, Math.max(16, Math.min(WIDTH - 16, x)), 25);
+    const half = context.measureText(text).width / 2;
+    context.fillText(text, Math.max(half, Math.min(WIDTH - half, x)), 25);
   }
 }

@@ -18,6 +18,9 @@ export class LevelMatrix {
   version = 0;
   private pooled = new Map<number, Uint8Array>();
   private order: Int32Array;
+  /** Rows of folded groups by heading, and their strongest levels. */
+  private folded: ReadonlyMap<number, readonly number[]> = new Map();
+  private readonly summaries = new Map<number, Uint8Array>();
 
   constructor(
     readonly rows: number,
@@ -29,9 +32,10 @@ export class LevelMatrix {
     this.order = Int32Array.from({ length: rows }, (_, row) => row);
   }
 
-  /** Set the order of rows on the screen; negative numbers are headings, which have no levels. */
-  setOrder(order: Int32Array): void {
+  /** Set the order of rows on the screen; negative numbers are headings, with levels only if their rows are folded. */
+  setOrder(order: Int32Array, folded: ReadonlyMap<number, readonly number[]> = new Map()): void {
     this.order = order;
+    this.folded = folded;
     this.invalidate();
   }
 
@@ -49,6 +53,7 @@ export class LevelMatrix {
   private invalidate(): void {
     this.version++;
     this.pooled.clear();
+    this.summaries.clear();
   }
 
   /** Max-pool the rows shown at `[from, to)`: write the strongest level of each column into `line`. */
@@ -64,13 +69,30 @@ export class LevelMatrix {
   }
 
   private merge(line: Uint8Array, source: Uint8Array, row: number): void {
-    if (row < 0) return;
     const { columns, strength } = this;
+    if (row < 0) {
+      const summary = this.summary(row);
+      if (summary) this.merge(line, summary, 0);
+      return;
+    }
     const start = row * columns;
     for (let column = 0; column < columns; column++) {
       const level = source[start + column];
       if (strength[level] > strength[line[column]]) line[column] = level;
     }
+  }
+
+  /** Strongest levels of the rows that are folded under a heading; undefined if none are. */
+  private summary(heading: number): Uint8Array | undefined {
+    const rows = this.folded.get(heading);
+    if (!rows) return undefined;
+    let summary = this.summaries.get(heading);
+    if (!summary) {
+      summary = new Uint8Array(this.columns);
+      for (const row of rows) this.merge(summary, this.bytes, row);
+      this.summaries.set(heading, summary);
+    }
+    return summary;
   }
 
   /** Max-pooled levels of each group of `size` rows; cached until something changes. */

@@ -6,6 +6,7 @@ import type { LevelMatrix } from "./level-matrix";
 export const GROUPINGS: Record<string, { text: string; keys: SeriesKey[] }> = {
   column: { text: "dataset, column", keys: ["dataset", "instance"] },
   dataset: { text: "dataset", keys: ["dataset"] },
+  segment: { text: "dataset, segment", keys: ["dataset", "segment"] },
   analyzer: { text: "analyzer", keys: ["name", "dataset"] },
 };
 export const SORT_ORDERS = [["name", "name"], ["worst", "worst"], ["newest", "newest"], ["anomalies", "most anomalies"]] as const;
@@ -14,6 +15,8 @@ export interface RowOrder {
   /** Rows from top to bottom; a negative number `-n - 1` is the n-th heading. */
   order: Int32Array;
   headings: string[];
+  /** Rows of the groups that are folded, by the number of their heading. */
+  folded: Map<number, number[]>;
 }
 
 /** Keys that rows are grouped by; none unless they are sorted by name. */
@@ -21,7 +24,7 @@ export function groupKeys(group: string, sort: string): SeriesKey[] {
   return sort === "name" ? (GROUPINGS[group]?.keys ?? []) : [];
 }
 
-/** Order rows and insert a heading before each group. */
+/** Order rows and insert a heading before each group; of a group that is folded only the heading is left. */
 export function orderRows(
   rows: Int32Array,
   catalogue: Catalogue,
@@ -29,9 +32,11 @@ export function orderRows(
   keys: readonly SeriesKey[],
   marks: ReadonlyMap<number, readonly number[]>,
   levels?: LevelMatrix,
+  isFolded: (heading: string) => boolean = () => false,
 ): RowOrder {
   const order = sortRows(rows, catalogue, keys, weights(sort, marks, levels));
-  if (!keys.length) return { order, headings: [] };
+  const folded = new Map<number, number[]>();
+  if (!keys.length) return { order, headings: [], folded };
   const entries: number[] = [];
   const headings: string[] = [];
   let previous = -1;
@@ -40,11 +45,14 @@ export function orderRows(
       const words = keys.map((key) => catalogue.text(key, row)).map((word) => (word === "*" ? "the table" : word));
       headings.push(words.join(" · "));
       entries.push(-headings.length);
+      if (isFolded(headings[headings.length - 1])) folded.set(-headings.length, []);
     }
-    entries.push(row);
+    const group = folded.get(-headings.length);
+    if (group) group.push(row);
+    else entries.push(row);
     previous = row;
   }
-  return { order: Int32Array.from(entries), headings };
+  return { order: Int32Array.from(entries), headings, folded };
 }
 
 /** Sort weight of each row; undefined when sorting by name. */

@@ -58,6 +58,21 @@ export function button(text: string, onClick: () => void, attributes: Attributes
   return h("button", { type: "button", onclick: onClick, ...attributes }, text);
 }
 
+/** Copy a text to the clipboard, also on pages without HTTPS, where browsers have no clipboard for scripts. */
+export async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const field = h("textarea", { class: "tg-unseen" });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const copied = document.execCommand("copy");
+  field.remove();
+  if (!copied) throw new Error(`The browser does not allow to copy: ${text}`);
+}
+
 /** Debounce: call only after a pause without further calls. */
 export function debounce<A extends unknown[]>(milliseconds: number, callback: (...a: A) => void): (...a: A) => void {
   let timer = 0;

@@ -4,7 +4,7 @@ import type { Catalogue } from "../data/catalogue";
 import type { KernelLink } from "../data/kernel";
 import type { Theme } from "./theme";
 
-export const VIEWS = ["overview", "series", "compare", "distribution", "consistency", "incidents", "partitions"] as const;
+export const VIEWS = ["home", "overview", "series", "compare", "distribution", "consistency", "incidents", "partitions"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 /** Services of the dashboard that its views use. */
@@ -16,12 +16,16 @@ export interface Shell {
   /** Selected dataset, for views of a single one. */
   readonly dataset: string;
   readonly writable: boolean;
+  /** Whether the dashboard fills the page, as when it is served. */
+  readonly fillsPage: boolean;
+  /** Author of labels that are added here; null until the user gives a name. */
+  author: string | null;
   /** Options of a view, synced with the kernel as `dashboard.options`. */
   options<T extends object>(view: ViewName): Partial<T>;
-  /** Save the options of a view. */
-  saveOptions(view: ViewName, options: object): void;
-  /** Navigate to a view, optionally with new options. */
-  go(view: ViewName, options?: object): void;
+  /** Save the options of a view; `step` adds an entry to the browser's history. */
+  saveOptions(view: ViewName, options: object, step?: boolean): void;
+  /** Navigate to a view, optionally with new options and another selected dataset. */
+  go(view: ViewName, options?: object, dataset?: string): void;
   /** Announce a text in the status line, an ARIA live region. */
   announce(text: string): void;
   showError(error: unknown): void;
@@ -32,6 +36,8 @@ export interface View {
   readonly element: HTMLElement;
   /** Show what the options ask for; called on navigation and after the repository changed. */
   open(): Promise<void>;
+  /** Title of what is shown, for the browser's tab; the view's name if not given. */
+  title?(): string;
   /** Redraw after the size or the colours changed. */
   onResize(): void;
   close(): void;

@@ -1,6 +1,6 @@
 // Tooltip of a point: partition, value, expectation, versions, anomalies and labels.
 
-import { formatNumber } from "../data/format";
+import { formatNumber, formatValue } from "../data/format";
 import type { SeriesLabel } from "../data/protocol";
 import { parsePlace, restatements, type SeriesAnswer, userLabels } from "../data/timeseries";
 import { h, renderName } from "./dom";
@@ -12,29 +12,30 @@ export function pointTooltip(answer: SeriesAnswer, row: number, column: number, 
   const { data, arrays } = answer;
   const cell = row * data.labels.length + column;
   const status = data.statuses[arrays.status[cell]];
-  const value = status === "finite" ? formatNumber(arrays.value[cell]) : status === "absent" ? "not measured" : status;
+  const format = (number: number) => formatValue(number, data.series[row].scale === "ratio");
+  const value = status === "finite" ? format(arrays.value[cell]) : status === "absent" ? "not measured" : status;
   const { ranges, points } = userLabels(answer, row);
   const older = restatements(answer, row).filter(([restated]) => restated === column);
   const rangesHere = ranges.filter((label) => covers(answer, label, column));
   const anomalies = data.anomalies.filter((anomaly) => anomaly.row === row && anomaly.column === column);
   return [
     h("div", {}, renderName(data.labels[column])),
-    h("div", {}, h("b", {}, value), unit === 1 || status !== "finite" ? null : ` (index ${formatNumber(arrays.value[cell] / unit)})`, expectedText(arrays.expected[cell], arrays.lower[cell], arrays.upper[cell])),
-    versionText(arrays.version[cell], older),
+    h("div", {}, h("b", {}, value), unit === 1 || status !== "finite" ? null : ` (index ${formatNumber(arrays.value[cell] / unit)})`, expectedText(format, arrays.expected[cell], arrays.lower[cell], arrays.upper[cell])),
+    versionText(format, arrays.version[cell], older),
     ...anomalies.slice(0, MAX_LINES).map(({ severity, status, explanation }) => h("div", { class: "tg-found" }, `${severity}, ${status}: `, renderName(explanation, 260))),
     ...[...(points.get(column) ?? []), ...rangesHere].slice(-MAX_LINES).map(labelLine),
   ].filter((line) => line !== null);
 }
 
-function expectedText(expected: number, lower: number, upper: number): string | null {
+function expectedText(format: (value: number) => string, expected: number, lower: number, upper: number): string | null {
   if (Number.isNaN(expected)) return null;
-  const band = Number.isNaN(lower) && Number.isNaN(upper) ? "" : ` (${formatNumber(lower)} to ${formatNumber(upper)})`;
-  return `, expected ${formatNumber(expected)}${band}`;
+  const band = Number.isNaN(lower) && Number.isNaN(upper) ? "" : ` (${format(lower)} to ${format(upper)})`;
+  return `, expected ${format(expected)}${band}`;
 }
 
-function versionText(version: number, older: [number, number, number][]): HTMLElement | null {
+function versionText(format: (value: number) => string, version: number, older: [number, number, number][]): HTMLElement | null {
   if (version < 2) return null;
-  const superseded = older.map(([, number, value]) => `${formatNumber(value)} in version ${number}`).join(", ");
+  const superseded = older.map(([, number, value]) => `${format(value)} in version ${number}`).join(", ");
   return h("div", { class: "tg-muted" }, `version ${version}${superseded ? `; was ${superseded}` : ""}`);
 }
 

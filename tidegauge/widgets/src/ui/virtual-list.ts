@@ -21,6 +21,8 @@ export interface ListOptions {
   onOpen(index: number): void;
   /** Called when a key moved the active row. */
   onMove?(index: number): void;
+  /** Called when Space is pressed on a row; it opens the row if not given. */
+  onSelect?(index: number): void;
 }
 
 let listCount = 0;
@@ -49,6 +51,11 @@ export class VirtualList {
     this.body.style.height = `${count * this.options.rowHeight}px`;
     if (this.options.roles[0] === "grid") this.element.setAttribute("aria-rowcount", String(count + 1));
     this.redraw();
+  }
+
+  /** Indexes of the rendered rows. */
+  get visible(): number[] {
+    return [...this.rendered.keys()];
   }
 
   redraw(): void {
@@ -133,7 +140,8 @@ export class VirtualList {
     if (event.key in steps) {
       this.activate(this.active + steps[event.key]);
       this.options.onMove?.(this.active);
-    } else if (event.key === "Enter" || event.key === " ") this.options.onOpen(this.active);
+    } else if (event.key === " " && this.options.onSelect) this.options.onSelect(this.active);
+    else if (event.key === "Enter" || event.key === " ") this.options.onOpen(this.active);
     else return;
     event.preventDefault();
   }

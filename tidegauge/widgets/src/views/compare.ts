@@ -29,6 +29,8 @@ const COLUMNS = [
   ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
   ["unusual", "Note"],
 ] as const;
+/** Surprise above which a difference is unusual; `UNUSUAL` in repository/history/comparison.py. */
+const UNUSUAL = 4;
 const COLUMN_HELP: Record<string, string> = {
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
@@ -218,7 +220,9 @@ export class Compare implements View {
     relative.title = `baseline ${formatNumber(value("baseline"))}, current ${formatNumber(value("current"))}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
-    const note = [unusual ? "▲ unusual" : "", status === "both" ? "" : status].filter(Boolean).join(", ");
+    // A difference may be usual although one of the points was an anomaly.
+    const kind = value("surprise") > UNUSUAL ? "▲ unusual" : unusual ? "● anomaly stored" : "";
+    const note = [kind, status === "both" ? "" : status].filter(Boolean).join(", ");
     const element = h(
       "div",
       { class: "tg-compare-row" },
@@ -232,7 +236,7 @@ export class Compare implements View {
       this.surprise(cell("surprise"), value("surprise"), status),
       cell("unusual", note),
     );
-    if (unusual) element.classList.add("tg-unusual");
+    if (value("surprise") > UNUSUAL) element.classList.add("tg-unusual");
     return element;
   }
 

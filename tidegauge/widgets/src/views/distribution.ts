@@ -6,7 +6,7 @@ import { swatch } from "../chart/line-style";
 import { listSegments, sharedSegment, type SideChoices, sideSegment, switchSegment } from "../data/comparison-sides";
 import { describeDistance, DISTANCES } from "../data/distances";
 import { driftWindows, filterSegment, fourWeeksBefore } from "../data/drift-windows";
-import { formatNumber, pluralize, truncateMiddle } from "../data/format";
+import { formatNumber, formatRate, pluralize, truncateMiddle } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { DistanceValues, DistributionAnswer, Side } from "../data/protocol";
 import type { Axis } from "../data/timeseries";
@@ -49,7 +49,7 @@ export class Distribution implements View {
   private readonly baseline = new FlexibleSidePicker("Baseline", (baseline) => this.updateOptions({ baseline }));
   private readonly current = new FlexibleSidePicker("Current", (current) => this.updateOptions({ current }));
   private readonly segment = selectField("Segment", [], "", (segment) => this.selectSegment(segment));
-  private readonly curve = selectField("Curve", CURVE_KINDS.map((name) => [name, name === "quantiles" ? "quantiles" : "cumulative shares"]), "quantiles", (curve) => this.updateOptions({ curve: curve as CurveKind }));
+  private readonly curve = selectField("Curve", CURVE_KINDS.map((name) => [name, name === "cumulative" ? "cumulative shares" : name]), CURVE_KINDS[0], (curve) => this.updateOptions({ curve: curve as CurveKind }));
   private readonly tails = h("input", { type: "checkbox", onchange: () => this.updateOptions({ tails: this.tails.checked }) });
   private readonly tailsLabel = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1 %");
   private readonly over = selectField("Drift over time by", [], "", (over) => this.updateOptions({ over: over as keyof DistanceValues }));
@@ -250,10 +250,17 @@ export class Distribution implements View {
     tip.hidden = left < 0;
     if (left < 0) return;
     const at = u.posToVal(left, "x");
-    const share = (rank: number) => `${(100 * rank).toFixed(0)} %`;
-    const title = curve === "quantiles" ? `${share(at)} of rows are at most` : `at most ${formatNumber(at)}`;
+    const share = (rank: number) => formatRate(rank);
+    const [edges] = u.data;
+    const bin = Math.max(0, edges.findLastIndex((edge) => edge <= at));
+    const titles = {
+      histogram: `${formatNumber(edges[bin])} to ${formatNumber(edges[Math.min(bin + 1, edges.length - 1)])}`,
+      cumulative: `at most ${formatNumber(at)}`,
+      quantiles: `${share(at)} of rows are at most`,
+    };
+    const title = titles[curve];
     const lines = SIDES.map((side, n) => {
-      const value = interpolate(u.data[0], u.data[n + 1], at);
+      const value = curve === "histogram" ? (u.data[n + 1][bin] ?? null) : interpolate(u.data[0], u.data[n + 1], at);
       return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" ? formatNumber(value) : share(value)));
     });
     tip.replaceChildren(h("div", {}, title), ...lines);

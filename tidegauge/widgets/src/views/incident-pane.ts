@@ -1,39 +1,33 @@
-// Incident pane: headline, evidence charts, causes, labels, and the form to add a label.
+// Incident pane: headline, actions, the main chart, causes, further evidence, failed checks, timeline.
 
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
-import { columnsAround, cropColumns } from "../data/crop";
-import { formatIsoTime, pluralize } from "../data/format";
+import { columnsAround, cropColumns, windowAround } from "../data/crop";
+import { formatDuration, formatIsoTime, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
-import type { IncidentAnswer } from "../data/protocol";
+import type { IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
+import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
 import { button, h, renderName } from "../ui/dom";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
 
-const ACTIONS: Record<string, { text: string; title: string }> = {
-  acknowledged: { text: "Acknowledge", title: "Someone is investigating" },
-  expected: { text: "Expected", title: "Known cause: its points are excluded from training" },
-  resolved: { text: "Resolve", title: "The problem is over" },
-  reopened: { text: "Reopen", title: "Undo the last decision and open it again" },
-};
-/** Labels available in each status. */
-const AVAILABLE: Record<string, string[]> = {
-  open: ["acknowledged", "expected", "resolved"],
-  acknowledged: ["resolved", "expected", "reopened"],
-  expected: ["reopened"],
-  resolved: ["reopened", "expected"],
-};
-const CHART = { least: 250, height: 130 };
+const CHART = { least: 250, height: 130, main: 230 };
+const NO_ACTION = "Point at an action to read what it teaches the detectors.";
 
 export class IncidentPane {
   readonly element: HTMLElement;
   private readonly head = h("div", { class: "tg-incident-head" });
   private readonly note = h("textarea", { rows: "2", placeholder: "Note (optional)", "aria-label": "Note" });
-  private readonly actions = h("div", { class: "tg-incident-actions" });
+  private readonly decisions = h("div", { class: "tg-incident-actions" });
+  private readonly assignee = h("input", { "aria-label": "Assignee", placeholder: "Name", maxlength: "100" });
+  private readonly snooze = h("select", { "aria-label": "Snooze for" }, ...SNOOZES.map(([seconds, text]) => h("option", { value: seconds }, text)));
+  private readonly help = h("p", { class: "tg-muted tg-action-help" }, NO_ACTION);
+  private readonly author: ReturnType<typeof authorField>;
+  private readonly others: HTMLElement;
+  private readonly readOnly = h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labelled here.");
   private readonly conflict = h("div", { class: "tg-conflict", role: "alert", hidden: true });
   private readonly form: HTMLElement;
-  private readonly labels = h("section", {});
   private readonly body = h("div", { class: "tg-incident-body" });
   private readonly empty = h("p", { class: "tg-empty" });
   private readonly drafts = new Map<number, string>();
@@ -46,9 +40,20 @@ export class IncidentPane {
     private readonly shell: Shell,
     private readonly onLabelled: (incident: IncidentAnswer, own: boolean) => void,
   ) {
-    this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.actions);
+    this.author = authorField(shell);
+    const act = (name: string) => actionButton(name, this.help, () => void this.act(name));
+    this.others = h(
+      "div",
+      { class: "tg-incident-actions" },
+      act("comment"),
+      h("span", { class: "tg-group" }, this.assignee, act("assign")),
+      h("span", { class: "tg-group" }, this.snooze, act("snooze")),
+      this.author.element,
+    );
+    this.snooze.value = String(SNOOZES[2][0]);
+    this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.decisions, this.others, this.help, this.readOnly);
     this.note.addEventListener("input", () => this.incident && this.drafts.set(this.incident.incident, this.note.value));
-    this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.empty, this.head, this.form, this.labels, this.body);
+    this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.empty, this.head, this.form, this.body);
     this.clear("");
   }
 
@@ -57,9 +62,15 @@ export class IncidentPane {
     this.incident = null;
     this.key = "";
     this.element.removeAttribute("aria-busy");
+    this.form.inert = false;
     this.empty.textContent = text;
     this.empty.hidden = false;
-    for (const part of [this.head, this.form, this.labels, this.body]) part.hidden = true;
+    for (const part of [this.head, this.form, this.body]) part.hidden = true;
+  }
+
+  /** Headline of what is shown; null without an incident. */
+  get headline(): string | null {
+    return this.incident?.headline ?? null;
   }
 
   /** Fetch and show an incident, unless it is no longer current when the answer arrives. */
@@ -70,7 +81,9 @@ export class IncidentPane {
       this.redraw();
       return;
     }
+    if (!this.incident) this.clear("Loading …");
     this.element.setAttribute("aria-busy", "true");
+    this.form.inert = true; // it is still about the incident before
     try {
       const { data: incident } = await this.shell.link.ask("incident", { incident: id });
       const evidence = await this.shell.link.ask("series", { ids: incident.evidence });
@@ -79,7 +92,10 @@ export class IncidentPane {
       this.evidence = cropColumns(evidence, ...columnsAround(evidence.arrays.times, incident.since, incident.until));
       this.show(incident);
     } finally {
-      if (isCurrent()) this.element.removeAttribute("aria-busy");
+      if (isCurrent()) {
+        this.element.removeAttribute("aria-busy");
+        this.form.inert = false;
+      }
     }
   }
 
@@ -87,77 +103,111 @@ export class IncidentPane {
     const changed = this.incident?.incident !== incident.incident;
     this.incident = incident;
     this.empty.hidden = true;
-    for (const part of [this.head, this.form, this.labels, this.body]) part.hidden = false;
+    for (const part of [this.head, this.form, this.body]) part.hidden = false;
     if (changed) {
       this.note.value = this.drafts.get(incident.incident) ?? "";
       this.conflict.hidden = true;
+      this.help.textContent = NO_ACTION;
     }
-    const range = incident.first === incident.last ? [renderName(incident.first)] : [renderName(incident.first), " to ", renderName(incident.last)];
-    this.head.replaceChildren(
-      h("h2", {}, renderName(incident.headline, 300)),
-      h(
-        "div",
-        { class: "tg-incident-facts" },
-        severityBadge(incident.severity),
-        h("span", { class: "tg-inbox-status" }, incident.status),
-        h("span", {}, ...range),
-        h("span", { class: "tg-muted" }, `${pluralize(incident.anomalies, "anomaly", "anomalies")} in ${pluralize(incident.series, "series", "series")} of `, renderName(incident.dataset, 60)),
-        h("span", { class: "tg-muted" }, `incident ${incident.incident}, updated ${formatIsoTime(incident.updated_at)}`),
-      ),
-    );
+    this.showHead(incident);
     this.showActions(incident);
-    this.showLabels(incident);
     this.showBody(incident);
     if (changed) this.element.scrollTop = 0;
   }
 
-  private showActions(incident: IncidentAnswer): void {
-    const { writable, catalogue } = this.shell;
-    this.note.hidden = !writable;
-    if (!writable) {
-      this.actions.replaceChildren(h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labelled here."));
-      return;
-    }
-    const buttons = (AVAILABLE[incident.status] ?? AVAILABLE.open).map((label) =>
-      button(ACTIONS[label].text, () => void this.addLabel(label), { title: ACTIONS[label].title, "data-label": label }),
-    );
-    buttons[0].classList.add("tg-primary");
-    this.actions.replaceChildren(...buttons, h("span", { class: "tg-muted" }, "as ", renderName(catalogue.by, 40)));
+  private showHead(incident: IncidentAnswer): void {
+    const { since, until, first, last, dataset } = incident;
+    const range = first === last ? [renderName(first)] : [renderName(first), " to ", renderName(last)];
+    const lasts = since !== null && until !== null && until > since ? ` (${formatDuration(until - since)})` : "";
+    const table = button("", () => this.shell.go("overview", { table: dataset }), { class: "tg-link", title: "Open the heat map of this table" });
+    table.append(renderName(dataset, 60));
+    const facts = [
+      severityBadge(incident.severity),
+      h("span", { class: "tg-inbox-status" }, incident.status),
+      table,
+      h("span", {}, ...range, lasts),
+      h("span", { class: "tg-muted" }, `${pluralize(incident.anomalies, "anomaly", "anomalies")} in ${pluralize(incident.series, "series", "series")}`),
+      h("span", { class: "tg-muted" }, `incident ${incident.incident}, found ${formatIsoTime(incident.opened_at)}`),
+    ];
+    if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
+    if (isAhead(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
+    this.head.replaceChildren(h("h2", {}, renderName(incident.headline, 300)), h("div", { class: "tg-incident-facts" }, ...facts));
   }
 
-  /** Show the labels, scrolled down to the newest. */
-  private showLabels({ said: labels }: IncidentAnswer): void {
-    const list = h("ol", { class: "tg-said-list", tabindex: "0", "aria-label": "Comments" }, ...labels.map(labelItem));
-    this.labels.replaceChildren(...(labels.length ? [h("h3", {}, "Comments"), list] : [h("p", { class: "tg-muted" }, "No comments yet.")]));
-    list.scrollTop = list.scrollHeight;
+  private showActions(incident: IncidentAnswer): void {
+    const { writable } = this.shell;
+    for (const part of [this.note, this.decisions, this.others, this.help]) part.hidden = !writable;
+    this.readOnly.hidden = writable;
+    if (!writable) return;
+    const buttons = (DECISIONS[incident.status] ?? DECISIONS.open).map((name) => actionButton(name, this.help, () => void this.act(name)));
+    buttons[0].classList.add("tg-primary");
+    this.decisions.replaceChildren(...buttons);
+    this.author.show();
+    if (document.activeElement !== this.assignee) this.assignee.value = incident.assignee ?? this.shell.author ?? "";
   }
+
+  // --- body
 
   private showBody(incident: IncidentAnswer): void {
-    const sections: HTMLElement[] = [];
-    const add = (title: string, ...children: Node[]) => sections.push(h("section", {}, h("h3", {}, title), ...children));
-    const list = (texts: readonly string[]) => h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 600))));
-    this.charts = incident.evidence.map(() => h("div", { class: "tg-evidence-chart", style: `height:${CHART.height}px` }));
-    const cards = incident.evidence.map((id, n) => {
-      const row = this.evidence?.data.series.findIndex((series) => series.id === id) ?? -1;
-      const hasValues = row < 0 || hasPoints(this.evidence!, row);
-      // The calendar shows the selected dataset only.
-      const calendar = !hasValues && incident.dataset === this.shell.dataset;
-      const open = hasValues
-        ? button("Open series", () => this.openSeries([id]), { "aria-label": `Open series: ${incident.first_found[n]}` })
-        : calendar && button("Open calendar", () => this.shell.go("partitions", { partition: incident.last }));
-      return h("li", { class: "tg-evidence" }, this.charts[n], h("div", { class: "tg-evidence-text" }, renderName(incident.first_found[n], 300), open || null));
-    });
-    const unseen = incident.series - incident.evidence.length;
-    const more = unseen > 0 ? ` (of ${pluralize(incident.series, "series", "series")})` : "";
+    this.charts = incident.evidence.map((_, n) => h("div", { class: "tg-evidence-chart", style: `height:${n ? CHART.height : CHART.main}px` }));
+    const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
+    const sections: (HTMLElement | null)[] = [
+      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
+      incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
+      incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(({ name, partition, reasons }) => h("li", {}, h("b", {}, renderName(name, 80)), " in ", renderName(partition || "the table", 60), h("ul", {}, ...reasons.map((text) => h("li", {}, renderName(text, 400)))))))) : null,
+      this.moreEvidence(incident, cards.slice(1)),
+      incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map(({ text, series }) => h("li", {}, renderName(text, 600), " ", series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` }))))) : null,
+      section("Timeline", h("ol", { class: "tg-timeline" }, ...incident.timeline.map(eventItem))),
+    ];
+    this.body.replaceChildren(...sections.filter((part) => part !== null));
+    this.redraw();
+  }
+
+  /** Chart of one series with its explanation and a button. */
+  private card(incident: IncidentAnswer, id: number, n: number): HTMLElement[] {
+    const row = this.evidence?.data.series.findIndex((series) => series.id === id) ?? -1;
+    const hasValues = row < 0 || hasPoints(this.evidence!, row);
+    const text = incident.explanations[n];
+    const open = hasValues
+      ? button("Open series", () => this.openSeries([id]), { "aria-label": `Open series: ${text}` })
+      : button("Open calendar", () => this.shell.go("partitions", { partition: incident.last }, incident.dataset));
+    const name = row < 0 ? "" : seriesName(this.evidence!, row);
+    const title = h("h4", {}, renderName(name, 80));
+    return [title, this.charts[n], h("div", { class: "tg-evidence-text" }, renderName(text, 300), open)];
+  }
+
+  private moreEvidence(incident: IncidentAnswer, cards: HTMLElement[][]): HTMLElement | null {
     const { all_series: all } = incident;
+    if (!cards.length && all.length < 2) return null;
     const which = all.length < incident.series ? `the first ${all.length}` : `all ${all.length}`;
     const together = all.length > 1 ? button(`Open ${which} in Series`, () => this.openSeries(all)) : null;
-    const title = h("div", { class: "tg-incident-title" }, h("h3", {}, `Found first${more}`), together);
-    sections.push(h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards)));
-    if (incident.moved.length) add("Likely causes", list(incident.moved));
-    if (incident.along.length) add("Changed at the same time", list(incident.along));
-    this.body.replaceChildren(...sections);
-    this.redraw();
+    const more = incident.series > cards.length + 1 ? ` (${cards.length} of ${pluralize(incident.series - 1, "other")})` : "";
+    const title = h("div", { class: "tg-incident-title" }, h("h3", {}, `Further series${more}`), together);
+    return h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards.map((parts) => h("li", { class: "tg-evidence" }, ...parts))));
+  }
+
+  /** Cause: a sentence, and a table of the parts, each of which opens its series beside the whole. */
+  private cause(cause: IncidentCause): HTMLElement {
+    const head = h("tr", {}, ...[cause.dimension, "Value", "Expected", "Share of the change", ""].map((text) => h("th", { scope: "col" }, text ? renderName(text, 40) : h("span", { class: "tg-unseen" }, "Open"))));
+    const rows = cause.parts.map((part) => this.part(cause, part));
+    return h("div", { class: "tg-cause" }, h("p", {}, renderName(cause.text, 600)), h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
+  }
+
+  private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
+    const { series } = part;
+    const ids = [series, cause.series].filter((id) => id !== null);
+    const bar = h("span", { class: "tg-cause-share", "aria-hidden": "true" });
+    bar.style.width = `${60 * Math.min(1, Math.abs(part.share ?? 0))}px`;
+    const open = series === null ? null : button("Open series", () => this.openSeries(ids), { "aria-label": `Open series: ${cause.what}, ${cause.dimension} ${part.name}` });
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, renderName(part.name, 40)),
+      h("td", { class: "tg-number" }, formatNumber(part.value)),
+      h("td", { class: "tg-number" }, formatNumber(part.expected)),
+      h("td", {}, bar, formatRate(part.share)),
+      h("td", {}, open),
+    );
   }
 
   /** Draw the evidence charts at the available width. */
@@ -167,35 +217,55 @@ export class IncidentPane {
     this.charts.forEach((holder, n) => {
       const row = evidence.data.series.findIndex(({ id }) => id === incident.evidence[n]);
       const width = Math.max(CHART.least, holder.clientWidth);
-      if (row >= 0 && !hasPoints(evidence, row)) holder.replaceChildren(h("span", { class: "tg-muted" }, "A partition-level anomaly; see the calendar."));
-      else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, CHART.height));
+      if (row >= 0 && !hasPoints(evidence, row)) {
+        holder.style.height = "auto";
+        holder.replaceChildren(h("span", { class: "tg-muted" }, "It is about whole partitions; the calendar shows them."));
+      }
+      else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART.height : CHART.main));
       else holder.replaceChildren(h("span", { class: "tg-muted" }, "This series no longer exists."));
     });
   }
 
+  /** Open series in the weeks around the incident. */
   private openSeries(ids: readonly number[]): void {
-    const { since = null, first = null } = this.incident ?? {};
-    this.shell.go("series", { ids, focus: columnLabel(this.shell.catalogue, since, first) });
+    const { since = null, until = null, first = null } = this.incident ?? {};
+    this.shell.go("series", { ids, focus: columnLabel(this.shell.catalogue, since, first), ...windowAround(since, until) });
   }
 
-  /** Label the incident, unless others labelled it since it was shown. */
-  private async addLabel(label: string): Promise<void> {
+  // --- actions
+
+  /** Take an action on the incident, unless others labelled it since it was shown. */
+  private async act(action: string): Promise<void> {
     const { incident, shell } = this;
     if (!incident) return;
-    const buttons = [...this.actions.querySelectorAll("button")];
+    const note = this.note.value.trim();
+    if (action === "comment" && !note) {
+      shell.announce("Write the comment first.");
+      this.note.focus();
+      return;
+    }
+    const by = this.author.require();
+    if (by === null) return;
+    const buttons = [...this.form.querySelectorAll("button")];
     buttons.forEach((element) => (element.disabled = true));
+    const details = {
+      ...(action === "assign" && { assignee: this.assignee.value.trim() }),
+      ...(action === "snooze" && { until: Date.now() / 1000 + Number(this.snooze.value) }),
+    };
     try {
-      const answer = await shell.link.ask("say", { incident: incident.incident, label, note: this.note.value.trim(), seen: incident.revision });
+      const answer = await shell.link.ask("say", { incident: incident.incident, action, note, by, seen: incident.revision, ...details });
       this.drafts.delete(incident.incident);
       if (this.incident?.incident !== incident.incident) return;
       this.note.value = "";
       this.conflict.hidden = true;
       this.show(answer.data);
+      shell.announce(`${ACTIONS[action].text}: saved for incident ${incident.incident}.`);
       this.onLabelled(answer.data, true);
     } catch (error) {
-      buttons.forEach((element) => (element.disabled = false));
       if (error instanceof KernelError && error.kind === "ConflictError") await this.showConflict(incident);
       else shell.showError(error);
+    } finally {
+      buttons.forEach((element) => (element.disabled = false));
     }
   }
 
@@ -218,6 +288,55 @@ export class IncidentPane {
       this.shell.showError(error);
     }
   }
+}
+
+function section(title: string, ...children: (Node | null)[]): HTMLElement {
+  return h("section", {}, h("h3", {}, title), ...children);
+}
+
+/** Check that a time has not come yet. */
+export function isAhead(time: string | null): boolean {
+  return time !== null && Date.parse(time) > Date.now();
+}
+
+function seriesName({ data }: SeriesAnswer, row: number): string {
+  const { name, instance, segment } = data.series[row];
+  return `${name}${instance === "*" ? "" : ` ${instance}`}${segment ? ` · ${segment}` : ""}`;
+}
+
+const EVENTS: Record<string, string> = {
+  found: "found by detection",
+  notified: "notified",
+  "notification failed": "notification failed:",
+  restated: "measured again:",
+  comment: "comment",
+  snoozed: "snoozed",
+  assigned: "assigned",
+};
+
+/** Entry of the timeline. */
+function eventItem(event: IncidentEvent): HTMLElement {
+  const metric = event.name === null ? [] : [" of ", renderName(`${event.name} ${event.instance === "*" ? "" : (event.instance ?? "")}`.trim(), 60)];
+  const partition = event.partition === null ? [] : [" in ", renderName(event.partition, 60)];
+  const sink = event.kind.startsWith("notif");
+  const author = event.by === null || sink ? [] : [" by ", renderName(event.by, 60)];
+  const until = event.until === null ? "" : ` until ${formatIsoTime(event.until)} UTC`;
+  const assignee = event.kind === "assigned" ? [event.text === null ? " to nobody" : " to ", renderName(event.text, 60)] : [];
+  const inline = sink || event.kind === "restated";
+  const text = event.text === null || event.kind === "assigned" ? null : inline ? h("span", {}, " ", renderName(event.text, 300)) : h("div", { class: "tg-said-note" }, renderName(event.text, 2000));
+  return h(
+    "li",
+    { "data-kind": event.kind },
+    h("span", { class: "tg-muted" }, `${formatTime(Date.parse(event.at) / 1000)} `),
+    h("b", {}, EVENTS[event.kind] ?? event.kind),
+    sink ? h("span", {}, " ", renderName(event.by, 60)) : null,
+    ...assignee,
+    ...metric,
+    ...partition,
+    until,
+    ...author,
+    text,
+  );
 }
 
 /** Check that a row has values; partition-level detectors, such as for missing partitions, have series without any. */

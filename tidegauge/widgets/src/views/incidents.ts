@@ -1,11 +1,14 @@
-// Incidents view: inbox of incidents with a detail pane.
+// Incidents view: inbox of incidents of all tables, with search, groups, bulk actions and a detail pane.
 
-import { formatTime, pluralize } from "../data/format";
+import { formatAge, formatTime, pluralize } from "../data/format";
+import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, sortInbox, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer } from "../data/protocol";
-import { debounce, h, renderName, selectField, setOptions } from "../ui/dom";
+import { ACTIONS, actionButton, authorField, SNOOZES } from "../ui/actions";
+import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
 import type { Shell, View } from "../ui/shell";
+import { TablePicker } from "../ui/table-picker";
 import { VirtualList } from "../ui/virtual-list";
 import { IncidentPane } from "./incident-pane";
 import "./incidents.css";
@@ -15,115 +18,158 @@ interface Options {
   id: number;
   /** One of `STATUSES`; empty for all. */
   status: string;
-  /** Null for all datasets; absent for the selected one. */
-  dataset: null;
+  /** The only table to show; null for all. */
+  table: string | null;
+  /** Words to search for. */
+  filter: string;
+  /** `time` groups the incidents that began at one time. */
+  group: string;
 }
 
-interface InboxItem {
-  id: number;
-  dataset: string;
-  headline: string;
-  severity: string;
-  first: string;
-  last: string;
-  series: number;
-  status: string;
-  updated: number;
-}
+type Entry = { group: InboxGroup } | { item: InboxItem; inGroup: boolean };
 
-const STATUSES = ["open", "acknowledged", "expected", "resolved"] as const;
+const GROUPINGS = [["", "nothing"], ["time", "begin"]] as const;
+const BULK_ACTIONS = ["acknowledge", "expected", "false alarm", "bad data", "new normal", "resolve", "reopen"] as const;
 
 export class Incidents implements View {
   readonly element: HTMLElement;
   private readonly status: HTMLLabelElement;
-  private readonly scope: HTMLLabelElement;
+  private readonly tables: TablePicker;
+  private readonly grouping: HTMLLabelElement;
+  private readonly filter: HTMLInputElement;
   private readonly count = h("span", { class: "tg-muted" });
   private readonly rows: VirtualList;
   private readonly empty = h("p", { class: "tg-empty" });
   private readonly pane: IncidentPane;
+  private readonly bulk = h("div", { class: "tg-tools tg-bulk", role: "group", "aria-label": "Actions on the selected incidents", hidden: true });
+  private readonly bulkCount = h("strong", {});
+  private readonly bulkNote = h("input", { "aria-label": "Note on the selected incidents", placeholder: "Note (optional)" });
+  private readonly bulkAuthor: ReturnType<typeof authorField>;
   private all: InboxItem[] = [];
-  private filtered: InboxItem[] = [];
+  private entries: Entry[] = [];
+  private readonly expanded = new Set<string>();
+  private readonly checked = new Set<number>();
   /** Incidents labelled on this page: they stay listed although their status changed. */
   private readonly kept = new Set<number>();
   private turn = 0;
-  private last: { id: number; dataset: string } | null = null;
+  private announced = "";
 
   constructor(private readonly shell: Shell) {
     this.status = selectField("Show", [], "", (status) => this.updateFilter({ status }));
-    this.scope = selectField("in", [["this", "this dataset"], ["all", "all datasets"]], "this", (scope) => this.setScope(scope === "all"));
+    this.tables = new TablePicker((table) => this.updateFilter({ table }));
+    this.grouping = selectField("Group by", GROUPINGS, "", (group) => this.updateFilter({ group }));
+    this.filter = h("input", {
+      type: "search",
+      placeholder: "Search: words of headline, table, assignee …",
+      "aria-label": "Search incidents",
+      oninput: debounce(80, () => this.updateFilter({ filter: this.filter.value })),
+    });
     this.rows = new VirtualList({
-      roles: ["listbox", "option"],
-      label: "Incidents; arrow keys select",
-      rowHeight: 88,
-      renderRow: (index) => this.renderItem(this.filtered[index]),
-      onOpen: (index) => void this.select(this.filtered[index].id),
-      onMove: (index) => this.selectSoon(this.filtered[index].id),
+      roles: ["grid", "row"],
+      label: "Incidents; arrow keys show them, Space selects",
+      rowHeight: 92,
+      renderRow: (index) => this.renderEntry(this.entries[index]),
+      onOpen: (index) => this.openEntry(this.entries[index]),
+      onMove: (index) => this.moved(this.entries[index]),
+      onSelect: (index) => this.toggleChecked(this.entries[index]),
     });
     this.pane = new IncidentPane(shell, (incident, own) => this.handleLabelled(incident, own));
-    const tools = h("div", { class: "tg-tools" }, this.status, this.scope, this.count);
+    this.bulkAuthor = authorField(shell);
+    this.fillBulk();
+    const tools = h("div", { class: "tg-tools" }, this.filter, this.status, this.tables.element, this.grouping, this.count);
     const list = h("div", { class: "tg-inbox-list" }, this.rows.element, this.empty);
-    this.element = h("section", { class: "tg-incidents" }, tools, h("div", { class: "tg-inbox" }, list, this.pane.element));
+    this.element = h("section", { class: "tg-incidents", "aria-label": "Incidents" }, tools, this.bulk, h("div", { class: "tg-inbox" }, list, this.pane.element));
   }
 
   private get options(): Partial<Options> {
     return this.shell.options<Options>("incidents");
   }
 
+  title(): string {
+    const { id } = this.options;
+    return id !== undefined && this.pane.headline ? `Incident ${id}: ${this.pane.headline}` : "Incidents";
+  }
+
   async open(): Promise<void> {
-    const allDatasets = this.options.dataset === null;
-    const { data, arrays } = await this.shell.link.ask("incidents", { dataset: allDatasets ? null : this.shell.dataset });
-    const { texts } = data;
-    this.all = Array.from(arrays.id ?? [], (id, n) => ({
-      id,
-      dataset: texts.dataset[n] ?? "",
-      headline: texts.headline[n] ?? "",
-      severity: texts.severity[n] ?? "",
-      first: texts.first[n] ?? "",
-      last: texts.last[n] ?? "",
-      series: arrays.series[n],
-      status: texts.status[n] ?? "",
-      updated: arrays.updated_at[n],
-    }));
+    const { table = null } = this.options;
+    const before = this.all;
+    this.all = sortInbox(inboxItems(await this.shell.link.ask("incidents", { dataset: table })));
+    const known = new Set(this.all.map(({ id }) => id));
+    for (const id of this.checked) if (!known.has(id)) this.checked.delete(id);
     if (this.options.status === undefined) {
-      const anyOpen = this.all.some(({ status }) => status === "open");
-      this.shell.saveOptions("incidents", { ...this.options, status: anyOpen ? "open" : "" });
+      const wanted = this.all.find(({ id }) => id === this.options.id);
+      const anyOpen = this.all.some((item) => this.statusOf(item) === "open");
+      const status = wanted ? this.statusOf(wanted) : anyOpen ? "open" : "";
+      this.shell.saveOptions("incidents", { ...this.options, status });
     }
-    (this.scope.querySelector("select") as HTMLSelectElement).value = allDatasets ? "all" : "this";
     this.arrangeRows();
-    const { dataset } = this.shell;
-    if (this.last?.dataset !== dataset) this.shell.announce(`${pluralize(this.all.length, "incident")}, ${this.all.filter(({ status }) => status === "open").length} open.`);
-    const exists = this.all.some(({ id }) => id === this.options.id);
-    // An incident selected in another dataset is not shown in this one.
-    const stale = !exists && this.last?.id === this.options.id && this.last?.dataset !== dataset;
-    const id = this.options.id === undefined || stale ? this.filtered[0]?.id : this.options.id;
-    if (id === undefined || (!exists && !this.filtered.length)) this.showNone();
+    const summary = `${table} ${this.all.length}`;
+    if (this.announced !== summary || before.length !== this.all.length) {
+      const open = this.all.filter((item) => this.statusOf(item) === "open").length;
+      this.shell.announce(`${pluralize(this.all.length, "incident")}, ${open} open.`);
+      this.announced = summary;
+    }
+    const id = this.options.id ?? this.firstItem()?.id;
+    if (id === undefined) this.showNone();
     else await this.select(id, false);
   }
 
-  /** Filter the list, and count the incidents of each status. */
+  private statusOf(item: InboxItem): string {
+    return shownStatus(item, Date.now() / 1000);
+  }
+
+  private firstItem(): InboxItem | undefined {
+    const [entry] = this.entries;
+    return entry && ("item" in entry ? entry.item : entry.group.items[0]);
+  }
+
+  /** Filter and group the list, and count the incidents of each status. */
   private arrangeRows(): void {
-    const { status = "" } = this.options;
+    const { status = "", filter = "", group = "", table = null } = this.options;
+    if (document.activeElement !== this.filter) this.filter.value = filter;
+    this.tables.show(this.shell.catalogue.datasets, table);
+    this.grouping.querySelector("select")!.value = group;
+    const found = searchInbox(this.all, filter);
     const counts = new Map<string, number>();
-    for (const { status: word } of this.all) counts.set(word, (counts.get(word) ?? 0) + 1);
+    for (const item of found) counts.set(this.statusOf(item), (counts.get(this.statusOf(item)) ?? 0) + 1);
     const options = STATUSES.map((word) => [word, `${word} (${counts.get(word) ?? 0})`] as const);
-    const select = this.status.querySelector("select")!;
-    setOptions(select, [...options, ["", `all (${this.all.length})`]], status);
-    this.filtered = this.all.filter((item) => !status || item.status === status || this.kept.has(item.id));
-    this.count.textContent = pluralize(this.filtered.length, "incident");
-    const at = this.filtered.findIndex(({ id }) => id === this.options.id);
-    this.rows.element.hidden = !this.filtered.length;
-    this.empty.hidden = this.filtered.length > 0;
-    this.empty.textContent = this.all.length ? `No ${status} incidents.` : "No incidents.";
-    this.rows.setCount(this.filtered.length, Math.max(0, at));
+    setOptions(this.status.querySelector("select")!, [...options, ["", `all (${found.length})`]], status);
+    const items = found.filter((item) => !status || this.statusOf(item) === status || this.kept.has(item.id));
+    this.entries = this.entriesOf(items, group);
+    this.count.textContent = pluralize(items.length, "incident");
+    const at = this.indexOf(this.options.id);
+    this.rows.element.hidden = !items.length;
+    this.empty.hidden = items.length > 0;
+    this.empty.textContent = found.length ? `No ${status} incidents.` : filter ? "No incident matches the search." : "No incidents.";
+    this.rows.setCount(this.entries.length, Math.max(0, at));
+    this.showBulk();
+  }
+
+  private entriesOf(items: InboxItem[], group: string): Entry[] {
+    if (group !== "time") return items.map((item) => ({ item, inGroup: false }));
+    return groupInbox(items).flatMap((of): Entry[] => {
+      if (of.items.length === 1) return [{ item: of.items[0], inGroup: false }];
+      const members = this.expanded.has(of.key) ? of.items.map((item): Entry => ({ item, inGroup: true })) : [];
+      return [{ group: of }, ...members];
+    });
+  }
+
+  private indexOf(id: number | undefined): number {
+    return this.entries.findIndex((entry) => "item" in entry && entry.item.id === id);
   }
 
   private updateFilter(changes: Partial<Options>): void {
     this.kept.clear();
     this.shell.saveOptions("incidents", { ...this.options, ...changes });
+    if ("table" in changes) {
+      void this.open().catch((error) => this.shell.showError(error));
+      return;
+    }
     this.arrangeRows();
     this.rows.element.scrollTop = 0;
-    if (!this.filtered.length) this.showNone();
-    else if (!this.filtered.some(({ id }) => id === this.options.id)) void this.select(this.filtered[0].id);
+    const first = this.firstItem();
+    if (!first) this.showNone();
+    else if (this.indexOf(this.options.id) < 0) void this.select(first.id);
   }
 
   /** Show no incident, because none is listed. */
@@ -132,23 +178,32 @@ export class Incidents implements View {
     const { id: _, ...rest } = this.options;
     this.shell.saveOptions("incidents", rest);
     const { status } = rest;
-    this.pane.clear(this.all.length ? `No ${status} incidents; select another status above.` : "Related anomalies appear here as incidents once detection has found some.");
+    this.pane.clear(this.all.length ? `No ${status} incidents match; change the status or the search above.` : "Related anomalies appear here as incidents once detection has found some.");
   }
 
-  private setScope(all: boolean): void {
-    this.kept.clear();
-    const { dataset, ...rest } = this.options;
-    this.shell.go("incidents", all ? { ...rest, dataset: null } : rest);
+  private moved(entry: Entry): void {
+    if ("item" in entry) this.selectSoon(entry.item.id);
   }
 
   private readonly selectSoon = debounce(120, (id: number) => void this.select(id));
 
+  private openEntry(entry: Entry): void {
+    if ("item" in entry) {
+      void this.select(entry.item.id);
+      return;
+    }
+    const { key } = entry.group;
+    if (!this.expanded.delete(key)) this.expanded.add(key);
+    const { active } = this.rows;
+    this.arrangeRows();
+    this.rows.activate(active);
+  }
+
   /** Select and show an incident; `chosen` is true if the user did so, false when the view opens. */
   private async select(id: number, chosen = true): Promise<void> {
     const turn = ++this.turn;
-    this.last = { id, dataset: this.shell.dataset };
-    if (this.options.id !== id) this.shell.saveOptions("incidents", { ...this.options, id });
-    const at = this.filtered.findIndex((item) => item.id === id);
+    if (this.options.id !== id) this.shell.saveOptions("incidents", { ...this.options, id }, chosen);
+    const at = this.indexOf(id);
     if (at >= 0) this.rows.activate(at);
     try {
       await this.pane.load(id, () => turn === this.turn);
@@ -164,21 +219,127 @@ export class Incidents implements View {
   private handleLabelled(incident: IncidentAnswer, own: boolean): void {
     this.kept.add(incident.incident);
     const item = this.all.find(({ id }) => id === incident.incident);
-    if (item) Object.assign(item, { status: incident.status, updated: Date.parse(incident.updated_at) / 1000 });
+    if (item) {
+      const { status, assignee, snoozed_until: until } = incident;
+      Object.assign(item, { status, assignee, snoozedUntil: until === null ? NaN : Date.parse(until) / 1000 });
+    }
     this.arrangeRows();
-    this.shell.announce(`Incident ${incident.incident} is now ${incident.status}.`);
     if (own) this.rows.element.focus();
   }
 
-  private renderItem(item: InboxItem): HTMLElement {
-    const range = item.first === item.last ? [renderName(item.first, 40)] : [renderName(item.first, 28), " to ", renderName(item.last, 28)];
-    const dataset = this.options.dataset === null ? [" · ", renderName(item.dataset, 30)] : [];
+  // --- bulk actions
+
+  private fillBulk(): void {
+    const help = h("span", { class: "tg-muted tg-action-help" });
+    const snooze = h("select", { "aria-label": "Snooze the selected for" }, ...SNOOZES.map(([seconds, text]) => h("option", { value: seconds }, text)));
+    const assignee = h("input", { "aria-label": "Assignee of the selected", placeholder: "Name" });
+    const act = (name: string, details: () => object = () => ({})) => actionButton(name, help, () => void this.actOnChecked(name, details()));
+    this.bulk.append(
+      this.bulkCount,
+      this.bulkNote,
+      ...BULK_ACTIONS.map((name) => act(name)),
+      h("span", { class: "tg-group" }, assignee, act("assign", () => ({ assignee: assignee.value.trim() }))),
+      h("span", { class: "tg-group" }, snooze, act("snooze", () => ({ until: Date.now() / 1000 + Number(snooze.value) }))),
+      this.bulkAuthor.element,
+      button("Clear", () => this.clearChecked()),
+      help,
+    );
+  }
+
+  private showBulk(): void {
+    const { size } = this.checked;
+    this.bulk.hidden = !size || !this.shell.writable;
+    this.bulkCount.textContent = `${pluralize(size, "incident")} selected`;
+    this.bulkAuthor.show();
+  }
+
+  private clearChecked(): void {
+    this.checked.clear();
+    this.rows.redraw();
+    this.showBulk();
+  }
+
+  private toggleChecked(entry: Entry): void {
+    if (!this.shell.writable) return;
+    const ids = "item" in entry ? [entry.item.id] : entry.group.items.map(({ id }) => id);
+    const all = ids.every((id) => this.checked.has(id));
+    for (const id of ids) {
+      if (all) this.checked.delete(id);
+      else this.checked.add(id);
+    }
+    this.rows.redraw();
+    this.showBulk();
+  }
+
+  private async actOnChecked(action: string, details: object): Promise<void> {
+    const { shell } = this;
+    const by = this.bulkAuthor.require();
+    if (by === null) return;
+    const incidents = [...this.checked];
+    try {
+      const { data } = await shell.link.ask("say_all", { incidents, action, note: this.bulkNote.value.trim(), by, ...details });
+      incidents.forEach((id) => this.kept.add(id));
+      this.checked.clear();
+      this.bulkNote.value = "";
+      await this.open();
+      shell.announce(`${ACTIONS[action].text}: saved for ${pluralize(data.labelled, "incident")}.`);
+    } catch (error) {
+      shell.showError(error);
+    }
+  }
+
+  // --- rows
+
+  private checkbox(entry: Entry, label: string): HTMLElement {
+    const ids = "item" in entry ? [entry.item.id] : entry.group.items.map(({ id }) => id);
+    const count = ids.filter((id) => this.checked.has(id)).length;
+    const box = h("input", { type: "checkbox", tabindex: "-1", "aria-label": label, onchange: () => this.toggleChecked(entry) });
+    box.checked = count === ids.length;
+    box.indeterminate = count > 0 && count < ids.length;
+    box.disabled = !this.shell.writable;
+    return h("div", { role: "gridcell", class: "tg-inbox-check", onclick: (event: Event) => event.stopPropagation() }, box);
+  }
+
+  private renderEntry(entry: Entry): HTMLElement {
+    return "item" in entry ? this.renderItem(entry) : this.renderGroup(entry);
+  }
+
+  private renderGroup(entry: { group: InboxGroup }): HTMLElement {
+    const { key, since, items, tables } = entry.group;
+    const open = this.expanded.has(key);
+    const when = Number.isNaN(since) ? key : formatTime(since);
+    const worst = ["error", "warning", "info"].find((severity) => items.some((item) => item.severity === severity)) ?? "info";
+    const names = [...new Set(items.map(({ dataset }) => dataset))].slice(0, 4).join(", ");
     return h(
       "div",
-      { class: "tg-inbox-item", "data-status": item.status },
-      h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, item.status), h("span", { class: "tg-muted" }, formatTime(item.updated))),
-      h("div", { class: "tg-inbox-headline" }, renderName(item.headline, 200)),
-      h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")}`, ...dataset),
+      { class: "tg-inbox-item tg-inbox-group", "aria-expanded": String(open) },
+      this.checkbox(entry, `Select all incidents of ${when}`),
+      h(
+        "div",
+        { role: "gridcell", class: "tg-inbox-cell" },
+        h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", {}, `began ${when}`)),
+        h("div", { class: "tg-inbox-headline" }, `${open ? "▾" : "▸"} ${pluralize(items.length, "incident")} in ${pluralize(tables, "table")}`),
+        h("div", { class: "tg-muted tg-inbox-range" }, renderName(names + (tables > 4 ? " …" : ""), 90)),
+      ),
+    );
+  }
+
+  private renderItem({ item, inGroup }: { item: InboxItem; inGroup: boolean }): HTMLElement {
+    const range = item.first === item.last ? [renderName(item.first, 40)] : [renderName(item.first, 28), " to ", renderName(item.last, 28)];
+    const status = this.statusOf(item);
+    const assignee = item.assignee ? [" · ", renderName(item.assignee, 30)] : [];
+    const until = status === "snoozed" ? ` until ${formatTime(item.snoozedUntil)}` : "";
+    return h(
+      "div",
+      { class: `tg-inbox-item${inGroup ? " tg-inbox-member" : ""}`, "data-status": status },
+      this.checkbox({ item, inGroup }, `Select incident ${item.id}`),
+      h(
+        "div",
+        { role: "gridcell", class: "tg-inbox-cell" },
+        h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, `${status}${until}`), h("strong", { class: "tg-inbox-table" }, renderName(item.dataset, 40))),
+        h("div", { class: "tg-inbox-headline" }, renderName(item.headline, 200)),
+        h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · found ${formatAge(item.opened, Date.now() / 1000)}`, ...assignee),
+      ),
     );
   }
 

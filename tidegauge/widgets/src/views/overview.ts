@@ -1,7 +1,7 @@
 // Overview: heat map of all series over time, with scrolling, zoom, sorting, filter and selection.
 
 import { Sparklines } from "../chart/sparklines";
-import type { Catalogue } from "../data/catalogue";
+import type { Catalogue, SeriesKey } from "../data/catalogue";
 import { pluralize } from "../data/format";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
@@ -11,6 +11,7 @@ import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-m
 import { GROUPINGS, groupKeys, orderRows, SORT_ORDERS } from "../heatmap/row-order";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
 import type { Shell, View } from "../ui/shell";
+import { TablePicker } from "../ui/table-picker";
 
 /** Columns of the first request, and of each following one. */
 const FIRST_COLUMNS = 90;
@@ -20,11 +21,23 @@ const MAX_CELLS = 64e6;
 const MAX_SELECTED = 50;
 
 const COLOUR_BY = [["score", "anomaly score"], ["change", "change"]] as const;
+/** Number of rows above which groups are folded at first. */
+const MAX_UNFOLDED = 60;
+
 interface Options {
   by: LevelKind;
-  group: string;
+  /** One of `GROUPINGS`; empty for none, null for the table and column of a single table, else the dataset. */
+  group: string | null;
   sort: string;
   filter: string;
+  /** The only table to show; null for all. */
+  table: string | null;
+  /** Whether groups are folded; if null, with many rows. */
+  fold: boolean | null;
+  /** Headings of the groups that are the other way. */
+  toggled: string[];
+  /** Ids of the selected series. */
+  ids: number[];
 }
 
 export class Overview implements View {
@@ -43,7 +56,12 @@ export class Overview implements View {
   private loading = new Map<LevelKind, Promise<void>>();
   private marks = new Map<number, number[]>();
   private order: Int32Array = new Int32Array();
+  /** Rows that match table and filter. */
+  private found: Int32Array = new Int32Array();
   private headings: string[] = [];
+  private folded = new Map<number, number[]>();
+  private readonly tables: TablePicker;
+  private readonly fold = button("", () => this.updateOptions({ fold: !this.isFolded, toggled: [] }));
   private selected = new Set<number>();
   private sparklines!: Sparklines;
   private cursorCell = { index: 0, column: 0 };
@@ -66,11 +84,14 @@ export class Overview implements View {
       group: selectField("Group by", [...groups, ["", "nothing"]], "", (value) => this.updateOptions({ group: value })),
       sort: selectField("Sort by", SORT_ORDERS, "", (value) => this.updateOptions({ sort: value })),
     };
+    this.tables = new TablePicker((table) => this.updateOptions({ table, toggled: [] }));
     const zoom = (rows: number, columns: number) => () => this.zoom(rows, columns);
     const tools = h(
       "div",
       { class: "tg-tools" },
+      this.tables.element,
       ...Object.values(this.choices),
+      this.fold,
       this.filter,
       h(
         "span",
@@ -91,7 +112,28 @@ export class Overview implements View {
   }
 
   private get options(): Options {
-    return { by: "score", group: "column", sort: "name", filter: "", ...this.shell.options<Options>("overview") };
+    const defaults = { by: "score", group: null, sort: "name", filter: "", table: null, fold: null, toggled: [], ids: [] } as const;
+    return { ...defaults, ...this.shell.options<Options>("overview") } as Options;
+  }
+
+  /** Grouping in use: by default of one table by column, of several by table. */
+  private get group(): string {
+    const { group, table } = this.options;
+    return group ?? (table === null && this.shell.catalogue.datasets.length > 1 ? "dataset" : "column");
+  }
+
+  /** Keys that rows are grouped by; the name of a single table is not repeated in each heading. */
+  private get groupKeys(): SeriesKey[] {
+    const keys = groupKeys(this.group, this.options.sort);
+    return this.options.table !== null && keys.length > 1 ? keys.filter((key) => key !== "dataset") : keys;
+  }
+
+  private get isFolded(): boolean {
+    return this.options.fold ?? this.found.length > MAX_UNFOLDED;
+  }
+
+  title(): string {
+    return this.options.table ?? "Heat map";
   }
 
   private updateOptions(changes: Partial<Options>): void {
@@ -117,8 +159,6 @@ export class Overview implements View {
       }
       const at = before && this.order[this.cursorCell.index] >= 0 ? before.ids[this.order[this.cursorCell.index]] : null;
       const label = before?.labels[this.cursorCell.column];
-      const ids = before ? [...this.selected].map((row) => before.ids[row]) : [];
-      this.selected = new Set(ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0));
       this.arrangeRows();
       this.fitCanvas();
       if (!before) this.resetView();
@@ -126,7 +166,7 @@ export class Overview implements View {
       const index = at === null ? -1 : this.order.indexOf(catalogue.rowOf(at));
       const column = label === undefined ? -1 : catalogue.labels.indexOf(label);
       this.cursorCell = {
-        index: index >= 0 ? index : this.order.findIndex((row) => row >= 0),
+        index: index >= 0 ? index : Math.max(0, this.order.findIndex((row) => row >= 0)),
         column: column >= 0 ? column : catalogue.columns - 1,
       };
     }
@@ -192,42 +232,60 @@ export class Overview implements View {
   /** Filter, group and sort the rows. */
   private arrangeRows(): void {
     const { catalogue } = this.shell;
-    const { by, group, sort, filter } = this.options;
-    for (const [name, label] of Object.entries(this.choices)) {
-      label.querySelector("select")!.value = this.options[name as "by" | "group" | "sort"];
-    }
+    const { by, sort, filter, table, toggled, ids } = this.options;
+    const { group } = this;
+    this.choices.by.querySelector("select")!.value = by;
+    this.choices.group.querySelector("select")!.value = group;
+    this.choices.sort.querySelector("select")!.value = sort;
+    this.tables.show(catalogue.datasets, table);
+    this.selected = new Set(ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0));
+    this.showSelection();
     this.choices.group.querySelector("select")!.disabled = sort !== "name";
     this.choices.group.title = sort === "name" ? "" : "Grouping needs sorting by name";
     if (document.activeElement !== this.filter) this.filter.value = filter;
     const levels = this.levels.get(by);
-    const rows = catalogue.search(filter);
-    const order = orderRows(rows, catalogue, sort, groupKeys(group, sort), this.marks, levels);
-    ({ order: this.order, headings: this.headings } = order);
-    levels?.setOrder(this.order);
+    const found = catalogue.search(filter);
+    const rows = table === null ? found : found.filter((row) => catalogue.text("dataset", row) === table);
+    this.found = rows;
+    const keys = this.groupKeys;
+    const others = new Set(toggled);
+    const { isFolded } = this;
+    const order = orderRows(rows, catalogue, sort, keys, this.marks, levels, (heading) => isFolded !== others.has(heading));
+    ({ order: this.order, headings: this.headings, folded: this.folded } = order);
+    for (const key of [...this.marks.keys()]) if (key < 0) this.marks.delete(key);
+    for (const [heading, members] of this.folded) {
+      const columns = new Set(members.flatMap((row) => this.marks.get(row) ?? []));
+      if (columns.size) this.marks.set(heading, [...columns]);
+    }
+    this.fold.hidden = !keys.length;
+    this.fold.textContent = isFolded ? "Unfold all" : "Fold all";
+    levels?.setOrder(this.order, this.folded);
     this.heatmap.clearTextCache();
     const all = catalogue.rows;
     const count = rows.length === all ? pluralize(all, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${pluralize(all, "series", "series")}`;
     this.none.hidden = rows.length > 0;
+    this.none.textContent = table !== null && !catalogue.datasets.includes(table) ? `There is no table ${table}.` : "No series matches the filter.";
     this.count.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
   }
 
   private get content(): HeatmapContent | null {
     const { catalogue, theme } = this.shell;
-    const { by, group, sort } = this.options;
+    const { by, table } = this.options;
     const levels = this.levels.get(by);
     if (!levels) return null;
-    const keys = groupKeys(group, sort);
+    const keys = this.groupKeys;
     return {
       catalogue,
       levels,
       palette: by === "score" ? theme.score : theme.change,
       order: this.order,
       headings: this.headings,
+      folded: this.folded,
       marks: this.marks,
       selected: this.selected,
       sparklines: this.sparklines,
       title: (row) => {
-        const single = keys.includes("dataset") || catalogue.datasets.length === 1;
+        const single = keys.includes("dataset") || table !== null || catalogue.datasets.length === 1;
         return `${single ? "" : `${catalogue.text("dataset", row)} · `}${catalogue.title(row, keys)}`;
       },
     };
@@ -332,6 +390,8 @@ export class Overview implements View {
 
   private handleWheel(event: WheelEvent): void {
     const { viewport } = this.heatmap;
+    // In a notebook the wheel scrolls the notebook until the map has the focus.
+    if (!this.shell.fillsPage && document.activeElement !== this.canvas && !event.ctrlKey && !event.metaKey) return;
     const before = { ...viewport };
     const step = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 18 : 1;
     const [across, down] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
@@ -394,9 +454,10 @@ export class Overview implements View {
     if (!start || this.dragging) return;
     const { index, column } = this.heatmap.cellAt(event.offsetX, event.offsetY);
     const row = this.order[index];
-    if (row === undefined || row < 0 || column >= this.shell.catalogue.columns) return;
+    if (row === undefined || column >= this.shell.catalogue.columns) return;
     this.cursorCell = { index, column: column < 0 ? this.cursorCell.column : column };
-    if (event.shiftKey) this.toggleSelected(row);
+    if (row < 0) this.toggleFolded(row);
+    else if (event.shiftKey) this.toggleSelected(row);
     else this.openSeries(row, column);
   }
 
@@ -408,6 +469,7 @@ export class Overview implements View {
     };
     const row = this.order[this.cursorCell.index];
     if (event.key in steps) this.moveCursor(...steps[event.key]);
+    else if ((event.key === "Enter" || event.key === " ") && row < 0) this.toggleFolded(row);
     else if (event.key === "Enter" && row >= 0) this.openSeries(row, this.cursorCell.column);
     else if (event.key === " " && row >= 0) this.toggleSelected(row);
     else if (event.key === "+" || event.key === "=") this.zoomAtCursor(1.5);
@@ -422,15 +484,13 @@ export class Overview implements View {
 
   private moveCursor(down: number, across: number): void {
     const { columns } = this.shell.catalogue;
-    const sign = Math.sign(down) || 1;
-    let index = Math.min(this.order.length - 1, Math.max(0, this.cursorCell.index + down));
-    while (this.order[index] < 0 && this.order[index + sign] !== undefined) index += sign;
-    if (this.order[index] < 0) index = this.cursorCell.index;
+    const index = Math.min(this.order.length - 1, Math.max(0, this.cursorCell.index + down));
     const column = Math.min(columns - 1, Math.max(0, this.cursorCell.column + across));
     this.cursorCell = { index, column };
     this.reveal(index, column);
     const box = this.heatmap.cellBox(index, column);
     if (this.order[index] >= 0) this.showTooltip(this.order[index], column, box.x + box.width, box.y + box.height);
+    else this.announceHeading(this.order[index]);
     this.redraw();
   }
 
@@ -445,7 +505,10 @@ export class Overview implements View {
   /** Page coordinates of a cell, by series id and column label; used by browser tests. */
   locate(id: number, label: string): { x: number; y: number } {
     const { catalogue } = this.shell;
-    const index = this.order.indexOf(catalogue.rowOf(id));
+    const row = catalogue.rowOf(id);
+    const heading = [...this.folded].find(([, members]) => members.includes(row))?.[0];
+    if (heading !== undefined) this.toggleFolded(heading);
+    const index = this.order.indexOf(row);
     const column = catalogue.labels.indexOf(label);
     this.reveal(index, column);
     this.paint();
@@ -461,16 +524,42 @@ export class Overview implements View {
       if (this.selected.size >= MAX_SELECTED) this.shell.announce(`Up to ${MAX_SELECTED} series can be compared.`);
       else this.selected.add(row);
     }
+    this.saveSelection();
+  }
+
+  private saveSelection(): void {
+    const ids = [...this.selected].map((row) => this.shell.catalogue.ids[row]);
+    this.shell.saveOptions("overview", { ...this.options, ids });
+    this.showSelection();
+    this.redraw();
+  }
+
+  private showSelection(): void {
     const { size } = this.selected;
     const ids = () => [...this.selected].map((selected) => this.shell.catalogue.ids[selected]);
     const open = button(`Compare ${pluralize(size, "series", "series")}`, () => this.shell.go("series", { ids: ids() }), { class: "tg-primary" });
     const clear = button("Clear", () => {
       this.selected.clear();
-      this.selectionBar.replaceChildren();
-      this.redraw();
+      this.saveSelection();
     });
     this.selectionBar.replaceChildren(...(size ? [open, clear] : []));
+  }
+
+  /** Fold or unfold the group of a heading. */
+  private toggleFolded(heading: number): void {
+    const text = this.headings[-heading - 1];
+    const { toggled } = this.options;
+    const others = toggled.includes(text) ? toggled.filter((other) => other !== text) : [...toggled, text];
+    this.hideTooltip();
+    this.shell.saveOptions("overview", { ...this.options, fold: this.isFolded, toggled: others });
+    this.arrangeRows();
     this.redraw();
+  }
+
+  private announceHeading(heading: number): void {
+    const members = this.folded.get(heading);
+    this.hideTooltip();
+    this.shell.announce(`${this.headings[-heading - 1]}, ${members ? `${pluralize(members.length, "series", "series")} folded; Enter unfolds` : "Enter folds"}.`);
   }
 
   private openSeries(row: number, column: number): void {

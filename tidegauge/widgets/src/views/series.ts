@@ -19,6 +19,10 @@ const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
 const LEGEND = "▲▼ anomaly, filled by severity · ⚑ labelled · ○─ restated: previous value · on the axis: × failed, ○ empty, ◇ not finite";
+/** Presets of the window: days before the newest partition; 0 is all. */
+const PRESETS = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "all"]] as const;
+/** Past values that can be laid over, by their distance in days: whole weeks, so that weekdays meet. */
+const PASTS = [["", "nothing"], ["7", "a week earlier"], ["28", "4 weeks earlier"], ["364", "a year earlier (364 days)"]] as const;
 const HELP = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
 
 interface Options {
@@ -33,6 +37,8 @@ interface Options {
   band: boolean | null;
   since: number | string | null;
   until: number | string | null;
+  /** Distance in days of past values that are laid over; null for none. */
+  past: number | null;
 }
 
 export class Series implements View {
@@ -40,11 +46,15 @@ export class Series implements View {
   private readonly picker: SeriesPicker;
   private readonly modeSelect: HTMLLabelElement;
   private readonly overlay: HTMLLabelElement;
+  private readonly past: HTMLLabelElement;
+  private readonly presets = PRESETS.map(([days, text]) => button(text, () => this.showLast(days), { "data-days": days }));
+  private readonly sameLastYear = button("last year", () => this.showLastYear(), { title: "The same window 364 days earlier, so that weekdays meet" });
+  private readonly from = h("input", { type: "date", "aria-label": "From", onchange: () => this.showDates() });
+  private readonly to = h("input", { type: "date", "aria-label": "To", onchange: () => this.showDates() });
   private readonly log = h("input", { type: "checkbox", onchange: () => this.updateOptions({ log: this.log.checked }) });
   private readonly band = h("input", { type: "checkbox", onchange: () => this.updateOptions({ band: this.band.checked }) });
   private readonly logReason = h("span", { class: "tg-muted" });
   private readonly window = h("span", { class: "tg-muted tg-window" });
-  private readonly showAll = button("Show all", () => this.zoom(null));
   private readonly comparePrevious = button("Compare with previous window", () => this.compare());
   private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP}` });
   private readonly tip = h("div", { class: "tg-tip", hidden: true });
@@ -67,6 +77,7 @@ export class Series implements View {
       (id) => this.add(id),
     );
     this.modeSelect = selectField("Show", MODES, "together", (mode) => this.updateOptions({ mode }));
+    this.past = selectField("Lay over", PASTS, "", (days) => this.updateOptions({ past: days ? Number(days) : null }));
     this.overlay = selectField("Overlay", [["", "no other dataset"]], "", (name) => this.updateOptions({ overlay: name || null }));
     const tools = h(
       "div",
@@ -75,18 +86,21 @@ export class Series implements View {
       this.modeSelect,
       h("label", { class: "tg-choice" }, this.band, "Expected"),
       h("label", { class: "tg-choice" }, this.log, "Log scale", this.logReason),
+      this.past,
       this.overlay,
     );
-    const windowTools = h("div", { class: "tg-tools tg-looked" }, this.window, this.showAll, this.comparePrevious, this.help);
+    const range = h("span", { class: "tg-group", role: "group", "aria-label": "Window" }, ...this.presets, this.sameLastYear);
+    const dates = h("span", { class: "tg-choice" }, this.from, "to", this.to);
+    const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious);
     const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
-    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note);
+    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note, this.help);
     this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, windowTools, holder, foot);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
     this.field.addEventListener("blur", () => this.hideTooltip());
   }
 
   private get options(): Options {
-    const defaults = { ids: [], overlay: null, focus: null, mode: null, log: false, band: null, since: null, until: null };
+    const defaults = { ids: [], overlay: null, focus: null, mode: null, log: false, band: null, since: null, until: null, past: null };
     return { ...defaults, ...this.shell.options<Options>("series") };
   }
 
@@ -156,12 +170,18 @@ export class Series implements View {
     const styles = rows.map((row) => lineStyle(this.shell.theme, row));
     this.lines = rows
       .filter((row) => units[row] !== null)
-      .map((row) => ({ row, style: styles[row], text: this.title(row), unit: units[row]!, band, number: row + 1 }));
+      .map((row) => ({ row, style: styles[row], text: this.lineTitle(row), unit: units[row]!, band, number: row + 1 }));
     this.axis = sharedAxis(answer, rows);
+    const { past } = options;
+    if (past && mode !== "small" && this.axis.timed) {
+      const text = PASTS.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`;
+      const shifted = this.lines.map((line): ChartLine => ({ ...line, style: { ...line.style, dash: [2, 3] }, text: `${line.text}, ${text}`, band: false, shift: past * DAY }));
+      this.lines = [...this.lines, ...shifted];
+    }
     this.updateTools(options);
     const chips = rows.map((row): SeriesChip => ({
       ...styles[row],
-      title: this.title(row),
+      title: this.lineTitle(row),
       overlay: !options.ids.includes(answer.data.series[row].id),
       note: units[row] === null ? "no index: the median is 0" : null,
     }));
@@ -173,7 +193,11 @@ export class Series implements View {
     this.draw();
   }
 
-  private title(row: number): string {
+  title(): string {
+    return this.lines.length === 1 ? this.lines[0].text : this.lines.length ? pluralize(this.lines.length, "series", "series") : "Series";
+  }
+
+  private lineTitle(row: number): string {
     const { catalogue } = this.shell;
     const { series } = this.answer!.data;
     const at = catalogue.rowOf(series[row].id);
@@ -184,6 +208,7 @@ export class Series implements View {
   private updateTools(options: Options): void {
     this.modeSelect.querySelector("select")!.value = this.mode;
     this.band.checked = this.lines.some(({ band }) => band);
+    this.past.querySelector("select")!.value = String(options.past ?? "");
     this.overlay.querySelector("select")!.value = options.overlay ?? "";
     const row = this.answer ? findNonPositive(this.answer, this.lines.map((line) => line.row)) : null;
     this.log.disabled = row !== null;
@@ -241,7 +266,7 @@ export class Series implements View {
   // --- the window
 
   private zoom(window: [number, number] | null): void {
-    const saved = (at: number) => (this.axis.timed ? at : this.answer!.data.labels[this.axis.columns[at]]);
+    const saved = (at: number) => (this.axis.timed ? Math.round(at) : this.answer!.data.labels[this.axis.columns[at]]);
     const [since, until] = window ? window.map(saved) : [null, null];
     this.shell.saveOptions("series", { ...this.options, since, until });
     if (this.chart) this.chart.setWindow(this.visibleWindow);
@@ -254,20 +279,46 @@ export class Series implements View {
     const name = (at: number) => (axis.timed ? formatTime(at) : this.answer!.data.labels[axis.columns[at]]);
     const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
     const ends = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
-    this.window.textContent = this.lines.length && ends ? `${name(ends[0])} to ${name(ends[1])}, ${pluralize(count, "partition")}` : "";
-    this.showAll.disabled = seen === null;
+    const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
+    this.window.textContent = this.lines.length && ends ? range + pluralize(count, "partition") : "";
+    const day = (at: number) => new Date(1000 * at).toISOString().slice(0, 10);
+    const timed = axis.timed && axis.x.length > 0;
+    for (const element of [...this.presets, this.sameLastYear, this.from, this.to]) element.disabled = !timed;
+    this.presets[PRESETS.length - 1].disabled = seen === null;
+    [this.from.value, this.to.value] = timed && ends ? [day(ends[0]), day(ends[1])] : ["", ""];
     const problem = this.compareProblem();
     this.comparePrevious.disabled = problem !== null;
     this.comparePrevious.title = problem ?? "Compare all metrics of the dataset in this window with the window of the same length before it";
+  }
+
+  /** Show the last days of the axis; all for 0. */
+  private showLast(days: number): void {
+    const { x } = this.axis;
+    const newest = x[x.length - 1];
+    // Of 30 days the first is 29 days before the last.
+    this.zoom(days ? [newest - (days - 1) * DAY, newest] : null);
+  }
+
+  private showLastYear(): void {
+    const { x } = this.axis;
+    const [since, until] = this.visibleWindow ?? [x[0], x[x.length - 1]];
+    this.zoom([since - 364 * DAY, until - 364 * DAY]);
+  }
+
+  /** Show the window of the date fields; the last day is a whole one. */
+  private showDates(): void {
+    const [since, until] = [Date.parse(this.from.value) / 1000, Date.parse(this.to.value) / 1000 + DAY - 1];
+    if (Number.isNaN(since) || Number.isNaN(until)) return;
+    if (since <= until) this.zoom([since, until]);
+    else this.shell.announce("The window ends before it begins.");
   }
 
   private compareProblem(): string | null {
     const { visibleWindow: seen, axis } = this;
     if (!seen) return "Drag over the chart to select a window first";
     if (!axis.timed) return "These partitions have no time";
-    const { dataset } = this.shell;
     const names = new Set(this.answer!.data.series.map((series) => series.dataset));
-    if (!names.has(dataset)) return `The selected dataset is ${dataset}; select ${[...names].join(" or ")} in Compare first`;
+    if (names.size > 1) return "These series are of several tables";
     return seen[0] <= axis.x[0] ? "There are no partitions before this window" : null;
   }
 
@@ -278,7 +329,8 @@ export class Series implements View {
     const step = steps.length ? Math.min(...steps) : DAY;
     const previous = precedingWindow(since, until, step);
     const side = (window: { since: number; until: number }) => ({ since: formatSideTime(window.since, step), until: formatSideTime(window.until, step) });
-    this.shell.go("compare", { baseline: side(previous), current: side({ since, until }) });
+    const { series } = this.answer!.data;
+    this.shell.go("compare", { baseline: side(previous), current: side({ since, until }) }, series[0].dataset);
   }
 
   // --- tooltip and cursor
@@ -303,8 +355,10 @@ export class Series implements View {
       this.picker.highlight(this.lines[line].row);
     }
     this.hovered = { place, line };
-    const { row, text, unit } = this.lines[line];
-    this.tip.replaceChildren(h("strong", {}, renderName(text, 90)), ...pointTooltip(this.answer!, row, this.axis.columns[place], unit));
+    const { row, text, unit, shift } = this.lines[line];
+    const column = shift ? this.answer!.arrays.times.indexOf(this.axis.x[place] - shift) : this.axis.columns[place];
+    if (column < 0) return;
+    this.tip.replaceChildren(h("strong", {}, renderName(text, 90)), ...pointTooltip(this.answer!, row, column, unit));
     this.tip.hidden = false;
     const over = this.chart!.u.over;
     const [x, y] = [left + over.offsetLeft, top + over.offsetTop];

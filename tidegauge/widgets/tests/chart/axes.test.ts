@@ -17,3 +17,10 @@ test("logarithmic axes have round ticks", () => {
   assert.deepEqual(logTicks(365, 810), [400, 500, 600, 700, 800]);
   assert.deepEqual(logTicks(1, 1e6), [1, 10, 100, 1000, 10000, 100000, 1000000]);
 });
+
+test("steps of 2.5 have ticks that differ as the values do", () => {
+  assert.deepEqual([-5, -2.5, 0, 2.5, 5].map((at) => tickText(at, 2.5)), ["-5.0", "-2.5", "0.0", "2.5", "5.0"]);
+  assert.deepEqual([0, 0.25, 0.5, 0.75].map((at) => tickText(at, 0.25)), ["0.00", "0.25", "0.50", "0.75"]);
+  assert.deepEqual([0, 0.025, 0.05].map((at) => tickText(at, 0.025)), ["0.000", "0.025", "0.050"]);
+  assert.deepEqual([0, 25, 50].map((at) => tickText(at, 25)), ["0", "25", "50"]);
+});

@@ -17,7 +17,7 @@ function catalogue(): Catalogue {
   const codes = Object.fromEntries(
     keys.map((key, n) => [key, Int32Array.from(series, (one) => words[key].indexOf(one[n]))]),
   ) as Record<(typeof keys)[number], Int32Array>;
-  const data = { words, labels: ["2013-01-01"], datasets: ["flights", "orders"], writable: true, commits: 1, by: "ann", catalogue: 1 };
+  const data = { words, labels: ["2013-01-01"], datasets: ["flights", "orders"], writable: true, commits: 1, by: "ann", catalogue: 1, url: null, open: 0 };
   const arrays = { ids: Float64Array.from([11, 12, 13, 14]), times: new Float64Array(1), marks: new Int32Array(0), ...codes };
   return new Catalogue({ data, arrays, shapes: {} });
 }
@@ -66,4 +66,14 @@ test("the worst, the newest, or what has most anomalies first", () => {
   assert.deepEqual(by("worst"), [0, 3, 1, 2]);
   assert.deepEqual(by("newest"), [1, 3, 0, 2]);
   assert.deepEqual(by("anomalies"), [2, 1, 0, 3]);
+});
+
+test("of a folded group only the heading is left, which knows its rows", () => {
+  const of = catalogue();
+  const all = Int32Array.from([0, 1, 2, 3]);
+  const { order, headings, folded } = orderRows(all, of, "name", groupKeys("dataset", "name"), new Map(), undefined, (heading) => heading === "flights");
+  assert.deepEqual(headings, ["flights", "orders"]);
+  const flights = [...all].filter((row) => of.text("dataset", row) === "flights");
+  assert.deepEqual([...order], [-1, -2, ...[...all].filter((row) => !flights.includes(row))]);
+  assert.deepEqual(folded, new Map([[-1, flights]]));
 });

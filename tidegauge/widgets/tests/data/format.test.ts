@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatDuration, formatNumber, formatPercent, formatTime, pluralize, truncateMiddle } from "../../src/data/format";
+import { formatAge, formatValue, formatDuration, formatNumber, formatPercent, formatTime, pluralize, truncateMiddle } from "../../src/data/format";
 
 test("numbers", () => {
   const pairs: [number | null, string][] = [
@@ -34,4 +34,14 @@ test("lengths of time have two units at most", () => {
   assert.equal(formatDuration(2 * 86400 + 3660), "2 d 1 h");
   assert.equal(formatDuration(20), "0 min");
   assert.equal(formatDuration(3599), "1 h");
+});
+
+test("ages are told in their largest unit", () => {
+  const now = 1e9;
+  const ages = [10, 60, 7200, 86400, 5 * 86400, 70 * 86400, 800 * 86400, -7200, NaN].map((age) => formatAge(now - age, now));
+  assert.deepEqual(ages, ["now", "1 min ago", "2 h ago", "1 day ago", "5 days ago", "2 months ago", "2 years ago", "in 2 h", "–"]);
+});
+
+test("shares are told in per cent, without digits of rounding", () => {
+  assert.deepEqual([formatValue(0.57, true), formatValue(0.123456, true), formatValue(0.57, false), formatValue(NaN, true)], ["57 %", "12.35 %", "0.57", "–"]);
 });

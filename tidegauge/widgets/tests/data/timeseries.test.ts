@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parsePlace, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, userLabels } from "../../src/data/timeseries";
+import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parsePlace, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, shiftedValues, userLabels } from "../../src/data/timeseries";
 
 const DAY = 86400;
 
 function answer(value: number[][], status: number[][], times: number[], more: Partial<SeriesAnswer["data"]> = {}): SeriesAnswer {
-  const series = value.map((_, id) => ({ id, dataset: "orders", segment: "", instance: "*", name: "Size", analyzer: "Size()" }));
+  const series = value.map((_, id) => ({ id, dataset: "orders", segment: "", instance: "*", name: "Size", analyzer: "Size()", scale: "count" }));
   const labels = times.map((time, n) => (Number.isNaN(time) ? `model=${n}` : new Date(1000 * time).toISOString().slice(0, 10)));
   const nothing = new Float64Array(value.flat().length).fill(NaN);
   return {
@@ -125,4 +125,12 @@ test("sizes are compared by the medians of absolute values", () => {
   const zero = answer([[0, 0], [5, 5]], [[1, 1], [1, 1]], [0, 1]);
   assert.equal(scaleRatio(zero, [0, 1]), Infinity);
   assert.equal(scaleRatio(zero, [0, 0]), 1);
+});
+
+test("values of a week earlier stand where they would be compared", () => {
+  const days = Array.from({ length: 9 }, (_, day) => day * DAY);
+  const values = days.map((_, day) => day * 10);
+  const data = answer([values], [days.map(() => 1)], days);
+  const axis = sharedAxis(data, [0]);
+  assert.deepEqual(shiftedValues(data, 0, axis, 7 * DAY, 2), [...new Array(7).fill(undefined), 0, 5]);
 });

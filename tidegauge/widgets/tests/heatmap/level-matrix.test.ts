@@ -54,3 +54,13 @@ test("what comes later is seen, also where many rows were added up before", () =
   assert.deepEqual(strongest(some, 0, 100), [1, 8]);
   assert.deepEqual(strongest(some, 3, 4), [1, 7]);
 });
+
+test("the heading of folded rows has their strongest levels", () => {
+  const three = levels(3, 2, [1, 9, 5, 2, 7, 0]);
+  three.setOrder(Int32Array.from([-1, -2, 2]), new Map([[-1, [0, 1]]]));
+  assert.deepEqual(strongest(three, 0, 1), [5, 9]);
+  assert.deepEqual(strongest(three, 1, 2), [0, 0]);
+  assert.deepEqual(strongest(three, 0, 3), [7, 9]);
+  three.write(Uint8Array.from([99]), 0, 1, [1]);
+  assert.deepEqual(strongest(three, 0, 1), [99, 9]);
+});

@@ -1,0 +1,223 @@
+"""Health of all tables: open incidents, freshness, volume, completeness, checks, tags; worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.labels import STATUS_OF
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+TABLE_COLUMNS = columns(
+    "dataset health errors:integer warnings:integer infos:integer snoozed:integer"
+    " failing:integer newest time:time previous:time arrived_at:time rows:number size:number"
+    " size_series:integer completeness:number lowest:number run_id:integer run_status"
+    " run_started_at:time owner tags"
+)
+HEALTH = ("error", "failed run", "failing checks", "warning", "info", "ok", "not measured")
+"""Health of a table, the worst first; the first that applies counts."""
+OWNERS = ("owner", "team")
+"""Tags of runs that name the owner, the first that is set."""
+
+Row = Mapping[str, Any]
+
+
+def table_rows(connection: Connection, now: datetime) -> list[Row]:
+    """Return the health of each dataset, the worst first, in two statements however many there are.
+
+    Open incidents are counted by severity, without those that are snoozed at ``now``. ``failing``
+    is the number of checks by which current data fails. ``rows`` and ``time`` are of the newest
+    partition, ``previous`` is the time of the one before. ``size`` is the newest row count that was
+    measured, ``completeness`` the mean and ``lowest`` the minimum over the columns of the whole table.
+    """
+    tags = _tags(connection)
+    rows = [_row(found._asdict(), tags) for found in connection.execute(_query(now))]
+    return sorted(rows, key=_badness)
+
+
+def open_incidents(connection: Connection, now: datetime) -> int:
+    """Return the number of open incidents of all datasets, without those that are snoozed."""
+    counts = _incidents(now).c
+    total = sa.select(sa.func.sum(counts.errors + counts.warnings + counts.infos))
+    return int(connection.execute(total).scalar() or 0)
+
+
+def _row(found: dict[str, Any], tags: Mapping[int, Mapping[str, str]]) -> Row:
+    own = tags.get(found["run_id"], {})
+    counts = {
+        name: found[name] or 0 for name in ("errors", "warnings", "infos", "snoozed", "failing")
+    }
+    owner = next((own[name] for name in OWNERS if name in own), None)
+    told = ", ".join(f"{key}={value}" for key, value in sorted(own.items()) if value != owner)
+    row = {**found, **counts, "owner": owner, "tags": told or None}
+    return {**row, "health": _health(row)}
+
+
+def _health(row: Row) -> str:
+    applies = {
+        "error": row["errors"],
+        "failed run": row["run_status"] in {"failed", "interrupted"},
+        "failing checks": row["failing"],
+        "warning": row["warnings"],
+        "info": row["infos"],
+        "ok": row["newest"] is not None,
+    }
+    return next((name for name in HEALTH if applies.get(name)), HEALTH[-1])
+
+
+def _badness(row: Row) -> tuple[Any, ...]:
+    counts = (-row[name] for name in ("errors", "failing", "warnings", "infos"))
+    return (HEALTH.index(row["health"]), *counts, row["dataset"])
+
+
+def _query(now: datetime) -> sa.Select[Any]:
+    d, p, v, r = s.dataset.c, s.partition.c, s.partition_version.c, s.run.c
+    newest, run = _newest_partition(), _last_run()
+    incidents, failing, metrics = _incidents(now), _failing(), _metrics()
+    before = s.partition.alias("before")
+    previous = (
+        sa.select(sa.func.max(before.c.time))
+        .where(before.c.dataset_id == d.id, before.c.time < p.time)
+        .correlate(s.dataset, s.partition)
+        .scalar_subquery()
+    )
+    return (
+        sa.select(
+            d.name.label("dataset"),
+            p.name.label("newest"),
+            p.time,
+            previous.label("previous"),
+            sa.func.coalesce(v.arrived_at, v.measured_at).label("arrived_at"),
+            v.rows,
+            r.id.label("run_id"),
+            r.status.label("run_status"),
+            r.started_at.label("run_started_at"),
+            *(
+                column
+                for of in (incidents, failing, metrics)
+                for column in of.c
+                if column.name != "of"
+            ),
+        )
+        .select_from(s.dataset)
+        .outerjoin(s.partition, p.id == newest)
+        .outerjoin(s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version))
+        .outerjoin(s.run, r.id == run)
+        .outerjoin(incidents, incidents.c.of == d.id)
+        .outerjoin(failing, failing.c.of == d.id)
+        .outerjoin(metrics, metrics.c.of == d.id)
+    )
+
+
+def _newest_partition() -> sa.ColumnElement[Any]:
+    """Return the id of a dataset's newest partition that exists; one lookup in an index."""
+    p, gone = s.partition.alias("newest"), s.absence.alias("gone")
+    missing = sa.exists().where(gone.c.partition_id == p.c.id, s.holds(gone))
+    there = sa.select(p.c.id).where(p.c.dataset_id == s.dataset.c.id, ~missing)
+    timed = there.where(p.c.time.is_not(None)).order_by(p.c.time.desc(), p.c.name.desc())
+    timeless = there.where(p.c.time.is_(None)).order_by(p.c.name.desc())
+    first = (query.correlate(s.dataset).limit(1).scalar_subquery() for query in (timed, timeless))
+    return sa.func.coalesce(*first)
+
+
+def _last_run() -> sa.ScalarSelect[Any]:
+    run = s.run.alias("last_run")
+    query = sa.select(sa.func.max(run.c.id)).where(run.c.dataset_id == s.dataset.c.id)
+    return query.correlate(s.dataset).scalar_subquery()
+
+
+def _incidents(now: datetime) -> sa.Subquery:
+    """Count open incidents by dataset and severity, and those that are snoozed."""
+    i, c, b = s.incident.c, s.course.c, s.label.c
+    telling = [label for label, status in STATUS_OF.items() if status is not None]
+
+    def last(column: Any, labels: list[str]) -> Any:
+        query = sa.select(column).where(b.incident_id == i.id, b.label.in_(labels))
+        return query.order_by(b.id.desc()).limit(1).correlate(s.incident).scalar_subquery()
+
+    still = sa.func.coalesce(last(b.label, telling), "reopened") == "reopened"
+    until = last(b.until, ["snoozed", *telling])  # other labels have no end
+    told = (
+        sa.select(i.dataset_id.label("of"), c.severity, until.label("until"))
+        .join_from(s.incident, s.course, (c.incident_id == i.id) & s.holds(s.course))
+        .where(still)
+        .subquery()
+    )
+    asleep = sa.func.coalesce(told.c.until > now, sa.false())
+    of_severity = {"errors": "error", "warnings": "warning", "infos": "info"}
+    counts = [
+        _count((told.c.severity == severity) & ~asleep).label(name)
+        for name, severity in of_severity.items()
+    ]
+    return (
+        sa.select(told.c.of, *counts, _count(asleep).label("snoozed"))
+        .group_by(told.c.of)
+        .subquery()
+    )
+
+
+def _failing() -> sa.Subquery:
+    """Count the checks by dataset whose newest verdict fails on the data that is there now."""
+    v, p, pv = s.verdict.c, s.partition.c, s.partition_version.c
+    place = sa.func.row_number().over(
+        partition_by=(v.dataset_id, v.name, v.partition), order_by=v.commit_id.desc()
+    )
+    newest = sa.select(
+        v.dataset_id, v.partition_key, v.fingerprint, v.passed, place.label("place")
+    ).subquery()
+    n = newest.c
+    print_ = sa.func.coalesce(
+        pv.fingerprint, sa.literal("version/1:") + sa.cast(pv.version, sa.Text)
+    )
+    return (
+        sa.select(n.dataset_id.label("of"), sa.func.count().label("failing"))
+        .select_from(newest)
+        .outerjoin(s.partition, (p.dataset_id == n.dataset_id) & (p.key == n.partition_key))
+        .outerjoin(s.partition_version, (pv.partition_id == p.id) & s.holds(s.partition_version))
+        .where(n.place == 1, n.passed == 0, sa.func.coalesce(print_ == n.fingerprint, sa.true()))
+        .group_by(n.dataset_id)
+        .subquery()
+    )
+
+
+def _metrics() -> sa.Subquery:
+    """Summarise the newest row count and completeness of whole tables by dataset."""
+    a, e, n = s.analyzer.c, s.series.c, s.newest_metric.c
+    size, complete = e.name == "Size", e.name == "Completeness"
+    return (
+        sa.select(
+            a.dataset_id.label("of"),
+            sa.func.max(sa.case((size, n.value))).label("size"),
+            sa.func.max(sa.case((size, e.id))).label("size_series"),
+            sa.func.avg(sa.case((complete, n.value))).label("completeness"),
+            sa.func.min(sa.case((complete, n.value))).label("lowest"),
+        )
+        .join_from(s.newest_metric, s.series, e.id == n.series_id)
+        .join(s.analyzer)
+        .where(e.name.in_(["Size", "Completeness"]), a.segment == "", a.filter.is_(None))
+        .group_by(a.dataset_id)
+        .subquery()
+    )
+
+
+def _count(condition: Any) -> Any:
+    return sa.func.sum(sa.case((condition, 1), else_=0))
+
+
+def _tags(connection: Connection) -> dict[int, dict[str, str]]:
+    """Return the tags of each dataset's last run, by run id."""
+    t, r = s.run_tag.c, s.run.c
+    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
+    found: dict[int, dict[str, str]] = {}
+    for run, key, value in connection.execute(
+        sa.select(t.run_id, t.key, t.value).where(t.run_id.in_(last))
+    ):
+        found.setdefault(run, {})[key] = value
+    return found

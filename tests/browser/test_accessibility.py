@@ -1,0 +1,54 @@
+"""Each page passes axe-core without serious findings, in both themes, and works without a pointer."""
+
+import pytest
+from hatch_build import WIDGETS
+
+from tests.browser.coast import BAD_PARTITION, PLAIN
+from tests.browser.conftest import leave, wait_for_state
+
+AXE = WIDGETS / "node_modules" / "axe-core" / "axe.min.js"
+RUN = """async () => {
+  const {violations} = await axe.run(document.querySelector('.tidegauge'), {resultTypes: ['violations']});
+  return violations.filter(({impact}) => impact === 'serious' || impact === 'critical')
+    .map(({id, nodes}) => `${id}: ${nodes.slice(0, 3).map(({html, any}) => `${html.slice(0, 160)} (${any.map(({message}) => message).join('; ').slice(0, 200)})`).join(' | ')}`);
+}"""
+PAGES = {
+    "home": "#/home",
+    "overview": "#/overview",
+    "series": "#/series?ids=%5B1,2%5D",
+    "compare": f"#/compare?dataset={PLAIN}",
+    "distribution": f"#/distribution?dataset={PLAIN}",
+    "consistency": f"#/consistency?dataset={PLAIN}",
+    "incidents": "#/incidents?status=",
+    "partitions": f"#/partitions?dataset={PLAIN}&partition={BAD_PARTITION.replace('=', '%3D')}",
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(page, voila, theme):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: make widgets")
+    page.goto(f"{voila}?theme={theme}#/home")
+    wait_for_state(page, "drawn")
+    page.add_script_tag(path=AXE)
+    found = {}
+    for name, address in PAGES.items():
+        page.evaluate("address => { location.hash = address; }", address)
+        page.locator(f".tidegauge[data-view={name}][data-state=drawn]").wait_for()
+        page.wait_for_timeout(400)
+        if problems := page.evaluate(RUN):
+            found[name] = problems
+    leave(page)
+    assert found == {}
+
+
+def test_the_page_has_landmarks_and_headings(page, voila):
+    page.goto(voila)
+    root = wait_for_state(page, "drawn")
+    assert root.locator("main").count() == 1
+    assert root.get_by_role("heading", level=1).inner_text() == "Tables – Tidegauge"
+    panel = root.get_by_role("tabpanel", name="Tables")
+    assert root.get_by_role("tab", name="Tables").get_attribute(
+        "aria-controls"
+    ) == panel.get_attribute("id")
+    leave(page)

@@ -1,0 +1,169 @@
+"""Every page has an address: reload, back and forward restore it, and a message's link leads to the cause."""
+
+import json
+
+import pytest
+from tidegauge.repository.repository import Repository
+
+from tests.browser.coast import BAD_PARTITION, PLAIN
+from tests.browser.conftest import leave, open_lab, open_voila, wait_for_state
+from tests.servers import dashboard_server
+
+STATE = """() => {
+  const {model} = document.querySelector('.tidegauge').tidegauge, view = model.get('view');
+  return [view, model.get('dataset'), model.get('options')[view]];
+}"""
+
+
+@pytest.fixture
+def root(page, voila):
+    yield open_voila(page, voila)
+    leave(page)
+
+
+@pytest.fixture(scope="module")
+def bad_incident(coast):
+    """The incident of the bad day, and the series of the part that caused it."""
+    with Repository(coast, read_only=True) as repo:
+        incidents = repo.incidents(PLAIN)
+        number = int(incidents.loc[incidents["first"] == BAD_PARTITION, "id"].iloc[0])
+        move = repo.incident(number).causes.moves[0]
+        part = move.dimensions[0].parts[0].name
+        return number, move.part_series[move.dimensions[0].name, part], part
+
+
+def address(page):
+    return page.evaluate("location.hash")
+
+
+def view(page, name):
+    page.locator(f".tidegauge[data-view={name}][data-state=drawn]").wait_for()
+
+
+def go(page, name, options, dataset=None):
+    page.evaluate(
+        "given => document.querySelector('.tidegauge').tidegauge.go(...given)",
+        [name, options, *([dataset] if dataset else [])],
+    )
+    view(page, name)
+
+
+def test_a_messages_link_leads_to_the_causes_segment(page, voila, bad_incident):
+    number, series, part = bad_incident
+    page.goto(f"{voila}#/incidents/{number}")  # the first click, in the message
+    wait_for_state(page, "drawn")
+    assert page.title().startswith(f"Incident {number}: 19 Feb 2013: volume -70 %")
+    cause = page.locator(".tg-cause").first
+    row = cause.locator("tbody tr").first
+    assert row.locator("th").inner_text() == part
+    row.get_by_role("button").click()  # the second
+    view(page, "series")
+    name, _, options = page.evaluate(STATE)
+    assert (name, options["ids"][0]) == ("series", series)
+    assert options["focus"] == BAD_PARTITION.removeprefix("ds=")
+    leave(page)
+
+
+PLACES = {
+    "home": ({"filter": "coast", "sort": "dataset", "reverse": True}, None),
+    "overview": ({"table": PLAIN, "by": "change", "group": "segment", "filter": "size"}, None),
+    "series": ({"ids": [1, 2], "since": 1359676800, "until": 1361145600, "log": False}, None),
+    "compare": (
+        {
+            "kind": "partitions",
+            "baseline": {"partition": "ds=2013-01-02"},
+            "current": {"partition": BAD_PARTITION},
+            "filter": "size",
+            "unusual": False,
+        },
+        PLAIN,
+    ),
+    "incidents": ({"status": "", "filter": "volume", "group": "time", "table": PLAIN}, None),
+    "partitions": ({"partition": BAD_PARTITION, "highlight": "anomalies"}, PLAIN),
+}
+
+
+def test_each_page_is_restored_by_reload_back_and_forward(root):
+    page = root.page
+    seen = []
+    for name, (options, dataset) in PLACES.items():
+        go(page, name, options, dataset)
+        page.wait_for_timeout(300)
+        seen.append((address(page), page.evaluate(STATE)))
+    assert len({hash_ for hash_, _ in seen}) == len(PLACES)
+    for (name, (options, _)), (_, state) in zip(PLACES.items(), seen, strict=True):
+        assert state[0] == name
+        assert {**state[2], **options} == state[2], name
+    for hash_, state in reversed(seen[:-1]):
+        page.go_back()
+        page.wait_for_function(f"location.hash === {json.dumps(hash_)}")
+        view(page, state[0])
+        assert page.evaluate(STATE)[2] == state[2], hash_
+    page.go_forward()
+    view(page, "overview")
+    page.reload()
+    wait_for_state(page, "drawn")
+    assert address(page) == seen[1][0]
+    assert page.evaluate(STATE)[2] == seen[1][1][2]
+
+
+def test_links_are_copied_and_other_addresses_named(page, voila):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{voila}#/nonsense?x=1")
+    root = wait_for_state(page, "drawn")
+    view(page, "home")
+    assert "There is no page #/nonsense?x=1" in root.locator(".tg-alert").inner_text()
+    root.get_by_role("tab", name="Partitions").click()
+    view(page, "partitions")
+    root.get_by_role("button", name="Copy link").click()
+    root.get_by_text("The link is copied.").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.url
+    assert "#/partitions?dataset=" in copied
+    root.get_by_text("Export", exact=True).click()
+    root.get_by_role("button", name="Copy as Python").click()
+    root.get_by_text("The Python code is copied.").wait_for()
+    assert 'view="partitions"' in page.evaluate("navigator.clipboard.readText()")
+    leave(page)
+
+
+def test_data_and_pictures_are_downloaded(page, voila):
+    page.goto(f"{voila}#/series?ids=%5B1,2%5D")
+    root = wait_for_state(page, "drawn")
+    heads = {"CSV": b"dataset,segment", "SVG": b"<svg", "PNG": b"\x89PNG"}
+    for kind, head in heads.items():
+        root.get_by_text("Export", exact=True).click()
+        with page.expect_download() as download:
+            root.get_by_role("button", name=kind).click()
+        with open(download.value.path(), "rb") as file:
+            assert file.read(40).startswith(head), kind
+    leave(page)
+
+
+@pytest.mark.soak
+def test_in_lab_the_same_state_is_in_traits(page, lab, bad_incident):
+    number, *_ = bad_incident
+    cells = (
+        "import tidegauge as tg\nrepo = tg.Repository(read_only=True)",
+        f"d = tg.Dashboard(repo, view='incidents')\nd.options = {{'incidents': {{'id': {number}}}}}\nd",
+    )
+    root = open_lab(page, lab, lab.write("state.ipynb", *cells))
+    root.locator(".tg-incident h2").get_by_text("volume -70 %").wait_for()
+    assert "incidents" not in page.evaluate("location.hash")
+
+
+def test_the_user_is_named_by_the_proxys_header(page, tmp_path, coast_copy):
+    with dashboard_server(tmp_path, coast_copy, "--user-header", "X-Forwarded-User") as (_, url):
+        page.goto(url)
+        refused = wait_for_state(page, "error").inner_text()
+        assert "the request has no header X-Forwarded-User" in refused
+        page.set_extra_http_headers({"X-Forwarded-User": "ann@example.org"})
+        page.goto(f"{url}#/incidents")
+        page.reload()
+        root = wait_for_state(page, "drawn")
+        assert root.locator(".tg-incident .tg-author").inner_text() == "as ann@example.org"
+        root.locator(".tg-incident").get_by_role("button", name="Acknowledge").click()
+        root.locator(".tg-timeline").get_by_text("acknowledged").wait_for()
+        leave(page)
+    with Repository(coast_copy, read_only=True) as repo:
+        assert repo.labels()["by"].tolist()[-1] == "ann@example.org"

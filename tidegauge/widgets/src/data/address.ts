@@ -1,0 +1,67 @@
+// Addresses: the state of the dashboard in the part of a URL after #, such as `#/incidents/337?status=open`.
+//
+// Option values are written as text, or as JSON where text would be read back as something else.
+
+/** Page of the dashboard: view, dataset (null if the view has none) and options of the view. */
+export interface Address {
+  view: string;
+  dataset: string | null;
+  options: Record<string, unknown>;
+}
+
+/** Options that are written as a part of the path. */
+const PATH_OPTIONS: Record<string, string> = { incidents: "id" };
+/** Views that show all datasets, or choose one by an option. */
+const OF_ALL_DATASETS: readonly string[] = ["home", "overview", "series", "incidents"];
+
+/** Format an address; options that are null or undefined are left out. */
+export function formatAddress({ view, dataset, options }: Address): string {
+  const inPath = PATH_OPTIONS[view];
+  const pairs: [string, unknown][] = OF_ALL_DATASETS.includes(view) || dataset === null ? [] : [["dataset", dataset]];
+  pairs.push(...Object.entries(options).filter(([name]) => name !== inPath && name !== "dataset"));
+  const query = pairs
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(([name, value]) => `${escape(name)}=${escape(formatValue(value))}`)
+    .join("&");
+  const part = inPath && options[inPath] !== null && options[inPath] !== undefined ? `/${escape(formatValue(options[inPath]))}` : "";
+  return `#/${escape(view)}${part}${query && `?${query}`}`;
+}
+
+/** Parse an address; null if it is none of ours. */
+export function parseAddress(hash: string): Address | null {
+  const match = /^#\/([^/?]+)(?:\/([^/?]*))?(?:\?(.*))?$/.exec(hash);
+  if (!match) return null;
+  try {
+    const view = decodeURIComponent(match[1]);
+    const options: Record<string, unknown> = {};
+    if (match[2] && PATH_OPTIONS[view]) options[PATH_OPTIONS[view]] = parseValue(decodeURIComponent(match[2]));
+    let dataset: string | null = null;
+    for (const pair of (match[3] ?? "").split("&").filter(Boolean)) {
+      const at = pair.includes("=") ? pair.indexOf("=") : pair.length;
+      const name = decodeURIComponent(pair.slice(0, at));
+      const text = decodeURIComponent(pair.slice(at + 1));
+      if (name === "dataset") dataset = String(parseValue(text));
+      else options[name] = parseValue(text);
+    }
+    return { view, dataset, options };
+  } catch {
+    return null; // a malformed escape
+  }
+}
+
+function formatValue(value: unknown): string {
+  return typeof value === "string" && parseValue(value) === value ? value : JSON.stringify(value);
+}
+
+function parseValue(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Escape what is not safe in a query; characters of partition names and times stay readable. */
+function escape(text: string): string {
+  return encodeURIComponent(text).replace(/%(2C|3A|2F)/g, (code) => decodeURIComponent(code));
+}

@@ -1,0 +1,90 @@
+// Incidents of the inbox: filtered by status and words, grouped by the time at which they began.
+
+import type { AnswerTo } from "./kernel";
+
+export const STATUSES = ["open", "snoozed", "acknowledged", "expected", "resolved"] as const;
+
+export interface InboxItem {
+  id: number;
+  dataset: string;
+  headline: string;
+  severity: string;
+  first: string;
+  last: string;
+  /** Seconds since 1970; NaN without a time. */
+  since: number;
+  until: number;
+  opened: number;
+  series: number;
+  /** Status set by labels. */
+  status: string;
+  assignee: string | null;
+  /** End of the snooze in seconds since 1970; NaN without one. */
+  snoozedUntil: number;
+}
+
+/** Incidents that began at one time. */
+export interface InboxGroup {
+  key: string;
+  since: number;
+  items: InboxItem[];
+  tables: number;
+}
+
+const SEVERITIES = ["error", "warning", "info"];
+
+/** Sort incidents: the newest begin first, at one time the gravest; those without a time last. */
+export function sortInbox(items: readonly InboxItem[]): InboxItem[] {
+  const place = ({ since }: InboxItem) => (Number.isNaN(since) ? -Infinity : since);
+  const rank = ({ severity }: InboxItem) => SEVERITIES.indexOf(severity);
+  return items.slice().sort((a, b) => (place(a) === place(b) ? rank(a) - rank(b) : place(b) - place(a)));
+}
+
+/** Incidents of the kernel's answer, in its order. */
+export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[] {
+  const { texts } = data;
+  const text = (name: string, n: number) => texts[name]?.[n] ?? "";
+  const number = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
+  return Array.from(arrays.id ?? [], (id, n) => ({
+    id,
+    dataset: text("dataset", n),
+    headline: text("headline", n),
+    severity: text("severity", n),
+    first: text("first", n),
+    last: text("last", n),
+    since: number("since", n),
+    until: number("until", n),
+    opened: number("opened_at", n),
+    series: number("series", n),
+    status: text("status", n),
+    assignee: texts.assignee?.[n] ?? null,
+    snoozedUntil: number("snoozed_until", n),
+  }));
+}
+
+/** Status as the inbox shows it: an open incident that is snoozed at a time is not open. */
+export function shownStatus(item: InboxItem, now: number): string {
+  return item.status === "open" && item.snoozedUntil > now ? "snoozed" : item.status;
+}
+
+/** Incidents that contain all words of a text in headline, table, severity or assignee. */
+export function searchInbox(items: readonly InboxItem[], text: string): InboxItem[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return items.filter((item) => {
+    const all = [item.headline, item.dataset, item.severity, item.assignee ?? "", `#${item.id}`].join("\n").toLowerCase();
+    return words.every((word) => all.includes(word));
+  });
+}
+
+/** Group incidents by the time at which they began, in their order; those without a time by their first partition. */
+export function groupInbox(items: readonly InboxItem[]): InboxGroup[] {
+  const groups = new Map<string, InboxGroup>();
+  for (const item of items) {
+    const key = Number.isNaN(item.since) ? item.first : String(item.since);
+    const group = groups.get(key) ?? { key, since: item.since, items: [], tables: 0 };
+    group.items.push(item);
+    groups.set(key, group);
+  }
+  for (const group of groups.values()) group.tables = new Set(group.items.map(({ dataset }) => dataset)).size;
+  return [...groups.values()];
+}

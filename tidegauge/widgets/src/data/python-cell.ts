@@ -1,0 +1,29 @@
+// Python code of what is shown, to paste into a notebook.
+
+/** Format a JSON value as a Python literal. */
+export function pythonLiteral(value: unknown): string {
+  if (value === null || value === undefined) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (Array.isArray(value)) return `[${value.map(pythonLiteral).join(", ")}]`;
+  if (typeof value === "object") {
+    const pairs = Object.entries(value).filter(([, one]) => one !== undefined);
+    return `{${pairs.map(([key, one]) => `${JSON.stringify(key)}: ${pythonLiteral(one)}`).join(", ")}}`;
+  }
+  return JSON.stringify(value); // numbers, and texts, whose escapes Python shares
+}
+
+/** Python code that shows a view as it is seen, and its data as a frame. */
+export function pythonCell(view: string, dataset: string | null, options: Record<string, unknown>): string {
+  const known = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null && value !== undefined));
+  const lines = [
+    "import tidegauge as tg",
+    "",
+    "repo = tg.Repository()  # or its URL, if the settings do not name it",
+    `dashboard = tg.Dashboard(repo, ${dataset === null ? "" : `${pythonLiteral(dataset)}, `}view=${pythonLiteral(view)})`,
+    `dashboard.options = ${pythonLiteral({ [view]: known })}`,
+  ];
+  if (view === "incidents" && typeof known.id === "number") lines.push(`print(repo.incident(${known.id}).explain())`);
+  else lines.push("data = dashboard.data");
+  return [...lines, "dashboard", ""].join("\n");
+}

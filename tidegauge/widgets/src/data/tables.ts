@@ -1,0 +1,94 @@
+// Tables of the home page: their health, filtered and sorted.
+
+import type { AnswerTo } from "./kernel";
+
+/** Health of a table, the worst first. */
+export const HEALTH = ["error", "failed run", "failing checks", "warning", "info", "ok", "not measured"] as const;
+
+/** Table with what is known of its health; numbers are NaN where nothing is known. */
+export interface TableHealth {
+  dataset: string;
+  health: string;
+  errors: number;
+  warnings: number;
+  infos: number;
+  snoozed: number;
+  failing: number;
+  newest: string | null;
+  time: number;
+  previous: number;
+  arrived: number;
+  size: number;
+  sizeSeries: number;
+  completeness: number;
+  lowest: number;
+  runStatus: string | null;
+  runStarted: number;
+  owner: string | null;
+  tags: string | null;
+  /** Place among all, the worst first. */
+  place: number;
+}
+
+/** Tables of the kernel's answer, in its order. */
+export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
+  const number = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
+  const text = (name: string, n: number) => data.texts[name]?.[n] ?? null;
+  return data.datasets.map((dataset, n) => ({
+    dataset,
+    health: text("health", n) ?? "",
+    errors: number("errors", n),
+    warnings: number("warnings", n),
+    infos: number("infos", n),
+    snoozed: number("snoozed", n),
+    failing: number("failing", n),
+    newest: text("newest", n),
+    time: number("time", n),
+    previous: number("previous", n),
+    arrived: number("arrived_at", n),
+    // The rows of the newest partition, unless only a row count was measured.
+    size: Number.isNaN(number("size", n)) ? number("rows", n) : number("size", n),
+    sizeSeries: number("size_series", n),
+    completeness: number("completeness", n),
+    lowest: number("lowest", n),
+    runStatus: text("run_status", n),
+    runStarted: number("run_started_at", n),
+    owner: text("owner", n),
+    tags: text("tags", n),
+    place: n,
+  }));
+}
+
+/** Tables that contain all words of a text in name, health, owner or tags, and are of one health unless it is empty. */
+export function filterTables(tables: readonly TableHealth[], text: string, health: string): TableHealth[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return tables.filter((table) => {
+    if (health && table.health !== health) return false;
+    const all = [table.dataset, table.health, table.owner, table.tags].join("\n").toLowerCase();
+    return words.every((word) => all.includes(word));
+  });
+}
+
+const SORT_KEYS: Record<string, (table: TableHealth) => string | number> = {
+  health: (table) => table.place,
+  dataset: (table) => table.dataset,
+  incidents: (table) => -(1e6 * table.errors + 1e3 * table.warnings + table.infos),
+  newest: (table) => table.time,
+  size: (table) => -table.size,
+  completeness: (table) => table.completeness,
+  failing: (table) => -table.failing,
+  run: (table) => table.runStarted,
+  owner: (table) => table.owner ?? "",
+};
+
+/** Sort tables by a column, the worst, oldest or largest first; unknown and empty values come last either way. */
+export function sortTables(tables: readonly TableHealth[], column: string, reverse: boolean): TableHealth[] {
+  const key = SORT_KEYS[column] ?? SORT_KEYS.health;
+  const unknown = (value: string | number) => value === "" || Number.isNaN(value);
+  return tables.slice().sort((a, b) => {
+    const [first, second] = [key(a), key(b)];
+    if (unknown(first) || unknown(second)) return Number(unknown(first)) - Number(unknown(second)) || a.place - b.place;
+    const order = first < second ? -1 : first > second ? 1 : 0;
+    return (reverse ? -order : order) || a.place - b.place;
+  });
+}

@@ -1,0 +1,208 @@
+// Home view: the health of all tables, the worst first, with search.
+
+import { Sparklines } from "../chart/sparklines";
+import type { Catalogue } from "../data/catalogue";
+import { formatAge, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { filterTables, HEALTH, sortTables, type TableHealth, tablesOf } from "../data/tables";
+import { button, debounce, h, renderName } from "../ui/dom";
+import { severityMark } from "../ui/severity";
+import type { Shell, View } from "../ui/shell";
+import { VirtualList } from "../ui/virtual-list";
+import "./home.css";
+import "../ui/virtual-list.css";
+
+interface Options {
+  filter: string;
+  /** One of `HEALTH`; empty for all. */
+  health: string;
+  sort: string;
+  reverse: boolean;
+}
+
+const COLUMNS = [
+  ["health", "Health"], ["dataset", "Table"], ["incidents", "Open incidents"], ["newest", "Newest partition"],
+  ["size", "Rows"], ["completeness", "Complete"], ["failing", "Checks"], ["run", "Last run"], ["owner", "Owner"],
+] as const;
+const COLUMN_HELP: Record<string, string> = {
+  health: "The worst of open incidents, failed runs and failing checks",
+  completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
+  failing: "Checks by which current data fails",
+};
+const SYMBOLS: Record<string, string> = {
+  error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
+  "failed run": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
+};
+const SPARKLINE = { width: 84, height: 18 };
+
+export class Home implements View {
+  readonly element: HTMLElement;
+  private readonly filter: HTMLInputElement;
+  private readonly chips = h("span", { class: "tg-health-chips", role: "group", "aria-label": "Health" });
+  private readonly count = h("span", { class: "tg-muted" });
+  private readonly heads = new Map<string, HTMLElement>();
+  private readonly rows: VirtualList;
+  private readonly empty = h("p", { class: "tg-empty", hidden: true });
+  private tables: TableHealth[] = [];
+  private shown: TableHealth[] = [];
+  private now = 0;
+  private catalogue: Catalogue | null = null;
+  private sparklines: Sparklines | null = null;
+
+  constructor(private readonly shell: Shell) {
+    this.filter = h("input", {
+      type: "search",
+      placeholder: "Search: words of table, owner, tag …",
+      "aria-label": "Search tables",
+      oninput: debounce(60, () => this.updateOptions({ filter: this.filter.value })),
+    });
+    const header = h("div", { class: "tg-home-row tg-home-head", role: "row", "aria-rowindex": "1" });
+    for (const [key, text] of COLUMNS) {
+      const cell = h("div", { role: "columnheader", "data-column": key }, button(text, () => this.sort(key), { title: COLUMN_HELP[key] }));
+      this.heads.set(key, cell);
+      header.append(cell);
+    }
+    this.rows = new VirtualList({
+      roles: ["grid", "row"],
+      label: "Tables; Enter opens the heat map",
+      rowHeight: 30,
+      header,
+      renderRow: (index) => this.row(this.shown[index]),
+      onOpen: (index) => this.openTable(this.shown[index]),
+    });
+    this.rows.element.addEventListener("scroll", debounce(80, () => this.requestSparklines()), { passive: true });
+    const tools = h("div", { class: "tg-tools" }, this.filter, this.chips, this.count);
+    this.element = h("section", { class: "tg-home", "aria-label": "Tables" }, tools, this.rows.element, this.empty);
+  }
+
+  private get options(): Options {
+    return { filter: "", health: "", sort: "health", reverse: false, ...this.shell.options<Options>("home") };
+  }
+
+  private updateOptions(changes: Partial<Options>): void {
+    this.shell.saveOptions("home", { ...this.options, ...changes });
+    this.rows.element.scrollTop = 0;
+    this.arrangeRows();
+  }
+
+  private sort(key: string): void {
+    const { sort, reverse } = this.options;
+    this.updateOptions({ sort: key, reverse: sort === key && !reverse });
+  }
+
+  async open(): Promise<void> {
+    const { catalogue, link } = this.shell;
+    if (this.catalogue !== catalogue) {
+      const answer = await link.ask("tables", {});
+      this.tables = tablesOf(answer);
+      this.now = answer.data.now;
+      this.catalogue = catalogue;
+      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values;
+      this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
+    }
+    this.arrangeRows();
+    performance.mark("tidegauge:first:home");
+  }
+
+  private arrangeRows(): void {
+    const { filter, health, sort, reverse } = this.options;
+    if (document.activeElement !== this.filter) this.filter.value = filter;
+    for (const [key, head] of this.heads) head.setAttribute("aria-sort", key !== sort ? "none" : reverse ? "descending" : "ascending");
+    this.showChips(filter, health);
+    this.shown = sortTables(filterTables(this.tables, filter, health), sort, reverse);
+    const all = this.tables.length;
+    this.count.textContent = this.shown.length === all ? pluralize(all, "table") : `${this.shown.length.toLocaleString("en-US")} of ${pluralize(all, "table")}`;
+    this.rows.element.hidden = !this.shown.length;
+    this.empty.hidden = this.shown.length > 0;
+    this.empty.textContent = "No table matches the search.";
+    this.rows.setCount(this.shown.length);
+    this.requestSparklines();
+  }
+
+  /** Show the number of tables of each health; a click shows these alone. */
+  private showChips(filter: string, health: string): void {
+    const found = filterTables(this.tables, filter, "");
+    const chips = HEALTH.map((name) => [name, found.filter((table) => table.health === name).length] as const)
+      .filter(([name, count]) => count || name === health)
+      .map(([name, count]) => {
+        const toggle = () => this.updateOptions({ health: health === name ? "" : name });
+        const chip = button("", toggle, { "aria-pressed": String(health === name), "data-health": name });
+        chip.append(h("span", { "aria-hidden": "true" }, `${SYMBOLS[name]} `), `${count.toLocaleString("en-US")} ${name}`);
+        return chip;
+      });
+    this.chips.replaceChildren(...chips);
+  }
+
+  private readonly requestSparklines = debounce(30, () => {
+    const { catalogue, sparklines } = this;
+    if (!catalogue || !sparklines || !this.element.isConnected) return;
+    const rows = this.rows.visible.map((index) => catalogue.rowOf(this.shown[index]?.sizeSeries)).filter((row) => row >= 0);
+    void sparklines.request(rows).catch((error) => this.shell.showError(error));
+  });
+
+  private row(table: TableHealth): HTMLElement {
+    const cell = (column: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": column }, ...children);
+    const health = cell("health", h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health);
+    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ` ${formatAge(table.arrived, this.now)}`));
+    newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
+    const complete = cell("completeness", formatRate(table.completeness));
+    if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatRate(table.lowest)}.`;
+    const run = cell("run", table.runStatus ?? "–", h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
+    const owner = cell("owner", renderName(table.owner, 30), table.owner && table.tags ? " " : null, h("span", { class: "tg-muted" }, renderName(table.tags, 60)));
+    return h(
+      "div",
+      { class: "tg-home-row", "data-health": table.health },
+      health,
+      cell("dataset", renderName(table.dataset, 60)),
+      cell("incidents", this.incidents(table)),
+      newest,
+      cell("size", h("span", {}, formatNumber(table.size)), this.sparkline(table)),
+      complete,
+      cell("failing", table.failing ? `${table.failing.toLocaleString("en-US")} failing` : ""),
+      run,
+      owner,
+    );
+  }
+
+  /** Button with the number of open incidents of each severity, which opens them. */
+  private incidents(table: TableHealth): HTMLElement | string {
+    const counts = [["error", table.errors], ["warning", table.warnings], ["info", table.infos]] as const;
+    const known = counts.filter(([, count]) => count > 0);
+    if (!known.length && !table.snoozed) return "";
+    const parts = known.map(([severity, count]) => h("span", { class: "tg-severity", "data-severity": severity }, `${severityMark(severity)} ${count} `));
+    if (table.snoozed) parts.push(h("span", { class: "tg-muted" }, `${table.snoozed} snoozed`));
+    const words = known.map(([severity, count]) => `${count} ${severity}`);
+    const open = button("", () => this.shell.go("incidents", { table: table.dataset }), {
+      "aria-label": `Open incidents of ${table.dataset}: ${[...words, ...(table.snoozed ? [`${table.snoozed} snoozed`] : [])].join(", ")}`,
+    });
+    open.append(...parts);
+    open.addEventListener("click", (event) => event.stopPropagation()); // the row opens the heat map
+    return open;
+  }
+
+  private sparkline(table: TableHealth): HTMLElement | null {
+    const row = this.catalogue?.rowOf(table.sizeSeries) ?? -1;
+    const ratio = window.devicePixelRatio || 1;
+    const line = row < 0 ? null : this.sparklines?.canvas(row, SPARKLINE.width * ratio, SPARKLINE.height * ratio, this.shell.theme.accent);
+    const holder = h("span", { class: "tg-home-line", "aria-hidden": "true" });
+    if (line) {
+      line.style.width = `${SPARKLINE.width}px`;
+      line.style.height = `${SPARKLINE.height}px`;
+      holder.append(line);
+    }
+    return holder;
+  }
+
+  private openTable(table: TableHealth): void {
+    this.shell.go("overview", { table: table.dataset });
+  }
+
+  onResize(): void {
+    this.sparklines?.clearCanvases();
+    this.rows.redraw();
+    this.requestSparklines();
+  }
+
+  close(): void {
+    this.rows.close();
+  }
+}

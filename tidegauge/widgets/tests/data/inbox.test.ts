@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { groupInbox, type InboxItem, searchInbox, shownStatus, sortInbox } from "../../src/data/inbox";
+
+const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
+  id, dataset: "orders", headline: "volume -52 %", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
+  opened: 0, series: 1, status: "open", assignee: null, snoozedUntil: NaN, ...changes,
+});
+
+test("an open incident is snoozed until its time", () => {
+  assert.equal(shownStatus(item(1, { snoozedUntil: 100 }), 99), "snoozed");
+  assert.equal(shownStatus(item(1, { snoozedUntil: 100 }), 100), "open");
+  assert.equal(shownStatus(item(1, { snoozedUntil: 100, status: "resolved" }), 99), "resolved");
+  assert.equal(shownStatus(item(1), 0), "open");
+});
+
+test("words are searched for in headline, table, assignee and number", () => {
+  const all = [item(7, { assignee: "Ann" }), item(8, { dataset: "returns" })];
+  const found = (text: string) => searchInbox(all, text).map(({ id }) => id);
+  assert.deepEqual(found("ORDERS ann"), [7]);
+  assert.deepEqual(found("volume"), [7, 8]);
+  assert.deepEqual(found("#8"), [8]);
+  assert.deepEqual(found("orders returns"), []);
+});
+
+test("incidents that began at one time are a group, across tables", () => {
+  const groups = groupInbox([item(1), item(2, { since: 5 }), item(3, { dataset: "returns" }), item(4, { since: NaN, first: "part=a" })]);
+  assert.deepEqual(groups.map(({ items, tables }) => [items.map(({ id }) => id), tables]), [[[1, 3], 2], [[2], 1], [[4], 1]]);
+});
+
+test("the newest come first, at one time the gravest", () => {
+  const sorted = sortInbox([item(1, { since: NaN }), item(2), item(3, { severity: "error" }), item(4, { since: 2 * 86400, severity: "info" })]);
+  assert.deepEqual(sorted.map(({ id }) => id), [4, 3, 2, 1]);
+});
