@@ -39,8 +39,9 @@ def headline(
     """Return an incident's time span and its most significant metrics.
 
     A metric is listed once, at its largest departure, with the filters and segments that share the
-    anomaly. Sums and counts that changed as the number of rows did say nothing more than that. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics
-    that follow from them.
+    anomaly. Sums and counts that changed as the number of rows did say nothing more than that.
+    Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
+    follow from them.
 
     Parameters
     ----------
@@ -75,10 +76,9 @@ def _weight(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> 
     whole = any(not one.filter and not one.segment for one in some)
     score = max(one.score for one in some)
     parts = min(len({_among(one) for one in some}), MOST + 1)
-    if isinstance(of, ConsistencyTopic):
-        plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
-    else:
+    if not isinstance(of, ConsistencyTopic):
         return prominence(some[0].name, score, whole=whole) + parts
+    plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
     return min(score, CLEAR) + 3.0 * whole + CLEAR * plain + parts
 
 
