@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ MOST_COLUMNS = 3
 """Greatest number of columns of a condition whose values are shown."""
 WIDTH = 40
 """Maximum characters of a value."""
-UNPRINTABLE = NESTED | {"binary", "calendar_interval", "void"}
+UNPRINTABLE = NESTED | {"binary", "interval", "void"}
 
 
 @handled_errors()
@@ -98,7 +98,7 @@ class _Asked:
     duplicates: bool = False
 
 
-def _asked(constraint: Constraint, schema: Schema, hidden: Set[str]) -> _Asked | None:
+def _asked(constraint: Constraint, schema: Schema, hidden: set[str]) -> _Asked | None:
     """Return how to find bad values; None if none explains the constraint, or they are private."""
     analyzer = constraint.analyzer
     columns = _columns(analyzer, schema)
