@@ -113,7 +113,8 @@ def rules_yaml(dataset: str, table: str, found: Iterable[tuple[Constraint, str]]
     """
     place = "path" if "/" in table else "table"
     lines = [f"dataset: {json.dumps(dataset)}", f"{place}: {json.dumps(table)}", "rules:"]
-    left_out, rules = [], {}
+    left_out: list[str] = []
+    rules: dict[str, str] = {}
     for constraint, comment in found:
         rule = rule_of(constraint)
         if rule is None:
