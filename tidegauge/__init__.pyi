@@ -69,6 +69,7 @@ from .analyzers.measures.bins import KLLSketch as KLLSketch
 from .analyzers.measures.cardinality import ApproxCountDistinct as ApproxCountDistinct
 from .analyzers.measures.columns import ColumnCount as ColumnCount
 from .analyzers.measures.columns import ColumnExists as ColumnExists
+from .analyzers.measures.columns import SchemaMatch as SchemaMatch
 from .analyzers.measures.counts import Completeness as Completeness
 from .analyzers.measures.counts import Compliance as Compliance
 from .analyzers.measures.counts import NumMatches as NumMatches

@@ -56,6 +56,8 @@ def hint(name: str, known: Iterable[str]) -> str:
     'write tg.Check(name).is_complete(column)'
     >>> hint("Completness", ["Compliance", "Completeness"])
     "did you mean 'Completeness'?"
+    >>> hint("isComplete", ["is_complete", "is_unique"])
+    "did you mean 'is_complete'?"
     """
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if snake.startswith("expect_"):
@@ -66,5 +68,8 @@ def hint(name: str, known: Iterable[str]) -> str:
     found = _ELSEWHERE.get(name) or _ELSEWHERE.get(name.removesuffix("Strategy"))
     if found:
         return f"write {found}"
+    known = list(known)
+    if snake in known:
+        return f"did you mean {snake!r}?"
     close = nearest(name, known) or nearest(name.removesuffix("Strategy"), known)
     return f"did you mean {close!r}?" if close else ""

@@ -33,6 +33,7 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.analyzers.measures.columns": (
         "ColumnCount",
         "ColumnExists",
+        "SchemaMatch",
     ),
     "tidegauge.analyzers.measures.counts": (
         "Completeness",
@@ -143,7 +144,11 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
 
 STATE_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.analyzers.measures.cardinality": ("hll",),
-    "tidegauge.analyzers.measures.columns": ("column-count", "column-exists"),
+    "tidegauge.analyzers.measures.columns": (
+        "column-count",
+        "column-exists",
+        "schema-match",
+    ),
     "tidegauge.analyzers.measures.counts": ("compliance", "num-matches", "num-matches-and-count"),
     "tidegauge.analyzers.measures.custom": ("custom-sql",),
     "tidegauge.analyzers.measures.extremes": ("max", "min", "range"),

@@ -1,17 +1,21 @@
-"""Schema metrics: ColumnCount, ColumnExists."""
+"""Schema metrics: ColumnCount, ColumnExists, SchemaMatch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from struct import Struct
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, DatasetAnalyzer, analyzer
-from tidegauge.analyzers.core.errors import NoSuchColumnError
+from tidegauge.analyzers.core.ddl import DeclaredColumn, parse_columns, type_text
+from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import count_rows
+from tidegauge.analyzers.core.sql import count_rows, literal
 from tidegauge.analyzers.core.state import DoubleValuedState, State, register_state
 
 
@@ -110,5 +114,143 @@ class ColumnExists(ColumnAnalyzer[ColumnExistsState, float]):
         return state.metric_value()
 
     def weight(self, state: ColumnExistsState) -> float:
+        """Return the number of pieces of data."""
+        return state.pieces
+
+
+@register_state("schema-match/1")
+@dataclass(frozen=True, slots=True)
+class SchemaMatchState(State):
+    """Differences of the merged data's schemas from a declared one, and number of all pieces."""
+
+    differences: tuple[str, ...] = ()
+    pieces: int = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the differences of both, each once, and add the pieces."""
+        found = tuple(sorted({*self.differences, *other.differences}))
+        return type(self)(found, self.pieces + other.pieces)
+
+    def pack(self) -> bytes:
+        """Serialize to JSON."""
+        return canonical_json([self.differences, self.pieces]).encode()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize a payload written by `pack`."""
+        differences, pieces = json.loads(payload)
+        return cls(tuple(differences), pieces)
+
+
+@dataclass(frozen=True)
+class SchemaComparison:
+    """Value of a SchemaMatch metric.
+
+    Attributes
+    ----------
+    differences : tuple of str
+        One sentence for each difference from the declared schema.
+    """
+
+    differences: tuple[str, ...]
+
+    def scalars(self) -> Iterator[tuple[str, float]]:
+        """Yield the number of ``differences``."""
+        yield "differences", len(self.differences)
+
+    def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str]]]:
+        """Return the notebook table: each difference."""
+        return ("difference",), len(self.differences), ((one,) for one in self.differences)
+
+
+@analyzer
+class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
+    """Differences of the schema from a declared one; over several partitions those of all of them.
+
+    Partition columns are columns, too. Letter case matters if ``spark.sql.caseSensitive`` is set.
+    Empty metric if nothing was read.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Names and types as in DDL: ``id BIGINT, name STRING``; a name alone may be of any type.
+        ``NOT NULL`` is ignored: add `Completeness`.
+    extra : bool
+        Whether undeclared columns are allowed.
+    ordered : bool
+        Whether the declared columns must stand in this order.
+
+    Examples
+    --------
+    >>> schema = Schema.from_types({"id": "string", "x": "long"})
+    >>> for difference in SchemaMatch("id BIGINT, name", extra=False).differences(schema):
+    ...     print(difference)
+    'id' is string, not bigint
+    no column 'name'
+    undeclared column 'x'
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+    state_type: ClassVar[type[State]] = SchemaMatchState
+
+    columns: tuple[str, ...]
+    extra: bool = True
+    ordered: bool = False
+
+    @cached_property
+    def declared(self) -> tuple[DeclaredColumn, ...]:
+        """The declared columns."""
+        return parse_columns(", ".join(self.columns))
+
+    def check_parameters(self) -> None:
+        """Require columns that can be read."""
+        try:
+            columns = self.declared
+        except ValueError as error:
+            msg = f"{self!r}: {error}"
+            raise IllegalAnalyzerParameterError(msg) from error
+        if not columns:
+            msg = "SchemaMatch needs at least one column"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def differences(self, schema: Schema) -> Iterator[str]:
+        """Yield a sentence for each difference: types, missing and undeclared columns, the order."""
+
+        def folded(name: str) -> str:
+            return name if schema.case_sensitive else name.casefold()
+
+        types = {folded(f["name"]): type_text(f["type"]) for f in schema.struct["fields"]}
+        declared = {folded(column.name): column for column in self.declared}
+        for key, column in declared.items():
+            if key not in types:
+                yield f"no column {column.name!r}"
+            elif column.type not in (None, types[key]):
+                yield f"{column.name!r} is {types[key]}, not {column.type}"
+        if not self.extra:
+            yield from (
+                f"undeclared column {name!r}"
+                for name in schema.names
+                if folded(name) not in declared
+            )
+        there = [name for name in schema.names if folded(name) in declared]
+        wanted = [column.name for key, column in declared.items() if key in types]
+        if self.ordered and list(map(folded, there)) != list(map(folded, wanted)):
+            yield f"the order is {', '.join(there)}, not {', '.join(wanted)}"
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the differences, found on the schema, and one piece of data."""
+        return (literal(json.dumps(list(self.differences(schema)))), "1")
+
+    def fold(self, cells: Sequence[Any]) -> SchemaMatchState:
+        """Return the state of one piece of data."""
+        return SchemaMatchState(tuple(sorted(json.loads(cells[0]))), cells[1])
+
+    def measure(self, state: SchemaMatchState) -> SchemaComparison:
+        """Return the differences."""
+        if not state.pieces:
+            raise self.no_data()
+        return SchemaComparison(state.differences)
+
+    def weight(self, state: SchemaMatchState) -> float:
         """Return the number of pieces of data."""
         return state.pieces

@@ -11,6 +11,8 @@ import scala.util.{Failure, Success, Try}
 import com.amazon.deequ.VerificationSuite
 import com.amazon.deequ.analyzers._
 import com.amazon.deequ.analyzers.runners.{AnalysisRunner, AnalyzerContext}
+import com.amazon.deequ.checks.{Check, CheckLevel}
+import com.amazon.deequ.constraints.ConstraintStatus
 import com.amazon.deequ.metrics._
 import com.amazon.deequ.repository.{MetricsRepository, ResultKey}
 import com.amazon.deequ.repository.fs.FileSystemMetricsRepository
@@ -77,6 +79,49 @@ object Driver {
     case "merge" => new Merge(request)
     case "append" => new Append(request)
     case "read" => new Read(request)
+    case "verify" => new Verify(request)
+  }
+
+  /** Which constraints hold; they are those of benchmarks/checks. */
+  class Verify(request: JValue) extends Job {
+    private val check = (request \ "case" \ "constraints")
+      .asInstanceOf[JArray]
+      .arr
+      .foldLeft(Check(CheckLevel.Error, "benchmark"))(constrained)
+    private var holds = Seq.empty[Boolean]
+
+    def run(): Unit = {
+      val data = spark.read.parquet(text(request \ "path"))
+      val found = VerificationSuite().onData(data).addCheck(check).run()
+      holds = found.checkResults(check).constraintResults.map(_.status == ConstraintStatus.Success)
+    }
+
+    def values: JValue = JArray(holds.map(JBool(_)).toList)
+
+    private def constrained(check: Check, told: JValue): Check = {
+      val JArray(JString(kind) :: JString(column) :: of) = told
+      def number(place: Int): Double = of(place) match {
+        case JInt(value) => value.toDouble
+        case value => value.asInstanceOf[JDouble].num
+      }
+      val first = if (of.head.isInstanceOf[JArray] || of.head.isInstanceOf[JString]) 0.0 else number(0)
+      kind match {
+        case "complete" => check.hasCompleteness(column, _ >= first)
+        case "range" =>
+          val within = s"$column IS NULL OR ($column >= $first AND $column <= ${number(1)})"
+          check.satisfies(within, s"$column within bounds", _ >= number(2))
+        case "set" =>
+          val JArray(values) = of.head
+          check.isContainedIn(column, values.map(text).toArray, _ >= number(1))
+        case "pattern" => check.hasPattern(column, text(of.head).r, _ >= number(1))
+        case "min" => check.hasMin(column, _ >= first)
+        case "max" => check.hasMax(column, _ <= first)
+        case "mean" => check.hasMean(column, value => value >= first && value <= number(1))
+        case "min_length" => check.hasMinLength(column, _ >= first)
+        case "max_length" => check.hasMaxLength(column, _ <= first)
+        case "distinct" => check.hasNumberOfDistinctValues(column, _ <= first)
+      }
+    }
   }
 
   class Calculate(request: JValue) extends Job {

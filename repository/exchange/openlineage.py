@@ -7,7 +7,8 @@ Numbers that are not finite have no place in JSON and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -55,8 +56,9 @@ def openlineage_event(
     Returns
     -------
     dict
-        With the metrics of the partition that were measured without a filter, and an assertion for each
-        of its scored series, which fails where there is an open anomaly.
+        With the metrics of the partition that were measured without a filter, an assertion for each of
+        its scored series, which fails where there is an open anomaly, and one for each rule and
+        constraint that it was judged by last.
     """
     if partition is None:
         ordered = repository.latest(dataset, segment="").sort_values(["time", "partition"])
@@ -70,7 +72,12 @@ def openlineage_event(
         "dataQualityMetrics": _facet(
             "DataQualityMetricsInputDatasetFacet", "1-0-3", _quality(metrics)
         ),
-        **assertions_facet(_assertions(repository, dataset, partition, when_told)),
+        **assertions_facet(
+            [
+                *_assertions(repository, dataset, partition, when_told),
+                *_verdicts(repository, dataset, partition),
+            ]
+        ),
     }
     run = uuid5(NAMESPACE_URL, f"{repository.database.name}/{dataset}/{partition}/{when}")
     return {
@@ -183,3 +190,19 @@ def _assertions(
             told["description"] = anomaly["explanation"]
         found.append(told)
     return found
+
+
+def _verdicts(repository: Repository, dataset: str, partition: str) -> Iterator[dict[str, Any]]:
+    """Yield an assertion for each outcome in the newest verdicts on a partition."""
+    kept = repository.verdicts(dataset, partition=partition).drop_duplicates("name")
+    for row in kept.to_dict("records"):
+        try:
+            verdict = json.loads(row["result"])
+            outcomes, messages = verdict["outcomes"], dict(verdict["errorMessages"])
+        except (ValueError, KeyError, TypeError):  # of another release
+            continue
+        for name, passed in outcomes:
+            told = {"assertion": row["name"], "name": name, "success": passed}
+            if name in messages:
+                told |= {"severity": "error", "description": messages[name]}
+            yield told

@@ -1,6 +1,7 @@
 """A first suite for a table, and what a run would do."""
 
 import pytest
+from tidegauge.files.rules import load_rules
 from tidegauge.files.suite import load_suite
 
 import tidegauge as tg
@@ -102,9 +103,11 @@ def test_a_sample_is_looked_at_and_small_tables_get_no_rules(shop, spark):
 def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
     from tidegauge.cli.main import run_command
 
-    target = tmp_path / "orders.yml"
-    assert run_command(["profile", shop, "--output", str(target)]) == 0
+    target, rules = tmp_path / "orders.yml", tmp_path / "rules.yml"
+    assert run_command(["profile", shop, "--output", str(target), "--rules", str(rules)]) == 0
     assert load_suite(target).suite.dataset == "orders"
+    assert load_rules(rules).table == shop
+    assert f"{rules}: " in capsys.readouterr().out
     assert run_command(["profile", shop, "--output", str(target)]) == 1
     assert "is there already" in capsys.readouterr().err
     assert run_command(["profile", "shop.ordres"]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from enum import StrEnum
+from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
@@ -22,6 +23,7 @@ from tidegauge.checks.history_methods import HistoryMethods
 from tidegauge.checks.metric_methods import MetricMethods
 from tidegauge.checks.row_methods import RowMethods
 from tidegauge.display.html import Rows, card, heading, marked, pairs, table
+from tidegauge.spellings import hint
 
 
 class Level(StrEnum):
@@ -193,6 +195,14 @@ class Check(RowMethods, MetricMethods, HistoryMethods):
             raise SuiteError(msg)
         found.check_parameters()
         return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise an AttributeError that names the method, for the spellings of other tools."""
+        told = (
+            "" if name.startswith("_") else hint(name, [m for m in dir(type(self)) if m[0] != "_"])
+        )
+        msg = f"a Check has no {name!r}" + (f"; {told}" if told else "")
+        raise AttributeError(msg, name=name, obj=self)
 
     def evaluate(self, evidence: Evidence) -> tuple[ConstraintResult, ...]:
         """Evaluate each constraint on the measured metrics, in order."""

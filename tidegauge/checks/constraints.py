@@ -13,6 +13,7 @@ from typing import Any
 from tidegauge.analyzers.core.errors import SuiteError, describe
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence
 from tidegauge.analyzers.core.metric import Failure, Metric
+from tidegauge.analyzers.measures.columns import SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.histogram import Distribution
 from tidegauge.analyzers.measures.texts import PatternMatch
@@ -47,6 +48,8 @@ class ConstraintResult:
         The evaluated number; None if there is none, or if the value is not a number.
     metric : Metric or None
         None if it was not measured.
+    examples : tuple of str
+        Some bad values as text; the message ends with them.
     """
 
     constraint: Constraint
@@ -54,11 +57,25 @@ class ConstraintResult:
     message: str = ""
     value: float | None = None
     metric: Metric[Any] | None = None
+    examples: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
         """True if the constraint lets the check pass."""
         return self.status not in {ConstraintStatus.FAILURE, ConstraintStatus.WARNING}
+
+    @property
+    def failed_by_value(self) -> bool:
+        """True if the constraint failed by a value, not because there was none."""
+        return not self.passed and self.metric is not None and not self.metric.failed
+
+    def with_examples(self, examples: tuple[str, ...]) -> ConstraintResult:
+        """Return the result with bad values, which are put into the message, before the hint."""
+        if not examples:
+            return self
+        hint = f". {self.constraint.hint}" if self.constraint.hint else ""
+        text = f"{self.message.removesuffix(hint)}: {', '.join(examples)}{hint}"
+        return replace(self, message=text, examples=examples)
 
 
 @dataclass(frozen=True)
@@ -190,9 +207,15 @@ class MetricConstraint(Constraint):
         return replace(warned, constraint=self, status=ConstraintStatus.WARNING)
 
     def _counted(self, value: Any, metric: Metric[Any]) -> str:
-        """Return how many rows are bad, if the metric is a share of good rows that is too low."""
+        """Return how many rows are bad, if the metric is a share of good rows that is too low.
+
+        Of a part of a composite value, what the part tells of it.
+        """
+        if self.part:
+            told = self.part.explain(metric.value)
+            return f": {told}" if told else ""
         wanted, rows = self.assertion, metric.weight
-        if not isinstance(self.analyzer, SHARES_OF_ROWS) or self.part or not rows:
+        if not isinstance(self.analyzer, SHARES_OF_ROWS) or not rows:
             return ""
         if not isinstance(wanted, Between) or wanted.lower is None or value > wanted.lower:
             return ""
@@ -206,6 +229,10 @@ class MetricComponent(ABC):
     def of(self, value: Any) -> float:
         """Return the number."""
 
+    def explain(self, value: Any) -> str:
+        """Return what a failure message tells of the value; nothing by default."""
+        return ""
+
 
 @dataclass(frozen=True)
 class DistinctValueCount(MetricComponent):
@@ -217,6 +244,22 @@ class DistinctValueCount(MetricComponent):
 
     def __str__(self) -> str:
         return "distinct values"
+
+
+@dataclass(frozen=True)
+class SchemaDifferenceCount(MetricComponent):
+    """Number of differences of a SchemaMatch."""
+
+    def of(self, value: SchemaComparison) -> float:
+        """Return the number of differences."""
+        return float(len(value.differences))
+
+    def explain(self, value: SchemaComparison) -> str:
+        """Return the differences."""
+        return "; ".join(value.differences)
+
+    def __str__(self) -> str:
+        return "differences"
 
 
 SHARES_OF_ROWS = (Completeness, Compliance, PatternMatch, Uniqueness)

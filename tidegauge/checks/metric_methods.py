@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
-from tidegauge.analyzers.measures.columns import ColumnCount, ColumnExists
+from tidegauge.analyzers.measures.columns import ColumnCount, ColumnExists, SchemaMatch
 from tidegauge.analyzers.measures.counts import Size, ZerosCount
 from tidegauge.analyzers.measures.exact_quantiles import ExactQuantile, InterquartileRange
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum, Range
@@ -31,7 +31,7 @@ from tidegauge.analyzers.measures.uniqueness import (
 )
 from tidegauge.checks.assertions import AssertionLike, Between
 from tidegauge.checks.builder import Columns, ConstraintBuilder, listed
-from tidegauge.checks.constraints import DistinctValueCount
+from tidegauge.checks.constraints import DistinctValueCount, SchemaDifferenceCount
 
 
 class MetricMethods(ConstraintBuilder):
@@ -71,6 +71,31 @@ class MetricMethods(ConstraintBuilder):
     def has_column(self, column: str, *, hint: str = "") -> Self:
         """Assert that a column exists."""
         return self.has(ColumnExists(column), Between(1, 1), hint=hint)
+
+    def has_schema(
+        self, columns: Columns, *, extra: bool = True, ordered: bool = False, hint: str = ""
+    ) -> Self:
+        """Assert that columns exist, and are of their types.
+
+        Parameters
+        ----------
+        columns : str or sequence of str
+            DDL, ``id BIGINT, name STRING``, or a list of columns; a name alone may be of any type.
+            Partition columns are columns, too.
+        extra : bool
+            Whether undeclared columns are allowed.
+        ordered : bool
+            Whether the declared columns must stand in this order.
+        hint : str
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").has_schema("id BIGINT, price DECIMAL(9,2)").constraints[0].description
+        "differences of SchemaMatch('id BIGINT, price DECIMAL(9,2)'): exactly 0"
+        """
+        declared = SchemaMatch(listed(columns), extra, ordered)
+        return self.has(declared, Between(0, 0), part=SchemaDifferenceCount(), hint=hint)
 
     def has_zeros_count(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
         """Assert on the number of zeros in a column."""

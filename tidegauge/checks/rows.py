@@ -25,8 +25,8 @@ ROW_SHARE_ANALYZERS = (Completeness, Compliance, PatternMatch, Uniqueness, Uniqu
 LEAST, GREATEST = (Minimum, MinLength), (Maximum, MaxLength)
 
 
-def row_predicate(constraint: Constraint, column: str) -> str | None:
-    """Return SQL for whether a row satisfies a constraint, given its `row_level_results` column.
+def row_predicate(constraint: Constraint, found: str) -> str | None:
+    """Return SQL for whether a row satisfies a constraint, given SQL for its `row_outcome`.
 
     Returns
     -------
@@ -38,7 +38,6 @@ def row_predicate(constraint: Constraint, column: str) -> str | None:
         return None
     analyzer, wanted = constraint.analyzer, constraint.assertion
     bounds = wanted if isinstance(wanted, Between) else None
-    found = quote(column)
     rule = None
     if isinstance(analyzer, ROW_SHARE_ANALYZERS):
         rule = found if bounds is None or bounds.lower is not None else None
@@ -101,7 +100,7 @@ def _with_row_results(
     rules = {
         column: (constraint, rule)
         for column, constraint in zip(columns, check.constraints, strict=True)
-        if (rule := row_predicate(constraint, column))
+        if (rule := row_predicate(constraint, quote(column)))
     }
     if not rules:
         names = "; ".join(constraint.description for constraint in check.constraints)

@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.registry import ANALYZER_MODULES, module_of
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.check import Check, Level
 from tidegauge.checks.constraints import Constraint
+from tidegauge.checks.export_rules import rules_yaml
 from tidegauge.display.html import Rows, card, heading, note, table
 from tidegauge.repository.store.frames import columns, frame_of
 
@@ -187,6 +188,24 @@ class Suggestions:
             lines += [f"# {one_line(one.reason)}", one.code]
         body = indent("\n".join(lines), "    ")
         return f"import tidegauge as tg\n\ncheck = (\n{body}\n)\n"
+
+    def to_rules(self, table: str, only: Iterable[Suggestion | int] | None = None) -> str:
+        """Return the text of a rules file that rejects the rows by which the same check would fail.
+
+        Parameters
+        ----------
+        table : str
+            The table's name, or a folder.
+        only
+            As for `check`. Suggestions that no single row violates are comments at the end.
+
+        Raises
+        ------
+        SuiteError
+            If there are no suggestions.
+        """
+        found = [(one.constraint, one.reason) for one in self._some(only)]
+        return rules_yaml(self.dataset, table, found)
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy frame, one row per suggestion.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run
@@ -15,8 +16,10 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
 from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.checks.check import Check
-from tidegauge.checks.constraints import PartitionResult
+from tidegauge.checks.constraints import Constraint, MetricConstraint, PartitionResult
+from tidegauge.checks.examples import examples_of
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
 from tidegauge.checks.verification import Verification
 from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
@@ -27,6 +30,8 @@ from tidegauge.repository.store.queries import AsOf, Moment, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tidegauge.analyzers.sources.sources import Source
 
 
 def verify(
@@ -40,10 +45,13 @@ def verify(
     repository: Repository | str | None = None,
     partition: str = "",
     time: Moment = None,
+    examples: bool = True,
+    private: Collection[str] = (),
 ) -> Verification:
     """Evaluate checks on a DataFrame, a run or a repository.
 
-    A DataFrame is scanned once for all checks. A run or a repository is not scanned: stored numbers
+    A DataFrame is scanned once for all checks; if constraints fail, a second pass over their columns
+    finds some bad values for the messages. A run or a repository is not scanned: stored numbers
     are read as they are, all others are computed from stored states.
 
     Parameters
@@ -69,6 +77,10 @@ def verify(
         With a DataFrame: the partition it holds, ``ds=2013-02-08``.
     time : str, date or datetime, optional
         With a DataFrame: the partition's time, if its name does not contain it.
+    examples : bool
+        With a DataFrame: whether messages name bad values.
+    private : collection of str
+        With a DataFrame: columns whose values stand in no message.
 
     Returns
     -------
@@ -87,7 +99,7 @@ def verify(
     >>> check = tg.Check("flights").is_complete("dep_time", at_least=0.95).has_size((600, None))
     >>> result = tg.verify(flights, check)  # doctest: +SKIP
     >>> result.passed, result.failures["message"].tolist()  # doctest: +SKIP
-    (False, ["0.91 is not at least 0.95"])
+    (False, ["0.91 is not at least 0.95: 54 of 600 rows"])
     """
     repository = as_repository(repository)
     several = (checks,) if isinstance(checks, Check) else tuple(checks)
@@ -123,7 +135,46 @@ def verify(
             name = resolve_dataset(repository, name or None)
             evidence, of = _with_history(repository, name, as_of, check, of, metrics)
         found += _judged(place, check, name, of, evidence)
+    if examples:
+        found = with_examples(found, source, private)
     return Verification(several, tuple(found), source)
+
+
+def with_examples(
+    judged: Sequence[PartitionResult],
+    data: DataFrame,
+    private: Collection[str] = (),
+    source: Source | None = None,
+) -> list[PartitionResult]:
+    """Return results whose messages name some bad values, as far as values explain them.
+
+    Parameters
+    ----------
+    judged : sequence of PartitionResult
+    data : DataFrame
+    private : collection of str
+        Columns whose values are not shown.
+    source : Source, optional
+        The partitioned table that the data were read from; otherwise they are one partition.
+    """
+    failed = [
+        one.result.constraint
+        for one in judged
+        if one.result.failed_by_value and isinstance(one.result.constraint, MetricConstraint)
+    ]
+    if not failed:
+        return list(judged)
+    found: dict[tuple[str, Constraint], tuple[str, ...]] = {}
+    groups = Groups(source.keys if source else ())
+    for (key, constraint), examples in examples_of(data, failed, private, groups).items():
+        partition = source.partition_of(key) if source else None
+        found[partition.name if partition else "", constraint] = examples
+    explained = []
+    for one in judged:
+        place = one.partition if source else "", one.result.constraint
+        known = found.get(place, ()) if one.result.failed_by_value else ()
+        explained.append(replace(one, result=one.result.with_examples(known)))
+    return explained
 
 
 def _validate_checks(checks: Sequence[Check]) -> None:

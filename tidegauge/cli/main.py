@@ -163,16 +163,26 @@ def profile(
     source_format: Annotated[
         str, typer.Option("--format", help="How a folder is read.")
     ] = "parquet",
+    rules: Annotated[
+        Path | None, typer.Option(help="A file for record rules, not overwritten.")
+    ] = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Profile a table and propose a suite file, with a comment on each choice."""
+    """Profile a table and propose a suite file, and rules, with a comment on each choice."""
+    from tidegauge.checks.suggesting import suggest
     from tidegauge.profiler import profile as propose
     from tidegauge.spark.session import spark_session
 
-    if output is not None and output.exists():
-        msg = f"{output} is there already; name another file"
-        raise typer.BadParameter(msg)
+    for file in (output, rules):
+        if file is not None and file.exists():
+            msg = f"{file} is there already; name another file"
+            raise typer.BadParameter(msg)
     spark = spark_session(warehouse)
+    if rules is not None:
+        of = {"sample_rows": sample_rows, "spark": spark, "format": source_format}
+        proposed = suggest(table, dataset=dataset, **of).to_rules(table)  # type: ignore[arg-type]
+        rules.write_text(proposed, encoding="utf-8")
+        print(f"{rules}: {proposed.count('  - ')} rules")
     text = propose(
         table, dataset, sample_rows=sample_rows, spark=spark, format=source_format
     ).to_yaml()

@@ -46,7 +46,7 @@ _VALUES = frozenset({"lower", "upper", "default", "value", "whole"})
 """Arguments read as values; a text as the ``value`` of a `Fix` is SQL, as in Python."""
 _OPTIONAL = {"lower": None, "upper": None}
 """Bounds that a file may omit."""
-_SHARED = ("name", "on_null", "severity", "stage", "where")
+_SHARED = ("name", "on_null", "severity", "stage", "where", "message", "description", "tags")
 """Options of all predefined rules."""
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][+-]?\d+)?")
@@ -162,7 +162,7 @@ def _tasks(
             if name == "policy":
                 minded = _task_policy(file, value)
             elif name == "columns" and "column" in known:
-                columns = _columns(file, value)
+                columns = _texts(file, name, value, "[email, phone]")
             elif name not in known:
                 raise UnknownNameError(f"option of {kind}", name, [*known, "policy"])
             else:
@@ -180,10 +180,10 @@ def _tasks(
     return [made(**options) for options in several], minded
 
 
-def _columns(file: YamlFile, node: yaml.Node) -> list[str]:
+def _texts(file: YamlFile, name: str, node: yaml.Node, shown: str) -> list[str]:
     found = file.plain(node)
     if not isinstance(found, list) or not found or not all(isinstance(c, str) for c in found):
-        msg = "columns is a list: [email, phone]"
+        msg = f"{name} is a list: {shown}"
         raise RuleError(msg)
     return found
 
@@ -213,6 +213,8 @@ def _argument(file: YamlFile, name: str, node: yaml.Node | None) -> Any:
             msg = "values is a list: [N, Y]"
             raise RuleError(msg)
         return [_value(name, item) for item in node.value]
+    if name == "tags":
+        return _texts(file, name, node, "[pii]")
     if name in _VALUES:
         return _value(name, node)
     text = file.plain(node)

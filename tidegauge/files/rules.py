@@ -36,6 +36,7 @@ class _File(TableDocument):
     policies: list[Any] = []
     quarantine: str | None = None
     broken_rules: str = BROKEN
+    reasons: str | None = None
     publish: str | None = None
     schema_: str | None = Field(None, alias="schema")
     date_format: str | None = None
@@ -67,6 +68,8 @@ class RulesFile:
         Line of each rule, fix and policy, by its name.
     broken_rules : str
         Name of the column of rejected records that tells the rules they break.
+    reasons : str or None
+        Name of one more column of them, with messages, the run and the time.
     """
 
     path: Path
@@ -80,6 +83,7 @@ class RulesFile:
     parsed: Mapping[str, Any] | None
     lines: Mapping[str, int]
     broken_rules: str = BROKEN
+    reasons: str | None = None
 
     @property
     def dqm(self) -> DQM:
@@ -177,6 +181,7 @@ def load_rules(path: str | Path) -> RulesFile:
         parsed=parsed,
         lines=read.lines,
         broken_rules=fields.broken_rules,
+        reasons=fields.reasons,
     )
     loaded.check_places()
     return loaded

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import Run, analyze
 from tidegauge.analyzers.core.errors import NoSuchTableError, TidegaugeError, describe
+from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.suite import SuiteFile, find_suites, load_suite
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.spark.session import spark_session
@@ -33,18 +35,22 @@ class Summary:
         Anomalies in the scanned partitions.
     notices : list of Notice
         Notifications of incidents, sent and failed.
+    checked : list of CheckedTable
+        Results of the files' checks.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     anomalies: list[pd.DataFrame] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    checked: list[CheckedTable] = field(default_factory=list)
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
         if self.failed or any(run.failed for _, run in self.runs):
             return 1
         refused = any(not run.passed for _, run in self.runs)
+        refused = refused or any(one.verification.status == "error" for one in self.checked)
         return 2 if refused or (fail_on_anomaly and self.found) else 0
 
     @property
@@ -59,6 +65,8 @@ class Summary:
             lines.append(str(run))
             lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
             lines += [f"  {name}: {c}" for name, c in run.checks.items() if not c.passed]
+        for one in self.checked:
+            lines += one.failures()
         for frame in self.anomalies:
             lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]
         if self.notices:
@@ -82,7 +90,7 @@ def run_suites(
     rename: bool = False,
     resegment: bool = False,
 ) -> Summary:
-    """Measure the tables of suites by paths, folders and globs, detect anomalies, and notify.
+    """Measure the tables of suites by paths, folders and globs, judge checks, detect anomalies, notify.
 
     All files are read before Spark is started. A table that fails is reported, and the others
     continue.
@@ -107,6 +115,7 @@ def run_suites(
     """
     files = [load_suite(path) for path in find_suites(patterns)]
     spark = session()
+    measure = partial(analyze, tags=tags, rename=rename, resegment=resegment)
     summary = Summary()
     for file in files:
         try:
@@ -116,23 +125,15 @@ def run_suites(
             continue
         for one in tables:
             try:
-                run = analyze(
-                    one.table,
-                    one.suite,
-                    repository=repository,
-                    partitions=partitions,
-                    tags=tags,
-                    spark=spark,
-                    format=one.format,
-                    options=one.options,
-                    rename=rename,
-                    resegment=resegment,
-                )
+                source = open_file(one, spark)
+                run = measure(source, one.suite, repository=repository, partitions=partitions)
+                checked = [check_table(one, run, source, partitions)] if one.checks else []
             except Exception as error:  # noqa: BLE001 - the other tables continue
                 text = str(error) if isinstance(error, TidegaugeError) else describe(error)
                 summary.failed.append(f"{file.path}: {text}")
             else:
                 summary.runs.append((one, run))
+                summary.checked += checked
     scanned: dict[str, set[str]] = {}
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)

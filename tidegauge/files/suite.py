@@ -53,6 +53,7 @@ class _File(TableDocument):
     notify: list[str] = []
     dqm: _DQM | None = None
     checks: list[Any] = []
+    private: list[str] = []
     variables: dict[str, str] = {}
 
 
@@ -73,6 +74,8 @@ class SuiteFile:
         What the metrics are wanted to be; the suite measures what they need.
     check_lines : mapping of str to int
         Line of each constraint, by its description.
+    private : sequence of str
+        Columns whose values stand in no message.
     """
 
     path: Path
@@ -83,6 +86,7 @@ class SuiteFile:
     lines: Mapping[AnyAnalyzer, int]
     checks: tuple[Check, ...] = ()
     check_lines: Mapping[str, int] = field(default_factory=dict)
+    private: Sequence[str] = ()
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""
@@ -154,6 +158,7 @@ class _Reader:
             lines,
             read.checks,
             read.lines,
+            tuple(fields.private),
         )
 
     def _rules(self, name: str) -> DQM:

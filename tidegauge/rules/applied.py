@@ -90,29 +90,35 @@ class Applied:
         """
         return self.rejects_as(BROKEN)
 
-    def rejects_as(self, column: str) -> DataFrame:
+    def rejects_as(self, column: str, reasons: str | None = None) -> DataFrame:
         """Return the rejected records, as `rejects`, with a name of one's own for the last column.
 
         Parameters
         ----------
         column : str
+        reasons : str, optional
+            Name of one more column; see `flagged`.
 
         Raises
         ------
         RuleError
             If the data has a column of that name.
         """
-        flags = self._broken_as(column)
+        flags = self._flags(column, reasons)
         self._warn()
-        return self.masked.rejected(flags)
+        return self.masked.rejected(*flags)
 
-    def flagged(self, column: str = BROKEN) -> DataFrame:
+    def flagged(self, column: str = BROKEN, reasons: str | None = None) -> DataFrame:
         """Return all records, repaired, with the names of the rules they break, warnings included.
 
         Parameters
         ----------
         column : str
             Name of the last column, an array of strings, which is empty for a good record.
+        reasons : str, optional
+            Name of one more column, an array of structs, one for each broken rule: ``rule``,
+            ``message`` (the rule's own, or the condition that is not true), ``severity``, ``tags``,
+            ``run`` (id of the run that recorded the counts, or null) and ``time`` (of reading).
 
         Raises
         ------
@@ -123,20 +129,27 @@ class Applied:
         --------
         >>> applied.flagged().where("size(broken_rules) > 0")  # doctest: +SKIP
         """
-        flags = self._broken_as(column)
+        flags = self._flags(column, reasons)
         self._warn()
-        return self.masked.frame.selectExpr(*map(quote, self.masked.columns), flags)
+        return self.masked.frame.selectExpr(*map(quote, self.masked.columns), *flags)
 
-    def _broken_as(self, column: str) -> str:
-        """Return SQL for the names of the rules that a record breaks, as a column."""
-        if column.casefold() in {name.casefold() for name in self.masked.columns}:
+    def _flags(self, column: str, reasons: str | None) -> list[str]:
+        """Return SQL for the columns of broken rules: their names, and the reasons if asked for."""
+        taken = {name.casefold() for name in self.masked.columns}
+        if column.casefold() in taken:
             msg = (
                 f"the data has a column {column!r}, which the broken rules would be told in; give"
                 " them another: rejects_as(column), flagged(column), quarantine(column=), in a rules"
                 " file broken_rules:"
             )
             raise RuleError(msg)
-        return f"{self.masked.broken()} AS {quote(column)}"
+        flags = [f"{self.masked.broken()} AS {quote(column)}"]
+        if reasons is None:
+            return flags
+        if reasons.casefold() in {*taken, column.casefold()}:
+            msg = f"there is a column {reasons!r} already; give the reasons another: reasons="
+            raise RuleError(msg)
+        return [*flags, f"{self.masked.reasons(self.run)} AS {quote(reasons)}"]
 
     def _warn(self) -> None:
         if self.state.errors:
@@ -150,6 +163,7 @@ class Applied:
         mode: str = "append",
         partitions: Collection[Values] = (),
         column: str = BROKEN,
+        reasons: str | None = None,
     ) -> None:
         """Write the rejects to a table or folder, partitioned as the counts are.
 
@@ -164,6 +178,8 @@ class Applied:
             Partitions that are replaced by ``partitions`` even if the data has no records of them.
         column : str
             Name of the column that tells the broken rules.
+        reasons : str, optional
+            Name of one more column, with messages, the run and the time; see `flagged`.
 
         Raises
         ------
@@ -172,7 +188,7 @@ class Applied:
         RuleError
         """
         target = open_target(self.masked.frame.sparkSession, table)
-        quarantine(self, target, mode, partitions, column)
+        quarantine(self, target, mode, partitions, column, reasons)
 
     @property
     def counts(self) -> RecordCounts:
@@ -302,9 +318,10 @@ def quarantine(
     mode: str,
     partitions: Collection[Values] = (),
     column: str = BROKEN,
+    reasons: str | None = None,
 ) -> None:
     """Write the rejected records to a table of their own; see `Applied.quarantine`."""
-    rejects = applied.rejects_as(column)
+    rejects = applied.rejects_as(column, reasons)
     keys_for(target, rejects.schema, applied.by)
     check_mode(mode, applied.by)
     held = partitions_with(applied, "rejected")

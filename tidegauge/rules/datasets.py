@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
@@ -12,6 +13,7 @@ from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
 from tidegauge.analyzers.sources.targets import WriteTarget, open_target, parent_location
+from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.masks import mask
@@ -22,8 +24,6 @@ from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegauge.repository.repository import Repository
-
 FrameFunction = Callable[..., "DataFrame"]
 
 
@@ -32,7 +32,7 @@ def dataset(
     *,
     table: str | None = None,
     path: str | None = None,
-    repository: Repository | None = None,
+    repository: Repository | str | Path | None = None,
     name: str | None = None,
     parser: ValidationTask | Callable[..., ValidationTask] | None = None,
     partition_by: Sequence[str] | None = None,
@@ -59,8 +59,8 @@ def dataset(
     table, path : str, optional
         Where the data is published: a catalog table, or a folder. Exactly one is required, unless
         the dataset is ephemeral.
-    repository : Repository, optional
-        Stores the verdicts and records the counts, under the dataset's name.
+    repository : Repository or str, optional
+        Or its URL. Stores the verdicts and records the counts, under the dataset's name.
     name : str, optional
         Name of the dataset; default: the function's name.
     parser : ValidationTask or callable, optional
@@ -105,6 +105,7 @@ def dataset(
         raise RuleError(msg)
     if path is not None and "/" not in path:
         path = f"./{path}"
+    repository = as_repository(repository)
 
     def made(function: FrameFunction) -> Dataset:
         return Dataset(

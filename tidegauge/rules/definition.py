@@ -226,7 +226,10 @@ class DQMDefinition(ValidationTask):
                 counts = state.rule_count(task.name), state.rule_records(task.name)
             else:
                 counts = state.fix_count(task.name), state.records
-            verdicts.append((task.name, failed or minded.refusal(*counts)))
+            reason = failed or minded.refusal(*counts)
+            if reason and not failed and isinstance(task, DQMRule) and task.message:
+                reason = f"{task.message}: {reason}"
+            verdicts.append((task.name, reason))
         verdicts += [(policy.name, policy.refusal(state, data)) for policy in self.policies]
         return CheckResult(
             passed=all(reason is None for _, reason in verdicts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import RuleError
@@ -17,7 +18,7 @@ from tidegauge.rules.definition import DQMDefinition, total
 from tidegauge.rules.masks import mask
 from tidegauge.rules.parsing.parser import ParserValidation
 from tidegauge.rules.publish import Publication, Published
-from tidegauge.rules.recording import record
+from tidegauge.rules.recording import as_recorder, record
 from tidegauge.rules.samples import SAMPLES, resolve_columns
 from tidegauge.rules.tally import tally
 from tidegauge.rules.validation import ValidationSet
@@ -61,7 +62,7 @@ class DQM(DQMDefinition):
         partition_by: Sequence[str] = (),
         keys: Sequence[str] = (),
         samples: int = SAMPLES,
-        repository: Recorder | None = None,
+        repository: Recorder | str | Path | None = None,
         dataset: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Applied:
@@ -79,8 +80,8 @@ class DQM(DQMDefinition):
             Columns that identify a record, for the samples.
         samples : int
             Number of sample records for each rule; 0 for none.
-        repository : Repository, optional
-            Stores the counts as the metrics of a run, and the verdicts, without another pass over
+        repository : Repository or str, optional
+            Or its URL. Stores the counts as the metrics of a run, and the verdicts, without another pass over
             the data.
         dataset : str, optional
             Name of the dataset in the repository; required with a repository.
@@ -106,6 +107,7 @@ class DQM(DQMDefinition):
             msg = f"a DQM is applied to a DataFrame of Spark or a ParserValidation, not to {data!r}"
             raise RuleError(msg)
 
+        repository = as_recorder(repository)
         _both(repository, dataset)
         by = resolve_columns(data, partition_by)
         named = resolve_columns(data, keys)
@@ -129,7 +131,7 @@ class DQM(DQMDefinition):
         keys: Sequence[str] = (),
         samples: int = SAMPLES,
         verdicts: Verdicts | None = None,
-        repository: Recorder | None = None,
+        repository: Recorder | str | Path | None = None,
         dataset: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Published:
@@ -186,6 +188,7 @@ class DQM(DQMDefinition):
         --------
         >>> dqm.publish(frame, "clean.flights", partition_by=["ds"], mode="partitions")  # doctest: +SKIP
         """
+        repository = as_recorder(repository)
         _both(repository, dataset)
         if verdicts is None and repository is not None and dataset is not None:
             verdicts = RepositoryVerdicts(repository, dataset)

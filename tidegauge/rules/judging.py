@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.state import as_state
+from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.queries import AsOf, Moment
 from tidegauge.rules.measures import RecordRules, names_task
@@ -16,12 +18,11 @@ from tidegauge.rules.verdicts import read_verdict
 
 if TYPE_CHECKING:
     from tidegauge.analyzers.runs.recording import RunReport
-    from tidegauge.repository.repository import Repository
     from tidegauge.rules.dqm import DQM
 
 
 def judge(
-    repository: Repository,
+    repository: Repository | str | Path,
     dataset: str,
     dqm: DQM,
     *,
@@ -36,7 +37,8 @@ def judge(
 
     Parameters
     ----------
-    repository : Repository
+    repository : Repository or str
+        A repository, or its URL.
     dataset : str
     dqm : DQM
     since, until, as_of
@@ -55,6 +57,7 @@ def judge(
     >>> stricter = tg.DQM().add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.001))
     >>> tg.judge(repo, "flights", stricter, since="2013-02-01")  # doctest: +SKIP
     """
+    repository = as_repository(repository)
     counted = counts_of(repository, dataset, dqm, since=since, until=until, as_of=as_of)
     if counted is None:
         msg = f"these rules and fixes were never measured on {dataset!r}; analyze with Suite(dqm=) first"

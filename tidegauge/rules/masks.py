@@ -106,6 +106,18 @@ class Masked:
             for rule in self.tasks.ordered
         )
 
+    def reasons(self, run: int | None) -> str:
+        """Return SQL for why a record breaks rules, as an array of structs; see `Applied.flagged`."""
+        told = (
+            f"CASE WHEN {self.breaks_sql(rule)} THEN named_struct('rule', {literal(rule.name)},"
+            f" 'message', {literal(rule.reason)}, 'severity', {literal(rule.severity)},"
+            f" 'tags', CAST(array({', '.join(map(literal, rule.tags))}) AS ARRAY<STRING>),"
+            f" 'run', CAST({'NULL' if run is None else run} AS BIGINT), 'time', current_timestamp()) END"
+            for rule in self.tasks.ordered
+        )
+        listed = ", ".join(told)
+        return f"array_compact(array({listed}))" if listed else f"CAST(array() AS {REASONS})"
+
     def charged_rules_sql(self) -> str:
         """Return SQL for the names of the rules a record is charged to, as an array of strings.
 
@@ -128,6 +140,13 @@ class Masked:
         """Return SQL that is true if a record breaks a rule."""
         place = self.tasks.places[rule.name]
         return BitTest(place.word, place.bits(breaking_bits(rule)), any=True).sql(self.words)
+
+
+REASONS = (
+    "ARRAY<STRUCT<rule: STRING, message: STRING, severity: STRING, tags: ARRAY<STRING>,"
+    " run: BIGINT, time: TIMESTAMP>>"
+)
+"""Type of the column that tells why a record breaks rules."""
 
 
 def _compact(names: Iterable[str]) -> str:

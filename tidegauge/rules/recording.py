@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json
@@ -20,6 +21,7 @@ from tidegauge.analyzers.runs.ledger import (
 from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.scan.scan import metric_of
+from tidegauge.repository.repository import as_repository
 from tidegauge.rules.measures import AnyAnalyzer, analyzers_of
 from tidegauge.rules.parsing.measures import parser_analyzers
 from tidegauge.rules.state import RecordCounts, Tally
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.core.segments import Values
     from tidegauge.rules.applied import Applied
     from tidegauge.rules.result import CheckResult
+
+
+def as_recorder(given: Recorder | str | Path | None) -> Recorder | None:
+    """Return a repository as it is; open one that is given by its URL or the path of a SQLite file."""
+    return as_repository(given) if isinstance(given, str | Path) else given
 
 
 def record(

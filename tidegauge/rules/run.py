@@ -222,7 +222,9 @@ class _Writer:
         applied = self._applied(looked)
         if table is not None and due:
             values = self._values(due)
-            applied.quarantine(table, self._mode, values, self.file.broken_rules)
+            applied = replace(applied, run=self.run.id)
+            names = self.file.broken_rules, self.file.reasons
+            applied.quarantine(table, self._mode, values, *names)
             self._remember(what, due, f"{applied.state.rejects} rejects of {_count(due)}: {table}")
 
     def publish(self) -> None:

@@ -86,6 +86,12 @@ class DQMRule(DQMTask):
         ``before`` the fixes, on original values, or ``after`` them, on repaired ones.
     where : str, Column or callable, optional
         The records that the rule is about; all others satisfy it, also where this is null.
+    message : str
+        What is told of a record that breaks the rule, and of data that fails by it.
+    description : str
+        What the rule is for.
+    tags : sequence of str
+        Words by which rejected records are sorted, such as the team to ask.
 
     Raises
     ------
@@ -110,9 +116,12 @@ class DQMRule(DQMTask):
         severity: str = "error",
         stage: str = "before",
         where: ExpressionInput | None = None,
+        message: str = "",
+        description: str = "",
+        tags: Sequence[str] = (),
     ) -> None:
         expression = Expression.from_input(expr, type(self).__name__)
-        self._set(expression, name, on_null, severity, stage, where)
+        self._set(expression, name, on_null, severity, stage, where, message, description, tags)
 
     def _set(
         self,
@@ -122,6 +131,9 @@ class DQMRule(DQMTask):
         severity: str,
         stage: str,
         where: ExpressionInput | None = None,
+        message: str = "",
+        description: str = "",
+        tags: Sequence[str] = (),
     ) -> None:
         told = expression.shown if name is None else name
         if where is not None:
@@ -133,14 +145,22 @@ class DQMRule(DQMTask):
         self.on_null = _one_of("on_null", on_null, ON_NULL, self)
         self.severity = _one_of("severity", severity, SEVERITIES, self)
         self.stage = _one_of("stage", stage, STAGES, self)
+        self.message = _note("message", message, self)
+        self.description = _note("description", description, self)
+        self.tags = _tags(tags, self)
 
     @property
     def rejects(self) -> bool:
         """Return whether records that break the rule are rejected."""
         return self.severity == "error"
 
+    @property
+    def reason(self) -> str:
+        """The message; without one, that the condition is not true."""
+        return self.message or f"not true: {self.expression.shown}"
+
     def identity(self) -> dict[str, Any]:
-        """Return the rule as JSON values."""
+        """Return the rule as JSON values: what it counts, without message, description and tags."""
         return {
             "rule": self.name,
             "expr": self.expression.identity(),
@@ -176,7 +196,15 @@ class _ColumnRule(DQMRule):
         told: str,
         options: dict[str, Any],
     ) -> None:
-        known = {"on_null": "fail", "severity": "error", "stage": "before", "where": None}
+        known = {
+            "on_null": "fail",
+            "severity": "error",
+            "stage": "before",
+            "where": None,
+            "message": "",
+            "description": "",
+            "tags": (),
+        }
         for option in options.keys() - known.keys():
             kind = f"option of {type(self).__name__}"
             raise UnknownNameError(kind, option, known)
@@ -198,7 +226,7 @@ class BoundRule(_ColumnRule):
     closed : str
         The bounds that are themselves allowed: ``left`` (the lower one), ``right``, ``both``,
         ``neither``.
-    name, on_null, severity, stage
+    name, on_null, severity, stage, where, message, description, tags
         As for `DQMRule`. NaN is above every number, as in Spark.
 
     Examples
@@ -233,7 +261,7 @@ class SetRule(_ColumnRule):
     column : str or Column
     values : sequence
         Strings, numbers, dates ...; None among them allows null.
-    name, on_null, severity, stage
+    name, on_null, severity, stage, where, message, description, tags
         As for `DQMRule`.
 
     Examples
@@ -261,7 +289,7 @@ class FormatRule(_ColumnRule):
     pattern : str
     whole : bool
         Whether the pattern must match the whole text; otherwise a match anywhere in it suffices.
-    name, on_null, severity, stage
+    name, on_null, severity, stage, where, message, description, tags
         As for `DQMRule`.
 
     Examples
@@ -599,6 +627,20 @@ def _name(name: Any, task: DQMTask) -> str:
         msg = f"{type(task).__name__}: the name is a text that is not empty, not {name!r}"
         raise RuleError(msg)
     return name
+
+
+def _note(option: str, text: Any, task: DQMTask) -> str:
+    if not isinstance(text, str):
+        msg = f"{type(task).__name__}: {option} is a text, not {text!r}"
+        raise RuleError(msg)
+    return text.strip()
+
+
+def _tags(tags: Any, task: DQMTask) -> tuple[str, ...]:
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        msg = f"{type(task).__name__}: tags is a list of texts, ['pii'], not {tags!r}"
+        raise RuleError(msg)
+    return tuple(_note("a tag", tag, task) for tag in tags)
 
 
 def _one_of(option: str, value: Any, known: Sequence[str], task: DQMTask) -> str:

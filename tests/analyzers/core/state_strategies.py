@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.analyzer import ANALYZERS  # noqa: F401 - registers the states
 from tidegauge.analyzers.core.exact import add, greatest, least
 from tidegauge.analyzers.measures.cardinality import HllState
-from tidegauge.analyzers.measures.columns import ColumnCountState, ColumnExistsState
+from tidegauge.analyzers.measures.columns import (
+    ColumnCountState,
+    ColumnExistsState,
+    SchemaMatchState,
+)
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.custom import CustomSqlState
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState
@@ -192,6 +196,9 @@ STATES = {
     ColumnCountState: st.builds(ColumnCountState, counts, counts),
     ColumnExistsState: st.integers(0, 9).flatmap(
         lambda n: st.builds(ColumnExistsState, st.integers(0, n), st.just(n))
+    ),
+    SchemaMatchState: st.builds(
+        SchemaMatchState, st.frozensets(st.text(max_size=3)).map(sorted).map(tuple), counts
     ),
     CustomSqlState: custom(),
     TimeRangeState: st.lists(st.integers(-(2**50), 2**50), max_size=5).map(times),

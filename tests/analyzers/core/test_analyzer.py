@@ -114,6 +114,13 @@ EXAMPLES = {
     ),
     "ColumnCount": st.builds(tg.ColumnCount, where=where),
     "ColumnExists": st.builds(tg.ColumnExists, text, where=where),
+    "SchemaMatch": st.builds(
+        tg.SchemaMatch,
+        st.sampled_from(["id BIGINT, name", "x DECIMAL(9,2)"]),
+        st.booleans(),
+        st.booleans(),
+        where=where,
+    ),
     "ReferentialIntegrity": st.builds(tg.ReferentialIntegrity, text, text, text, where=where),
     "DatasetMatch": st.builds(tg.DatasetMatch, columns, text, where=where),
     "UniqueValueRatio": st.builds(tg.UniqueValueRatio, columns, where=where),

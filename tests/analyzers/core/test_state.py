@@ -137,6 +137,8 @@ def vars_of(state):
 
 
 def plain(value):
+    if isinstance(value, tuple):
+        return list(value)
     return str(value) if isinstance(value, Decimal) else value
 
 

@@ -112,6 +112,10 @@ def fails(error):
     return check
 
 
+def differs(*wanted):
+    return lambda metric: metric.value.differences == wanted
+
+
 E = "empty"
 KINDS = ("Unknown", "Fractional", "Integral", "Boolean", "String")
 
@@ -128,6 +132,10 @@ EXPECTED = {
     tg.ColumnCount(): (7, 7, 7, 7, 7, 7),
     tg.ColumnExists("D"): (1, 1, 1, 1, 1, 1),
     tg.ColumnExists("nope"): (0, 0, 0, 0, 0, 0),
+    tg.SchemaMatch("D DOUBLE, n INT, nope"): (
+        differs("'n' is bigint, not int", "no column 'nope'"),
+    )
+    * 6,
     tg.Completeness("d"): (5 / 6, 1, 1, 0, E, E),
     tg.Completeness("s"): (5 / 6, 1, 1, 0, E, E),
     tg.Completeness("tags[1]"): (1 / 6, 0, 0, 0, E, E),

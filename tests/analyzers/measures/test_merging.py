@@ -33,6 +33,7 @@ def analyzers(where):
     return [
         *(kind(where=where) for kind in (tg.Size, tg.ColumnCount, tg.DuplicateRowCount)),
         tg.ColumnExists("d", where=where),
+        tg.SchemaMatch("d DOUBLE, nope INT", where=where),
         tg.Completeness("s", where=where),
         tg.Compliance("rule", "d > n", where=where),
         tg.PatternMatch("s", "^[a-z]", where=where),
@@ -137,7 +138,7 @@ def test_merged_equals_whole(spark, reference, table):
         assert all(isinstance(outcome, tg.Success) for outcome in outcomes), (analyzer, outcomes)
         *parts, once = (outcome.value for outcome in outcomes)
         merged = analyzer.state_type.merge(parts)
-        if isinstance(analyzer, tg.ColumnCount | tg.ColumnExists):
+        if isinstance(analyzer, tg.ColumnCount | tg.ColumnExists | tg.SchemaMatch):
             assert not groups or analyzer.measure(merged) == analyzer.measure(once)
         else:
             assert close(analyzer, merged, once), (analyzer, merged, once)

@@ -190,6 +190,14 @@ def told(repo):
     repo.record(HOSTILE, "ratio", math.inf, partition="ds=2013-01-30")
     repo.record(HOSTILE, "odd", math.nan, partition="ds=2013-01-30")
     repo.detect(HOSTILE, [tg.Monitor({"name": "Size"})])
+    verdict = tg.CheckResult(
+        passed=False,
+        error_messages=(("has rows", "9 is not at least 10"),),
+        outcomes=(("has rows", False), ("x is complete", True)),
+    )
+    of = {"name": "checks", "specification": "a", "partition": "ds=2013-01-30"}
+    repo.keep_verdict(HOSTILE, **of, fingerprint="b", passed=False, result=verdict.to_json())
+    repo.keep_verdict(HOSTILE, **{**of, "name": "odd"}, fingerprint="b", passed=False, result="{}")
     return repo
 
 
@@ -225,8 +233,13 @@ def test_openlineage_events_are_what_its_client_would_send(told):
     assert metrics["rowCount"] == 9
     assert metrics["columnMetrics"]["x"]["nullCount"] == 1
     assertions = entry["inputFacets"]["dataQualityAssertions"]["assertions"]
-    (failed,) = [a for a in assertions if not a["success"]]
+    failed, judged = [a for a in assertions if not a["success"]]
     assert (failed["name"], failed["actual"], failed["severity"]) == ("Size(*)", "9", "error")
+    assert judged == {
+        **{"assertion": "checks", "name": "has rows", "success": False, "severity": "error"},
+        "description": "9 is not at least 10",
+    }
+    assert {"assertion": "checks", "name": "x is complete", "success": True} in assertions
 
     def own(facet):
         return {k: v for k, v in facet.items() if not k.startswith("_")}

@@ -1,12 +1,14 @@
 """Checks as pure functions of metrics: what passes, what fails, and what is told. Worked by hand. No Spark."""
 
 import datetime as dt
+import json
 from functools import partial
 from math import inf, nan
 
 import pytest
 from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.evidence import EarlierValues, Judgement, Measurements
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MinState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
@@ -439,3 +441,34 @@ def test_several_numbers_are_not_compared_as_one():
     state = FrequenciesAndNumRows.of([(("a",), 1)])
     for check in (CHECK.not_below(tg.Histogram("x")), CHECK.is_usual(tg.Histogram("x"))):
         assert "is several numbers" in only(check, state).message
+
+
+def test_a_declared_schema_tells_what_differs():
+    schema = Schema.from_types({"b": "string", "A": "integer", "ds": "string"})
+
+    def message(check):
+        (constraint,) = check.constraints
+        analyzer = constraint.analyzer
+        state = analyzer.fold([json.dumps(list(analyzer.differences(schema))), 1])
+        metric = analyzer.compute_metric_from(state)
+        return constraint.evaluate(Measurements({analyzer: metric})).message
+
+    assert message(CHECK.has_schema("a INT, b STRING")) == ""
+    assert message(CHECK.has_schema(["b", "a"], ordered=True)) == ""
+    assert message(CHECK.has_schema("a, b, ds", ordered=True)) == (
+        "1 is not exactly 0: the order is b, A, ds, not a, b, ds"
+    )
+    assert message(CHECK.has_schema("a BIGINT, c", extra=False, hint="Ask ops.")) == (
+        "4 is not exactly 0: 'a' is int, not bigint; no column 'c';"
+        " undeclared column 'b'; undeclared column 'ds'. Ask ops."
+    )
+    with pytest.raises(tg.IllegalAnalyzerParameterError, match="'NUMBER' is not a type"):
+        CHECK.has_schema("a NUMBER")
+
+
+def test_spellings_of_other_tools_are_answered_with_ours():
+    with pytest.raises(AttributeError, match="no 'isComplete'; did you mean 'is_complete'"):
+        CHECK.isComplete("x")
+    with pytest.raises(AttributeError, match=r"write tg.Check\(name\).is_unique\(column\)"):
+        CHECK.expect_column_values_to_be_unique("x")
+    assert not hasattr(CHECK, "_ipython_display_")

@@ -87,6 +87,42 @@ def test_other_limits_judge_again_for_junit(table, check, tmp_path):
     assert check("--fail-on", "never")[0] == 0
 
 
+PATTERN = """
+dataset: people
+table: people_of_checks
+partition_by: [ds]
+checks:
+  - has_pattern: {column: name, pattern: "[a-c]"}
+"""
+
+
+def test_failures_name_bad_values_of_their_partition_unless_they_are_private(table, check):
+    # Null does not match.
+    first, second = (f"ds={day}: PatternMatch('name', '[a-c]'): at least 1: " for day in DAYS)
+    told = (
+        f"{first}0.5 is not at least 1: 2 of 4 rows: null, 'd'",
+        f"{second}0.25 is not at least 1: 3 of 4 rows: null, 'd'",
+    )
+    for _ in range(2):  # the second time as kept: nothing is scanned
+        status, out = check(text=PATTERN)
+        assert status == 2
+        assert all(f"people.yml:6: error: {one}\n" in out for one in told)
+    hidden = PATTERN.replace("[a-c]", "[abc]") + "private: [name]\n"
+    status, out = check(text=hidden)
+    assert status == 2
+    assert "3 of 4 rows\n" in out
+    assert "'d'" not in out
+
+
+def test_run_judges_checks_too(table, check, tmp_path, repo, capsys):
+    (tmp_path / "people.yml").write_text(SPEC)
+    assert run_command(["run", str(tmp_path / "people.yml"), "--db", str(repo.database.url)]) == 2
+    out = capsys.readouterr().out
+    assert "people.yml:8: warning: ds=2013-01-01: Completeness('name')" in out
+    assert "people.yml:8: error: ds=2013-01-02: Completeness('name')" in out
+    assert len(repo.verdicts("people", name="checks")) == 2
+
+
 def test_files_without_checks_and_unknown_variables_are_errors(check):
     status, out = check(text="dataset: a\ntable: a\nanalyzers: [Size]\n")
     assert status == 1

@@ -274,3 +274,20 @@ def test_the_column_of_broken_rules_has_any_name(write):
     text = "dataset: a\ntable: a\nrules: [NotNullRule: a]\n"
     assert load_rules(write(text)).broken_rules == "broken_rules"
     assert load_rules(write(f"{text}broken_rules: why\n")).broken_rules == "why"
+
+
+def test_rules_tell_messages_and_tags_and_files_name_the_column_of_reasons(write):
+    text = """
+dataset: flights
+table: flights
+reasons: why
+rules:
+  - NotNullRule: {columns: [tail, code], message: Ask ops., description: Keys., tags: [ops, key]}
+  - Rule: {expr: a > 0, tags: ops}
+"""
+    with pytest.raises(tg.SuiteError, match=r"rules.yml:7: tags is a list: \[pii\]"):
+        load_rules(write(text))
+    file = load_rules(write(text.replace("tags: ops", "tags: [ops]")))
+    assert file.reasons == "why"
+    told = [(rule.message, rule.description, rule.tags) for rule in file.dqm.tasks.rules]
+    assert told == [("Ask ops.", "Keys.", ("ops", "key"))] * 2 + [("", "", ("ops",))]

@@ -82,6 +82,49 @@ def test_records_that_only_warn_are_flagged_by_a_column_of_any_name(spark):
     assert [tuple(row) for row in done.rejects_as("why").collect()] == [(9, "z", ["small"])]
 
 
+def test_reasons_tell_message_tags_run_and_time_of_a_broken_rule(spark):
+    data = spark.createDataFrame([(1, "x"), (7, None), (9, "z")], "n int, s string")
+    dqm = (
+        tg.DQM()
+        .add(tg.BoundRule("n", 0, 8, message="It's too big", tags=["ops", "eu"]), tg.FailAny())
+        .add(tg.NotNullRule("s", "has s", severity="warning", description="s is a key elsewhere"))
+    )
+    done = dqm.apply(data, samples=0)
+    assert done.check.error_messages == (
+        ("BoundRule(n, 0, 8)", "It's too big: 1 of 3 records, none wanted"),
+    )
+    rows = {row.n: row for row in done.flagged("names", reasons="why").collect()}
+    assert rows[1].why == []
+    big, lacking = rows[9].why[0], rows[7].why[0]
+    assert (big.rule, big.message, big.severity, big.tags, big.run) == (
+        ("BoundRule(n, 0, 8)", "It's too big", "error", ["ops", "eu"], None)
+    )
+    assert (lacking.message, lacking.severity, lacking.tags) == (
+        ("not true: `s` IS NOT NULL", "warning", [])
+    )
+    assert big.time == lacking.time
+    (rejected,) = done.rejects_as("names", reasons="why").collect()
+    assert (rejected.n, rejected.names, rejected.why[0].rule) == (
+        9,
+        ["BoundRule(n, 0, 8)"],
+        big.rule,
+    )
+    with pytest.raises(tg.RuleError, match="'S' already"):
+        done.flagged(reasons="S")
+    with pytest.raises(tg.RuleError, match="'names' already"):
+        done.rejects_as("names", reasons="names")
+
+
+def test_what_a_rule_says_of_itself_does_not_change_what_it_counts():
+    plain, told = tg.Rule("n > 0", "pos"), tg.Rule("n > 0", "pos", message="m", tags=["t"])
+    assert plain == told
+    assert tg.DQM().add(plain).specification == tg.DQM().add(told).specification
+    with pytest.raises(tg.RuleError, match="tags is a list"):
+        tg.NotNullRule("n", tags="pii")
+    with pytest.raises(tg.RuleError, match="message is a text, not 3"):
+        tg.Rule("n > 0", message=3)
+
+
 def test_a_rule_is_about_the_records_where_a_condition_holds(spark):
     rows = [(1, 5, "EWR"), (2, -5, "EWR"), (3, -5, "JFK"), (4, -5, None), (5, None, "EWR")]
     data = spark.createDataFrame(rows, "id int, delay int, origin string")

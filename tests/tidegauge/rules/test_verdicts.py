@@ -7,6 +7,7 @@ from tidegauge.analyzers.core.errors import RuleError, SourceError
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources import fingerprints
+from tidegauge.rules.recording import as_recorder
 from tidegauge.rules.result import CheckResult
 from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, read_verdict
 
@@ -383,3 +384,15 @@ def test_a_set_judges_what_was_attached_by_what_was_observed(spark, tmp_path):
     cut.data.limit(1).collect()
     assert not tg.ValidationSet([cut]).judge(data.limit(0), has_action_yet=True).passed
     assert cut.state.records == 5
+
+
+def test_rules_take_a_repository_by_its_url(tmp_path):
+    url = f"sqlite:///{tmp_path}/metrics.db"
+    with tg.Repository(url) as repo:
+        repo.record("people", "visits", 3.0, partition="ds=2013-01-01")
+        assert as_recorder(repo) is repo
+    assert as_recorder(None) is None
+    with as_recorder(url) as opened:
+        assert opened.datasets() == ["people"]
+    with pytest.raises(tg.HistoryError, match="never measured on 'people'"):
+        tg.judge(url, "people", tg.DQM().add(tg.NotNullRule("name")))

@@ -1,0 +1,163 @@
+"""Parse declared columns from DDL text, ``id BIGINT, name STRING``, without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_COLUMN = re.compile(r"(?P<name>`(?:[^`]|``)+`|[^\s:`,()<>]+)\s*:?\s*(?P<type>.*)", re.DOTALL)
+_AFTER_TYPE = re.compile(
+    r"\s+(NOT\s+NULL|NULL|COMMENT\s+.*|DEFAULT\s+.*|COLLATE\s+.*)$", re.IGNORECASE | re.DOTALL
+)
+_ALIASES = {
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+}
+_KINDS = frozenset(
+    [
+        "binary",
+        "boolean",
+        "char",
+        "date",
+        "decimal",
+        "double",
+        "float",
+        "int",
+        "bigint",
+        "smallint",
+        "tinyint",
+        "string",
+        "time",
+        "timestamp",
+        "timestamp_ntz",
+        "variant",
+        "varchar",
+        "void",
+    ]
+) | {
+    *("interval year", "interval month", "interval year to month", "interval day", "interval hour"),
+    *("interval minute", "interval second", "interval day to hour", "interval day to minute"),
+    *("interval day to second", "interval hour to minute", "interval hour to second"),
+    "interval minute to second",
+}
+_SIMPLE = re.compile(r"(?P<name>[a-z_ ]+)(\(\s*(?P<size>\d+)\s*(,\s*(?P<scale>\d+)\s*)?\))?")
+_PAIRS = {"(": ")", "<": ">"}
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """A column of a declared schema.
+
+    Attributes
+    ----------
+    name : str
+    type : str or None
+        As Spark prints it, ``bigint`` and ``array<string>``; None for any.
+    """
+
+    name: str
+    type: str | None
+
+
+def parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
+    """Parse columns separated by commas: a name each, and a type or none.
+
+    ``NOT NULL``, comments and defaults are ignored. A name with blanks or commas is in backticks.
+
+    Raises
+    ------
+    ValueError
+        With the part that is not a column, or is there twice.
+
+    Examples
+    --------
+    >>> for column in parse_columns("id LONG NOT NULL, `a b` array< string >, price: decimal(9, 2), x"):
+    ...     print(column.name, column.type)
+    id bigint
+    a b array<string>
+    price decimal(9,2)
+    x None
+    """
+    found: dict[str, DeclaredColumn] = {}
+    for part in _split(text):
+        match = _COLUMN.fullmatch(part.strip())
+        if match is None:
+            msg = f"{part.strip()!r} is not a column such as 'id BIGINT'"
+            raise ValueError(msg)
+        raw = match["name"]
+        name = raw[1:-1].replace("``", "`") if raw.startswith("`") else raw
+        if name in found:
+            msg = f"column {name!r} is declared twice"
+            raise ValueError(msg)
+        declared = _AFTER_TYPE.sub("", " " + match["type"].strip()).strip()
+        found[name] = DeclaredColumn(name, _normal(declared) if declared else None)
+    return tuple(found.values())
+
+
+def type_text(kind: Any) -> str:
+    """Return a type in Spark's JSON form as Spark prints it.
+
+    Examples
+    --------
+    >>> type_text("long"), type_text({"type": "array", "elementType": "integer"})
+    ('bigint', 'array<int>')
+    """
+    if not isinstance(kind, Mapping):
+        return _ALIASES.get(str(kind), str(kind))
+    if kind["type"] == "array":
+        return f"array<{type_text(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{type_text(kind['keyType'])},{type_text(kind['valueType'])}>"
+    if kind["type"] == "struct":
+        fields = ",".join(f"{f['name']}:{type_text(f['type'])}" for f in kind["fields"])
+        return f"struct<{fields}>"
+    return str(kind["type"])
+
+
+def _normal(text: str) -> str:
+    """Return a declared type as `type_text` writes it."""
+    kind, opening, rest = text.strip().partition("<")
+    kind = re.sub(r"\s+", " ", kind.strip()).casefold()
+    if opening:
+        if not rest.rstrip().endswith(">") or kind not in {"array", "map", "struct"}:
+            msg = f"{text!r} is not a type such as BIGINT or ARRAY<STRING>"
+            raise ValueError(msg)
+        inner = list(_split(rest.rstrip()[:-1]))
+        if kind == "struct":
+            fields = parse_columns(",".join(inner))
+            return f"struct<{','.join(f'{f.name}:{f.type}' for f in fields)}>"
+        return f"{kind}<{','.join(map(_normal, inner))}>"
+    match = _SIMPLE.fullmatch(kind)
+    name = match and _ALIASES.get(match["name"].strip(), match["name"].strip())
+    if match is None or name not in _KINDS:
+        msg = f"{text!r} is not a type such as BIGINT or ARRAY<STRING>"
+        raise ValueError(msg)
+    if name == "decimal":
+        return f"decimal({match['size'] or 10},{match['scale'] or 0})"
+    return f"{name}({match['size']})" if match["size"] else str(name)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Split text at the commas that lie in no brackets, backticks or quotes."""
+    depth, quoted, start = 0, "", 0
+    for place, char in enumerate(text):
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "`'\"":
+            quoted = char
+        elif char in _PAIRS:
+            depth += 1
+        elif char in _PAIRS.values():
+            depth -= 1
+        elif char == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]

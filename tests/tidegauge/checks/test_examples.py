@@ -1,0 +1,89 @@
+"""Bad values in the messages of failed constraints. Values worked out by hand."""
+
+import pytest
+
+import tidegauge as tg
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def orders(spark):
+    """Four rows; of ``code`` one matches, of ``id`` two are alone."""
+    rows = [(1, "A1", "new"), (2, "x\n", "new"), (3, None, "odd"), (3, None, None)]
+    return spark.createDataFrame(rows, "id int, code string, status string").coalesce(1)
+
+
+CHECK = (
+    tg.Check("orders")
+    .has_pattern("code", "^[A-Z][0-9]$", hint="Codes are a letter and a digit.")
+    .is_contained_in("status", ["new"], at_least=0.5)
+    .warn(0.9)
+    .is_unique("id")
+    .has_min_length("code", 3)
+    .satisfies("id < 3 OR status IS NOT NULL", "closed orders have a status")
+    .is_complete("code")
+    .has_min("id", 2)
+    .has_size(5)
+)
+
+
+def messages(found):
+    return [one.result.message for one in found.judged]
+
+
+def test_messages_name_bad_values(orders):
+    assert messages(tg.verify(orders, CHECK)) == [
+        "0.25 is not at least 1: 3 of 4 rows: null, 'x\\n'. Codes are a letter and a digit.",
+        "0.75 is not at least 0.9: 1 of 4 rows: 'odd'",
+        "0.5 is not at least 1: 2 of 4 rows: 3",
+        "2 is not at least 3: 'A1', 'x\\n'",
+        "0.75 is not at least 1: 1 of 4 rows: (id: 3, status: null)",
+        "0.5 is not at least 1: 2 of 4 rows",  # the bad value is null
+        "1 is not at least 2",
+        "4 is not at least 5",
+    ]
+
+
+def test_private_columns_are_shown_nowhere(orders):
+    told = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
+    assert told[0] == "0.25 is not at least 1: 3 of 4 rows. Codes are a letter and a digit."
+    assert told[1].endswith("'odd'")
+    assert told[2:5] == [
+        "0.5 is not at least 1: 2 of 4 rows",
+        "2 is not at least 3",
+        "0.75 is not at least 1: 1 of 4 rows",
+    ]
+    assert messages(tg.verify(orders, CHECK, examples=False))[1].endswith("rows")
+
+
+def test_many_bad_values_are_the_least_the_greatest_and_one_between(spark):
+    data = spark.range(1, 1001).selectExpr("id", "CAST(id AS DOUBLE) / 10 AS price")
+    found = tg.verify(data, tg.Check("c").is_contained_in("price", upper=0.5).has_size(1))
+    (first, middle, last) = found.judged[0].result.examples
+    assert (first, last) == ("0.6", "100.0")
+    assert 0.6 < float(middle) < 100
+    again = tg.verify(data.repartition(3), tg.Check("c").is_contained_in("price", upper=0.5))
+    assert again.judged[0].result.examples == (first, middle, last)
+
+
+def test_filtered_rows_and_odd_columns(spark):
+    data = spark.sql(
+        "SELECT * FROM VALUES (1, 'a b', array(1), 1.50), (-2, 'c', array(2), 2.25), (-3, NULL, NULL, 2.25)"
+        " AS t(n, `the name`, list, d)"
+    )
+    check = (
+        tg.Check("c")
+        .is_positive("n")
+        .where("d > 2 -- of the dear")
+        .has_pattern("the name", "^[a-z]$")
+        .satisfies("size(list) > 1", "lists are long")
+        .is_unique("d")
+        .where("n < 0")
+    )
+    assert [one.result.examples for one in tg.verify(data, check).judged] == [
+        ("-3", "-2"),
+        ("null", "'a b'"),
+        (),
+        ("2.25",),
+    ]

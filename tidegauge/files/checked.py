@@ -1,0 +1,177 @@
+"""Judge the checks of a suite file on a measured table, and keep the verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analysis import Run, open_source
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.checks.check import Level
+from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
+from tidegauge.checks.verification import Verification
+from tidegauge.checks.verifying import verify, with_examples
+from tidegauge.files.suite import SuiteFile
+from tidegauge.rules.judging import fingerprints, kept_verdicts
+from tidegauge.rules.result import CheckResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegauge.analyzers.sources.sources import Source
+
+NAME = "checks"
+"""Name under which the verdicts of checks are kept."""
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """Results of a suite file's checks on one table.
+
+    Attributes
+    ----------
+    file : SuiteFile
+    run : Run
+    verification : Verification
+        On the partitions that were judged: those that are new or changed, or that failed before.
+    """
+
+    file: SuiteFile
+    run: Run
+    verification: Verification
+
+    def place(self, one: PartitionResult) -> str:
+        """Return the file and line of a result's constraint."""
+        line = self.file.check_lines.get(one.result.constraint.description)
+        return f"{self.file.path}{f':{line}' if line else ''}"
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a report: a summary, and each failure with its file and line."""
+        yield str(self.run)
+        found = self.verification
+        if not found.judged:
+            yield "  nothing new to check; what was checked before passed"
+            return
+        yield f"  {str(found).splitlines()[0]}"
+        yield from self.failures()
+
+    def failures(self) -> Iterator[str]:
+        """Yield a line for each failure, with its file and line."""
+        found = self.verification
+        for one in found.judged:
+            if not one.result.passed:
+                where = one.partition or one.dataset
+                told = f"{one.result.constraint.description}: {one.result.message}"
+                yield f"  {self.place(one)}: {found.level_of(one)}: {where}: {told}"
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield each result as JSON values."""
+        rows = self.verification.frame().to_json(orient="records", date_format="iso")
+        for one, row in zip(self.verification.judged, json.loads(rows), strict=True):
+            yield {"place": self.place(one), **row}
+
+
+def open_file(file: SuiteFile, spark: SparkSession) -> Source:
+    """Open the table of a suite file."""
+    return open_source(file.table, file.suite, spark, file.format, file.options)
+
+
+def check_table(file: SuiteFile, run: Run, source: Source, partitions: Any = "new") -> CheckedTable:
+    """Judge the partitions of a measured table that need it, and keep the verdicts.
+
+    A partition that passed is judged again only if it, or the checks, changed; one that failed is
+    judged each time. Messages on partitions that were scanned name some bad values, by one more
+    pass over these; later they are told again as they were kept.
+
+    Parameters
+    ----------
+    file : SuiteFile
+    run : Run
+    source : Source
+        The table.
+    partitions : str or sequence of str
+        What the run was asked to measure; other than ``new`` and ``all``, these are judged.
+    """
+    repository = run.repository
+    told = [[str(check.level), c.description] for check in file.checks for c in check.constraints]
+    specification = key_of(canonical_json(told))
+    prints = fingerprints(repository, run.dataset)
+    known = kept_verdicts(repository, run.dataset, NAME, specification)
+    settled = {name for name, verdict in known.items() if verdict.passed} - run.changes.keys()
+    due = sorted(prints.keys() - settled) if partitions in ("new", "all") else partitions
+    found = Verification(file.checks, ())
+    if due:
+        found = verify(repository, file.checks, dataset=run.dataset, partitions=due)
+    judged = _explained(found.judged, file, run, source)
+    checked = CheckedTable(file, run, replace(found, judged=_told_again(judged, run, known)))
+    by_partition: dict[str, list[PartitionResult]] = {}
+    for one in checked.verification.judged:
+        by_partition.setdefault(one.partition, []).append(one)
+    for name, results in by_partition.items():
+        verdict = _verdict(checked, results)
+        repository.keep_verdict(
+            run.dataset,
+            name=NAME,
+            specification=specification,
+            fingerprint=prints[name],
+            passed=verdict.passed,
+            result=verdict.to_json(),
+            partition=name,
+            run=run.id,
+        )
+    return checked
+
+
+def _explained(
+    judged: Sequence[PartitionResult], file: SuiteFile, run: Run, source: Source
+) -> list[PartitionResult]:
+    """Put bad values into the messages on partitions that the run scanned, by one more pass."""
+    failed = {one.partition for one in judged if one.result.failed_by_value} & run.changes.keys()
+    if not failed:
+        return list(judged)
+    partitions = [Partition.from_path(name) for name in failed]
+    data = source.read(partitions if source.keys else None)
+    of = [one for one in judged if one.partition in failed]
+    found = iter(with_examples(of, data, file.private, source))
+    return [next(found) if one.partition in failed else one for one in judged]
+
+
+def _told_again(
+    judged: Sequence[PartitionResult], run: Run, known: Mapping[str, CheckResult]
+) -> list[PartitionResult]:
+    """Give results on partitions that were not scanned the messages that were kept."""
+    found = []
+    for one in judged:
+        verdict = None if one.partition in run.changes else known.get(one.partition)
+        kept = dict(verdict.error_messages).get(_named(one)) if verdict else None
+        result = replace(one.result, message=kept) if kept else one.result
+        found.append(replace(one, result=result))
+    return found
+
+
+def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> CheckResult:
+    """Return the verdict on one partition; warnings pass and stand in its log."""
+    errors = [one for one in results if is_error(checked, one)]
+    return CheckResult(
+        passed=not errors,
+        error_messages=tuple((_named(one), one.result.message) for one in errors),
+        check_log=tuple(
+            f"{'failed' if one in errors else one.result.status}: {_named(one)}: {one.result.message}"
+            for one in results
+            if one.result.message
+        ),
+        outcomes=tuple((_named(one), one not in errors) for one in results),
+    )
+
+
+def _named(one: PartitionResult) -> str:
+    return one.result.constraint.description
+
+
+def is_error(checked: CheckedTable, one: PartitionResult) -> bool:
+    """Return whether a result fails a check of level ``error``."""
+    failed = one.result.status is ConstraintStatus.FAILURE
+    return failed and checked.verification.level_of(one) == Level.ERROR
