@@ -30,7 +30,7 @@ _EFFECT = "least_effect is a share of the expected value, such as 0.1"
 
 
 class Sensitivity(StrEnum):
-    """How little evidence makes an anomaly, for detectors whose rule is `FalseDiscoveryRate`.
+    """Sensitivity of a monitor: how little evidence makes an anomaly, where `FalseDiscoveryRate` decides.
 
     False anomalies expected for a table of fourteen daily metrics in a month, and the share of
     incidents found, on the synthetic histories of ``benchmarks/histories.py`` (seeds 6 and 7): low
