@@ -4,7 +4,8 @@ Marks are comments, which no reader sees:
 
 - ``<!-- run -->``: the Python blocks from here on run, in one namespace for each page.
 - ``<!-- run: flights -->``: and need ``flights.db``, which `tidegauge demo` would leave.
-- ``<!-- run: spark -->``: and the demonstration's tables in a Spark session.
+- ``<!-- run: spark -->``: or a Spark session.
+- ``<!-- run: tables -->``: or both, and the demonstration's tables.
 - ``<!-- run: no (reason) -->``: the next block is not run.
 - ``<!-- setup: code -->``: run before the next block.
 - ``<!-- check: suite -->`` (``rules``, ``consistency``): the next block is such a file.
@@ -25,8 +26,8 @@ PAGES = [
     *(ROOT / name for name in TOP),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-NEEDS = ("", "flights", "spark")
-"""What the blocks of a page need, each with all before it."""
+NEEDS = ("", "flights", "spark", "tables")
+"""What blocks may need."""
 _MARK = re.compile(r"<!-- (run|setup|check)(?:: (.*?))? -->")
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 

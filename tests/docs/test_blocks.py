@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import tidegauge as tg
-from tests.docs.pages import NEEDS, PAGES, blocks, name_of
+from tests.docs.pages import PAGES, blocks, name_of
 from tests.paths import ROOT
 
 LANGUAGES = {"python", "text", "shell", "yaml", "toml", "sql"}
@@ -42,23 +42,27 @@ def run(page, folder, monkeypatch):
 
 
 def needs(page):
+    """Return what the blocks of a page need; nothing if none is run."""
     runs = [b for b in blocks(page) if b.language == "python" and not b.why_not]
     unmarked = [f"{name_of(page)}:{block.line}" for block in runs if block.needs is None]
     assert unmarked == [], "say what these blocks need: <!-- run: ... -->"
-    return max((NEEDS.index(block.needs) for block in runs), default=None)
+    return {block.needs for block in runs}
 
 
-def pages_that_need(what):
-    return [
-        pytest.param(page, id=name_of(page)) for page in PAGES if needs(page) == NEEDS.index(what)
-    ]
+def pages_that_need(*whats):
+    """Return the pages that need all of these, and nothing else beside them."""
+    found = [(page, needs(page) - {""}) for page in PAGES if needs(page)]
+    wholes = [{"tables", "flights", "spark"} if "tables" in what else what for _, what in found]
+    pages = zip((page for page, _ in found), wholes, strict=True)
+    return [pytest.param(page, id=name_of(page)) for page, what in pages if what == set(whats)]
 
 
-@pytest.mark.parametrize("page", pages_that_need(""))
+@pytest.mark.parametrize("page", pages_that_need())
 def test_pages_run_without_anything(page, tmp_path, monkeypatch):
     run(page, tmp_path, monkeypatch)
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("page", pages_that_need("flights"))
 def test_pages_run_on_the_demonstrations_repository(page, measured_copy, monkeypatch):
     run(page, measured_copy.database.file.parent, monkeypatch)
@@ -66,8 +70,21 @@ def test_pages_run_on_the_demonstrations_repository(page, measured_copy, monkeyp
 
 @pytest.mark.soak
 @pytest.mark.parametrize("page", pages_that_need("spark"))
-def test_pages_run_on_spark(page, spark, measured_copy, monkeypatch):
+def test_pages_run_on_spark(page, spark, tmp_path, monkeypatch):
+    run(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("page", pages_that_need("tables", "flights", "spark"))
+def test_pages_run_on_the_demonstrations_tables(page, spark, measured_copy, monkeypatch):
     run(page, measured_copy.database.file.parent, monkeypatch)
+
+
+def test_every_page_with_code_is_run():
+    """Whatever combination of needs a page has, one of the tests above runs it."""
+    kinds = [(), ("flights",), ("spark",), ("tables", "flights", "spark")]
+    taken = [param.values[0] for kind in kinds for param in pages_that_need(*kind)]
+    assert sorted(taken) == [page for page in sorted(PAGES) if needs(page)]
 
 
 def block_params(*languages):
