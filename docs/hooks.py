@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +29,25 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the command line's reference, and pages that lie at the top of the project."""
+    """Add the command line's reference, the notebooks, and pages from the top of the project."""
     for page, source in COPIED.items():
         text = (ROOT / source).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        page = f"notebooks/{notebook.stem}.md"
+        files.append(File.generated(config, page, content="\n\n".join(_cells(notebook))))
     files.append(File.generated(config, "reference/cli.md", content="\n".join(_cli())))
     return files
+
+
+def _cells(notebook: Path) -> Iterator[str]:
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            yield f"```python\n{text}\n```"
+        else:
+            yield re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
+    yield f"`tidegauge notebooks` copies this one as `{notebook.name}`."
 
 
 def _cli() -> Iterator[str]:

@@ -8,7 +8,8 @@ import tidegauge as tg
 from tests.docs.pages import PAGES, anchors, links, name_of, prose
 from tests.paths import ROOT
 
-GENERATED = {"reference/cli.md", "architecture.md", "changelog.md"}
+NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
+GENERATED = {"reference/cli.md", "architecture.md", "changelog.md"} | NOTEBOOKS
 """Pages that `docs/hooks.py` makes."""
 
 
