@@ -37,7 +37,7 @@ def main() -> None:
     here = parser.parse_args().only_here
     problems = list(unready())
     version = project_version()
-    missing = [name for name in PYTHONS if shutil.which(f"python{name}") is None]
+    missing = [name for name in PYTHONS if not runs(f"python{name}")]
     if missing and not here:
         problems.append(f"no Python {', '.join(missing)} on this machine")
     if problems:
@@ -58,6 +58,13 @@ def project_version() -> str:
     """Return the version in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
+
+
+def runs(python: str) -> bool:
+    """Return whether a Python is there and starts; a version manager's stand-in may not."""
+    if shutil.which(python) is None:
+        return False
+    return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
 
 
 def unready() -> Iterator[str]:
