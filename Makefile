@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak matrix lint types bench lock widgets clean
+.PHONY: help setup demo test docs soak matrix lint types bench lock release widgets clean
 
 help: ## Say what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -50,6 +50,13 @@ types: widgets ## Check types
 	@$(BIN)/mypy
 	@$(BIN)/python hatch_build.py --types
 
+docs: setup $(VENV)/docs.installed ## Build the documentation as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean --strict --quiet
+	@echo "site/index.html"
+
+release: widgets $(VENV)/release.installed ## Build, check and try a release, without publishing it
+	@$(BIN)/python .ci/release.py
+
 bench: setup ## Run the benchmarks
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -57,4 +64,4 @@ lock: setup ## Pin the newest versions of all requirements
 	@$(BIN)/python requirements/lock.py
 
 clean: ## Remove what can be made again
-	@rm -rf $(VENV) .demo .matrix .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules
+	@rm -rf $(VENV) .demo .matrix site .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules

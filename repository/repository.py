@@ -180,7 +180,16 @@ class Repository(Rendered):
     # datasets, partitions, runs
 
     def datasets(self) -> list[str]:
-        """Return the names of all datasets, sorted."""
+        """Return the names of all datasets, sorted.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "revenue", 12.5, partition="ds=2026-01-01")
+        ...     repo.datasets()
+        ['orders']
+        """
         with self.database.read() as connection:
             return dataset_names(connection)
 
@@ -202,6 +211,15 @@ class Repository(Rendered):
         pandas.DataFrame
             With the columns partition, time, segment, version, rows, fingerprint, first_seen_at,
             arrived_at, measured_at, gone_at, run_id.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))
+        ...     repo.partitions("d", versions="all")[["partition", "version", "rows"]].values.tolist()
+        [['ds=2013-01-01', 1, 10], ['ds=2013-01-01', 2, 12]]
         """
         with self.database.read() as connection:
             rows = partition_rows(connection, dataset, as_of, every=versions == "all")
@@ -215,6 +233,15 @@ class Repository(Rendered):
         pandas.DataFrame
             With the columns run_id, dataset, status, selection, measured, skipped, failed, gone,
             started_at, finished_at, error, tags.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1), day(2))
+        ...     repo.runs("d")[["status", "measured"]].values.tolist()
+        [['complete', 2]]
         """
         with self.database.read() as connection:
             return frame_of(run_rows(connection, dataset), RUN_COLUMNS)
@@ -477,6 +504,15 @@ class Repository(Rendered):
         dataset : str
         name, instance, analyzer, where, segment, as_of
             Filters; see the class notes.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
+        ...     repo.latest("d", "Size")[["partition", "value"]].values.tolist()
+        [['ds=2013-01-02', 12.0]]
         """
         given: SeriesFilter = {"name": name, "instance": instance, **series}
         with self._selected(dataset, given) as (connection, query, _):
@@ -499,6 +535,15 @@ class Repository(Rendered):
             Approximate number of rows in a page.
         name, instance, analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1), day(2), day(3))
+        ...     [page["partition"].unique().tolist() for page in repo.pages("d", rows=1, name="Size")]
+        [['ds=2013-01-01'], ['ds=2013-01-02'], ['ds=2013-01-03']]
         """
         with self._selected(dataset, series) as (connection, query, as_of):
             pages = fact_pages(connection, dataset, query, as_of, rows)
@@ -528,6 +573,15 @@ class Repository(Rendered):
             One row for each series and interval with a finite value, with the columns segment, name,
             instance, analyzer, start and end (the first and last partition's time in it), low, high,
             mean, count. Partitions without a time are left out.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, *(day(n, rows=n) for n in range(1, 5)))
+        ...     repo.chart("d", points=2, name="Size")[["low", "high", "count"]].values.tolist()
+        [[1.0, 2.0, 2.0], [3.0, 4.0, 2.0]]
         """
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = chart_rows(connection, dataset, query, points, as_of)
@@ -592,6 +646,15 @@ class Repository(Rendered):
             One row for each series that a new version of a partition changed, the latest first, with the
             columns dataset, segment, partition, time, name, instance, analyzer, old, new, change,
             old_status, new_status, old_version, new_version, old_run, new_run, restated_at.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))
+        ...     repo.restatements("d", name="Size")[["partition", "old", "new"]].values.tolist()
+        [['ds=2013-01-01', 10.0, 12.0]]
         """
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = restatement_rows(connection, dataset, query, as_of)
@@ -733,6 +796,15 @@ class Repository(Rendered):
         ------
         HistoryError
             If the analyzer was never measured, or not on all partitions of the window.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
+        ...     repo.merge("d", tg.Size()).value, repo.merge("d", tg.Size(), until="2013-01-01").value
+        (22.0, 10.0)
         """
         asked = as_analyzer(analyzer)
         with self.database.read() as connection:
@@ -812,6 +884,16 @@ class Repository(Rendered):
         -------
         int
             How many metrics were written.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
+        ...     _ = repo.roll_up("d", ["month"])
+        ...     repo.metrics("d", "Size", window="month")["value"].tolist()
+        [22.0]
         """
         with self.database.read() as connection:
             names = windows if windows is not None else rolled_windows(connection, dataset)
@@ -840,6 +922,15 @@ class Repository(Rendered):
             Delete runs that ended longer ago than this and left nothing behind.
         dry_run : bool
             Only count.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))
+        ...     repo.clean(versions="0d", dry_run=True).versions
+        1
         """
         return clean(
             self.database,
@@ -1159,6 +1250,15 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             As `anomalies` returns.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        ...     repo.detect("orders")[["partition", "value", "direction"]].values.tolist()
+        [['ds=2026-01-29', 7.0, 'low']]
         """
         from tidegauge.repository.detection.detect import detect
 
@@ -1199,6 +1299,16 @@ class Repository(Rendered):
         ------
         HistoryError
             If there is no such incident.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        ...     _ = repo.detect("orders")
+        ...     repo.anomalies("orders", status="open")[["partition", "severity"]].values.tolist()
+        [['ds=2026-01-29', 'warning']]
         """
         from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, anomaly_rows
 
@@ -1390,6 +1500,16 @@ class Repository(Rendered):
         pandas.DataFrame
             With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
             status, updated_at.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        ...     _ = repo.detect("orders")
+        ...     repo.incidents("orders")[["first", "status"]].values.tolist()
+        [['ds=2026-01-29', 'open']]
         """
         from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS, incident_rows
 
@@ -1485,6 +1605,17 @@ class Repository(Rendered):
             With the columns dataset, segment, partition, time, name, instance, analyzer, detector,
             score, p_value, expected, lower, upper, version; the bounds are NaN where a detector
             has none.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        ...     _ = repo.detect("orders")
+        ...     scores = repo.scores("orders", name="rows").set_index("partition")["score"]
+        ...     bool(scores["ds=2026-01-28"] < 1), bool(scores["ds=2026-01-29"] > 6)
+        (True, True)
         """
         from tidegauge.repository.incidents.listing import SCORE_COLUMNS, score_rows
 
@@ -1578,6 +1709,16 @@ class Repository(Rendered):
         Raises
         ------
         UnknownNameError, HistoryError, UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        ...     repo.label_range("orders", "ignore", since="2026-01-29", note="stocktaking")
+        ...     len(repo.detect("orders", [tg.Monitor({"name": "rows"})]))
+        0
         """
         series = {"name": name, "instance": instance, "segment": segment}
         add_range(self.database, dataset, label, Window.between(since, until), series, note, by)
@@ -1597,6 +1738,17 @@ class Repository(Rendered):
         pandas.DataFrame
             With the columns dataset, anomaly_id, incident_id, partition, name, instance, since, until, label,
             note, by, created_at.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        ...     found = repo.detect("orders")
+        ...     repo.label(found["incident_id"][0], "acknowledged", by="ann")
+        ...     repo.labels("orders")[["label", "by"]].values.tolist()
+        [['acknowledged', 'ann']]
         """
         with self.database.read() as connection:
             rows = label_rows(connection, dataset, as_of)

@@ -28,6 +28,8 @@ extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))
 pin("peers.txt", sources=("peers.in",))
+for name in ("docs", "release"):  # beside dev.txt, in one environment
+    pin(f"{name}.txt", "--constraint", str(HERE / "dev.txt"), sources=(f"{name}.in",))
 # Environments of older releases of Spark, with the packages of their time.
 for path in sorted(HERE.glob("spark-*.in")):
     used = [word for extra in ("avro", "demo", "griffin") for word in ("--extra", extra)]

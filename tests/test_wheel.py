@@ -20,6 +20,7 @@ NEEDED = (
     "tidegauge/__init__.pyi",
     "tidegauge/py.typed",
 )
+NOTEBOOK = "tidegauge/demo/notebooks/first_steps.ipynb"
 MADE_OF = (
     "*.ts",
     "*.mjs",
@@ -50,7 +51,7 @@ def test_a_wheel(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.partition("/")[0] for name in names}
     assert top == {"tidegauge", next(name for name in top if name.endswith(".dist-info"))}
-    for needed in (*NEEDED, "tidegauge/migrations/versions/0005_*.py"):
+    for needed in (*NEEDED, NOTEBOOK, "tidegauge/migrations/versions/0005_*.py"):
         assert any(fnmatch(name, needed) for name in names), needed
     for pattern in MADE_OF:
         assert not [name for name in names if fnmatch(name, pattern)]
@@ -68,7 +69,7 @@ def test_the_source(tmp_path):
     for needed in (*NEEDED, *made_of, *own):
         assert any(fnmatch(name, needed) for name in names), needed
     assert not [name for name in names if "node_modules" in name]
-    assert "analyzers/core/metric.py" in names
+    assert {"analyzers/core/metric.py", "notebooks/first_steps.ipynb"} <= set(names)
 
 
 @pytest.fixture

@@ -197,6 +197,14 @@ def analyze(
         If the dataset's history belongs to another table.
     LeaseError
         If another run still measures the dataset after the wait.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> suite = tg.Suite("flights", [tg.Size(), tg.Completeness("dep_time")], partition_by=["ds"])
+    >>> run = tg.analyze("warehouse.flights", suite, repository="sqlite:///flights.db")  # doctest: +SKIP
+    >>> run.metrics()[["partition", "name", "value"]].values.tolist()  # doctest: +SKIP
+    [['ds=2013-02-08', 'Completeness', 0.4925], ['ds=2013-02-08', 'Size', 930.0]]
     """
     repository = as_repository(repository)
     source = open_source(table, suite, spark, format, options, partition)

@@ -124,6 +124,11 @@ def explain(
         If the table cannot be read.
     SuiteError
         If a table is given without a suite.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> print(tg.explain("warehouse.flights", tg.Suite("flights", [tg.Size()])))  # doctest: +SKIP
     """
     if isinstance(table, SuiteFile):
         file = table

@@ -219,6 +219,13 @@ def profile(
     ------
     SourceError
         If the table cannot be read.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> found = tg.profile("warehouse.orders")  # doctest: +SKIP
+    >>> print(found.to_yaml())  # a suite file, with a comment on each choice  # doctest: +SKIP
+    >>> found.columns[["column", "completeness", "distinct"]]  # doctest: +SKIP
     """
     name = table if isinstance(table, str) else None
     dataset = dataset or name_of(table)

@@ -388,7 +388,7 @@ class _Walk:
         if not some.size or not self.grid.daily:
             return centre
         found = centre.copy()
-        recent = self.days >= self.days[t] - CALENDAR
+        recent = self.days >= self.days[t] - np.timedelta64(CALENDAR, "D")
         recent[t:] = False
         for slots in self.month:
             same = np.flatnonzero(recent & (slots == slots[t]))[-OCCURRENCES // 2 :]

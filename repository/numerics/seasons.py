@@ -56,8 +56,8 @@ def month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
 
 def _month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
     months = days.astype("M8[M]")
-    first, after = months.astype("M8[D]"), (months + 1).astype("M8[D]")
-    one = np.timedelta64(1, "D")
+    first, one = months.astype("M8[D]"), np.timedelta64(1, "D")
+    after = (months + np.timedelta64(1, "M")).astype("M8[D]")
     left = (after - days).astype(int) - 1
     work_left = np.busday_count(days + one, after)
     work = np.busday_count(first, days) + 1

@@ -23,6 +23,7 @@ from tidegauge.cli.consistency import consistency_app
 from tidegauge.cli.dashboard import dashboard
 from tidegauge.cli.db import db_app
 from tidegauge.cli.griffin import griffin_app
+from tidegauge.cli.notebooks import notebooks
 from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
@@ -63,6 +64,7 @@ app.command()(backtest)
 app.command()(check)
 app.command()(report)
 app.command()(dashboard)
+app.command()(notebooks)
 
 
 def main() -> None:

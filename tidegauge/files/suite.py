@@ -95,7 +95,7 @@ class SuiteFile:
 
 
 def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> SuiteFile:
-    """Read a suite file.
+    r"""Read a suite file.
 
     Parameters
     ----------
@@ -107,6 +107,15 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     ------
     SuiteError
         With file and line, the problem, and the nearest valid name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> text = "dataset: flights\ntable: warehouse.flights\nanalyzers: [Size, {Completeness: dep_time}]"
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+    ...     _ = file.write(text), file.flush()
+    ...     load_suite(file.name).suite.analyzers
+    (Size(), Completeness('dep_time'))
     """
     file = YamlFile.read(path, "suite file").with_variables(variables or {})
     return _Reader(file).read()

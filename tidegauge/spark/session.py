@@ -48,6 +48,13 @@ def spark_session(
     ------
     SourceError
         If Spark or Java is missing; the message says what to install.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session("warehouse")  # doctest: +SKIP
+    >>> spark.sql("SHOW DATABASES").collect()  # doctest: +SKIP
+    [Row(namespace='default')]
     """
     try:
         from pyspark.sql import SparkSession

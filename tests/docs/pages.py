@@ -1,0 +1,110 @@
+"""Pages of the documentation, taken apart: code blocks with their marks, headings, links.
+
+Marks are comments, which no reader sees:
+
+- ``<!-- run -->``: the Python blocks from here on run, in one namespace for each page.
+- ``<!-- run: flights -->``: and need ``flights.db``, which `tidegauge demo` would leave.
+- ``<!-- run: spark -->``: or a Spark session.
+- ``<!-- run: tables -->``: or both, and the demonstration's tables.
+- ``<!-- run: no (reason) -->``: the next block is not run.
+- ``<!-- setup: code -->``: run before the next block.
+- ``<!-- check: suite -->`` (``rules``, ``consistency``): the next block is such a file.
+
+A block of ``text`` right after a Python block is its output, where ``...`` stands for anything.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.paths import ROOT
+
+TOP = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")
+PAGES = [
+    *(ROOT / name for name in TOP),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NEEDS = ("", "flights", "spark", "tables")
+"""What blocks may need."""
+_MARK = re.compile(r"<!-- (run|setup|check)(?:: (.*?))? -->")
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block.
+
+    Attributes
+    ----------
+    line : int
+        Where its code begins.
+    language, code : str
+    needs : str or None
+        One of `NEEDS`; None without a mark.
+    why_not : str
+        Why it is not run, if it is not.
+    setup, check : str
+    output : str or None
+        What it prints.
+    """
+
+    line: int
+    language: str
+    code: str
+    needs: str | None = None
+    why_not: str = ""
+    setup: str = ""
+    check: str = ""
+    output: str | None = None
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the code blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    needs, end = None, 0
+    for fence in _FENCE.finditer(text):
+        between = text[end : fence.start()]
+        marks = dict.fromkeys(("no", "setup", "check"), "")
+        for kind, said in _MARK.findall(between):
+            if kind == "run" and said.startswith("no"):
+                marks["no"] = said.removeprefix("no").strip(" ()")
+                assert marks["no"], f"{name_of(page)}: say why a block is not run"
+            elif kind == "run":
+                assert said in NEEDS, f"{name_of(page)}: {said!r} is none of {NEEDS}"
+                needs = said
+            else:
+                marks[kind] = said
+        _, language, code = fence.groups()
+        if language == "text" and found and found[-1].language == "python" and not between.strip():
+            found[-1] = Block(**{**vars(found[-1]), "output": code})
+        else:
+            line = text.count("\n", 0, fence.start(3)) + 1
+            found.append(
+                Block(line, language, code, needs, marks["no"], marks["setup"], marks["check"])
+            )
+        end = fence.end()
+    return found
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as MkDocs and GitHub make them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    plain = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"\s", "-", heading) for heading in plain}
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of a page's links and pictures."""
+    return re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(page)))

@@ -1,0 +1,57 @@
+"""Every link of README and docs leads somewhere, and every public name has its place in the reference."""
+
+import re
+
+import pytest
+
+import tidegauge as tg
+from tests.docs.pages import PAGES, anchors, links, name_of, prose
+from tests.paths import ROOT
+
+NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
+GENERATED = {"reference/cli.md", "architecture.md", "changelog.md"} | NOTEBOOKS
+"""Pages that `docs/hooks.py` makes."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_hold(page):
+    docs = ROOT / "docs"
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        if re.match(r"\w+:", target):
+            continue
+        path = (page.parent / target).resolve() if target else page
+        if path.is_relative_to(docs) and path.relative_to(docs).as_posix() in GENERATED:
+            continue
+        assert path.exists(), link
+        if anchor:
+            assert anchor in anchors(path), link
+
+
+def test_the_site_shows_every_page():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    shown = re.findall(r": (\S+\.md)$", nav, re.MULTILINE)
+    there = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(shown) == sorted(there | GENERATED)
+
+
+def test_every_public_name_is_in_the_reference_once():
+    named = []
+    for page in (ROOT / "docs" / "reference" / "api").glob("*.md"):
+        named += re.findall(r"^::: tidegauge\.(\S+)$", page.read_text(), re.MULTILINE)
+    assert len(named) == len(set(named))
+    modules = {"consistency", "griffin"}
+    public = {name for name in tg.__all__ if name not in modules and not name.startswith("_")}
+    for module in modules:
+        public |= {f"{module}.{name}" for name in getattr(tg, module).__all__}
+    assert set(named) == public
+
+
+def test_headings_are_numbered_by_their_level():
+    """No level is left out, and each page has one title."""
+    for page in PAGES:
+        levels = [len(marks) for marks in re.findall(r"^(#+) ", prose(page), re.MULTILINE)]
+        assert levels[0] == 1, name_of(page)
+        assert levels.count(1) == 1, name_of(page)
+        for before, after in zip(levels, levels[1:], strict=False):
+            assert after <= before + 1, name_of(page)
