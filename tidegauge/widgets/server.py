@@ -12,8 +12,10 @@ from pathlib import Path
 from tempfile import gettempdir
 from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 from jupyter_client.kernelspec import KernelSpecManager
+from tornado.web import HTTPError
 from traitlets.config import Config
 from voila.app import Voila
 
@@ -24,6 +26,20 @@ _OTHER_PORTS = 50
 _IDLE_SECONDS = 3600
 _LONGEST_FOLDER = 42
 """A socket's path has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
+MOST_PAGES = 32
+"""Pages that may be open at a time: each has a process."""
+_LARGEST_MESSAGE = 1 << 20
+"""Bytes of a message that a page may send: it sends questions; answers may be larger."""
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self';"
+        " frame-ancestors 'none'; style-src 'self' 'unsafe-inline'; font-src 'self' data:;"
+        " img-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:"
+    ),
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",  # the address may hold the token
+    "Cache-Control": "no-store",
+}
 _FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
 
 
@@ -38,10 +54,13 @@ class _Server(Voila):  # type: ignore[misc]  # Voila is untyped
     """Voila that prints its address in one line when it listens."""
 
     opens_browser = True
+    page_token: str | None = None
 
     def launch_browser(self) -> None:
         """Print the address, and open it if `opens_browser`."""
-        url = self.display_url
+        url = self.display_url.partition("?")[0]
+        if self.page_token:
+            url += f"?token={quote(self.page_token, safe='')}"
         if ":" in self.ip:  # IPv6
             url = url.replace(self.ip, f"[{self.ip}]", 1)
         print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
@@ -50,7 +69,9 @@ class _Server(Voila):  # type: ignore[misc]  # Voila is untyped
             Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
-def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
+def serve(
+    *, host: str, port: int | None, browser: bool, theme: str, token: str | None = None
+) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM, then end its kernels.
 
     The environment configures what it shows; see `tidegauge.widgets.served`.
@@ -65,6 +86,9 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         If true, open the page in the browser.
     theme : str
         ``light`` or ``dark``; ``?theme=`` in the address overrides it.
+    token : str, optional
+        If given, pages and kernels answer only those who know it: ``?token=`` in the first address, a
+        cookie from then on.
 
     Raises
     ------
@@ -85,7 +109,12 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         config_file_paths=[],  # configuration files in the current folder are for other notebooks
         # Against DNS rebinding: a page elsewhere could point its name at our address, and read this
         # one.
-        tornado_settings={"allow_remote_access": not is_loopback(host)},
+        tornado_settings={
+            "allow_remote_access": not is_loopback(host),
+            "headers": _HEADERS,
+            "websocket_max_message_size": _LARGEST_MESSAGE,
+        },
+        token=token,
     )
     config.VoilaConfiguration = Config(
         template="tidegauge",
@@ -93,7 +122,7 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         theme=theme,
         file_allowlist=[],
         kernel_spec_manager_class=_ThisPython,
-        prelaunch_hook=_set_cookie,
+        prelaunch_hook=_prepare_page,
         # Exclude other installed extensions of JupyterLab.
         extension_allowlist=[
             "anywidget",
@@ -105,13 +134,15 @@ def serve(*, host: str, port: int | None, browser: bool, theme: str) -> None:
         config.KernelManager = Config(transport="ipc")  # socket files that other users cannot open
     config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of closed pages
     server = _Server(config=config)
-    server.opens_browser = browser
+    server.opens_browser, server.page_token = browser, token
     server.initialize([])
     server.start()
 
 
-def _set_cookie(handler: Any, **_: Any) -> None:
-    """Set the XSRF cookie, without which a page that is closed could not end its kernel."""
+def _prepare_page(handler: Any, **_: Any) -> None:
+    """Refuse too many pages, and set the XSRF cookie, without which a closed page keeps its kernel."""
+    if len(handler.kernel_manager.list_kernel_ids()) >= MOST_PAGES:
+        raise HTTPError(503, f"{MOST_PAGES} pages are open; close one")
     handler.xsrf_token  # noqa: B018 - reading it sets it
 
 
