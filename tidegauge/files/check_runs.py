@@ -189,7 +189,12 @@ def run_checks(
     for file in files:
         try:
             for one in tables_of(spark, file):
-                summary.tables.append(_checked(one, repository, spark, partitions))
+                table = _checked(one, repository, spark, partitions)
+                summary.tables.append(table)
+                summary.failed += [
+                    f"{file.path}: {name} cannot be read: {why}"
+                    for name, why in table.run.unreadable.items()
+                ]
         except Exception as error:  # noqa: BLE001 - the other files are still checked
             text = str(error) if isinstance(error, TidegaugeError) else describe(error)
             summary.failed.append(f"{file.path}: {text}")

@@ -42,7 +42,7 @@ class Summary:
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
-        if self.failed or any(run.failed for _, run in self.runs):
+        if self.failed or any(run.failed or run.unreadable for _, run in self.runs):
             return 1
         refused = any(not run.passed for _, run in self.runs)
         return 2 if refused or (fail_on_anomaly and self.found) else 0
@@ -58,6 +58,7 @@ class Summary:
         for file, run in self.runs:
             lines.append(str(run))
             lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
+            lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
             lines += [f"  {name}: {c}" for name, c in run.checks.items() if not c.passed]
         for frame in self.anomalies:
             lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]

@@ -52,6 +52,7 @@ class _File(TableDocument):
     notify: list[str] = []
     dqm: _DQM | None = None
     checks: list[Any] = []
+    private: list[str] = []
     variables: dict[str, str] = {}
 
 
@@ -78,7 +79,7 @@ class SuiteFile:
     suite: Suite
     table: str
     format: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # of Spark's reader: may hold passwords
     lines: Mapping[AnyAnalyzer, int]
     checks: tuple[Check, ...] = ()
     check_lines: Mapping[str, int] = field(default_factory=dict)
@@ -140,6 +141,7 @@ class _Reader:
                 holidays=fields.holidays,
                 notify=fields.notify,
                 dqm=dqm,
+                private=fields.private,
             )
         except SuiteError as error:
             raise file.error(file.node, error) from error

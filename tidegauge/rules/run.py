@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
 from tidegauge.files.rules import RulesFile, check_shared_targets, find_rules, load_rules
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
@@ -101,6 +102,8 @@ def run_file(
     file.check_places(spark)
     source = open_rules_source(file, spark)
     run = analyze(source, file.suite, repository=repository, partitions=partitions, spark=spark)
+    if privacy_settings().of(run.dataset, file.table, tags=file.suite.tags).covers_all:
+        samples = 0
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None
     writer = _Writer(file, repository, source, run, samples)
     writer.recount()
