@@ -21,6 +21,7 @@ from tidegauge.repository.history.versions import (
     restatement_rows,
     version_rows,
 )
+from tidegauge.repository.maintenance.forgetting import Forgotten, forget
 from tidegauge.repository.maintenance.retention import Age, Cleaned, clean
 from tidegauge.repository.rollups.compute import roll_up
 from tidegauge.repository.rollups.reading import rolled_windows, rollup_rows
@@ -940,6 +941,33 @@ class Repository(Rendered):
             runs=runs,
             dry_run=dry_run,
         )
+
+    def forget(self, values: str | Sequence[str], *, dry_run: bool = False) -> Forgotten:
+        """Replace values of the data by tokens in states, names of series and messages.
+
+        Counts and shares stay what they are. Delete the values from the table first: partitions that
+        still hold them bring them back when they are measured again.
+
+        Parameters
+        ----------
+        values : str or sequence of str
+            As text, as `Histogram` writes them: ``ann@example.org``, ``42``, ``2013-02-08``.
+        dry_run : bool
+            Only count.
+
+        Returns
+        -------
+        Forgotten
+            What was changed, and the places that cannot be: names of partitions and segments,
+            filters, and sketches that may hold a number.
+
+        Raises
+        ------
+        HistoryError
+            If a value is empty.
+        """
+        some = [values] if isinstance(values, str) else list(values)
+        return forget(self.database, self.artifacts, some, dry_run=dry_run)
 
     # distributions
 

@@ -33,6 +33,7 @@ from .analyzers.core.errors import PartitionColumnError as PartitionColumnError
 from .analyzers.core.errors import PartitionSelectionError as PartitionSelectionError
 from .analyzers.core.errors import PluginWarning as PluginWarning
 from .analyzers.core.errors import PreconditionError as PreconditionError
+from .analyzers.core.errors import PrivateColumnError as PrivateColumnError
 from .analyzers.core.errors import ReadOnlyError as ReadOnlyError
 from .analyzers.core.errors import RepositoryError as RepositoryError
 from .analyzers.core.errors import RepositoryWarning as RepositoryWarning

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SourceError
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.privacy import Privacy
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
 from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
@@ -18,6 +20,7 @@ from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sen
 from tidegauge.display.progress import progress_bar
 from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.judging import judge_run
 from tidegauge.rules.result import CheckResult
 
@@ -74,6 +77,11 @@ class Run:
         return self.report.failed
 
     @property
+    def unreadable(self) -> Mapping[str, str]:
+        """The partitions whose files cannot be read, with the reason; the next run tries them again."""
+        return self.report.unreadable
+
+    @property
     def passed(self) -> bool:
         """True if the policies hold in all partitions of `checks`."""
         return all(check.passed for check in self.checks.values())
@@ -98,6 +106,8 @@ class Run:
             words.append(f"policies fail in {bad}")
         if self.failed:
             words.append(f"{len(self.failed)} analyzers failed")
+        if self.unreadable:
+            words.append(f"{len(self.unreadable)} cannot be read")
         return ", ".join(words)
 
     def _repr_html_(self) -> str:
@@ -121,6 +131,9 @@ class Run:
                 Rows.first_of(reversed(changed), most // 4, len(changed)),
                 width,
             )
+        if self.unreadable:
+            unread = [(name, sentence(why, 4 * width)) for name, why in self.unreadable.items()]
+            yield table(["cannot be read", "error"], Rows.first_of(unread, most // 2), width)
         failed = [
             (repr(analyzer), sentence(error, 4 * width)) for analyzer, error in self.failed.items()
         ]
@@ -208,13 +221,14 @@ def analyze(
     """
     repository = as_repository(repository)
     source = open_source(table, suite, spark, format, options, partition)
+    all_tags = {**suite.tags, **{str(k): str(v) for k, v in (tags or {}).items()}}
     spec = RunSpec(
         dataset=suite.dataset,
-        source=source.name,
+        source=source.name and hide_secrets(source.name),
         keys=source.keys,
         suite=suite.canonical(),
         selection=partitions if isinstance(partitions, str) else ", ".join(partitions),
-        tags={**suite.tags, **{str(k): str(v) for k, v in (tags or {}).items()}},
+        tags=all_tags,
         rename=rename,
     )
     report = run_incremental(
@@ -227,12 +241,20 @@ def analyze(
         progress_bar() if progress is None else progress,
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
         wait=wait,
+        private=privacy_of(suite, source.name, all_tags),
     )
     if isinstance(suite.holidays, str):
         store_holidays(repository.database, suite.dataset)
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
     return Run(report, repository, judge_run(repository, suite.dataset, suite.dqm, report))
+
+
+def privacy_of(suite: Suite, table: str | None, tags: Mapping[str, str] | None = None) -> Privacy:
+    """Return the private columns of a table: those of its suite and of the configuration file."""
+    configured = privacy_settings()
+    named = replace(configured, columns=(*configured.columns, *suite.private))
+    return named.of(suite.dataset, table, tags=suite.tags if tags is None else tags)
 
 
 def open_source(

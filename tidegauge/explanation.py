@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import open_source
+from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.metric import Failure
@@ -141,7 +141,7 @@ def explain(
     source = open_source(table, suite, spark, format, options)
     listed = source.list_partitions()
     data = source.read(None)
-    made = plan(data, suite.analyzers)
+    made = plan(data, suite.analyzers, privacy_of(suite, source.name))
     names = [n for n in Schema.from_spark(data.schema).names if n not in source.keys]
     by = {parts(column)[0] for columns in suite.segments for column in columns}
     jobs = tuple(_planned(job, names, {str(name).casefold() for name in by}) for job in made.jobs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tidegauge.analysis import open_source
+from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
@@ -231,7 +231,7 @@ def profile(
     dataset = dataset or name_of(table)
     asked = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, asked, spark, format, options)
-    with sample_table(source, sample_rows) as sample:
+    with sample_table(source, sample_rows, privacy_of(asked, name)) as sample:
         asked_of = [a for c, kind in sample.columns for a in _analyzers_of(c, kind)]
         metrics = sample.measure([Size(), *asked_of])
     rows = int(metrics[Size()].value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
@@ -38,31 +39,36 @@ class TableSample:
         Measurable columns with their kinds, without partition columns.
     whole : bool
         True if the sample is the whole table.
+    private : Privacy
+        Columns of which no values are shown.
     """
 
     data: DataFrame
     columns: tuple[tuple[str, str], ...]
     whole: bool
+    private: Privacy = PUBLIC
 
     def measure(self, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyzer, Metric[Any]]:
         """Compute the metrics of the analyzers on the sample, in one scan."""
-        states = scan(self.data, analyzers).whole.states
+        states = scan(self.data, analyzers, private=self.private).whole.states
         return {analyzer: metric_of(analyzer, state) for analyzer, state in states.items()}
 
 
 @contextmanager
-def sample_table(source: Source, sample_rows: int = SAMPLE_ROWS) -> Iterator[TableSample]:
+def sample_table(
+    source: Source, sample_rows: int = SAMPLE_ROWS, private: Privacy = PUBLIC
+) -> Iterator[TableSample]:
     """Context manager: draw a cached random sample of about ``sample_rows`` rows of a table."""
     data = source.read(None)
     schema = Schema.from_spark(data.schema).without(set(source.keys))
     columns = tuple(columns_of(schema))
     total = data.count()
     if total <= sample_rows:  # the caller's frame: caching is up to the caller
-        yield TableSample(data, columns, whole=True)
+        yield TableSample(data, columns, whole=True, private=private)
         return
     drawn = data.sample(fraction=sample_rows / total, seed=1).persist()
     try:
-        yield TableSample(drawn, columns, whole=False)
+        yield TableSample(drawn, columns, whole=False, private=private)
     finally:
         drawn.unpersist()
 

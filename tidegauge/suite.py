@@ -60,6 +60,10 @@ class Suite:
         ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or the day
         before or after are expected, unless values are missing.
 
+    private : sequence of str
+        Patterns of columns of which no values are stored, such as ``*email*``, in addition to those of
+        the configuration file; see `Privacy`.
+
     dqm : DQM, optional
         Rules and fixes, counted in the same pass as the analyzers, and policies that judge each
         partition by the counts; measuring neither rejects nor repairs records.
@@ -93,6 +97,7 @@ class Suite:
     notify: Sequence[str] = field(default=(), repr=False)
     dqm: DQM | None = None
     sensitivity: str = Sensitivity.NORMAL
+    private: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.dataset.strip():
@@ -132,6 +137,7 @@ class Suite:
         set_(self, "segments", tuple(segments))
         set_(self, "windows", tuple(self.windows))
         set_(self, "notify", _sinks(self.notify))
+        set_(self, "private", _patterns(self.private))
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
 
     @property
@@ -155,6 +161,7 @@ class Suite:
         )
         rules = {"dqm": self.dqm.identity()} if self.dqm else {}
         told = {"notify": [redact(sink) for sink in self.notify]} if self.notify else {}
+        private = {"private": list(self.private)} if self.private else {}
         return canonical_json(
             {
                 "dataset": self.dataset,
@@ -170,6 +177,7 @@ class Suite:
                 **alert,
                 **rules,
                 **told,
+                **private,
             }
         )
 
@@ -188,6 +196,7 @@ class Suite:
             ("holidays", self.holidays),
             ("sensitivity", "" if self.sensitivity == Sensitivity.NORMAL else self.sensitivity),
             ("rules", self.dqm and repr(self.dqm)),
+            ("private columns", ", ".join(self.private)),
             ("notifies", f"{len(self.notify)} sinks" if self.notify else ""),
         ]
         yield pairs(told, width)
@@ -246,6 +255,13 @@ def _sinks(sinks: Sequence[Any]) -> tuple[str, ...]:
         msg = "notify is a list of texts: ['log', '${SLACK}']"  # the value may be a secret
         raise SuiteError(msg)
     return tuple(sinks)
+
+
+def _patterns(given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(pattern.strip() for pattern in given):
+        msg = f"private is a list of patterns of columns: ['*email*'], not {given!r}"
+        raise SuiteError(msg)
+    return tuple(given)
 
 
 def _time(

@@ -13,6 +13,7 @@
           NumberOfSpecifiedColumnsError
           IllegalAnalyzerParameterError
           UnresolvedExpressionError    a predicate or a ``where`` that Spark cannot resolve
+          PrivateColumnError           its state would hold values of a private column
       StateError
         StateMismatchError             two states that cannot be added
         UnknownStateTagError           no reader is registered for the state's tag
@@ -53,6 +54,8 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
+
+from tidegauge.analyzers.core.secrets import hide_secrets
 
 
 def nearest(wanted: str, available: Iterable[str]) -> str | None:
@@ -117,13 +120,18 @@ _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
 def describe(error: BaseException) -> str:
     """Format an exception as one line: error condition or class name, and the first line of its text.
 
-    For Java and Python exceptions wrapped by Spark, use the line of the original exception.
+    For Java and Python exceptions wrapped by Spark, use the line of the original exception. Passwords
+    of addresses in the text are redacted.
 
     Examples
     --------
     >>> describe(ZeroDivisionError("division by zero"))
     'ZeroDivisionError: division by zero'
     """
+    return hide_secrets(_described(error))
+
+
+def _described(error: BaseException) -> str:
     text = str(error).strip()
     thrown = _THROWN.search(text) or _CALLED.match(
         text
@@ -228,6 +236,25 @@ class IllegalAnalyzerParameterError(PreconditionError, ValueError):
 
 class UnresolvedExpressionError(PreconditionError):
     """A predicate or ``where`` does not parse, or references an unknown column, table or function."""
+
+
+class PrivateColumnError(PreconditionError):
+    """The analyzer's state would hold values of a private column.
+
+    Attributes
+    ----------
+    column : str
+    """
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        super().__init__(column)
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.column!r} is private, and the state would hold its values; use an analyzer"
+            " that counts, such as Completeness, ApproxCountDistinct or ApproxUniqueness"
+        )
 
 
 class StateError(TidegaugeError):

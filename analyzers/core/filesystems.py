@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import FileSystemError
+from tidegauge.analyzers.core.secrets import hide_secrets
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -82,7 +83,7 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), plain_path(root)
     parsed = _URI.fullmatch(root)
     if parsed is None:
-        msg = f"{root!r} is neither a path nor a URI such as s3://bucket/folder"
+        msg = f"{hide_secrets(root)!r} is neither a path nor a URI such as s3://bucket/folder"
         raise FileSystemError(msg)
     scheme, host, path = parsed.groups()
     try:
@@ -109,12 +110,12 @@ def _by_fsspec(root: str, unknown: Exception) -> tuple[fs.FileSystem, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        msg = f"no file system for {root!r}: Arrow says {unknown}; {cure}"
+        msg = hide_secrets(f"no file system for {root!r}: Arrow says {unknown}; {cure}")
         raise FileSystemError(msg) from unknown
     try:
         system, path = url_to_fs(root)
     except (ValueError, ImportError) as error:
-        msg = f"no file system for {root!r}: {error}; {cure}"
+        msg = hide_secrets(f"no file system for {root!r}: {error}; {cure}")
         raise FileSystemError(msg) from error
     return fs.PyFileSystem(fs.FSSpecHandler(system)), path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -47,6 +48,35 @@ def one_line(text: str, most: int = 2000) -> str:
     """
     seen = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return _cut(seen, most)
+
+
+_CONTROL = re.compile(r"(?!\x1b\[[0-9;]*m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and newline, and those that turn text around; colours are harmless."""
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d|\.|inf)")
+
+
+def for_terminal(text: str) -> str:
+    r"""Escape control characters, by which a terminal could be made to hide, forge or send text.
+
+    Lines and colours stay.
+
+    Examples
+    --------
+    >>> print(for_terminal("a\x1b]0;title\x07 b\u202ec"))
+    a\x1b]0;title\x07 b\u202ec
+    """
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def for_spreadsheet(value: Any) -> Any:
+    """Return a CSV cell; text that a spreadsheet would run as a formula begins with an apostrophe.
+
+    Examples
+    --------
+    >>> [for_spreadsheet(v) for v in ("=1+1", "@x", "-cmd", "-1.5", "+inf", "ds=1", -2)]
+    ["'=1+1", "'@x", "'-cmd", '-1.5', '+inf', 'ds=1', -2]
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def _cut(text: str, most: int | None) -> str:

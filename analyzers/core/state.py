@@ -78,6 +78,19 @@ class State(ABC):
             _close(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
         )
 
+    def forget(self, value: str, token: str) -> Self:
+        """Return the state with a value of the data replaced by a token; itself if it holds none.
+
+        States that hold values of the data as such, and not only numbers, override it.
+
+        Parameters
+        ----------
+        value : str
+            As text, as `Histogram` writes it.
+        token : str
+        """
+        return self
+
     def pack(self) -> bytes:
         """Serialize the state to its payload, without the tag."""
         return self.layout.pack(*(getattr(self, f.name) for f in fields(self)))

@@ -38,6 +38,33 @@ def _nothing() -> pa.Table:
     return pa.table({COUNT: pa.array([], pa.int64())})
 
 
+_LARGEST_SMALL = 1 << 28
+_MOST_EXPANSION = 1000
+"""Bytes that a state may take in memory, at least, and by byte of its file: distinct values repeat little."""
+
+
+def _check_size(metadata: Any, size: int) -> None:
+    """Refuse a file that would take far more memory than the values of a state can."""
+    groups = (metadata.row_group(n) for n in range(metadata.num_row_groups))
+    plain = sum(group.total_byte_size for group in groups)
+    needed = max(plain, 8 * metadata.num_rows * metadata.num_columns)
+    if needed > max(_LARGEST_SMALL, _MOST_EXPANSION * size):
+        msg = f"{size} bytes that would take {needed} in memory"
+        raise ValueError(msg)
+
+
+def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a text, as `Histogram` writes values, as a value of a type; None if it is none."""
+    import pyarrow as pa
+
+    try:
+        if pa.types.is_binary(kind):
+            return pa.scalar(bytes.fromhex(value), kind)
+        return pa.scalar(value).cast(kind)
+    except (ValueError, NotImplementedError):  # Arrow's errors are such
+        return None
+
+
 _HELD_ROWS = 1_000_000
 """Groups buffered while merging states before their counts are added."""
 
@@ -184,6 +211,36 @@ class FrequenciesAndNumRows(State):
         """Hash the totals, which are cheap to compare."""
         return hash((self.num_rows, self.num_nulls, self.num_groups))
 
+    def forget(self, value: str, token: str) -> Self:
+        """Replace a text by a token, and leave out groups by a value of another type.
+
+        Examples
+        --------
+        >>> state = FrequenciesAndNumRows.of([(("ann",), 2), (("bob",), 1)])
+        >>> state.forget("bob", "x").as_dict(), state.forget("eve", "x") is state
+        ({('ann',): 2, ('x',): 1}, True)
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = self.frequencies
+        for place, name in enumerate(table.column_names[:-1]):
+            column, kind = table[name], table.schema.field(name).type
+            wanted = _scalar(value, kind)
+            if wanted is None:
+                continue
+            held = pc.fill_null(pc.equal(column, wanted), False)  # noqa: FBT003 - Arrow's own order
+            if not pc.any(held).as_py():
+                continue
+            if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+                changed = pc.if_else(held, pa.scalar(token, kind), column)
+                table = table.set_column(place, name, changed)
+            else:
+                table = table.filter(pc.invert(held))
+        if table is self.frequencies:
+            return self
+        return type(self)(table, int(pc.sum(table[COUNT]).as_py() or 0), self.num_nulls)
+
     def pack(self) -> bytes:
         """Serialize to a Parquet file, with the row counts in its metadata."""
         import pyarrow.parquet as pq
@@ -200,7 +257,9 @@ class FrequenciesAndNumRows(State):
         import pyarrow.parquet as pq
 
         # Most are small: threads and file discovery would take longer than the read.
-        table = pq.ParquetFile(pa.BufferReader(payload)).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(payload))
+        _check_size(file.metadata, len(payload))
+        table = file.read(use_threads=False)
         totals = table.schema.metadata or {}
         if _ROWS not in totals:
             msg = "a Parquet file without the number of rows"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
+from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
@@ -100,6 +101,27 @@ class FrequentItemsState(State):
             and b.get_lower_bound(value) <= a.get_upper_bound(value)
             for value in {*ours, *theirs}
         )
+
+    def forget(self, value: str, token: str) -> Self:
+        """Replace a value by a token in the sketch's bytes: its counts and bounds stay.
+
+        The sketch has no operation for it. Its format is 32 bytes, a count of 8 bytes for each value,
+        and the values in the same order, each behind its length.
+        """
+        if value.encode() not in self.sketch:
+            return self
+        (number,) = unpack_from("<I", self.sketch, 8)
+        at = head = 32 + 8 * number
+        texts = []
+        for _ in range(number):
+            (length,) = unpack_from("<I", self.sketch, at)
+            texts.append(self.sketch[at + 4 : at + 4 + length])
+            at += 4 + length
+        if at != len(self.sketch) or value.encode() not in texts:
+            return self
+        kept = (token.encode() if text == value.encode() else text for text in texts)
+        changed = b"".join(pack("<I", len(text)) + text for text in kept)
+        return type(self)(self.sketch[:head] + changed)
 
     def pack(self) -> bytes:
         """Return the sketch's own bytes."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.runs.ledger import (
     AnyAnalyzer,
     Change,
@@ -44,6 +45,9 @@ class RunReport:
         Partitions that the ledger knows and the table no longer has.
     failed : mapping of Analyzer to MetricError
         Analyzers that failed in some partition, with the first error.
+    unreadable : mapping of str to str
+        Partitions with files that cannot be read, and why. They are not in the ledger, so the next run
+        tries them again.
     """
 
     run: int
@@ -53,6 +57,7 @@ class RunReport:
     skipped: int = 0
     gone: tuple[str, ...] = ()
     failed: Mapping[AnyAnalyzer, MetricError] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scanned(self) -> int:
@@ -115,6 +120,14 @@ class Recording:
         """Return the ledger entry of each partition of the dataset, by name."""
         return self.store.ledger(self.report.dataset)
 
+    def leave_out(self, unreadable: Mapping[Partition, str]) -> None:
+        """Report partitions that cannot be read; the run is closed as failed if there are any."""
+        found = {partition.name: why for partition, why in unreadable.items()}
+        self.errors += [
+            f"{name or 'the table'} cannot be read: {why}" for name, why in found.items()
+        ]
+        self.report = replace(self.report, unreadable={**self.report.unreadable, **found})
+
     def commit(self, batch: Sequence[MeasuredPartition]) -> list[Decision]:
         """Commit a batch, all or nothing, and add its changes and failures to the report."""
         decisions = self.store.commit_batch(self.run, batch)
@@ -157,7 +170,7 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
             interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
             status = RunStatus.INTERRUPTED if interrupted else RunStatus.FAILED
             found.report = replace(found.report, status=status)
-            message = f"{type(error).__name__}: {error}"
+            message = hide_secrets(f"{type(error).__name__}: {error}")
             store.close_run(run, status, found.report.counts, message)
             raise
         status = RunStatus.FAILED if found.errors else RunStatus.COMPLETE

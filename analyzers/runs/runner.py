@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.partitions import (
+    Partition,
     TimeFormat,
     parse_selection,
     recognise_time,
     select_named,
 )
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS, SegmentSet, joined
 from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
@@ -33,6 +35,7 @@ from tidegauge.analyzers.runs.ledger import (
 )
 from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
+from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.sources.catalog_tables import open_table
@@ -88,6 +91,7 @@ def run_incremental(
     batch_partitions: int = BATCH_PARTITIONS,
     segmentation: Segmentation = Segmentation(),
     wait: float = WAIT_SECONDS,
+    private: Privacy = PUBLIC,
 ) -> RunReport:
     """Measure the selected partitions of a source and commit them batch by batch.
 
@@ -109,11 +113,19 @@ def run_incremental(
         Segments to measure in addition to whole partitions.
     wait : float
         Seconds to wait for the lease while another run measures the dataset.
+    private : Privacy
+        Columns of which no values are stored; see `scan`.
 
     Returns
     -------
     RunReport
         If a run is interrupted, committed batches are kept and the next run resumes after them.
+
+    Raises
+    ------
+    SourceError
+        If none of the partitions to scan can be read. If some cannot, the others are measured, and
+        these are tried again by the next run.
     """
     time = time.among(source.keys) if time else recognise_time(source.keys)
     progress = progress or Silent()
@@ -130,6 +142,7 @@ def run_incremental(
             here = {entry.partition.name for entry in listed}
             complete = getattr(source, "lists_all", True)
             gone = tuple(sorted(name for name in ledger if complete and name not in here))
+            _refuse_private(segmentation, source, private)
             segments = _segment_sets(store, spec.dataset, segmentation)
             tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chosen, time)
             run.report = replace(run.report, skipped=len(listed) - len(tasks), gone=gone)
@@ -149,14 +162,45 @@ def run_incremental(
                 segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
             # If there were no rows to choose from, the next run chooses and backfills the segments.
             sets = tuple(s for s, chosen in segments if chosen)
-            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
-                data = read(batch)
-                with progress.batch(data.sparkSession, len(batch)):
+
+            def measure(some: Sequence[_Task]) -> list[MeasuredPartition]:
+                data = read(some)
+                with progress.batch(data.sparkSession, len(some)):
                     schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
-                    run.commit(list(_measure(source, data, batch, schema, time, sets)))
+                    return list(_measure(source, data, some, schema, time, sets, private))
+
+            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
+                found, unreadable = measure_readable(batch, _partition_of, measure)
+                run.leave_out(unreadable)
+                found = _without_vanished(source, batch, found)
+                if found:
+                    run.commit(found)
+            if run.errors and not run.report.changes:
+                raise SourceError("; ".join(run.errors[:3]))
         finally:
             progress.close()
     return run.report
+
+
+def _partition_of(task: _Task) -> Partition:
+    return task.listed.partition
+
+
+def _without_vanished(
+    source: Source, batch: Sequence[_Task], found: list[MeasuredPartition]
+) -> list[MeasuredPartition]:
+    """Leave out partitions that had files when they were listed, but no rows when they were read.
+
+    Their files may have been dropped or replaced meanwhile. If so, the next run decides what became of
+    them. A table with versions is read as it was listed.
+    """
+    sizes = {task.listed.partition: task.listed for task in batch if task.listed.size}
+    empty = [m.partition for m in found if not m.rows and m.partition in sizes]
+    if not empty or getattr(source, "version", None) is not None:
+        return found
+    now = {entry.partition: entry.fingerprint for entry in source.list_partitions()}
+    gone = {p for p in empty if now.get(p) != own_part(sizes[p].fingerprint)}
+    return [m for m in found if m.partition not in gone]
 
 
 def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
@@ -167,6 +211,16 @@ def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
                 f"{column!r} is a partition key: its values are series of their own already, and need"
                 " no segments"
             )
+            raise SuiteError(msg)
+
+
+def _refuse_private(segmentation: Segmentation, source: Source, private: Privacy) -> None:
+    if not (private and segmentation.columns):
+        return
+    schema = Schema.from_spark(source.read(None).schema)
+    for column in (c for columns in segmentation.columns for c in columns):
+        if private.covers(column, schema):
+            msg = f"{column!r} is a private column: segments by it would be named by its values"
             raise SuiteError(msg)
 
 
@@ -332,10 +386,13 @@ def _measure(
     schema: str,
     time: TimeFormat | None,
     sets: Sequence[SegmentSet],
+    private: Privacy,
 ) -> Iterator[MeasuredPartition]:
     analyzers = batch[0].analyzers
     wanted = {task.listed.partition for task in batch}
-    found = scan(data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted, sets)
+    found = scan(
+        data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted, sets, private
+    )
     groups = {source.partition_of(key): group for key, group in found.groups.items()}
     names = {name: s for s in sets for name in s.names()}
     for task in batch:

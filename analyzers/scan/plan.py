@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.errors import DslError, UnresolvedExpressionError, describe
 from tidegauge.analyzers.core.metric import Failure, attempt
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.requests import (
     ROWS,
     Aggregate,
@@ -67,16 +68,16 @@ class Plan:
         return owners
 
 
-def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> Plan:
+def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer], private: Privacy = PUBLIC) -> Plan:
     """Check every analyzer against the schema and plan the scan, without reading data.
 
-    To find analyzers whose expressions Spark cannot resolve, all are resolved together, and one by one
+    Analyzers whose states would hold values of private columns fail. To find analyzers whose expressions Spark cannot resolve, all are resolved together, and one by one
     only if that fails.
     """
     schema = Schema.from_frame(data)
     made = Plan(capabilities(data.sparkSession), frozenset(name.lower() for name in data.columns))
     for analyzer in dict.fromkeys(analyzers):
-        checked = attempt(partial(_requests, analyzer, schema))
+        checked = attempt(partial(_requests, analyzer, schema, private))
         if isinstance(checked, Failure):
             made.failures[analyzer] = checked
         else:
@@ -102,9 +103,11 @@ def _drop(made: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
         del made.requests[analyzer]
 
 
-def _requests(analyzer: AnyAnalyzer, schema: Schema) -> tuple[Request, ...]:
+def _requests(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[Request, ...]:
     analyzer.preconditions(schema)
-    return analyzer.requests(schema)
+    requests = analyzer.requests(schema)
+    private.check(requests, schema)
+    return requests
 
 
 def _probes(analyzer: AnyAnalyzer, asked: Iterable[Request], session: Capabilities) -> list[str]:

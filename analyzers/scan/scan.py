@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, attempt
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.requests import ROWS, Request
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import SegmentSet, Values
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
@@ -85,6 +87,7 @@ def scan(
     by: Sequence[str] = (),
     keep: Callable[[Values], bool] = lambda _: True,
     segments: Sequence[SegmentSet] = (),
+    private: Privacy = PUBLIC,
 ) -> Scan:
     """Compute the states of all analyzers in one pass, grouped by partition columns.
 
@@ -99,6 +102,9 @@ def scan(
         Predicate on a group's values as text; other groups are dropped.
     segments : sequence of SegmentSet
         Segments to compute within every group as well.
+    private : Privacy
+        Columns whose values go into no state and no error: analyzers that would hold them fail, and
+        errors of the data lose their messages.
 
     Raises
     ------
@@ -107,7 +113,7 @@ def scan(
     """
     _check_data(data)
     activate(data.sparkSession)
-    made = plan(data, analyzers)
+    made = plan(data, analyzers, private)
     groups = Groups(tuple(by), tuple(segments))
     results = _run(data, made, groups)
     rows = results[ROWS]
@@ -116,6 +122,8 @@ def scan(
     wanted = sorted(key for key in rows if keep(key[0]))
     if by:
         _isolate(data, made, results, groups, sorted({values for values, _ in wanted}))
+    if private and private.columns_of(Schema.from_frame(data)):
+        results = _without_values(results, private)
     parts: dict[Values, dict[str, Group]] = {}
     for key in wanted:
         if key[1]:
@@ -124,6 +132,18 @@ def scan(
         key[0]: _fold(made, results, key, parts.get(key[0], {})) for key in wanted if not key[1]
     }
     return Scan(found, _fold(made, results, None))
+
+
+def _without_values(results: Results, private: Privacy) -> Results:
+    def redacted(found: Any) -> Any:
+        return Failure(private.without_values(found.error)) if isinstance(found, Failure) else found
+
+    return {
+        request: redacted(found)
+        if isinstance(found, Failure)
+        else {key: redacted(cell) for key, cell in found.items()}
+        for request, found in results.items()
+    }
 
 
 def _check_data(data: Any) -> None:

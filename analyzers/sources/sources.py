@@ -19,11 +19,14 @@ from uuid import uuid4
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     PartitionColumnError,
+    SourceError,
     condition_of,
+    describe,
     nearest,
 )
-from tidegauge.analyzers.core.filesystems import absolute, file_system, plain_path
+from tidegauge.analyzers.core.filesystems import absolute, child, file_system, plain_path
 from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.capabilities import session_settings
@@ -32,6 +35,7 @@ from tidegauge.analyzers.scan.scan import scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
 """Providers whose partitions are folders of files, so that changes show in the files."""
@@ -151,18 +155,17 @@ def _list_by_arrow(root: str) -> list[FileInfo]:
 
 
 def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
-    from pyspark.errors import AnalysisException
-
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         files = reader.load(root).selectExpr(
             "path", "length", "unix_millis(modificationTime) AS modified"
         )
         rows = files.collect()  # Spark Connect raises only here
-    except AnalysisException as error:
+    except Exception as error:
         if condition_of(error) == "PATH_NOT_FOUND":
             return []
-        raise
+        msg = f"cannot list the files under {hide_secrets(root)!r}: {describe(error)}"
+        raise SourceError(msg) from error
     base = plain_path(root)
     return [FileInfo(_below(base, plain_path(r.path)), r.length, r.modified) for r in rows]
 
@@ -290,29 +293,31 @@ class PathSource:
     name: str
     keys: tuple[str, ...] = None  # type: ignore[assignment]  # found in __post_init__
     format: str = "parquet"
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def __post_init__(self) -> None:
-        files = list_files(self.spark, self.name)
-        if not files:
-            msg = f"no data files under {self.name!r}"
+        all_keys = {partition.keys for partition in self._list()}
+        if not all_keys:
+            msg = f"no data files under {hide_secrets(self.name)!r}"
             raise NoSuchTableError(msg)
-        self._files: dict[Partition, list[FileInfo]] = {}
-        for file in files:
-            folders = [step for step in file.path.split("/")[:-1] if "=" in step]
-            self._files.setdefault(Partition.from_path("/".join(folders)), []).append(file)
-        all_keys = {partition.keys for partition in self._files}
         if len(all_keys) > 1:
             shapes = " and ".join(sorted("/".join(k) or "no partition" for k in all_keys))
-            msg = f"{self.name!r} holds files under different partition columns: {shapes}"
+            msg = f"{hide_secrets(self.name)!r} holds files under different partition columns: {shapes}"
             raise PartitionColumnError(msg)
         self._all_keys = all_keys.pop()
-        self.keys = check_keys(self.keys, self._all_keys, repr(self.name))
+        self.keys = check_keys(self.keys, self._all_keys, repr(hide_secrets(self.name)))
+
+    def _list(self) -> dict[Partition, list[FileInfo]]:
+        found: dict[Partition, list[FileInfo]] = {}
+        for file in list_files(self.spark, self.name):
+            folders = [step for step in file.path.split("/")[:-1] if "=" in step]
+            found.setdefault(Partition.from_path("/".join(folders)), []).append(file)
+        return found
 
     def list_partitions(self) -> list[ListedPartition]:
-        """List the partitions that have files."""
+        """List the partitions that have files now: a run may have waited for another since it began."""
         grouped: dict[Partition, list[FileInfo]] = {}
-        for partition, files in self._files.items():
+        for partition, files in self._list().items():
             grouped.setdefault(partition.only(self.keys), []).extend(files)
         return _to_listed(grouped)
 
@@ -321,14 +326,31 @@ class PathSource:
         from pyspark.sql.types import StringType, StructField, StructType
 
         reader = self.spark.read.format(self.format).options(**dict(self.options))
-        data = reader.load(self.name)
-        if self._all_keys:
-            columns = [f for f in data.schema.fields if f.name not in self._all_keys]
-            columns += [StructField(key, StringType()) for key in self._all_keys]
-            data = reader.schema(StructType(columns)).load(self.name)
+        if not self._all_keys:
+            return reader.load(self.name)
+        columns = [f for f in self._schema(partitions).fields if f.name not in self._all_keys]
+        columns += [StructField(key, StringType()) for key in self._all_keys]
+        data = reader.schema(StructType(columns)).load(self.name)
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [p.values for p in partitions])
+
+    def _schema(self, partitions: Collection[Partition] | None) -> StructType:
+        """Return the schema that Spark infers: of all files, or of a wanted one if it cannot read one."""
+        reader = self.spark.read.format(self.format).options(**dict(self.options))
+        try:
+            return reader.load(self.name).schema
+        except Exception:
+            paths = [
+                file.path
+                for partition, files in self._list().items()
+                if partitions and partition.only(self.keys) in partitions
+                for file in files
+            ]
+            if not paths:
+                raise
+            alone = child(self.name, min(paths))
+            return reader.option("basePath", self.name).load(alone).schema
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""

@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError
+from tidegauge.analyzers.core.formatting import for_spreadsheet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
-    """Write pages of metrics as CSV and return the number of rows."""
+    """Write pages of metrics as CSV and return the number of rows.
+
+    Text that a spreadsheet would run as a formula is written behind an apostrophe.
+    """
     rows = 0
     for number, page in enumerate(pages):
-        page.to_csv(target, index=False, header=number == 0)
+        page.map(for_spreadsheet).to_csv(target, index=False, header=number == 0)
         rows += len(page)
     return rows
 

@@ -171,7 +171,8 @@ _LOCK_SECONDS = 30
 
 def _conninfo(database: Database) -> str:
     """Return the URL without secrets, as PostgreSQL's tools accept it."""
-    url = database.url.set(drivername="postgresql", password=None)
+    # `URL.set` would keep the password: None means to it that nothing is given.
+    url = database.url._replace(drivername="postgresql", password=None)
     return url.difference_update_query(SECRETS).render_as_string(hide_password=False)
 
 

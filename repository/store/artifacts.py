@@ -51,6 +51,14 @@ class Payload:
     checksum: str
 
 
+def _inside(relative: str) -> str:
+    """Return a path that stays in the folder: the names stand in a database that others may write."""
+    if relative.startswith("/") or ".." in relative.split("/"):
+        msg = f"the path {relative!r} of a state leads out of the artifacts' folder"
+        raise CorruptStateError(msg)
+    return relative
+
+
 class Artifacts:
     """A folder of payloads, named by checksum (content-addressed), so equal ones are stored once.
 
@@ -138,7 +146,7 @@ class Artifacts:
             If it does not exist or cannot be read.
         """
         assert self.root is not None
-        return read_file(child(self.root, relative))
+        return read_file(child(self.root, _inside(relative)))
 
     def write(self, relative: str, payload: bytes) -> None:
         """Write a file atomically; one that exists only becomes recent.
@@ -149,7 +157,7 @@ class Artifacts:
             If the folder cannot be written.
         """
         assert self.root is not None
-        target = child(self.root, relative)
+        target = child(self.root, _inside(relative))
         try:
             if isinstance(self.root, Path):
                 with suppress(OSError):  # missing, or another user's
@@ -162,7 +170,7 @@ class Artifacts:
 
     def _at(self, relative: str) -> tuple[fs.FileSystem, str]:
         assert self.root is not None
-        return file_system(child(self.root, relative))
+        return file_system(child(self.root, _inside(relative)))
 
     def _read(self, relative: str) -> bytes:
         if self.root is None:

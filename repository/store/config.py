@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, UnknownNameError
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import Database
 
 DEFAULT_URL = "sqlite:///tidegauge.db"
 FILE = "tidegauge.toml"
-_KEYS = ("db", "artifacts", "notify", "dashboard_url")
+_KEYS = ("db", "artifacts", "notify", "dashboard_url", "private")
+_PRIVATE = tuple(field.name for field in fields(Privacy))
 
 
 def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | Path | None]:
@@ -76,6 +79,26 @@ def dashboard_url() -> str | None:
     return str(url)
 
 
+def privacy_settings() -> Privacy:
+    """Return the private columns, tables and tags: the table ``[private]`` of the configuration file.
+
+    Examples
+    --------
+    In ``tidegauge.toml``::
+
+        [private]
+        columns = ["*email*", "ssn"]
+        tables = ["hr.*"]
+        tags = ["pii"]
+
+    Raises
+    ------
+    DatabaseAccessError, UnknownNameError
+        If the configuration file is unreadable, or has an invalid value or an unknown setting.
+    """
+    return Privacy(**{key: tuple(some) for key, some in _stored().get("private", {}).items()})
+
+
 def _stored() -> dict[str, Any]:
     file = _file()
     if file is None:
@@ -93,10 +116,24 @@ def _stored() -> dict[str, Any]:
             if not isinstance(value, list) or not all(isinstance(sink, str) for sink in value):
                 msg = f"{file}: notify is a list of texts"
                 raise DatabaseAccessError(msg)
+        elif key == "private":
+            _check_private(file, value)
         elif not isinstance(value, str):
             msg = f"{file}: {key} is text, not {value!r}"
             raise DatabaseAccessError(msg)
     return found
+
+
+def _check_private(file: Path, value: Any) -> None:
+    given = value if isinstance(value, dict) else {}
+    for key in given:
+        if key not in _PRIVATE:
+            kind = f"setting of [private] in {file}"
+            raise UnknownNameError(kind, key, _PRIVATE)
+    lists = [some if isinstance(some, list) else [None] for some in given.values()]
+    if not isinstance(value, dict) or not all(isinstance(x, str) for some in lists for x in some):
+        msg = f'{file}: private is a table of lists of texts: [private] columns = ["*email*"]'
+        raise DatabaseAccessError(msg)
 
 
 def _file() -> Path | None:

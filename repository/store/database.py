@@ -36,6 +36,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
     nearest,
 )
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.repository.store import schema as s
 
 if TYPE_CHECKING:
@@ -322,6 +323,17 @@ class Database:
         with self._translated(), closing(sqlite3.connect(str(self.file))) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
 
+    def compact(self) -> None:
+        """Rewrite a SQLite file, so that deleted content is gone from it; no-op elsewhere."""
+        if not self.is_sqlite:
+            return
+        with self._memory_lock(), self._translated(), self.engine.connect() as connection:
+            _pragma(connection, "wal_checkpoint(TRUNCATE)")
+            raw = connection.connection.dbapi_connection
+            assert raw is not None
+            raw.cursor().execute("VACUUM")
+            _pragma(connection, "wal_checkpoint(TRUNCATE)")
+
     def migrate(self, target: str = "head") -> None:
         """Migrate the database up or down to a revision, atomically, while others wait."""
         from alembic import command
@@ -436,18 +448,29 @@ def _parsed(url: str) -> URL:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
         parsed.get_dialect()
-    except (ArgumentError, NoSuchModuleError) as error:
-        shown = re.sub(r"(://[^/@]*?):[^@]*@", r"\1:***@", str(url))
-        msg = f"{shown!r} is not the URL of a database; write {_EXAMPLES}"
-        raise DatabaseAccessError(msg) from error
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        # Not chained: the cause quotes parts of the URL, which may be those of a password.
+        msg = f"{_without_password(url)!r} is not the URL of a database; write {_EXAMPLES}"
+        raise DatabaseAccessError(msg) from None
+    if "@" in (parsed.host or ""):
+        msg = f"{_without_password(url)!r} has two @: write the one in the password as %40"
+        raise DatabaseAccessError(msg)
     if backend not in {"sqlite", "postgresql"}:
         msg = f"{backend} databases are not supported; use {_EXAMPLES}"
         raise DatabaseAccessError(msg)
     if backend == "sqlite" and parsed.host:
-        file = url.partition("://")[2]
-        msg = f"{url!r} names a host; the URL of a SQLite file has a third slash: sqlite:///{file}"
+        shown = _without_password(url)
+        file = shown.partition("://")[2]
+        msg = (
+            f"{shown!r} names a host; the URL of a SQLite file has a third slash: sqlite:///{file}"
+        )
         raise DatabaseAccessError(msg)
     return parsed
+
+
+def _without_password(url: str) -> str:
+    """Hide the password of a URL that may be malformed: all from the first colon to the last ``@``."""
+    return hide_secrets(re.sub(r"(//[^/:@]*):.*@", r"\1:***@", str(url), flags=re.DOTALL))
 
 
 def _sqlite_file(url: URL) -> Path | None:

@@ -57,22 +57,30 @@ class SqlRunStore:
 
     def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
         """Open a run; runs of dead processes of this host are marked as interrupted."""
+        opener = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "fence": fence,
+            "started_at": datetime.now(UTC),
+        }
 
         def work(connection: Connection) -> int:
             # Concurrent first runs of one dataset must not both create it.
             lock_clock(connection)
             dataset = dataset_for(connection, spec)
             _mark_interrupted(connection, dataset)
+            # If the connection broke during the commit, it may be there already.
+            ours = (s.run.c[name].is_not_distinct_from(value) for name, value in opener.items())
+            known = sa.select(s.run.c.id).where(s.run.c.dataset_id == dataset, *ours)
+            if (found := connection.execute(known).scalar()) is not None:
+                return int(found)
             values = {
                 "dataset_id": dataset,
                 "source": spec.source,
                 "suite": spec.suite,
                 "selection": spec.selection,
                 "status": RunStatus.RUNNING.value,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "fence": fence,
-                "started_at": datetime.now(UTC),
+                **opener,
             }
             insert = sa.insert(s.run).values(values).returning(s.run.c.id)
             run = int(connection.execute(insert).scalar_one())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import VerdictWarning, describe
 from tidegauge.analyzers.core.evidence import AnyAnalyzer
 from tidegauge.analyzers.core.formatting import plain
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.schema import NESTED, TEXT, Field, Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import parts, quote, words_in
@@ -38,7 +39,7 @@ UNPRINTABLE = NESTED | {"binary", "interval", "void"}
 def examples_of(
     data: DataFrame,
     constraints: Iterable[Constraint],
-    private: Collection[str] = (),
+    private: Privacy | None = None,
     groups: Groups | None = None,
 ) -> dict[tuple[Values, Constraint], tuple[str, ...]]:
     """Return up to three bad values of each constraint: the least, the greatest, and any other.
@@ -52,7 +53,7 @@ def examples_of(
     constraints : iterable of Constraint
         Those that values do not explain are left out: on completeness, on nested columns, and
         conditions on many columns.
-    private : collection of str
+    private : Privacy, optional
         Columns whose values are not to be shown; constraints on them are left out.
     groups : Groups, optional
         Partition columns: examples are found for each partition.
@@ -64,8 +65,8 @@ def examples_of(
     """
     groups = groups or Groups()
     schema = Schema.from_frame(data)
-    hidden = {_top_level(name) for name in private}
-    asked = [_asked(one, schema, hidden) for one in dict.fromkeys(constraints)]
+    private = private or Privacy()
+    asked = [_asked(one, schema, private) for one in dict.fromkeys(constraints)]
     some = [one for one in asked if one is not None][:MOST_CONSTRAINTS]
     together = [one for one in some if not one.duplicates]
     found: dict[tuple[Values, Constraint], tuple[str, ...]] = {}
@@ -98,11 +99,13 @@ class _Asked:
     duplicates: bool = False
 
 
-def _asked(constraint: Constraint, schema: Schema, hidden: set[str]) -> _Asked | None:
+def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked | None:
     """Return how to find bad values; None if none explains the constraint, or they are private."""
     analyzer = constraint.analyzer
     columns = _columns(analyzer, schema)
-    if not 0 < len(columns) <= MOST_COLUMNS or hidden & set(map(_top_level, columns)):
+    if not 0 < len(columns) <= MOST_COLUMNS:
+        return None
+    if any(private.covers(column, schema) for column in columns):
         return None
     fields = [schema.field(column) for column in columns]
     if any(field.kind in UNPRINTABLE for field in fields):
@@ -174,10 +177,6 @@ def _duplicates(keyed: DataFrame, asked: _Asked, groups: Groups) -> DataFrame:
 
 def _aliases(fields: Sequence[Field]) -> list[str]:
     return [f"__tidegauge_v{i}" for i in range(len(fields))]
-
-
-def _top_level(column: str) -> str:
-    return str(parts(column)[0]).casefold()
 
 
 def _told(fields: Sequence[Field], values: Sequence[str | None]) -> str:

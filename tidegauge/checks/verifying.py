@@ -16,6 +16,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
 from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.checks.check import Check
 from tidegauge.checks.constraints import Constraint, MetricConstraint, PartitionResult
@@ -26,6 +27,7 @@ from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
 from tidegauge.repository.history.evidence import load_evidence
 from tidegauge.repository.history.targets import CheckTarget, View, placed_by_name
 from tidegauge.repository.repository import Repository, as_repository
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.queries import AsOf, Moment, Window
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ def verify(
     examples : bool
         With a DataFrame: whether messages name bad values.
     private : collection of str
-        With a DataFrame: columns whose values stand in no message.
+        With a DataFrame: patterns of columns whose values stand in no message, such as ``*email*``,
+        besides those of the configuration file.
 
     Returns
     -------
@@ -136,14 +139,21 @@ def verify(
             evidence, of = _with_history(repository, name, as_of, check, of, metrics)
         found += _judged(place, check, name, of, evidence)
     if examples:
-        found = with_examples(found, source, private)
+        names = (dataset, *(check.dataset for check in several))
+        found = with_examples(found, source, _privacy(private, names))
     return Verification(several, tuple(found), source)
+
+
+def _privacy(columns: Collection[str], names: Iterable[str | None]) -> Privacy:
+    """Return the private columns of a DataFrame: the given and the configured ones."""
+    configured = privacy_settings()
+    return replace(configured, columns=(*configured.columns, *columns)).of(*names)
 
 
 def with_examples(
     judged: Sequence[PartitionResult],
     data: DataFrame,
-    private: Collection[str] = (),
+    private: Privacy | None = None,
     source: Source | None = None,
 ) -> list[PartitionResult]:
     """Return results whose messages name some bad values, as far as values explain them.
@@ -152,7 +162,7 @@ def with_examples(
     ----------
     judged : sequence of PartitionResult
     data : DataFrame
-    private : collection of str
+    private : Privacy, optional
         Columns whose values are not shown.
     source : Source, optional
         The partitioned table that the data were read from; otherwise they are one partition.

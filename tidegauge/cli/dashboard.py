@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from tidegauge.analyzers.core.errors import DatabaseAccessError, TidegaugeError,
 from tidegauge.cli.options import ArtifactsOption, Db, open_repository, say
 
 _LOOPBACK = "127.0.0.1"
+_TOKEN = "TIDEGAUGE_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
 
 
 class Theme(StrEnum):
@@ -34,8 +36,8 @@ def dashboard(
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen on. There is no password: at any other than this"
-            " machine's own, everyone who reaches it sees and labels what is there."
+            help="The address to listen on. At any other than this machine's own, the page needs"
+            " a token and is read-only; see --no-token and --write."
         ),
     ] = _LOOPBACK,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
@@ -48,11 +50,22 @@ def dashboard(
             " Only the proxy may reach the page, since others could send it, too.",
         ),
     ] = None,
+    write: Annotated[
+        bool,
+        typer.Option("--write", help="With --host: allow labelling to all who have the token."),
+    ] = False,
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="With --host: a proxy in front asks for a password."),
+    ] = False,
     theme: Annotated[Theme, typer.Option(help="?theme=dark in the address does it, too.")] = (
         Theme.LIGHT
     ),
 ) -> None:
-    """Serve the dashboard on this machine, and open it in the browser."""
+    """Serve the dashboard on this machine, and open it in the browser.
+
+    With --host, the token is that of TIDEGAUGE_DASHBOARD_TOKEN, else a random one that is printed.
+    """
     missing = [name for name in ("anywidget", "ipykernel", "voila") if find_spec(name) is None]
     if missing:
         msg = f"the dashboard needs {' and '.join(missing)}: pip install 'tidegauge[notebook]'"
@@ -60,12 +73,17 @@ def dashboard(
     from tidegauge.widgets.served import Shown
     from tidegauge.widgets.server import is_loopback, serve
 
+    token = None
+    if not is_loopback(host):
+        read_only = read_only or not write
+        if no_token:
+            say(f"everyone who reaches {host} can use this dashboard; there is no password")
+        else:
+            token = os.environ.pop(_TOKEN, "") or secrets.token_urlsafe(24)
     url, folder = _checked(db, artifacts, dataset, read_only=read_only)
     _check_header(user_header)
     Shown(url, folder, dataset, read_only, user_header).put(os.environ)
-    if not is_loopback(host):
-        say(f"everyone who reaches {host} can use this dashboard; there is no password")
-    serve(host=host, port=port, browser=browser, theme=theme, user_header=user_header)
+    serve(host=host, port=port, browser=browser, theme=theme, user_header=user_header, token=token)
 
 
 def _check_header(name: str | None) -> None:

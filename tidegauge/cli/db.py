@@ -138,6 +138,25 @@ def restore(
 
 
 @db_app.command()
+def forget(
+    value: Annotated[list[str], typer.Option(help="As a histogram shows it; may be repeated.")],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+) -> int:
+    """Replace personal values by tokens in states, series and messages; report what cannot be.
+
+    Exits with 1 if a place still holds a value. Backups are not changed, nor is your table.
+    """
+    with open_repository(db, artifacts) as repository:
+        done = repository.forget(value, dry_run=dry_run)
+        for place in done.left:
+            print(f"left: {place}")
+        print(f"{repository.database.name}: {done}")
+    return TOOL_FAILED if done.left else 0
+
+
+@db_app.command()
 def clean(
     db: Db = None,
     artifacts: ArtifactsOption = None,

@@ -11,7 +11,7 @@ import time
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO, cast
 
 import typer
 
@@ -41,7 +41,7 @@ from tidegauge.cli.options import (
     say,
     the_dataset,
 )
-from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.output import Format, SafeTerminal, print_frame
 from tidegauge.cli.report import report
 from tidegauge.cli.rules import rules_app
 
@@ -69,6 +69,8 @@ app.command()(notebooks)
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    if sys.stdout.isatty():  # a pipe gets what is there, as JSON and CSV
+        sys.stdout = cast("TextIO", SafeTerminal(sys.stdout))
     sys.exit(run_command(sys.argv[1:]))
 
 

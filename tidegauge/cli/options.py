@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.analyzers.core.formatting import for_terminal
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.cli.output import Format
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ Until = Annotated[str | None, typer.Option(help="Up to this partition time, incl
 
 
 def say(text: str) -> None:
-    """Print a message to standard error."""
-    print(f"tidegauge: {text}", file=sys.stderr)
+    """Print a message to standard error, without control characters and passwords of addresses."""
+    print(f"tidegauge: {for_terminal(hide_secrets(text))}", file=sys.stderr)
 
 
 def pairs(option: str, given: list[str]) -> dict[str, str]:

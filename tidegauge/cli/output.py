@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tidegauge.analyzers.core.formatting import for_spreadsheet, for_terminal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,11 +20,25 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class SafeTerminal:
+    """A terminal that control characters in names and values cannot reach; see `for_terminal`."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        """Write text with control characters escaped."""
+        return self._terminal.write(for_terminal(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._terminal, name)
+
+
 def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = None) -> None:
     """Print a frame; a table shows only the named columns, the other formats show all."""
     match form:
         case Format.CSV:
-            frame.to_csv(sys.stdout, index=False)
+            frame.map(for_spreadsheet).to_csv(sys.stdout, index=False)
         case Format.JSON:
             text = frame.to_json(orient="records", date_format="iso", double_precision=15, indent=1)
             print(text)

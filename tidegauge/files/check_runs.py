@@ -141,6 +141,10 @@ def run_checks(
                 source = open_file(one, spark)
                 run = analyze(source, one.suite, repository=repository, partitions=partitions)
                 summary.tables.append(check_table(one, run, source, partitions))
+                summary.failed += [
+                    f"{file.path}: {name} cannot be read: {why}"
+                    for name, why in run.unreadable.items()
+                ]
         except Exception as error:  # noqa: BLE001 - the other files are still checked
             text = str(error) if isinstance(error, TidegaugeError) else describe(error)
             summary.failed.append(f"{file.path}: {text}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import Run, open_source
+from tidegauge.analysis import Run, open_source, privacy_of
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.checks.check import Level
@@ -135,7 +135,7 @@ def _explained(
     partitions = [Partition.from_path(name) for name in failed]
     data = source.read(partitions if source.keys else None)
     of = [one for one in judged if one.partition in failed]
-    found = iter(with_examples(of, data, file.private, source))
+    found = iter(with_examples(of, data, privacy_of(file.suite, source.name), source))
     return [next(found) if one.partition in failed else one for one in judged]
 
 

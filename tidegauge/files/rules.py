@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,11 +76,11 @@ class RulesFile:
     suite: Suite
     table: str
     format: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # of Spark's reader: may hold passwords
     keys: tuple[str, ...]
     quarantine: str | None
     publish: str | None
-    parsed: Mapping[str, Any] | None
+    parsed: Mapping[str, Any] | None = field(repr=False)
     lines: Mapping[str, int]
     broken_rules: str = BROKEN
     reasons: str | None = None

@@ -47,7 +47,7 @@ class Summary:
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
-        if self.failed or any(run.failed for _, run in self.runs):
+        if self.failed or any(run.failed or run.unreadable for _, run in self.runs):
             return 1
         refused = any(not run.passed for _, run in self.runs)
         refused = refused or any(one.verification.status == "error" for one in self.checked)
@@ -64,6 +64,7 @@ class Summary:
         for file, run in self.runs:
             lines.append(str(run))
             lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
+            lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
             lines += [f"  {name}: {c}" for name, c in run.checks.items() if not c.passed]
         for one in self.checked:
             lines += one.failures()

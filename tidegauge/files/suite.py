@@ -74,19 +74,16 @@ class SuiteFile:
         What the metrics are wanted to be; the suite measures what they need.
     check_lines : mapping of str to int
         Line of each constraint, by its description.
-    private : sequence of str
-        Columns whose values stand in no message.
     """
 
     path: Path
     suite: Suite
     table: str
     format: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # of Spark's reader: may hold passwords
     lines: Mapping[AnyAnalyzer, int]
     checks: tuple[Check, ...] = ()
     check_lines: Mapping[str, int] = field(default_factory=dict)
-    private: Sequence[str] = ()
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""
@@ -155,6 +152,7 @@ class _Reader:
                 notify=fields.notify,
                 dqm=dqm,
                 sensitivity=fields.sensitivity,
+                private=fields.private,
             )
         except SuiteError as error:
             raise file.error(file.node, error) from error
@@ -167,7 +165,6 @@ class _Reader:
             lines,
             read.checks,
             read.lines,
-            tuple(fields.private),
         )
 
     def _rules(self, name: str) -> DQM:

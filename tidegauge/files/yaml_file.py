@@ -61,6 +61,18 @@ class TableDocument(Document):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+_MOST_NODES = 1_000_000
+"""Values of a file with all aliases replaced by what they stand for."""
+
+
+def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values below a node; an alias in what it stands for counts as too many."""
+    if id(node) not in known:
+        known[id(node)] = _MOST_NODES + 1
+        below = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = [part for item in below for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_expanded_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 @dataclass(frozen=True)
@@ -106,8 +118,17 @@ class YamlFile:
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             msg = f"{where}: not YAML: {error.problem}"
             raise SuiteError(msg) from error
+        except yaml.reader.ReaderError as error:
+            msg = f"{path}: not YAML: it holds the character {chr(error.character)!r}"
+            raise SuiteError(msg) from error
+        except RecursionError as error:
+            msg = f"{path}: not YAML of a {kind}: lists are nested too deeply"
+            raise SuiteError(msg) from error
         if not isinstance(node, yaml.MappingNode):
             msg = f"{path}: a {kind} is one mapping that begins with {begins!r}"
+            raise SuiteError(msg)
+        if _expanded_size(node, {}) > _MOST_NODES:
+            msg = f"{path}: aliases of aliases stand for more than {_MOST_NODES} values"
             raise SuiteError(msg)
         return cls(path, node)
 

@@ -135,7 +135,7 @@ class ConnectorConfig:
     """
 
     type: str
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
     frame: str = "this"
     pre_proc: tuple[RuleConfig, ...] = ()
 
@@ -202,7 +202,7 @@ class SinkConfig:
 
     name: str
     type: str
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Env:
         Settings that were accepted but are handled differently.
     """
 
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     log_level: str = "WARN"
     checkpoint: str | None = None
     batch_interval: int = 60_000

@@ -24,6 +24,7 @@ from tidegauge.griffin.preparation import Prepared, prepare
 from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep, keep_sample
 from tidegauge.griffin.results import Document, GriffinResult, merged
 from tidegauge.griffin.sinks import Sink
+from tidegauge.repository.store.config import privacy_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,6 +94,7 @@ class Engine:
         DslError
             If a rule is invalid; nothing was measured then.
         """
+        this = self._with_privacy(this)
         views = self._views(this.frames)
         found, rows = measure(this, views, self._prepared(views, this.frames, this.by))
         results = {one.prepared.name: one.result(this, views) for one in found}
@@ -133,6 +135,12 @@ class Engine:
             *(f"{one.name}: {said}" for one in result.rules for said in one.notices),
         )
         return replace(result, run=run, failures=failures, notices=notices)
+
+    def _with_privacy(self, this: Round) -> Round:
+        """Name the columns of which no values are stored, if anything is."""
+        if self.repository is None:
+            return this
+        return replace(this, private=privacy_settings().of(self.dataset, tags=self.tags))
 
     def _views(self, frames: Mapping[str, DataFrame]) -> Views:
         views = Views(self.spark)

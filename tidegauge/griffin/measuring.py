@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import TMST, Partition, recognise_time
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.ledger import Measurement
@@ -52,6 +53,8 @@ class Round:
     only : bool
         Whether rows of partitions that ``partition_of`` does not find are excluded from the
         results.
+    private : Privacy
+        Columns of which no values are stored.
     """
 
     frames: Mapping[str, DataFrame]
@@ -60,6 +63,7 @@ class Round:
     fingerprints: Mapping[Partition, str] = field(default_factory=dict)
     partition_of: Callable[[Values], Partition | None] | None = None
     only: bool = False
+    private: Privacy = PUBLIC
 
     @property
     def whole(self) -> Partition:
@@ -152,7 +156,7 @@ def _scan(
 ) -> Iterator[tuple[Partition, int]]:
     """Measure all rules of a source in one pass; yield the partitions with their row counts."""
     analyzers = [one.prepared.measure for one in some if one.prepared.measure is not None]
-    scanned = scan(frame, analyzers, this.by)
+    scanned = scan(frame, analyzers, this.by, private=this.private)
     groups: Mapping[Any, Group] = scanned.groups if this.by else {(): scanned.whole}
     of: dict[Partition | None, Group] = dict.fromkeys(this.fingerprints, scanned.nothing)
     of |= {this.partition(values): group for values, group in groups.items()}

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
 from tidegauge.analyzers.runs.recording import Recorder, recording
 from tidegauge.griffin.results import RuleResult
+from tidegauge.repository.store.config import privacy_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,7 +121,8 @@ def keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) ->
     """Store sample records of a rule, as a verdict on the measured partitions."""
     if not found.samples or rule.records is None or rule.error is not None:
         return
-    sample = sampled(rule.records, found.samples)
+    private = privacy_settings().of(found.dataset, tags=found.tags)
+    sample = sampled(rule.records, found.samples, private)
     partitions = sorted(p.name for p in rule.reports or found.partitions)
     told = {"records": sample, "sampled": len(sample)}
     to.keep_verdict(
@@ -132,6 +137,9 @@ def keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) ->
     )
 
 
-def sampled(records: DataFrame, most: int) -> list[dict[str, Any]]:
-    """Return up to ``most`` records as JSON objects."""
+def sampled(records: DataFrame, most: int, private: Privacy = PUBLIC) -> list[dict[str, Any]]:
+    """Return up to ``most`` records as JSON objects, without the private columns."""
+    hidden = private.columns_of(Schema.from_frame(records)) if private else frozenset()
+    kept = [quote(name) for name in records.columns if name.casefold() not in hidden]
+    records = records.selectExpr(*kept) if len(kept) < len(records.columns) else records
     return [json.loads(row.record) for row in records.limit(most).selectExpr(_RECORD).collect()]

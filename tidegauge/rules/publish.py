@@ -21,6 +21,7 @@ from tidegauge.analyzers.sources.targets import (
     open_target,
 )
 from tidegauge.analyzers.sources.targets import replace as replace_records
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.applied import Applied, partitions_with, quarantine, split, with_broken_rules
 from tidegauge.rules.definition import DQMDefinition
 from tidegauge.rules.masks import Masked, mask
@@ -164,7 +165,9 @@ class Publication:
         tallies: Tallies = {
             key: Tally(one.counts, {**one.failures, **failures}) for key, one in counted.items()
         }
-        return split(self.dqm, staged, tallies, by, keys, self.samples)
+        private = privacy_settings().of(self.dataset, self.table, tags=self.tags)
+        samples = 0 if private.covers_all else self.samples
+        return split(self.dqm, staged, tallies, by, keys, samples)
 
     @property
     def _recorded_there(self) -> bool:

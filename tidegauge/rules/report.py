@@ -59,7 +59,7 @@ class RulesRun:
     @property
     def broken(self) -> bool:
         """Whether something other than the data failed, or a rule or fix could not be evaluated."""
-        return bool(self.problem or self.run.failed or self.state.errors)
+        return bool(self.problem or self.run.failed or self.run.unreadable or self.state.errors)
 
     @property
     def refused(self) -> dict[str, CheckResult]:
@@ -77,6 +77,8 @@ class RulesRun:
     def lines(self) -> Iterator[str]:
         """Yield the lines of a report."""
         yield str(self.run)
+        for name, why in self.run.unreadable.items():
+            yield f"  {name}: cannot be read: {why}"
         state, tasks = self.state, self.file.dqm.tasks
         yield f"  {state.records} records, {state.rejects} rejected"
         if not self.checks and self.parser is None:

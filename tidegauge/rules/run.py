@@ -17,9 +17,11 @@ from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import MetricError, TidegaugeError, describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.runs.ledger import own_part
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
 from tidegauge.files.rules import RulesFile, check_shared_targets, find_rules, load_rules
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
@@ -101,6 +103,8 @@ def run_file(
     file.check_places(spark)
     source = open_rules_source(file, spark)
     run = analyze(source, file.suite, repository=repository, partitions=partitions, spark=spark)
+    if privacy_settings().of(run.dataset, file.table, tags=file.suite.tags).covers_all:
+        samples = 0
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None
     writer = _Writer(file, repository, source, run, samples)
     writer.recount()
@@ -213,7 +217,7 @@ class _Writer:
         """Write the rejected records, and take samples."""
         table = self.file.quarantine
         what = f"quarantine in {table}"
-        due = self._writable(self._due(what, self.checks), table)
+        due = [] if table is None else self._writable(self._due(what, self.checks), table)
         looked = due
         if not due and self.most and any(map(self._charges, self.run.changes)):
             looked = [name for name in sorted(self.run.changes) if name not in self.failures]
@@ -230,10 +234,12 @@ class _Writer:
     def publish(self) -> None:
         """Write the kept records of the partitions that passed."""
         table = self.file.publish
+        if table is None:
+            return
         what = f"publication in {table}"
         passed = [name for name, c in self.checks.items() if c.passed]
         due = self._writable(self._due(what, passed), table)
-        if table is None or not due:
+        if not due:
             return
         # Each partition was judged by itself; together they could exceed a limit on counts.
         tasks = (*self.file.dqm.tasks.rules, *self.file.dqm.tasks.fixes)
@@ -287,9 +293,29 @@ class _Writer:
         return [self.listed[name].values for name in names] if self.source.keys else []
 
     def _due(self, what: str, names: Collection[str]) -> list[str]:
-        """Return the partitions whose current content was not written yet."""
-        done = self._noted(what)
-        return sorted(name for name in names if name in self.listed and name not in done)
+        """Return the partitions whose current content was judged, and not written yet."""
+        done, changed = self._noted(what), self._changed()
+        late = sorted(changed.intersection(names) - done)
+        if late:
+            why = "changed since it was judged, and is left to the next run"
+            self.written.append(f"not written: {what}: {', '.join(late)} {why}")
+        left = [name for name in names if name in self.listed and name not in done | changed]
+        return sorted(left)
+
+    def _changed(self) -> set[str]:
+        """Return the partitions whose files are no longer those that were judged.
+
+        A table with versions is read as it was listed.
+        """
+        if getattr(self.source, "version", None) is not None:
+            return set()
+        return {
+            entry.partition.name
+            for entry in self.source.list_partitions()
+            if entry.fingerprint is not None
+            and entry.partition.name in self.prints
+            and own_part(self.prints[entry.partition.name]) != entry.fingerprint
+        }
 
     def _noted(self, what: str) -> set[str]:
         """Return the partitions last written by these rules from their current content."""

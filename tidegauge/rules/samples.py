@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.secrets import HIDDEN
 from tidegauge.analyzers.core.sql import quote, words_in
 from tidegauge.analyzers.scan.capabilities import smallest
 from tidegauge.analyzers.scan.grouping import hive_text
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.expressions import Expression, shown_text
 from tidegauge.rules.masks import OWN, Masked
 from tidegauge.rules.state import RecordCounts, Sample
@@ -53,7 +55,7 @@ def sample_rejects(
 ) -> Iterator[Sample]:
     """Yield up to ``most`` records for each rule that has records charged to it; one action.
 
-    Records are selected by their hash, so the sample does not depend on their location or on the
+    Values of private columns are replaced by ``***``. Records are selected by their hash, so the sample does not depend on their location or on the
     time of reading.
 
     Parameters
@@ -71,8 +73,14 @@ def sample_rejects(
     rules = [rule for rule in masked.tasks.rules if charged.get(rule.name)]
     read = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
     columns = list(dict.fromkeys(name for names in read.values() for name in names))
+    private = privacy_settings().columns_of(Schema.from_frame(masked.frame))
     texts = [hive_text(_original(masked, key)) for key in by]
-    texts += [f"left(CAST({_original(masked, name)} AS STRING), {WIDTH})" for name in columns]
+    texts += [
+        f"if({_original(masked, name)} IS NULL, NULL, '{HIDDEN}')"
+        if name.casefold() in private
+        else f"left(CAST({_original(masked, name)} AS STRING), {WIDTH})"
+        for name in columns
+    ]
     row = f"array({', '.join(texts) or 'CAST(NULL AS STRING)'})"
     low = [f"({masked.breaks_sql(r)} AND {_HASH} <= {_low(most, charged[r.name])}L)" for r in rules]
     found = _least(masked, row, most, " OR ".join(low))

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 from tidegauge.analyzers.core.errors import TidegaugeError
 
@@ -20,11 +21,31 @@ _OTHER_PORTS = 50
 _IDLE_SECONDS = 3600
 _LONGEST_FOLDER = 42
 """A socket's path has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
+MOST_PAGES = 32
+"""Pages that may be open at a time: each has a process."""
+_LARGEST_MESSAGE = 1 << 20
+"""Bytes of a message that a page may send: it sends questions; answers may be larger."""
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self';"
+        " frame-ancestors 'none'; style-src 'self' 'unsafe-inline'; font-src 'self' data:;"
+        " img-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:"
+    ),
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",  # the address may hold the token
+    "Cache-Control": "no-store",
+}
 _FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
 
 
 def serve(
-    *, host: str, port: int | None, browser: bool, theme: str, user_header: str | None = None
+    *,
+    host: str,
+    port: int | None,
+    browser: bool,
+    theme: str,
+    user_header: str | None = None,
+    token: str | None = None,
 ) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM, then end its kernels.
 
@@ -42,6 +63,9 @@ def serve(
         ``light`` or ``dark``; ``?theme=`` in the address overrides it.
     user_header : str, optional
         HTTP header that is passed to the kernels, in which a reverse proxy names the user.
+    token : str, optional
+        If given, pages and kernels answer only those who know it: ``?token=`` in the first address, a
+        cookie from then on.
 
     Raises
     ------
@@ -64,14 +88,19 @@ def serve(
         config_file_paths=[],  # configuration files in the current folder are for other notebooks
         # Against DNS rebinding: a page elsewhere could point its name at our address, and read this
         # one.
-        tornado_settings={"allow_remote_access": not is_loopback(host)},
+        tornado_settings={
+            "allow_remote_access": not is_loopback(host),
+            "headers": _HEADERS,
+            "websocket_max_message_size": _LARGEST_MESSAGE,
+        },
+        token=token,
     )
     config.VoilaConfiguration = Config(
         template="tidegauge",
         allow_template_override="NO",
         theme=theme,
         file_allowlist=[],
-        prelaunch_hook=_set_cookie,
+        prelaunch_hook=_prepare_page,
         http_header_envs=[user_header] if user_header else [],
         # Exclude other installed extensions of JupyterLab.
         extension_allowlist=[
@@ -83,12 +112,12 @@ def serve(
     if len(gettempdir()) <= _LONGEST_FOLDER:
         config.KernelManager = Config(transport="ipc")  # socket files that other users cannot open
     config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of closed pages
-    server = _server(config, browser=browser)
+    server = _server(config, browser=browser, token=token)
     server.initialize([])
     server.start()
 
 
-def _server(config: Any, *, browser: bool) -> Any:
+def _server(config: Any, *, browser: bool, token: str | None) -> Any:
     """Return Voila, which is imported here because that takes seconds."""
     from jupyter_client.kernelspec import KernelSpecManager
     from voila.app import Voila
@@ -104,7 +133,9 @@ def _server(config: Any, *, browser: bool) -> Any:
 
         def launch_browser(self) -> None:
             """Print the address, and open it in a browser if asked to."""
-            url = self.display_url
+            url = self.display_url.partition("?")[0]
+            if token:
+                url += f"?token={quote(token, safe='')}"
             if ":" in self.ip:  # IPv6
                 url = url.replace(self.ip, f"[{self.ip}]", 1)
             print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
@@ -116,8 +147,12 @@ def _server(config: Any, *, browser: bool) -> Any:
     return Server(config=config)
 
 
-def _set_cookie(handler: Any, **_: Any) -> None:
-    """Set the XSRF cookie, without which a page that is closed could not end its kernel."""
+def _prepare_page(handler: Any, **_: Any) -> None:
+    """Refuse too many pages, and set the XSRF cookie, without which a closed page keeps its kernel."""
+    from tornado.web import HTTPError
+
+    if len(handler.kernel_manager.list_kernel_ids()) >= MOST_PAGES:
+        raise HTTPError(503, f"{MOST_PAGES} pages are open; close one")
     handler.xsrf_token  # noqa: B018 - reading it sets it
 
 

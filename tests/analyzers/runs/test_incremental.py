@@ -505,13 +505,19 @@ def test_a_run_that_fails_says_so_and_keeps_whole_batches(spark, tmp_path, repo,
 
     write_days(tmp_path / "d", 6)
     monkeypatch.setattr(incremental, "BATCH_BYTES", 1)  # a batch for each partition
-    (tmp_path / "d" / "ds=2000-01-04" / "part.parquet").write_bytes(b"not parquet at all")
-    suite = tg.Suite("d", SUITE)
-    with pytest.raises(Exception, match="ds=2000-01-04"):
+    suite, measure = tg.Suite("d", SUITE), incremental._measure
+
+    def lost(source, data, batch, *more):
+        if batch[0].listed.partition.name == "ds=2000-01-04":
+            raise RuntimeError("Job aborted due to stage failure: ExecutorLostFailure")
+        return measure(source, data, batch, *more)
+
+    monkeypatch.setattr(incremental, "_measure", lost)
+    with pytest.raises(RuntimeError, match="ExecutorLost"):
         tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark)
     assert repo.runs("d")["status"].tolist() == ["failed"]
     assert sorted(repo.partitions("d")["partition"]) == [f"ds=2000-01-0{d}" for d in (1, 2, 3)]
     assert check(repo.database, repo.artifacts) == []
-    shutil.rmtree(tmp_path / "d" / "ds=2000-01-04")
+    monkeypatch.setattr(incremental, "_measure", measure)
     run = tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark)
-    assert sorted(run.changes) == ["ds=2000-01-05", "ds=2000-01-06"]
+    assert sorted(run.changes) == [f"ds=2000-01-0{d}" for d in (4, 5, 6)]

@@ -2,6 +2,7 @@
 
 import pytest
 from tidegauge.cli.main import run_command
+from tidegauge.rules.run import _Writer
 
 import tidegauge as tg
 
@@ -72,6 +73,25 @@ def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, ru
     assert "0 partitions scanned" in out
     assert "ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted" in out
     assert rules(SPEC, "run", "--fail-on", "never")[0] == 0
+
+
+def test_a_partition_that_changed_since_it_was_judged_is_not_published(
+    spark, table, rules, monkeypatch
+):
+    """Its new content was not judged; the next run does, and refuses it."""
+    remember = _Writer.remember_all
+
+    def meanwhile(writer):
+        remember(writer)
+        write_day(spark, DAYS[2], [500] * 5)
+
+    monkeypatch.setattr(_Writer, "remember_all", meanwhile)
+    text = SPEC + "publish: people_clean\n"
+    assert f"ds={DAYS[2]} changed since it was judged" in rules(text)[1]
+    assert {ds for (ds,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
+    monkeypatch.undo()
+    assert f"ds={DAYS[2]}: failed: age: 5 of 9 records" in rules(text)[1]
+    assert {ds for (ds,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
 
 
 @pytest.mark.soak

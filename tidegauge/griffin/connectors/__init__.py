@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.griffin.config import ConnectorConfig
 from tidegauge.griffin.connectors.base import Connector
@@ -121,7 +122,7 @@ def _error_context(connector: ConnectorConfig, source: str) -> Iterator[None]:
         said = error if isinstance(error, TidegaugeError) else describe(error)
         of = f"source {source!r}: " if source else ""
         msg = f"{of}connector {connector.type!r}: {said}"
-        raise SourceError(msg) from error
+        raise SourceError(hide_secrets(msg, connector.config)) from error
 
 
 def partitioned(

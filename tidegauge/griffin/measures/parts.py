@@ -48,6 +48,12 @@ class Parts(State):
         pairs = zip(self.parts, other.parts, strict=False)
         return len(self.parts) == len(other.parts) and all(a.agrees_with(b) for a, b in pairs)
 
+    def forget(self, value: str, token: str) -> Self:
+        """Replace a value by a token in each part."""
+        parts = tuple(part.forget(value, token) for part in self.parts)
+        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
+        return self if same else type(self)(parts)
+
     def pack(self) -> bytes:
         """Serialize each part as lengths, tag and payload."""
         return b"".join(_packed(part) for part in self.parts)

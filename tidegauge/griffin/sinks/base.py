@@ -11,7 +11,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidegauge.analyzers.core.errors import GriffinConfigError
+from tidegauge.analyzers.core.errors import GriffinConfigError, SinkError, describe
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.griffin.plugins import load_class, suggested
 from tidegauge.griffin.reading.keys import milliseconds
 
@@ -58,6 +59,10 @@ class Sink:
                 hint = f"; {suggested(key, self.config)}" if self.config else ""
                 msg = f"sink {self.name!r}: the key {key!r} is missing{hint}"
                 raise GriffinConfigError(msg)
+
+    def failed(self, error: Exception) -> SinkError:
+        """Return the error for a failed write, without the secrets of the configuration."""
+        return SinkError(f"sink {self.name!r}: {hide_secrets(describe(error), self.config)}")
 
     def start(self, job: str, timestamp: int, application: str) -> None:
         """Begin a run of a job, with its time in milliseconds and the Spark application id."""

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import SinkError, describe
 from tidegauge.griffin.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -47,5 +46,4 @@ class ConsoleSink(Sink):
         try:
             frame.show(self._rows, self._truncate)
         except Exception as error:
-            msg = f"sink {self.name!r}: {describe(error)}"
-            raise SinkError(msg) from error
+            raise self.failed(error) from error

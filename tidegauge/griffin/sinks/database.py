@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import GriffinConfigError, SinkError, describe
+from tidegauge.analyzers.core.errors import GriffinConfigError
 from tidegauge.griffin.jdbc import table_name
 from tidegauge.griffin.sinks.base import Sink, plain
 
@@ -72,5 +72,4 @@ class DatabaseSink(Sink):
         try:
             writer.option("dbtable", table_name(options["url"], table)).save()
         except Exception as error:
-            msg = f"sink {self.name!r}: {describe(error)}"
-            raise SinkError(msg) from error
+            raise self.failed(error) from error

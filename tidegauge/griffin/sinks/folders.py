@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from tidegauge.analyzers.core.errors import SinkError, describe
 from tidegauge.griffin.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class FolderSink(Sink):
             rows = rows if self._lines is None else rows.limit(self._lines)
             self._folder(timestamp).rows(safe(name), rows, self._per_file)
         except Exception as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
     def finish(self) -> None:
         """Write ``_FINISH``."""
@@ -86,10 +85,7 @@ class FolderSink(Sink):
         try:
             self._folder(timestamp).write(name, [text])
         except Exception as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: Exception) -> SinkError:
-        return SinkError(f"sink {self.name!r}: {describe(error)}")
+            raise self.failed(error) from error
 
 
 class Folder(Protocol):

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SinkError
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.griffin.sinks.base import Sink
 
 _MOST_TRIES = 100
@@ -36,7 +37,7 @@ class HttpSink(Sink):
         super().check()
         api = str(self.config["api"])
         if urlsplit(api).scheme not in {"http", "https"}:
-            msg = f"sink {self.name!r}: 'api' must begin with http:// or https://, not {api!r}"
+            msg = f"sink {self.name!r}: 'api' must begin with http:// or https://, not {hide_secrets(api)!r}"
             raise GriffinConfigError(msg)
         method = self._method
         if method not in {"POST", "PUT"}:
@@ -80,6 +81,6 @@ class HttpSink(Sink):
                 if not left or (status is not None and status not in _AGAIN):
                     tried = f" after {self._tries - left} tries" if self._tries - left > 1 else ""
                     msg = f"sink {self.name!r}: {url}: {error}{tried}"
-                    raise SinkError(msg) from error
+                    raise SinkError(hide_secrets(msg, self.config)) from error
             sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

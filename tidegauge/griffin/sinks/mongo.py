@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from tidegauge.analyzers.core.errors import SetupError, SinkError, describe
+from tidegauge.analyzers.core.errors import SetupError
 from tidegauge.griffin.sinks.base import Sink, plain
 
 
@@ -46,5 +46,4 @@ class MongoSink(Sink):
                 collection = client[self.config["database"]][self.config["collection"]]
                 collection.replace_one(key, told, upsert=True)
         except Exception as error:
-            msg = f"sink {self.name!r}: {describe(error)}"
-            raise SinkError(msg) from error
+            raise self.failed(error) from error

@@ -18,9 +18,11 @@ from tidegauge.analyzers.core.errors import (
     condition_of,
     describe,
 )
+from tidegauge.analyzers.core.secrets import HIDDEN
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import capabilities, smallest
 from tidegauge.analyzers.sources.sources import fingerprint, list_files
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.parsing.dates import check_pattern
 from tidegauge.rules.parsing.records import (
     ENCODING,
@@ -251,7 +253,8 @@ class ParserValidation(ValidationTask):
         records, columns = self._records(self._session(spark))
         kinds = [k for k in KINDS if k in {ENCODING, STRUCTURE, *(c.kind for c in columns)}]
         counts = [f"count_if(kind = '{kind}')" for kind in kinds]
-        shown = f"left(line, {_SHOWN})"
+        private = any(privacy_settings().covers(column.name) for column in columns)
+        shown = f"'{HIDDEN}'" if private else f"left(line, {_SHOWN})"
         example = f"struct({shown} AS line, column, file)"
         by = f"struct(xxhash64(line), {shown}, file)"
         one_pass = bool(self.samples) and capabilities(records.sparkSession).smallest_rows

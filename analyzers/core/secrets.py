@@ -1,0 +1,58 @@
+"""Redact passwords, tokens and keys in messages, addresses and options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+HIDDEN = "***"
+
+_WORDS = (
+    r"[\w.-]*(?:password|passwd|passphrase|passfile|pwd|secret|token|credentials?|signature"
+    r"|(?:api|access|account|private|secret)[._-]?key)"
+)
+_NAME = re.compile(rf"(?:{_WORDS}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE)
+_USER = re.compile(r"([A-Za-z][\w+.-]*://[^\s/:@?#'\"]*):[^\s/'\"]*@")
+_ORACLE = re.compile(r"(jdbc:oracle:\w+:[^\s/@]*)/[^\s@]*@", re.IGNORECASE)
+_OPTION = re.compile(rf"((?<![\w.-]){_WORDS}=)[^\s&;,'\")]+", re.IGNORECASE)
+
+
+def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
+    """Redact passwords of addresses, and values of options such as ``password=``, in a text.
+
+    Parameters
+    ----------
+    text : str
+    options : mapping, optional
+        Settings whose secret values are redacted wherever they occur; see `secrets_of`.
+
+    Examples
+    --------
+    >>> hide_secrets("cannot open s3://key:s3cr3t@bucket/t")
+    'cannot open s3://key:***@bucket/t'
+    >>> hide_secrets("no driver for jdbc:mysql://host/db?user=me&password=s3cr3t")
+    'no driver for jdbc:mysql://host/db?user=me&password=***'
+    >>> hide_secrets("login of me with s3cr3t failed", {"Password": "s3cr3t"})
+    'login of me with *** failed'
+    """
+    for secret in sorted(set(secrets_of(options or {})), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+    for pattern, kept in ((_USER, r"\1:***@"), (_ORACLE, r"\1/***@"), (_OPTION, r"\1***")):
+        text = pattern.sub(kept, text)
+    return text
+
+
+def secrets_of(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of settings whose names say that they are secret, at any depth.
+
+    Examples
+    --------
+    >>> list(secrets_of({"url": "h", "password": "a", "kafka": {"sasl.password": "b"}}))
+    ['a', 'b']
+    """
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from secrets_of(value)
+        elif value and isinstance(value, str | int) and _NAME.fullmatch(str(name)):
+            yield str(value)

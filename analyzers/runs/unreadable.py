@@ -1,0 +1,90 @@
+"""Leave out partitions whose files cannot be read, so that the others of a batch are measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+from urllib.parse import unquote
+
+from tidegauge.analyzers.core.errors import describe
+from tidegauge.analyzers.core.partitions import Partition
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_SIGNS = re.compile(
+    r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Encountered error while reading file"
+    r"|Could not read footer|FileNotFoundException|MALFORMED_|Malformed|is not a Parquet file"
+)
+"""How Spark's errors of single files are recognised: damaged, foreign, or gone since it listed them."""
+_STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
+
+
+def is_read_error(error: BaseException) -> bool:
+    """Return whether an error says that a file could not be read, and not that the cluster failed."""
+    return bool(_SIGNS.search(str(error)))
+
+
+def named_partitions(error: BaseException, among: Collection[Partition]) -> set[Partition]:
+    """Return the partitions in whose folders the files lie that an error names.
+
+    Examples
+    --------
+    >>> days = [Partition(("ds",), (day,)) for day in ("2024-01-01", "2024-01-02")]
+    >>> error = OSError("Encountered error while reading file file:/t/ds=2024-01-02/hr=1/a.parquet.")
+    >>> [day.name for day in named_partitions(error, days)]
+    ['ds=2024-01-02']
+    """
+    folders = [
+        {unquote(step) for step in _STEP.findall(path)}
+        for path in re.findall(r"\S*/\S+=\S*/\S+", str(error))
+    ]
+    return {p for p in among if any(set(p.name.split("/")) <= steps for steps in folders)}
+
+
+def measure_readable(
+    tasks: Sequence[T],
+    partition_of: Callable[[T], Partition],
+    measure: Callable[[Sequence[T]], Sequence[S]],
+) -> tuple[list[S], dict[Partition, str]]:
+    """Measure a batch without the partitions that cannot be read; return their errors by partition.
+
+    The error of the batch mostly names the file. If it does not, halves are tried, so that one
+    partition among n costs at most 2 log2 n further scans.
+
+    Raises
+    ------
+    Exception
+        Any error that is not one of reading a file.
+    """
+    broken: dict[Partition, str] = {}
+    left = list(tasks)
+    while left:
+        try:
+            return list(measure(left)), broken
+        except Exception as error:
+            if not is_read_error(error):
+                raise
+            found = named_partitions(error, [partition_of(task) for task in left])
+            if not found and len(left) > 1:
+                return _by_halves(left, partition_of, measure, broken)
+            found = found or {partition_of(left[0])}
+            broken |= dict.fromkeys(found, describe(error))
+            left = [task for task in left if partition_of(task) not in found]
+    return [], broken
+
+
+def _by_halves(
+    left: list[T],
+    partition_of: Callable[[T], Partition],
+    measure: Callable[[Sequence[T]], Sequence[S]],
+    broken: dict[Partition, str],
+) -> tuple[list[S], dict[Partition, str]]:
+    measured: list[S] = []
+    middle = len(left) // 2
+    for half in (left[:middle], left[middle:]):
+        found, more = measure_readable(half, partition_of, measure)
+        measured += found
+        broken = {**broken, **more}
+    return measured, broken

@@ -1,0 +1,270 @@
+"""Forget values: remove personal data from states, names of series and messages of a repository.
+
+A value is replaced by a random token, so that counts, shares and numbers of distinct values stay what
+they are, and merged states still agree. What cannot be changed is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import HistoryError, StateError
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.measures.histogram import bin_key
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.database import Database, lock_clock
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_STATES = (s.state, s.named_state, s.folded_state)
+_PAYLOAD = ("tag", "payload", "artifact", "checksum")
+_MESSAGES = (
+    s.metric.c.error,
+    s.newest_metric.c.error,
+    s.rollup.c.error,
+    s.run.c.error,
+    s.finding.c.explanation,
+    s.course.c.headline,
+    s.label.c.note,
+    s.verdict.c.result,
+)
+"""Text for people, in which values are replaced."""
+_IDENTITIES = (
+    (s.dataset.c.name, "a dataset"),
+    (s.dataset.c.source, "the table of a dataset"),
+    (s.partition.c.name, "a partition"),
+    (s.statistic.c.segment, "a segment"),
+    (s.segment_set.c.kept, "the values of a segment set"),
+    (s.series.c.instance, "a series"),
+    (s.analyzer.c.text, "an analyzer"),
+    (s.run.c.suite, "the suite of a run"),
+    (s.run_tag.c.value, "a tag of a run"),
+    (s.verdict.c.name, "a verdict"),
+    (s.verdict.c.specification, "the specification of a verdict"),
+)
+"""Text by which something is found again, which stays."""
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Counts of what was changed, and what still holds a value.
+
+    Attributes
+    ----------
+    states, series, messages, files : int
+        States, series and messages in which a value was replaced, and files that were removed.
+    left : tuple of str
+        One sentence for each place that holds a value, or may, and cannot be changed.
+    dry_run : bool
+        True if nothing was actually changed.
+    """
+
+    states: int = 0
+    series: int = 0
+    messages: int = 0
+    files: int = 0
+    left: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        """Return a one-line summary for logs."""
+        done = "would change" if self.dry_run else "changed"
+        return (
+            f"{done} {self.states} states, {self.series} series, {self.messages} messages;"
+            f" {self.files} files removed; {len(self.left)} places cannot be changed"
+        )
+
+
+class _DryRunError(Exception):
+    """Raised to roll back a dry run."""
+
+
+def forget(
+    database: Database, artifacts: Artifacts, values: Sequence[str], *, dry_run: bool = False
+) -> Forgotten:
+    """Replace values in all states, names of series and messages, in all versions.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    values : sequence of str
+        As text, as `Histogram` writes it. Only whole values of states are replaced, and whole words
+        of messages.
+    dry_run : bool
+        Only count.
+
+    Raises
+    ------
+    HistoryError
+        If no value is given, or an empty one.
+    """
+    if not values or not all(value.strip() for value in values):
+        msg = "name the values to forget; an empty text cannot be forgotten"
+        raise HistoryError(msg)
+    tokens = {value: f"forgotten-{secrets.token_hex(6)}" for value in values}
+    done: list[_Work] = []
+
+    def work(connection: Connection) -> None:
+        lock_clock(connection)  # no batch may be decided against states that are being changed
+        done[:] = [_Work(connection, artifacts, tokens)]
+        done[0].run()
+        if dry_run:
+            raise _DryRunError
+
+    try:
+        database.write(work)
+    except _DryRunError:
+        return done[0].result(dry_run=True)
+    database.write(done[0].remove_files)
+    database.compact()
+    return done[0].result(dry_run=False)
+
+
+@dataclass
+class _Work:
+    """Replaces values inside one transaction, and counts."""
+
+    connection: Connection
+    artifacts: Artifacts
+    tokens: dict[str, str]
+    counts: dict[str, int] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)  # files
+
+    def run(self) -> None:
+        for table in _STATES:
+            self._states(table)
+        self._series()
+        for column in _MESSAGES:
+            self._messages(column)
+        self.left += self._identities()
+        self.left += self._numbers()
+
+    def result(self, *, dry_run: bool) -> Forgotten:
+        return Forgotten(**self.counts, left=tuple(self.left), dry_run=dry_run)
+
+    def remove_files(self, connection: Connection) -> None:
+        """Remove the files of replaced states that nothing refers to any more."""
+        lock_clock(connection)  # keeps out batches whose commit could refer to one of them
+        used: set[str] = set()
+        for table in _STATES:
+            c = table.c.artifact
+            used.update(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+        going = self.replaced - used
+        for name in sorted(going):
+            self.artifacts.remove(name)
+        self.counts["files"] = len(going)
+
+    def _count(self, what: str, number: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + number
+
+    def _states(self, table: sa.Table) -> None:
+        keys = list(table.primary_key)
+        query = sa.select(*keys, *(table.c[name] for name in _PAYLOAD))
+        for row in self.connection.execute(query).all():
+            key, stored = row[: len(keys)], Payload(*row[len(keys) :])
+            same = sa.and_(*(c == v for c, v in zip(keys, key, strict=True)))
+            try:
+                found = self.artifacts.unpack(stored)
+            except StateError as error:
+                self.left.append(f"{table.name} {tuple(key)}: {error}")
+                continue
+            changed = self._without(found)
+            if changed is found:
+                continue
+            packed = self.artifacts.pack(changed)
+            content = {name: getattr(packed, name) for name in _PAYLOAD}
+            self.connection.execute(sa.update(table).where(same).values(content))
+            self._count("states")
+            if stored.artifact is not None:
+                self.replaced.add(stored.artifact)
+
+    def _without(self, state: State) -> State:
+        for value, token in self.tokens.items():
+            state = state.forget(value, token)
+        return state
+
+    def _series(self) -> None:
+        c = s.series.c
+        for value, token in self.tokens.items():
+            key = bin_key(value)
+            endings = tuple(f".{kind}.{key}" for kind in ("abs", "ratio"))
+            query = sa.select(c.id, c.name, c.instance).where(_contains(c.name, key))
+            for number, name, instance in self.connection.execute(query).all():
+                if name.endswith(endings):
+                    new = name.removesuffix(key) + token
+                    told = {"name": new, "key": key_of(canonical_json([new, instance]))}
+                    self.connection.execute(sa.update(s.series).where(c.id == number).values(told))
+                    self._count("series")
+
+    def _messages(self, column: sa.Column[Any]) -> None:
+        table = column.table
+        keys = list(table.primary_key)
+        for value, token in self.tokens.items():
+            for text in {value, bin_key(value), json.dumps(value, ensure_ascii=False)[1:-1]}:
+                query = sa.select(*keys, column).where(_contains(column, text))
+                for row in self.connection.execute(query).all():
+                    new = _word(text).sub(token, row[-1])
+                    if new != row[-1]:
+                        same = sa.and_(*(c == v for c, v in zip(keys, row[:-1], strict=True)))
+                        change = sa.update(table).where(same)
+                        self.connection.execute(change.values({column.name: new}))
+                        self._count("messages")
+
+    def _identities(self) -> Iterator[str]:
+        for column, what in _IDENTITIES:
+            for value in self.tokens:
+                query = sa.select(column).where(_contains(column, value)).distinct()
+                for text in self.connection.execute(query).scalars():
+                    if _word(value).search(text):
+                        yield f"{what} is named by it: {text}"
+
+    def _numbers(self) -> Iterator[str]:
+        """Yield the statistics whose sketches and extremes may hold a value that is a number."""
+        numbers = [value for value in self.tokens if _is_number(value)]
+        if not numbers:
+            return
+        c = s.statistic.c
+        query = (
+            sa.select(s.dataset.c.name, c.canonical, s.state.c.tag, sa.func.count())
+            .select_from(s.state)
+            .join(s.statistic)
+            .join(s.dataset)
+            .group_by(s.dataset.c.name, c.canonical, s.state.c.tag)
+            .order_by(s.dataset.c.name, c.canonical)
+        )
+        for dataset, canonical, tag, count in self.connection.execute(query):
+            if tag.partition("/")[0] in _NUMERIC:
+                yield f"{count} states of {canonical} in {dataset!r} may hold it as a number"
+
+
+_NUMERIC = frozenset({"kll", "req", "min", "max", "range", "time-range"})
+"""Kinds of states that hold numbers of the data and cannot leave one out."""
+
+
+def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
+    found: sa.ColumnElement[bool] = column.contains(text, autoescape=True)
+    return found
+
+
+def _word(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

