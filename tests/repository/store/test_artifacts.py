@@ -1,66 +1,62 @@
 """Payloads of states: compressed where it pays, and read as they were written."""
 
-import os
 import zlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from datasketches import kll_doubles_sketch
 from tidegauge.analyzers.core.errors import CorruptStateError
-from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.repository.store.artifacts import Artifacts, Payload
-
-
-@register_state("text-of-tests/1")
-class Text(State):
-    """A state that is nothing but its bytes."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text=b""):
-        object.__setattr__(self, "text", text)
-
-    def combine(self, other):
-        return type(self)(self.text + other.text)
-
-    def pack(self):
-        return self.text
-
-    @classmethod
-    def unpack(cls, payload):
-        return cls(payload)
-
 
 HERE = Artifacts(None)
 
 
+def sketch(values):
+    made = kll_doubles_sketch(200)
+    made.update(np.array(values, float))
+    return KllState(made.serialize())
+
+
+def noise():
+    draw = np.random.default_rng(7)
+    return draw.normal(size=1000) * 10.0 ** draw.uniform(-300, 300, 1000)
+
+
 @pytest.mark.parametrize(
-    ("text", "tag"),
+    ("state", "tag"),
     [
-        (b"", "text-of-tests/1"),
-        (b"0" * 255, "text-of-tests/1"),  # too little to gain
-        (b"0" * 256, "text-of-tests/1+zlib"),
-        (os.urandom(4096), "text-of-tests/1"),  # which does not shrink
+        (KllState(), "kll/1"),
+        (NumMatches(3), "num-matches/1"),  # too little to gain
+        (sketch([0.0] * 1000), "kll/1+zlib"),
+        (sketch(noise()), "kll/1"),  # which does not shrink
     ],
     ids=["empty", "small", "repetitive", "random"],
 )
-def test_states_are_compressed_where_it_pays(text, tag):
-    packed = HERE.pack(Text(text))
+def test_states_are_compressed_where_it_pays(state, tag):
+    packed = HERE.pack(state)
     assert packed.tag == tag
-    assert len(packed.payload) <= len(text)
-    assert HERE.unpack(packed).text == text
+    assert len(packed.payload) <= len(state.pack())
+    assert HERE.unpack(packed) == state
+
+
+def test_states_of_equal_values_take_a_tenth():
+    state = sketch([0.0] * 1000)
+    assert len(HERE.pack(state).payload) < len(state.pack()) / 10
 
 
 def test_uncompressed_states_of_before_are_read():
-    text = b"0" * 4096
-    packed = HERE.pack(Text(text))
-    before = Payload("text-of-tests/1", text, None, packed.checksum)
-    assert HERE.unpack(before).text == text  # under the checksum of the same state
+    state = sketch([0.0] * 1000)
+    before = Payload("kll/1", state.pack(), None, HERE.pack(state).checksum)
+    assert HERE.unpack(before) == state  # under the same checksum
 
 
 @pytest.mark.parametrize(
     "damage", [lambda p: p[:-1], lambda p: b"x" + p, lambda _: zlib.compress(b"1")]
 )
 def test_damaged_bytes_are_found(damage):
-    packed = HERE.pack(Text(b"0" * 4096))
+    packed = HERE.pack(sketch([0.0] * 1000))
     with pytest.raises(CorruptStateError, match="checksum differs"):
         HERE.unpack(replace(packed, payload=damage(packed.payload)))
