@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.errors import GriffinConfigError, SourceError
 from tidegauge.griffin.connectors.base import Connector
 from tidegauge.griffin.connectors.conditions import condition_sql, selection_sql
 from tidegauge.griffin.plugins import suggested
+from tidegauge.griffin.sinks.http import server_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,17 +126,7 @@ class ElasticsearchConnector(Connector):
             with urllib.request.urlopen(request, timeout=_WAIT) as answer:  # noqa: S310
                 found: dict[str, Any] = json.loads(answer.read())
         except (OSError, ValueError) as error:
-            reason = _reason(error) if isinstance(error, urllib.error.HTTPError) else ""
+            reason = server_reason(error) if isinstance(error, urllib.error.HTTPError) else ""
             msg = f"cannot read {node}{path.partition('?')[0]}: {error}{reason}"
             raise SourceError(msg) from error
         return found
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
-    """Return the server's own reason, in brackets; empty if it told none."""
-    with error:
-        try:
-            reason = json.loads(error.read())["error"]["reason"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return ""
-    return f" ({reason})"

@@ -99,5 +99,5 @@ def test_a_sink_that_the_server_refuses(server):
     config = {"api": f"{server.address}/Upper/_doc", "retry": 0}
     sink = open_sinks(Env(sinks=(SinkConfig("out", "elasticsearch", config),)), None)["out"]
     sink.start("job", NOW, "app-1")
-    with pytest.raises(SinkError, match="sink 'out': .*400"):
+    with pytest.raises(SinkError, match="sink 'out': .*400.*must be lowercase"):
         sink.metrics(NOW, {"total": 1})
