@@ -70,3 +70,35 @@ def test_logged_values_of_one_hour_against_another(compared):
     assert compared.drift("shop.search", "prices.index", SEVEN, EIGHT).ks == 0
     with pytest.raises(tg.HistoryError, match="nothing that is stored"):
         compared.drift("shop.search", "prices.indx", SEVEN, EIGHT)
+
+
+def test_histories_of_req_sketches_go_on_with_kll_sketches(repo):
+    """A run of before kept REQ sketches under another statistic; both kinds of days are rolled up."""
+    from datasketches import PyDoublesSerDe, req_items_sketch
+    from tidegauge.analyzers.measures.req import ReqState
+    from tidegauge.repository.store import schema as s
+
+    types = pytest.importorskip("pyspark.sql.types")
+    measure = ConsistencyDistribution("logged", "prices", "index")
+    old = req_items_sketch(12)
+    for value in range(1, 41):
+        old.update(float(value))
+    before = ReqState(old.serialize(PyDoublesSerDe()))
+
+    def keep(day, state):
+        groups = {(day,): Group(40, {measure: Success(state)})}
+        table = SimpleNamespace(schema=types.StructType())
+        record(Comparison(table, ("ds",), (measure,), groups), repo, "shop.search")
+
+    def medians():
+        repo.roll_up("shop.search", ["1d"])
+        found = repo.metrics("shop.search", window="1d", name="Consistency.logged-p50")
+        return dict(zip(found["partition"], found["value"], strict=True))
+
+    keep("2023-01-05", before)
+    with repo.database.engine.begin() as connection:
+        of = s.statistic.c.canonical
+        connection.execute(s.statistic.update().values(canonical=of + " ", key="before"))
+    assert medians() == {"2023-01-05/2023-01-06": 20.0}
+    keep("2023-01-06", sketch(3, 42))
+    assert medians()["2023-01-06/2023-01-07"] == 22.0

@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
+from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.consistency.compare.collections import added, common, shared_values_sql, values
 from tidegauge.consistency.compare.equality import minus, same
 from tidegauge.consistency.compare.measures import MATCHED, OfFeature, Tolerant, both, counts
@@ -36,6 +37,7 @@ class _Sketched(OfFeature[KllState, Mapping[str, float]]):
     """A distribution kept as a sketch; its value is min, p5, p25, p50, p75, p95 and max by name."""
 
     state_type: ClassVar[type[State]] = KllState
+    earlier_state_types: ClassVar[tuple[type[State], ...]] = (ReqState,)
     state_bytes: ClassVar[int] = 1 << 13
     k: int
 
