@@ -65,6 +65,7 @@ def measured(features, rows, k):
     from tidegauge.consistency.compare.join import pair
     from tidegauge.consistency.compare.measuring import measure
     from tidegauge.consistency.recording import record
+    from tidegauge.repository.store.artifacts import Artifacts
 
     times = {}
 
@@ -93,10 +94,10 @@ def measured(features, rows, k):
             found = step("measure", lambda t=table, n=names: measure(t, {"all": n}, k=k))
             with tg.Repository(f"sqlite:///{folder}/{size}.db") as repository:
                 step("record", lambda f=found, r=repository: record(f, r, "shop.search"))
-        states = {}
+        states, stored = {}, Artifacts(folder / "states")
         for values, group in found.groups.items():
             for one, outcome in group.states.items():
-                states[values, one.statistic()] = outcome.value.pack()
+                states[values, one.statistic()] = stored.pack(outcome.value).payload or b""
         form = found.long()
         files = [*folder.glob(f"{features}.db"), *folder.glob(f"{features}.db.artifacts/**/*")]
         work = sum(times[name] for name in ("join", "measure", "record"))

@@ -1,4 +1,4 @@
-"""A Kafka broker of our own, and the jars by which Spark reads from it; fetched once, by Maven."""
+"""A Kafka broker of our own, and the jars by which Spark reads from it and from databases; fetched once, by Maven."""
 
 import contextlib
 import os
@@ -22,9 +22,10 @@ PROJECT = maven.pom(
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0!",
     "org.apache.commons:commons-pool2:2.12.1",
     "org.apache.spark:spark-avro_2.13:4.1.1!",
+    "org.postgresql:postgresql:42.7.7!",
 )
 JARS = maven.folder_of(PROJECT)
-FOR_SPARK = ("commons-pool2-", "kafka-clients-", "spark-")
+FOR_SPARK = ("commons-pool2-", "kafka-clients-", "postgresql-", "spark-")
 
 SETTINGS = """
 process.roles=broker,controller

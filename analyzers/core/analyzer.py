@@ -79,12 +79,15 @@ class Analyzer(Description, ABC, Generic[S, T]):
         Scale of the metric's values; `scale_of` refines it for composite metrics.
     state_type : type of State
         The state's class; its default-constructed instance is the state of no data.
+    earlier_state_types : tuple of type of State
+        Classes of states that earlier versions stored, from which the metric can be computed, too.
     state_bytes : int
         Approximate size of one state in bytes, to bound the memory of a batch.
     """
 
     scale: ClassVar[Scale]
     state_type: ClassVar[type[State]]
+    earlier_state_types: ClassVar[tuple[type[State], ...]] = ()
     state_bytes: ClassVar[int] = 64
     where: ClassVar[str | None] = None  # a field in Filterable
 
@@ -192,7 +195,9 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
     def compute_metric_from(self, state: S | None) -> Metric[T]:
         """Compute the metric from a state; None stands for the state of no data."""
-        known: Any = self.state_type() if state is None else as_state(self.state_type, state)
+        known: Any = self.state_type() if state is None else state
+        if not isinstance(known, self.earlier_state_types):
+            known = as_state(self.state_type, known)
         outcome = attempt(lambda: self.measure(known))
         interval = self.interval(known) if isinstance(outcome, Success) else None
         weight = self.weight(known)

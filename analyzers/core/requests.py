@@ -90,23 +90,25 @@ class Sketch:
     kind : str
         ``hll``: distinct counts of longs. ``kll``: quantiles of doubles. ``frequent``: most frequent
         texts. ``tuple``: a sample of distinct longs with their numbers of occurrences. ``req-high``
-        and ``req-low``: quantiles of doubles, or of arrays of them, that are accurate at high or low
-        ranks.
+        and ``req-low``: quantiles of doubles that are accurate at high or low ranks.
     values : str
         Spark SQL; nulls and NaN are ignored.
     size : int
         The sketch's size parameter: k, the number of tracked values, or log2 of the sample's size.
+    elements : bool
+        Whether the values are arrays, each of whose elements counts; Python workers build these.
     """
 
     kind: str
     values: str
     size: int
+    elements: bool = False
 
     @property
     def text(self) -> str:
-        """The call of Spark's own function, if the kind has one; else a probe that resolves alike."""
+        """The call of Spark's own function, if there is one; else a probe that resolves alike."""
         native = NATIVE_SKETCHES.get(self.kind)
-        if native is None:
+        if native is None or self.elements:
             return self.probe
         return native.call.format(values=self.values, size=self.size)
 

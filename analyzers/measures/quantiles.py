@@ -105,9 +105,18 @@ class KllState(State):
 
     def interval(self, rank: float) -> Interval:
         """Return the bounds of the exact quantile, at 99 % confidence."""
+        return self.intervals([rank])[0]
+
+    def intervals(self, ranks: Sequence[float]) -> list[Interval]:
+        """Return the bounds at each rank; the least and the greatest value are exact."""
         error = self.rank_error()
-        lower, upper = self.quantiles([max(rank - error, 0.0), min(rank + error, 1.0)])
-        return Interval(lower, upper, CONFIDENCE)
+        errors = [0.0 if rank in _ENDS else error for rank in ranks]
+        pairs = zip(ranks, errors, strict=True)
+        bounds = [end for rank, e in pairs for end in (max(rank - e, 0.0), min(rank + e, 1.0))]
+        found = iter(self.quantiles(bounds))
+        return [
+            Interval(lower, upper, CONFIDENCE) for lower, upper in zip(found, found, strict=True)
+        ]
 
     def rank_error(self) -> float:
         """Return the bound on the rank error, at 99 % confidence; 0 for an empty sketch."""
@@ -149,6 +158,7 @@ class KllState(State):
 
 
 _QUARTILES = (0.25, 0.5, 0.75)
+_ENDS = (0.0, 1.0)
 
 
 def _read(sketch: bytes) -> kll_doubles_sketch:
@@ -273,4 +283,4 @@ class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
 
     def interval(self, state: KllState) -> Mapping[str, Interval]:
         """Return the values at the ranks within the error, for each quantile."""
-        return {str(rank): state.interval(rank) for rank in self.quantiles}
+        return dict(zip(map(str, self.quantiles), state.intervals(self.quantiles), strict=True))

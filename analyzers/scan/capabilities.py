@@ -46,7 +46,7 @@ class Capabilities:
 
     def is_native(self, sketch: Sketch) -> bool:
         """Return whether one of Spark's own functions builds a sketch."""
-        return sketch.kind in self.sketches
+        return sketch.kind in self.sketches and not sketch.elements
 
     def fallbacks(self) -> dict[str, str]:
         """Return what is computed in another way, by what it is used for."""

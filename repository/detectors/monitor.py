@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +72,8 @@ class Monitor:
     ----------
     series : mapping of str to str
         Selector by ``name``, ``instance``, ``segment``, ``where`` and ``analyzer``; all series if
-        empty.
+        empty. In the first three ``*`` stands for any text, as in ``prices.*``; alone it is the
+        instance of whole datasets.
     detector : Detector or str
         The detector, or its text, as in ``OnlineNormal(2, 2)``.
     severity : str, optional
@@ -167,13 +170,13 @@ class Monitor:
             return False
         for selector, wanted in self.series.items():
             if selector == "name":
-                matches = wanted in {row["name"], row["kind"]}
+                matches = _selects(wanted, row["name"]) or _selects(wanted, row["kind"])
             elif selector == "analyzer":
                 matches = key_of(canonical_of(wanted)) == row["key"]
             elif selector == "where":
                 matches = (wanted.strip() or None) == row["filter"]
             else:
-                matches = row[selector] == wanted
+                matches = _selects(wanted, row[selector])
             if not matches:
                 return False
         return True
@@ -259,3 +262,19 @@ def _build(registry: Registry[Any], given: Any) -> Any:
         raise SuiteError(msg)
     ((name, options),) = given.items()
     return registry.build(name, options or {})
+
+
+def _selects(wanted: str, found: str) -> bool:
+    """Return whether a selector selects a text; ``*`` within it stands for any text.
+
+    Examples
+    --------
+    >>> _selects("prices.*", "prices.index"), _selects("prices.*", "prices"), _selects("*", "prices")
+    (True, False, False)
+    """
+    return wanted == found or (wanted != "*" and "*" in wanted and bool(_pattern(wanted)(found)))
+
+
+@lru_cache(maxsize=1024)
+def _pattern(wanted: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(".*".join(map(re.escape, wanted.split("*"))), re.DOTALL).fullmatch

@@ -45,6 +45,8 @@ RECORDED_OF = {
     NUMERIC: ("psi", "js", "ks", "wasserstein"),
     CATEGORICAL: ("psi", "js", "unseen", "lost"),
 }
+DRIFT = "Drift."
+"""Prefix of the names of recorded distances."""
 RANKS = tuple(rank / 100 for rank in range(101))
 MOST_CATEGORIES = 20
 _DIGITS = 9
@@ -105,12 +107,27 @@ class Drifted(Rendered, Distances):
         return ResultFrame({"side": sides, point: self.axis * 2, value: np.array(values, float)})
 
 
-def drift(column: StoredColumn, baseline: Side, current: Side, *, record: bool = False) -> Drifted:
-    """Compare two partitions or windows; see `Repository.drift`."""
+def drift(
+    column: StoredColumn,
+    baseline: Side,
+    current: Side,
+    *,
+    record: bool = False,
+    against: StoredColumn | None = None,
+    prefix: str = DRIFT,
+) -> Drifted:
+    """Compare two partitions or windows; see `Repository.drift`.
+
+    The baseline is of the column ``against``, if there is one. Distances are recorded under names
+    that begin with ``prefix``.
+    """
     with column.database.read() as connection:
         sides = [
-            _Side.resolve(connection, column, name, side)
-            for name, side in (("baseline", baseline), ("current", current))
+            _Side.resolve(connection, of, name, side)
+            for of, name, side in (
+                (against or column, "baseline", baseline),
+                (column, "current", current),
+            )
         ]
     found = [state for side in sides for state in side.stored]
     parts = [part for _, part in column.distributions(found)]
@@ -122,7 +139,7 @@ def drift(column: StoredColumn, baseline: Side, current: Side, *, record: bool =
         if not isinstance(current, str):
             msg = "only the drift of a partition can be recorded, not of a window"
             raise HistoryError(msg)
-        _record(column, kind, {sides[1].stored[0]: distances})
+        _record(column, kind, {sides[1].stored[0]: distances}, prefix)
     return Drifted(
         **asdict(distances),
         dataset=column.dataset,
@@ -258,14 +275,19 @@ class _Side:
         return cls(name, stored)
 
 
-def _record(column: StoredColumn, kind: str, found: Mapping[StoredState, Distances]) -> int:
+def _record(
+    column: StoredColumn,
+    kind: str,
+    found: Mapping[StoredState, Distances],
+    prefix: str = DRIFT,
+) -> int:
     """Record distances as metrics of one segment's partitions; return the number of new ones."""
     segment = next(iter(found)).segment
     written = 0
     for name in RECORDED_OF[kind]:
         scale = Scale.RATIO if name in {"unseen", "lost"} else Scale.DISTANCE
         what = Recorded(
-            f"Drift.{name}",
+            f"{prefix}{name}",
             instance=column.name,
             entity=Entity.COLUMN.value,
             scale=scale.value,

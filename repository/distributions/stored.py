@@ -22,6 +22,7 @@ from tidegauge.repository.distributions.shapes import (
 )
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.queries import (
     AnyAnalyzer,
@@ -57,6 +58,8 @@ class StoredColumn:
     as_of : datetime, int or None
     kind : str or None
         ``numeric`` or ``categorical``; inferred from the states if None.
+    of : str
+        Of a compared feature, whose values are on two sides: ``logged`` or ``backfilled``.
     """
 
     database: Database
@@ -67,6 +70,7 @@ class StoredColumn:
     where: str | None = None
     as_of: AsOf = None
     kind: str | None = None
+    of: str = "logged"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", (self.where or "").strip() or None)
@@ -136,7 +140,26 @@ class StoredColumn:
             ]
             if found:
                 return [ANALYZERS.parse(text) for *_, text in sorted(found)]
+        if sketched := self._of_feature(connection):
+            return [ANALYZERS.parse(text) for _, text in sorted(sketched)]
         raise HistoryError(self._nothing(connection))
+
+    def _of_feature(self, connection: Connection) -> list[tuple[int, str]]:
+        """Return the sizes and texts of analyzers of a compared feature; largest sketches first."""
+        a, e, canonical = s.analyzer.c, s.series.c, s.statistic.c.canonical
+        query = (
+            sa.select(canonical, sa.func.min(a.text))
+            .join_from(s.analyzer, s.statistic)
+            .join(s.series, e.analyzer_id == a.id)
+            .where(a.dataset_id == dataset_id(connection, self.dataset), e.instance == self.name)
+            .where(e.name == f"{PREFIX}{self.of}-{QUANTILES[0]}", a.filter.is_(None))
+            .group_by(canonical)
+        )
+        rows = connection.execute(query).all() if self.where is None else []
+        stored = [(_statistic(canonical), text) for canonical, text in rows]
+        return [
+            (-told["size"], text) for told, text in stored if told["state"] in _READ_BY[NUMERIC]
+        ]
 
     def _nothing(self, connection: Connection) -> str:
         filtered = f", where={self.where!r}" if self.where else ""

@@ -184,8 +184,10 @@ def values(
     at: PartitionColumns,
     metrics: Sequence[str],
     places: Sequence[int],
+    *,
+    weights: bool = False,
 ) -> NDArray[np.float64]:
-    """Return the values of several metrics and subjects.
+    """Return the values of several metrics and subjects, or their weights.
 
     Parameters
     ----------
@@ -196,6 +198,8 @@ def values(
         Unknown metrics are NaN throughout.
     places : sequence of int
         Indices of subjects.
+    weights : bool
+        Return the number of rows behind each value instead.
 
     Returns
     -------
@@ -213,7 +217,8 @@ def values(
     spots = np.array([row[one] for one in ids.tolist()], np.int64)
     by_id = np.argsort(at.partitions)
     m = s.metric.c
-    query = sa.select(m.partition_id, m.series_id, m.value).where(
+    number = m.weight if weights else m.value
+    query = sa.select(m.partition_id, m.series_id, number).where(
         s.holds(s.metric), m.status == "finite", _among(connection, of, metrics, ids)
     )
     for some in chunks(at.partitions.tolist(), _AT_ONCE):

@@ -1,12 +1,14 @@
 """State payloads: small ones in the database, large ones as files in an artifacts folder.
 
-The folder may be a prefix of an object store.
+The folder may be a prefix of an object store. Payloads in the database are compressed where it pays:
+sketches of numbers with few digits take a quarter of their bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 LARGEST_IN_DATABASE = 256 * 1024
+SMALLEST_COMPRESSED = 256
+"""Bytes below which compression saves too little to be tried."""
+_WORTHWHILE = 0.9
+"""The share of its bytes that a payload has to shrink to, to be kept compressed."""
+_ZLIB = "+zlib"
+"""End of the tags of compressed payloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +44,13 @@ class Payload:
     Attributes
     ----------
     tag : str
-        The state's kind and layout.
+        The state's kind and layout; with ``+zlib`` if the bytes are compressed.
     payload : bytes or None
         The bytes, if stored in the database.
     artifact : str or None
         The path relative to the artifacts folder, if stored in a file.
     checksum : str
-        SHA-256 of the bytes, in hexadecimal.
+        SHA-256 of the state's bytes, uncompressed, in hexadecimal.
     """
 
     tag: str
@@ -84,7 +92,7 @@ class Artifacts:
         payload = state.pack()
         checksum = hashlib.sha256(payload).hexdigest()
         if len(payload) <= LARGEST_IN_DATABASE:
-            return Payload(state.tag, payload, None, checksum)
+            return Payload(*_compressed(state.tag, payload), None, checksum)
         if self.root is None:
             msg = (
                 f"a state of {len(payload)} bytes is too large for the database;"
@@ -104,11 +112,14 @@ class Artifacts:
             If the bytes are missing or differ from those that were stored.
         """
         payload = stored.payload if stored.artifact is None else self._read(stored.artifact)
+        tag = stored.tag.removesuffix(_ZLIB)
+        if payload is not None and tag != stored.tag:
+            payload = _decompressed(payload)
         if payload is None or hashlib.sha256(payload).hexdigest() != stored.checksum:
             where = stored.artifact or "the database"
             msg = f"a state tagged {stored.tag!r} in {where} is damaged: its checksum differs"
             raise CorruptStateError(msg)
-        return read_state(stored.tag, payload)
+        return read_state(tag, payload)
 
     def files(self) -> set[str]:
         """Return all payload files, as paths relative to the folder."""
@@ -181,3 +192,19 @@ class Artifacts:
         except OSError as error:
             msg = f"the state in {child(self.root, relative)} cannot be read: {error}"
             raise CorruptStateError(msg) from error
+
+
+def _compressed(tag: str, payload: bytes) -> tuple[str, bytes]:
+    """Return the tag and the bytes to store: compressed ones if they are clearly fewer."""
+    if len(payload) < SMALLEST_COMPRESSED:
+        return tag, payload
+    smaller = zlib.compress(payload)
+    return (tag + _ZLIB, smaller) if len(smaller) < _WORTHWHILE * len(payload) else (tag, payload)
+
+
+def _decompressed(payload: bytes) -> bytes | None:
+    """Return the original bytes; None if they are damaged."""
+    try:
+        return zlib.decompress(payload)
+    except zlib.error:
+        return None

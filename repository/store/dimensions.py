@@ -78,9 +78,17 @@ class Dimensions:
     ) -> Mapping[tuple[str, str], int]:
         """Return the id for each segment and analyzer key, adding missing ones.
 
-        ``statistics`` has the same keys.
+        ``statistics`` has the same keys. An analyzer that keeps another state than before gets its new
+        statistic, or roll-ups would look for states that are stored no more.
         """
         keyed = {(visible(segment), key): (segment, key) for segment, key in wanted}
+        for known in keyed.keys() & self._analyzers.keys():
+            new = statistics[keyed[known]]
+            found, before = self._analyzers[known]
+            if new is not None and before is not None and new != before:
+                changed = sa.update(s.analyzer).where(s.analyzer.c.id == found)
+                self.connection.execute(changed.values(statistic_id=new))
+                self._analyzers[known] = found, new
         rows = []
         for segment, key in sorted(keyed.keys() - self._analyzers.keys()):
             analyzer = wanted[keyed[segment, key]]
@@ -101,7 +109,7 @@ class Dimensions:
             "statistic_id",
         )
         self._add(s.analyzer, columns, rows, "_analyzers")
-        return {pair: self._analyzers[key] for key, pair in keyed.items()}
+        return {pair: self._analyzers[key][0] for key, pair in keyed.items()}
 
     def series(
         self, wanted: Mapping[SeriesKey, tuple[FactMeasure, Metric[float]]]
@@ -131,10 +139,13 @@ class Dimensions:
         return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
 
     @cached_property
-    def _analyzers(self) -> dict[tuple[str, str], int]:
+    def _analyzers(self) -> dict[tuple[str, str], tuple[int, int | None]]:
+        """Ids of analyzers and of their statistics, by segment and key."""
         c = s.analyzer.c
-        query = sa.select(c.segment, c.key, c.id).where(c.dataset_id == self.dataset)
-        return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
+        query = sa.select(c.segment, c.key, c.id, c.statistic_id).where(
+            c.dataset_id == self.dataset
+        )
+        return {(row[0], row[1]): (row[2], row[3]) for row in self.connection.execute(query)}
 
     @cached_property
     def _series(self) -> dict[SeriesKey, int]:

@@ -56,7 +56,8 @@ class Record:
         Values by partition name.
     times : mapping of str to datetime
         Times of partitions whose names do not give them, including partitions without a value.
-    weight : float or None
+    weight : float, mapping of str to float, or None
+        Of all values, or by partition name; None, or a name left out, where it is not known.
     known : mapping of str to Partition
         Partitions that were given as `Partition` objects, by name.
     """
@@ -66,8 +67,12 @@ class Record:
     segment: str
     numbers: Mapping[str, float]
     times: Mapping[str, datetime | None]
-    weight: float | None = None
+    weight: float | Mapping[str, float] | None = None
     known: Mapping[str, Partition] = field(default_factory=dict)
+
+    def weight_of(self, partition: str) -> float | None:
+        """Return the weight of a partition's value."""
+        return self.weight.get(partition) if isinstance(self.weight, Mapping) else self.weight
 
     def partitions(self) -> list[MeasuredPartition]:
         """Return the partitions, which may be new to the repository, without measurements.
@@ -131,11 +136,12 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
             for name, number in record.numbers.items():
                 value, status = stored_value(float(number))
                 version, *known = stored.get((ids[name], of), (0, None, None, None))
-                if known == [value, status, record.weight]:
+                weight = record.weight_of(name)
+                if known == [value, status, weight]:
                     continue
                 if version:
                     ended.setdefault(of, []).append(ids[name])
-                outcome = (value, status, record.weight, None)
+                outcome = (value, status, weight, None)
                 rows.append((ids[name], of, version + 1, *outcome, commit))
         m = s.metric
         for of, partitions in ended.items():

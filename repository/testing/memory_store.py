@@ -361,7 +361,7 @@ class MemoryRunStore:
             name = found.partition.name
             data.times.setdefault(name, found.time)
             value, status = stored_value(float(record.numbers[name]))
-            told = (value, status, record.weight, None)
+            told = (value, status, record.weight_of(name), None)
             metric = Metric(Entity(what.entity), what.instance, what.metric, Success(0.0))
             fact = Fact(commit, what, record.segment, name, 1, metric, told)
             same = [f for f in data.facts if f.partition == name and f.series == fact.series]

@@ -6,8 +6,10 @@ from .backfill import TableBackfill as TableBackfill
 from .compare.comparison import Comparison as Comparison
 from .compare.equality import Tolerance as Tolerance
 from .compare.measuring import compare as compare
+from .compare.pairs import value_pairs as value_pairs
 from .configuration import Configuration as Configuration
 from .configuration import GroupBy as GroupBy
+from .drift import drift as drift
 from .export_jsonl import export_consistency as export_consistency
 from .import_jsonl import import_consistency as import_consistency
 from .import_jsonl import open_consistency as open_consistency

@@ -9,11 +9,12 @@ from datetime import date
 from typing import Any
 
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
-from tidegauge.analyzers.measures.req import LARGEST_K, SMALLEST_K
 from tidegauge.consistency.backfill import TIME, Backfill, TableBackfill
 from tidegauge.consistency.compare.alignment import DAY
 from tidegauge.consistency.compare.distributions import (
+    LARGEST_K,
     LONGEST,
+    SMALLEST_K,
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
@@ -26,6 +27,8 @@ from tidegauge.consistency.compare.numbers import ConsistencyNumbers
 from tidegauge.consistency.log.query import GROUP_BY, JOIN, TYPES
 from tidegauge.consistency.log.sampling import threshold
 from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.repository.distributions.drift import RECORDED_OF
+from tidegauge.repository.distributions.stored import NUMERIC
 
 _TAKEN = frozenset(
     [
@@ -65,6 +68,7 @@ METRICS: tuple[str, ...] = (
         )
         for metric in measure.metrics
     ),
+    *(f"Consistency.{distance}" for distance in RECORDED_OF[NUMERIC]),
     *(f"QueryLog.{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
 )
 """Names of all metrics of a run; distributions add a quantile, as in ``Consistency.delta-p50``."""
@@ -227,7 +231,7 @@ class Configuration:
         for monitor in self.monitors:
             name = str(dict(monitor.get("series", {})).get("name") or "")
             base = name.partition("-p")[0].removesuffix("-min").removesuffix("-max")
-            if name and not set("*?[") & set(name) and base not in METRICS:
+            if name and "*" not in name and base not in METRICS:
                 raise UnknownNameError("metric of a monitor", name, METRICS)
 
     def _check_names(self) -> None:

@@ -11,8 +11,9 @@ merged::
                                       [...]}}}}}}
 
 Lists have one entry per partition: a number, or for a distribution a list of its minimum, p5, p25,
-p50, p75, p95 and maximum; null if there is no finite number. `tidegauge.consistency.import_jsonl`
-reads them.
+p50, p75, p95 and maximum; null if there is no finite number. The weight of a feature's metric is its
+``total``; where it is another, and for rows, a group-by has ``weights``, in the form of its metrics.
+`tidegauge.consistency.import_jsonl` reads them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
 from tidegauge.repository.history.feature_consistency import (
+    WEIGHT,
     ConsistencyIndex,
     PartitionColumns,
     measures,
@@ -137,7 +139,17 @@ def _lines(repository: Repository, dataset: str, window: Window) -> Iterator[Lin
         for days in _together(at):
             whole = _taken(at, range(days[0].start, days[-1].stop))
             found = [
-                values(connection, of, whole, list(of.series), range(len(of.subjects)))
+                [
+                    values(
+                        connection,
+                        of,
+                        whole,
+                        list(of.series),
+                        range(len(of.subjects)),
+                        weights=kind,
+                    )
+                    for kind in (False, True)
+                ]
                 for of in all_of
             ]
             for day in days:
@@ -148,7 +160,10 @@ def _lines(repository: Repository, dataset: str, window: Window) -> Iterator[Lin
                     "dataset": dataset,
                     "partitions": list(some.labels),
                     "times": [round(1000 * time) for time in some.times.tolist()],
-                    "segments": {of.segment: _summary(of, all_[..., here]) for of, all_ in pairs},
+                    "segments": {
+                        of.segment: _summary(of, numbers[..., here], weights[..., here])
+                        for of, (numbers, weights) in pairs
+                    },
                 }
                 begin = 1000 * _day(float(some.times[0]))
                 yield {"key": dataset.partition(".")[2] or dataset, "metrics": metrics, "ts": begin}
@@ -180,7 +195,9 @@ def _taken(at: PartitionColumns, columns: range) -> PartitionColumns:
     )
 
 
-def _summary(of: ConsistencyIndex, found: NDArray[np.float64]) -> dict[str, Any]:
+def _summary(
+    of: ConsistencyIndex, found: NDArray[np.float64], weights: NDArray[np.float64]
+) -> dict[str, Any]:
     """Return the metrics of each group-by, without those that have no finite value."""
     plain, distributions = _split(list(of.series))
     place = {metric: n for n, metric in enumerate(of.series)}
@@ -189,24 +206,46 @@ def _summary(of: ConsistencyIndex, found: NDArray[np.float64]) -> dict[str, Any]
     told: dict[str, Any] = {}
     for m, subject in enumerate(of.subjects):
         own: dict[str, list[Any]] = {}
+        weighed: dict[str, list[Any]] = {}
         for metric, places in parts.items():
             lines = found[places, m]
-            finite = np.isfinite(lines)
-            if not finite.any():
+            if not np.isfinite(lines).any():
                 continue
-            numbers = lines.astype(object)
-            numbers[~finite] = None
-            entries = numbers.T.tolist()
+            entries = _finite(lines).T.tolist()
             if metric in distributions:
                 own[metric] = [None if set(one) == {None} else one for one in entries]
             else:
                 own[metric] = [one for (one,) in entries]
+            weighed[metric] = _finite(weights[places[0], m]).tolist()
         group = told.setdefault(subject.group_by, {"rows": {}, "features": {}})
+        usual = default_weights(own, subject.feature, found.shape[-1])
+        other = {metric: lines for metric, lines in weighed.items() if lines != usual}
         if subject.feature is None:
             group["rows"] = own
         elif own:
             group["features"][subject.feature] = own
+        if other:
+            kept = group.setdefault("weights", {"rows": {}, "features": {}})
+            if subject.feature is None:
+                kept["rows"] = other
+            else:
+                kept["features"][subject.feature] = other
     return told
+
+
+def default_weights(
+    metrics: Mapping[str, Sequence[Any]], feature: str | None, partitions: int
+) -> Sequence[Any]:
+    """Return the weights of metrics that ``weights`` does not name: a feature's total, else none."""
+    nothing = [None] * partitions
+    return nothing if feature is None else metrics.get(WEIGHT, nothing)
+
+
+def _finite(numbers: NDArray[np.float64]) -> NDArray[Any]:
+    """Return numbers as objects, with None for those that are not finite."""
+    found = numbers.astype(object)
+    found[~np.isfinite(numbers)] = None
+    return found
 
 
 def _split(metrics: Sequence[str]) -> tuple[list[str], list[str]]:

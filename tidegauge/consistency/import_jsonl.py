@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import SourceError, TidegaugeError
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.consistency.export_jsonl import Line
+from tidegauge.consistency.export_jsonl import Line, default_weights
+from tidegauge.repository.distributions.drift import RECORDED_OF
+from tidegauge.repository.distributions.stored import NUMERIC
 from tidegauge.repository.store.consistency_series import OF_ROWS, PREFIX, QUANTILES
 from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.user_metrics import Record, write_records
@@ -18,16 +20,19 @@ from tidegauge.repository.store.user_metrics import Record, write_records
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
-_RATES = frozenset({"mismatch", "missing", "extra", "both_null", "smape", "smape_mean"})
+_RATES = frozenset(
+    {"mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "row_unmatched"}
+)
 _SIGNED = frozenset({"delta", "logged", "backfilled"})
+_DISTANCES = frozenset(RECORDED_OF[NUMERIC])
 _COUNTS = frozenset({"total", *OF_ROWS})
 _AT_ONCE = 1_000_000
 """Numbers written per commit; a larger day is written whole."""
 
 _Series = tuple[str, str, str]
 """Segment, instance and metric."""
-_Numbers = dict[str, float]
-"""Values by partition."""
+_Numbers = tuple[dict[str, float], dict[str, float]]
+"""Values and weights by partition."""
 
 
 def import_consistency(repository: Repository, file: str | Path) -> list[str]:
@@ -118,15 +123,26 @@ def _parse_line(line: Line) -> tuple[str, dict[str, datetime], dict[_Series, _Nu
     found: dict[_Series, _Numbers] = {}
     for segment, groups in metrics["segments"].items():
         for group, told in groups.items():
-            features = told["features"].items()
-            named = [(f"{group}.{name}" if group else name, one) for name, one in features]
-            for instance, lines in [(group, told["rows"]), *named]:
+            weights = told.get("weights", {"rows": {}, "features": {}})
+            subjects = [(None, told["rows"], weights["rows"])]
+            subjects += [
+                (name, lines, weights["features"].get(name, {}))
+                for name, lines in told["features"].items()
+            ]
+            for feature, lines, own in subjects:
+                instance = ".".join(filter(None, (group, feature)))
+                usual = default_weights(lines, feature, len(partitions))
                 for metric, entries in lines.items():
+                    weighed = _there(partitions, own.get(metric, usual))
                     for name, numbers in _flat(metric, entries):
-                        pairs = zip(partitions, numbers, strict=True)
-                        there = {at: float(one) for at, one in pairs if one is not None}
-                        found[segment, instance, name] = there
+                        found[segment, instance, name] = _there(partitions, numbers), weighed
     return dataset, times, found
+
+
+def _there(partitions: Sequence[str], numbers: Sequence[Any]) -> dict[str, float]:
+    """Return the numbers by partition, without those that are null."""
+    pairs = zip(partitions, numbers, strict=True)
+    return {at: float(one) for at, one in pairs if one is not None}
 
 
 def _flat(metric: str, entries: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -145,6 +161,8 @@ def _scale(metric: str) -> str:
         return Scale.RATIO.value
     if metric in _COUNTS:
         return Scale.COUNT.value
+    if metric in _DISTANCES:
+        return Scale.DISTANCE.value
     return (Scale.SIGNED if metric in _SIGNED else Scale.POSITIVE).value
 
 
@@ -158,16 +176,18 @@ class _Waiting:
     def add(self, times: Mapping[str, datetime], found: Mapping[_Series, _Numbers]) -> None:
         """Add the content of a line."""
         self.times |= times
-        for series, numbers in found.items():
-            self.numbers.setdefault(series, {}).update(numbers)
+        for series, some in found.items():
+            for kept, new in zip(self.numbers.setdefault(series, ({}, {})), some, strict=True):
+                kept.update(new)
 
     def records(self, dataset: str) -> list[Record]:
         """Return all values to record, the first with all partitions, as some may have no value."""
         found: list[Record] = []
-        for (segment, instance, name), numbers in self.numbers.items():
+        for (segment, instance, name), (numbers, weights) in self.numbers.items():
             scale = _scale(name.rpartition("-")[0] or name)
             what = Recorded(PREFIX + name, instance=instance, entity="Column", scale=scale)
-            found.append(Record(dataset, what, segment, numbers, {} if found else self.times))
+            times = {} if found else self.times
+            found.append(Record(dataset, what, segment, numbers, times, weights))
         return found
 
 

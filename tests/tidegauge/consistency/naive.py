@@ -84,9 +84,12 @@ def values(found, i):
         if isinstance(x, dict) and isinstance(y, dict):
             shared = x.keys() & y.keys()
             into["pairs_of_maps"].append(1)
-            into["missing"].append(len(y.keys() - x.keys()))
-            into["extra"].append(len(x.keys() - y.keys()))
-            into["mismatched"].append(sum(not equal(x[key], y[key]) for key in shared))
+            left = sum(x[key] is None and y[key] is not None for key in shared)
+            right = sum(y[key] is None and x[key] is not None for key in shared)
+            differ = sum(not equal(x[key], y[key]) for key in shared)
+            into["missing"].append(len(y.keys() - x.keys()) + left)
+            into["extra"].append(len(x.keys() - y.keys()) + right)
+            into["mismatched"].append(differ - left - right)
             into["left"].append(len(x))
             into["right"].append(len(y))
             for key in shared:

@@ -134,6 +134,32 @@ def test_days_are_chosen_by_time(repo):
     assert export_consistency(repo, JOIN, target, since="2024-01-01") == 0
 
 
+def test_weights_are_kept(tmp_path):
+    """A feature's total is the weight of its metrics unless another was recorded; rows have their own."""
+    day = "ds=2023-01-05"
+    recorded = {
+        ("g", "row_missing"): (3.0, 90),
+        ("g.f", "mismatch"): (0.1, 80),
+        ("g.f", "total"): (80.0, {day: 80}),
+        ("g.f", "smape"): (0.2, 70),
+        ("g.f", "missing"): (0.0, None),
+    }
+    with tg.Repository("sqlite://") as repo:
+        for (instance, metric), (value, weight) in recorded.items():
+            what = Recorded(PREFIX + metric, instance=instance)
+            write_records(repo.database, [Record("search", what, "", {day: value}, {}, weight)])
+        consistency_file(repo, "search", tmp_path / "f.jsonl")
+    (line,) = lines_in(tmp_path / "f.jsonl")
+    assert line["metrics"]["segments"][""]["g"]["weights"] == {
+        "rows": {"row_missing": [90.0]},
+        "features": {"f": {"missing": [None], "smape": [70.0]}},
+    }
+    with open_consistency(tmp_path / "f.jsonl") as here:
+        found = here.metrics("search").set_index("name")["weight"].fillna(-1)
+    wanted = {"row_missing": 90, "mismatch": 80, "total": 80, "smape": 70, "missing": -1}
+    assert found.to_dict() == {f"{PREFIX}{name}": weight for name, weight in wanted.items()}
+
+
 def test_days_without_buckets_have_one_partition_each():
     with tg.Repository("sqlite://") as repo:
         days = {"ds=2023-01-05": 0.1, "ds=2023-01-06": 0.2}

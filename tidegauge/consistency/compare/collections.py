@@ -42,15 +42,19 @@ def common(a: str, b: str, element: Any, tolerance: Tolerance = EXACTLY) -> str:
 
 
 def only_in(a: str, b: str) -> str:
-    """Return SQL for the number of keys in one map but not in the other, both non-null."""
-    return f"size(filter(map_keys({a}), {_KEY} -> NOT map_contains_key({b}, {_KEY})))"
+    """Return SQL for the number of keys that one non-null map has and another lacks.
+
+    A key that both have counts, too, if only the first has a value for it.
+    """
+    value = f"{a}[{_KEY}] IS NOT NULL AND {b}[{_KEY}] IS NULL"
+    return f"size(filter(map_keys({a}), {_KEY} -> NOT map_contains_key({b}, {_KEY}) OR {value}))"
 
 
 def different(a: str, b: str, of: Mapping[str, Any], tolerance: Tolerance = EXACTLY) -> str:
-    """Return SQL for the number of shared keys with different values in two non-null maps."""
+    """Return SQL for the number of keys with different non-null values in two non-null maps."""
     equal = same(f"{a}[{_KEY}]", f"{b}[{_KEY}]", of["valueType"], tolerance)
-    both = f"map_contains_key({b}, {_KEY}) AND NOT {equal}"
-    return f"size(filter(map_keys({a}), {_KEY} -> {both}))"
+    both = f"{a}[{_KEY}] IS NOT NULL AND {b}[{_KEY}] IS NOT NULL"
+    return f"size(filter(map_keys({a}), {_KEY} -> {both} AND NOT {equal}))"
 
 
 def values(a: Field, b: Field) -> tuple[Field, Field]:

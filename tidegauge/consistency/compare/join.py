@@ -97,6 +97,19 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
     return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
 
 
+def rows_of(table: DataFrame, group_by: str | None) -> DataFrame:
+    """Return the rows of a group-by with its own backfill, or the whole table for None."""
+    if group_by is None:
+        return table
+    own = {PRESENCE: presence_of(group_by), COPY: copy_of(group_by)}
+    others = [quote(name) for name in table.columns if name not in own]
+    # Null in rows of days that were compared with a single backfill.
+    chosen = [
+        f"coalesce({quote(one)}, {quote(name)}) AS {quote(name)}" for name, one in own.items()
+    ]
+    return table.selectExpr(*others, *chosen).where(f"{quote(PRESENCE)} <> '{OTHER}'")
+
+
 def _merged(joined: str, backfilled: str) -> str:
     """Return SQL for a column of a row: of the rows joined so far, else of the backfill.
 

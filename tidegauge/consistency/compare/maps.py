@@ -24,7 +24,8 @@ class ConsistencyKeys(Tolerant[KeyCounts, float]):
     metric : str
         ``missing_keys`` (only in the backfilled map), ``extra_keys`` (only in the logged one),
         ``mismatched_keys`` (in both, with different values), ``left_keys`` and ``right_keys`` (all
-        keys of the logged and of the backfilled map).
+        keys of the logged and of the backfilled map). A key of both with a null value on one side
+        is missing or extra.
     group_by : str
     feature : str
     absolute, relative : float

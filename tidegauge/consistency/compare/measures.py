@@ -62,6 +62,13 @@ def of_numbers(side: Field) -> bool:
     return side.kind in NUMERIC
 
 
+def of_arrays(side: Field) -> bool:
+    """Return whether a column is an array, or a map of arrays."""
+    return side.kind == "array" or (
+        side.kind == "map" and kind_of(side.type["valueType"]) == "array"
+    )
+
+
 @dataclass(frozen=True, repr=False)
 class OfFeature(ConsistencyMeasure[S, T]):
     """A metric of one feature in matched rows."""
@@ -98,6 +105,11 @@ class OfFeature(ConsistencyMeasure[S, T]):
         """Raise `WrongColumnTypeError` unless the column holds numbers or maps of numbers."""
         if not of_numbers(side):
             raise WrongColumnTypeError(side.path, side.kind, "numeric, or a map of numbers")
+
+    def require_arrays(self, side: Field) -> None:
+        """Raise `WrongColumnTypeError` unless the column holds arrays or maps of arrays."""
+        if not of_arrays(side):
+            raise WrongColumnTypeError(side.path, side.kind, "an array, or a map of arrays")
 
     def require(self, side: Field, kinds: frozenset[str], wanted: str) -> None:
         """Raise `WrongColumnTypeError` unless the column is of one of the given kinds."""

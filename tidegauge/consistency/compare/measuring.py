@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.scan import Group, Scan, scan
-from tidegauge.consistency.compare.alignment import OTHER, Alignment, copy_of, presence_of
+from tidegauge.consistency.compare.alignment import Alignment, presence_of
 from tidegauge.consistency.compare.comparison import ALL, Comparison
 from tidegauge.consistency.compare.distributions import (
     LONGEST,
@@ -25,15 +25,14 @@ from tidegauge.consistency.compare.distributions import (
     K,
 )
 from tidegauge.consistency.compare.equality import EXACTLY, Tolerance, holds
-from tidegauge.consistency.compare.join import pair
+from tidegauge.consistency.compare.join import pair, rows_of
 from tidegauge.consistency.compare.maps import ConsistencyKeys
 from tidegauge.consistency.compare.measures import (
-    COPY,
     LOGGED,
-    PRESENCE,
     AnyMeasure,
     ConsistencyCells,
     ConsistencyRows,
+    of_arrays,
     of_numbers,
 )
 from tidegauge.consistency.compare.numbers import ConsistencyNumbers
@@ -88,7 +87,7 @@ def compare(
     logged_as : mapping of str to str, optional
         Names of features in the log, if they differ.
     k : int
-        Accuracy of distributions; see `ReqQuantile`.
+        Accuracy of distributions, even, 4 to 1024: ranks are off by at most 0.16 / k.
     longest : int
         Different arrays whose lengths multiply to more than its square get no edit distance.
     repository : Repository, optional
@@ -157,7 +156,7 @@ def measure(
             for one in _measures(schema, group_by, features, allowed, k, longest)
         ]
         measures += part
-        found.append(scan(_rows_of(table, own), part, tuple(by)))
+        found.append(scan(rows_of(table, own), part, tuple(by)))
     groups = {
         values: _together([one.groups.get(values, one.nothing) for one in found])
         for values in sorted({*also, *(values for one in found for values in one.groups)})
@@ -175,19 +174,6 @@ def _parts(
         own = name if presence_of(name).casefold() in there else None
         parts.setdefault(own, {})[name] = features
     return parts
-
-
-def _rows_of(table: DataFrame, group_by: str | None) -> DataFrame:
-    """Return the rows of a group-by with its own backfill, or the whole table for None."""
-    if group_by is None:
-        return table
-    own = {PRESENCE: presence_of(group_by), COPY: copy_of(group_by)}
-    others = [quote(name) for name in table.columns if name not in own]
-    # Null in rows of days that were compared with a single backfill.
-    chosen = [
-        f"coalesce({quote(one)}, {quote(name)}) AS {quote(name)}" for name, one in own.items()
-    ]
-    return table.selectExpr(*others, *chosen).where(f"{quote(PRESENCE)} <> '{OTHER}'")
 
 
 def _together(groups: Sequence[Group]) -> Group:
@@ -247,7 +233,7 @@ def _measures(
             )
         if field.kind == "map":
             yield from (ConsistencyKeys(m, *of, *within) for m in ConsistencyKeys.metrics)
-        elif field.kind == "array":
+        if of_arrays(field):
             lengths = ("logged_length", "backfilled_length")
             yield from (ConsistencyDistribution(m, *of, k) for m in lengths)
             yield from (

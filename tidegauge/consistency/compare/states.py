@@ -127,9 +127,9 @@ class KeyCounts(_Sums):
     pairs : int
         Matched rows with both maps.
     missing, extra : int
-        Keys only in the backfilled map; only in the logged one.
+        Keys with a value, or at all, only in the backfilled map; only in the logged one.
     mismatched : int
-        Keys in both with different values.
+        Keys in both with different non-null values.
     left, right : int
         Keys of the logged map; of the backfilled one.
     """

@@ -6,6 +6,7 @@ import re
 import warnings
 
 from tidegauge.analyzers.core.errors import DslError, GriffinDeprecationWarning
+from tidegauge.analyzers.core.sql import quote
 
 _PIECE = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|[(),;]|[^'\"`(),;]+|.", re.DOTALL
@@ -24,6 +25,24 @@ def expression_text(text: str) -> str:
     from tidegauge.griffin.lower.sql import expression_sql
 
     return expression_sql(parse_expression(text))
+
+
+def selection_sql(text: str) -> str:
+    """Translate a selected column, a DSL expression that may have an alias, to SQL.
+
+    Raises
+    ------
+    DslError
+        If the text is not one such expression.
+    """
+    from tidegauge.griffin.dsl.nodes import Aliased
+    from tidegauge.griffin.dsl.parser import parse_item
+    from tidegauge.griffin.lower.sql import expression_sql
+
+    item = parse_item(text)
+    if isinstance(item, Aliased):
+        return f"{expression_sql(item.of)} AS {quote(item.alias)}"
+    return expression_sql(item)
 
 
 def condition_sql(where: str) -> str:

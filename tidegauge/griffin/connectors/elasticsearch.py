@@ -12,8 +12,9 @@ from urllib.parse import quote as percent
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SourceError
 from tidegauge.griffin.connectors.base import Connector
-from tidegauge.griffin.connectors.conditions import condition_sql, expression_text
+from tidegauge.griffin.connectors.conditions import condition_sql, selection_sql
 from tidegauge.griffin.plugins import suggested
+from tidegauge.griffin.sinks.http import server_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ class ElasticsearchConnector(Connector):
         for text in self.texts("filterExprs"):
             condition_sql(text)
         for text in self.texts("selectionExprs") + self.texts("fields"):
-            expression_text(text)
+            selection_sql(text)
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return all documents that pass the filters."""
@@ -79,7 +80,7 @@ class ElasticsearchConnector(Connector):
         for text in self.texts("filterExprs"):
             frame = frame.where(condition_sql(text))
         wanted = self.texts("selectionExprs") + self.texts("fields")
-        return frame.selectExpr(*map(expression_text, wanted)) if wanted else frame
+        return frame.selectExpr(*map(selection_sql, wanted)) if wanted else frame
 
     @property
     def _indexes(self) -> list[str]:
@@ -125,8 +126,7 @@ class ElasticsearchConnector(Connector):
             with urllib.request.urlopen(request, timeout=_WAIT) as answer:  # noqa: S310
                 found: dict[str, Any] = json.loads(answer.read())
         except (OSError, ValueError) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            msg = f"cannot read {node}{path.partition('?')[0]}: {error}"
+            reason = server_reason(error) if isinstance(error, urllib.error.HTTPError) else ""
+            msg = f"cannot read {node}{path.partition('?')[0]}: {error}{reason}"
             raise SourceError(msg) from error
         return found

@@ -7,12 +7,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
+from tidegauge.analyzers.core.errors import (
+    GriffinConfigError,
+    GriffinDeprecationWarning,
+    SetupError,
+    describe,
+)
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.griffin.connectors.base import Connector, need_format, spark_package
 from tidegauge.griffin.connectors.conditions import condition_sql, split_outside
-from tidegauge.griffin.jdbc import table_name
+from tidegauge.griffin.jdbc import driver_of, missing_driver, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +96,6 @@ class JdbcConnector(TableConnector):
     """
 
     required = (("url",), ("user",), ("password",), ("tablename", "table.name", "sql"))
-    driver: ClassVar[str] = ""
 
     def check(self, spark: SparkSession) -> None:
         """Validate the configuration, including the form of ``url``."""
@@ -104,7 +108,7 @@ class JdbcConnector(TableConnector):
         """Return all rows of the table, or of the query."""
         keys = ("url", "user", "password")
         options = {key: self.text(key) for key in keys}
-        if driver := self.text("driver", default=self.driver):
+        if driver := self.text("driver") or driver_of(options["url"]):
             options["driver"] = driver
         if query := self.text("sql"):
             options["query"] = query
@@ -113,13 +117,16 @@ class JdbcConnector(TableConnector):
             options["dbtable"] = ".".join(
                 table_name(options["url"], part) for part in parts if part
             )
-        return spark.read.format("jdbc").options(**options).load()
+        try:
+            return spark.read.format("jdbc").options(**options).load()
+        except Exception as error:
+            if hint := missing_driver(options["url"], error):
+                raise SetupError(f"{describe(error)}{hint}") from error
+            raise
 
 
 class MysqlConnector(JdbcConnector):
     """Read a MySQL table, in the configuration of older versions."""
-
-    driver = "com.mysql.jdbc.Driver"
 
 
 class CassandraConnector(TableConnector):

@@ -144,6 +144,8 @@ class _TreeBuilder:
     def single(self, parts: list[Any]) -> Expression:
         return parts[0]  # type: ignore[no-any-return]
 
+    selected = single
+
     def listing(self, parts: list[Any]) -> Listing:
         return Listing(tuple(parts), span=span(parts[0], parts[-1]))
 

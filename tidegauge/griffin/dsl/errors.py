@@ -87,13 +87,13 @@ def _pieces_pattern() -> re.Pattern[str]:
         r"(?P<skip>\s++|--[^\n]*+|/\*[\s\S]*?\*/)"
         r"|'[^'\\]*+(?:(?:\\[\s\S]|'')[^'\\]*+)*+'|\"[^\"\\]*+(?:(?:\\[\s\S]|\"\")[^\"\\]*+)*+\""
         r"|`[^`]*+(?:``[^`]*+)*+`"
-        rf"|{tail()}++|(?P<unclosed>/\*)[\s\S]*+|<=>|[<>!]=|<>|=++|&&|\|\||::|[\s\S]"
+        rf"|{tail()}++|(?P<unclosed>/\*|['\"`])[\s\S]*+|<=>|[<>!]=|<>|=++|&&|\|\||::|[\s\S]"
     )
 
 
 def _pieces(text: str) -> list[_Piece]:
     found = _pieces_pattern().finditer(text)
-    # An unclosed comment takes the rest, so that it is looked for only once.
+    # What is never closed takes the rest: looked for at each further mark, time would be quadratic.
     return [
         _Piece(match.start(), match["unclosed"] or match[0])
         for match in found

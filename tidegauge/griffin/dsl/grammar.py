@@ -22,13 +22,14 @@ CLAUSES = ("group", "by", "order", "sort", "asc", "desc", "limit")
 
 _LETTERS = range(0x20000)  # covers every script with combining marks
 
-STARTS = ("accuracy", "profiling", "listing", "distinct", "single")
+STARTS = ("accuracy", "profiling", "listing", "distinct", "single", "selected")
 
 # Placeholders: TAIL is the character class for the rest of a name, RESERVED the reserved words,
 # KEYWORDS the terminals of all keywords.
 _GRAMMAR = r"""
 accuracy: expression
 single: expression
+selected: item
 listing: item ("," item)*
 distinct: _distinct_item ("," _distinct_item)*
 _distinct_item: plain | grouping

@@ -118,6 +118,22 @@ def parse_expression(text: str, rule: str | None = None) -> Expression:
     return cast("Expression", _parsed(text, "single", rule))
 
 
+def parse_item(text: str) -> Expression:
+    """Parse one selected item: an expression that may have an alias.
+
+    Raises
+    ------
+    DslError
+        If the text is not one item.
+
+    Examples
+    --------
+    >>> parse_item("age + 1 as next_age").alias
+    'next_age'
+    """
+    return cast("Expression", _parsed(text, "selected", None))
+
+
 def _parsed(text: str, start: str, rule: str | None) -> Node:
     try:
         _check(text)

@@ -60,9 +60,11 @@ class Sink:
                 msg = f"sink {self.name!r}: the key {key!r} is missing{hint}"
                 raise GriffinConfigError(msg)
 
-    def failed(self, error: Exception) -> SinkError:
+    def failed(self, error: Exception, advice: str = "") -> SinkError:
         """Return the error for a failed write, without the secrets of the configuration."""
-        return SinkError(f"sink {self.name!r}: {hide_secrets(describe(error), self.config)}")
+        return SinkError(
+            f"sink {self.name!r}: {hide_secrets(describe(error), self.config)}{advice}"
+        )
 
     def start(self, job: str, timestamp: int, application: str) -> None:
         """Begin a run of a job, with its time in milliseconds and the Spark application id."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinConfigError
-from tidegauge.griffin.jdbc import table_name
+from tidegauge.griffin.jdbc import driver_of, missing_driver, table_name
 from tidegauge.griffin.sinks.base import Sink, plain
 
 if TYPE_CHECKING:
@@ -67,9 +67,12 @@ class DatabaseSink(Sink):
     def _add(self, frame: DataFrame, table: str) -> None:
         keys = ("url", "user", "password", "driver")
         options = {key: str(self.config[key]) for key in keys if self.config.get(key)}
+        url = options["url"]
+        if driver := options.get("driver") or driver_of(url):
+            options["driver"] = driver
         options |= {str(key): str(value) for key, value in self.config.get("options", {}).items()}
         writer = frame.write.format("jdbc").mode("append").options(**options)
         try:
-            writer.option("dbtable", table_name(options["url"], table)).save()
+            writer.option("dbtable", table_name(url, table)).save()
         except Exception as error:
-            raise self.failed(error) from error
+            raise self.failed(error, missing_driver(url, error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ _MOST_TRIES = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 """HTTP status codes that are retried."""
+_LONGEST_REASON = 300
 
 
 class HttpSink(Sink):
@@ -74,13 +76,26 @@ class HttpSink(Sink):
                     answer.read()
                     return
             except OSError as error:
-                status = None
+                status, reason = None, ""
                 if isinstance(error, urllib.error.HTTPError):
-                    status = error.code
-                    error.close()
+                    status, reason = error.code, server_reason(error)
                 if not left or (status is not None and status not in _AGAIN):
                     tried = f" after {self._tries - left} tries" if self._tries - left > 1 else ""
-                    msg = f"sink {self.name!r}: {url}: {error}{tried}"
+                    msg = f"sink {self.name!r}: {url}: {error}{reason}{tried}"
                     raise SinkError(hide_secrets(msg, self.config)) from error
             sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def server_reason(error: urllib.error.HTTPError) -> str:
+    """Return the reason that Elasticsearch gives for a refusal, in brackets; empty if there is none.
+
+    The answer is closed.
+    """
+    with error:
+        try:
+            told = json.loads(error.read())["error"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return ""
+    reason = told.get("reason") if isinstance(told, Mapping) else told
+    return f" ({reason[:_LONGEST_REASON]})" if isinstance(reason, str) else ""

@@ -34,7 +34,11 @@ PAIRS = {
     "apart int": [({"a": 1}, {"b": 1})],
     "s string": [({"a": "1"}, {"a": "2"})],
     "b boolean": [({"a": True}, {"a": True})],
-    "l array<int>": [({"a": [1]}, {"a": [1, 2]})],
+    # Of the keys that both have: [1] to [1, 2], [] to [], [1, 2, 3] to [3]; of m only the log has an array.
+    "l array<int>": [
+        ({"a": [1], "b": [], "m": [9], "x": [7]}, {"a": [1, 2], "b": [], "m": N, "y": [8]}),
+        ({"c": [1, 2, 3]}, {"c": [3]}),
+    ],
 }  # fmt: skip
 
 
@@ -78,9 +82,9 @@ def metrics(spark):
                 "logged-max": INF,
                 "backfilled-min": 1.0,
                 "backfilled-max": 5.0,
-                "missing_keys": 1,
+                "missing_keys": 2,  # f, and d, which is null in the log
                 "extra_keys": 1,
-                "mismatched_keys": 5,
+                "mismatched_keys": 4,  # b, e, x, z
                 "left_keys": 7,
             },
         ),
@@ -101,10 +105,24 @@ def metrics(spark):
         ("f", {"delta-max": 1.0, "smape": 0.5, "logged_nan": 1, "not_finite": 1, "mismatched_keys": 1}),
         ("dec", {"delta-p50": 1e-6, "smape": 5e-34, "mismatched_keys": 1}),
         ("zero", {"smape": 0.0, "smape_mean": 0.0, "delta-max": 0.0}),
+        (
+            "l",
+            {
+                "logged_length-min": 0,
+                "logged_length-max": 3,
+                "backfilled_length-max": 2,
+                "edit_insert-max": 1,  # 2 to a
+                "edit_delete-max": 2,  # 1 and 2 from c
+                "edit_skipped": 0,
+                "missing_keys": 1,  # y
+                "extra_keys": 2,  # x, and m, which is null in the backfill
+                "mismatched_keys": 2,  # a, c
+            },
+        ),
     ],
     ids=lambda x: {"i": "C25"}.get(x, x) if isinstance(x, str) else "",
 )  # fmt: skip
-def test_numbers(metrics, feature, wanted):
+def test_values(metrics, feature, wanted):
     found = {name: metrics[feature][name].number for name in wanted}
     assert found == pytest.approx(wanted, rel=1e-12, abs=0)
 
@@ -115,11 +133,15 @@ def test_weights_are_pairs_of_values(metrics):
     assert (weights["smape"], weights["not_finite"]) == (3, 5)
     # Null and NaN are left out, each on its own side.
     assert [weights[f"{name}-p50"] for name in ("delta", "logged", "backfilled")] == [4, 4, 6]
+    # Four pairs of keys with an array in the log, three with one in the backfill.
+    weights = {name: of.weight for name, of in metrics["l"].items()}
+    sides = ("logged_length-p50", "backfilled_length-p50", "edit_insert-p50", "edit_skipped")
+    assert [weights[name] for name in sides] == [4, 3, 3, 3]
 
 
 @pytest.mark.spark
 def test_other_values_have_nothing_but_keys(metrics):
-    for feature in ("s", "b", "l"):
+    for feature in ("s", "b"):
         assert metrics[feature].keys() == KEYS | CELLS
     assert metrics["s"]["mismatched_keys"].number == 1
     counted = {"not_finite", "logged_nan", "backfilled_nan"}

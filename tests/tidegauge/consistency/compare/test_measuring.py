@@ -228,6 +228,7 @@ def test_keys_alone_are_compared_as_rows(spark):
     found = numbers(compare(a, b, ["id"]))
     assert {key[1]: value for key, value in found.items()} == {
         "row_matched": 2, "row_missing": 0, "row_extra": 1, "row_duplicate": 1, "row_null_key": 0,
+        "row_unmatched": 1 / 3,
     }  # fmt: skip
 
 
@@ -242,8 +243,8 @@ def test_columns_to_tell_results_apart(spark):
     kinds = {key[:2]: numbers_of(found, key, "row_") for key in found.groups}
     assert kinds == {
         ("d1", "web"): {"row_matched": 1},
-        ("d1", "app"): {"row_extra": 1},  # its day is a key, too
-        ("d2", missing): {"row_missing": 1},
+        ("d1", "app"): {"row_extra": 1, "row_unmatched": 1},  # its day is a key, too
+        ("d2", missing): {"row_missing": 1, "row_unmatched": 1},
     }
     assert found.merged(["ds"]).by == ("ds",)
     with pytest.raises(UnknownNameError, match="'query_source'"):
@@ -583,7 +584,7 @@ def test_random_frames_beside_a_naive_comparison(spark, seed):
                     s.value for m, s in group.states.items() if isinstance(m, ConsistencyRows)
                 )
                 assert state.matched == rows.matched  # the cells add up
-    found = {k: v for k, v in found.items() if v and k[2] != "row_null_key"}
+    found = {k: v for k, v in found.items() if v and k[2] not in {"row_null_key", "row_unmatched"}}
     assert found == {k: v for k, v in wanted.items() if v}
     for name in ("n", "d", "m"):
         of_values = naive.values(pairs, NAMES.index(name))

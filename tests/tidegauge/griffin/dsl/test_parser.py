@@ -606,6 +606,41 @@ def test_lists_may_be_long():
     assert options == tuple(map(n, range(5_000)))
 
 
+LONG = parsing.LONGEST_TEXT - 100
+
+
+@pytest.mark.parametrize(
+    ("text", "dq_type"),
+    [
+        ("a = 'x' " + "b" * LONG, "accuracy"),  # one long token
+        ("a = '" + "b" * LONG, "accuracy"),  # one that is never closed
+        ("a = 1 /* " + "b" * LONG, "accuracy"),
+        ("a = `" + "\n" * LONG, "accuracy"),
+        (" + ".join(["a"] * (LONG // 4)), "uniqueness"),  # one deep tree
+        ("a = " + "9" * LONG, "accuracy"),
+        ("b" * LONG + " ==", "accuracy"),
+        ("a between (" + ", ".join("1" * (LONG // 4)) + ")", "accuracy"),
+    ],
+    ids=["long", "text", "comment", "lines", "deep", "digits", "at the end", "bounds"],
+)
+def test_messages_of_long_rules_are_short(text, dq_type):
+    with pytest.raises(DslError) as caught:
+        parse(text, dq_type, rule="mine")
+    assert len(str(caught.value)) < 600
+    shown, mark = caught.value.caret.split("\n")
+    assert len(mark) <= len(shown) + 1  # the mark is below the line
+
+
+@pytest.mark.parametrize("mark", ["/* ", "\\'", '\\"'])
+def test_what_is_never_closed_is_looked_for_once(mark):
+    """Time is linear in the text: the rest of it is one piece, and not searched again at each mark."""
+    from tidegauge.griffin.dsl.errors import _pieces
+
+    counts = [len(_pieces("a " + mark * times)) for times in (1, 3, 1001)]
+    assert counts[1] == counts[2]
+    assert max(counts) <= 4
+
+
 def test_a_text_has_an_end():
     text = "a" * parsing.LONGEST_TEXT
     assert parse_expression(text) == Name(text)

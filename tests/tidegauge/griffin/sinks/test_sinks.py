@@ -1,6 +1,7 @@
 """Where results go."""
 
 import datetime as dt
+import io
 import json
 import sys
 import threading
@@ -8,6 +9,7 @@ import types
 from contextlib import contextmanager
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
 
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, SinkError
@@ -224,6 +226,24 @@ def test_what_does_not_help_is_a_failure_of_the_sink(pauses):
     with pytest.raises(SinkError, match="refused"):
         started("elasticsearch", api=api, retry=0).metrics(17, VALUES)
     assert pauses == [0.1, 0.2, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b'{"error": {"reason": "no such index [x]"}, "status": 404}', " (no such index [x])"),
+        (b'{"error": "not found"}', " (not found)"),
+        (b'{"error": "%s"}' % (b"x" * 9999), f" ({'x' * 300})"),
+        (b'{"error": {"reason": ["x"]}}', ""),
+        (b"[]", ""),
+        (b"<html>", ""),
+        (b"", ""),
+    ],
+    ids=range(7),
+)
+def test_reasons_of_servers(answer, told):
+    error = HTTPError("http://x", 404, "Not Found", None, io.BytesIO(answer))
+    assert http_sink.server_reason(error) == told
 
 
 def test_mongo_names_the_package_that_is_missing(monkeypatch):

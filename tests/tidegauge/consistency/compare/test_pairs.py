@@ -1,0 +1,72 @@
+"""The most frequent pairs of different values, counted from compared rows."""
+
+import pytest
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
+from tidegauge.consistency.compare.alignment import AlignedPart, Alignment
+from tidegauge.consistency.compare.join import pair, pair_parts
+
+import tidegauge as tg
+
+pytestmark = pytest.mark.spark
+SCHEMA = "id int, ts long, city string, price double, tags map<string,int>"
+LOGGED = [
+    *((i, 0, "Köln", 1.0, {"a": 1}) for i in range(3)),
+    *((i, 0, None, 1.0, {"a": 1, "b": 2}) for i in range(3, 5)),
+    (5, 0, "Rome", 1.0, None),
+    (6, 0, "Oslo", float("nan"), None),
+    (7, 0, None, None, None),
+    (8, 0, "Bern", 9.0, None),  # which the backfill lacks
+]
+BACKFILLED = [
+    *((i, 0, "Cologne", 1.25, {"a": 2}) for i in range(3)),
+    *((i, 0, "Rome", 1.0, {"b": 2, "a": 1}) for i in range(3, 5)),
+    (5, 0, None, 3.0, None),
+    (6, 0, "Oslo", float("nan"), None),
+    (7, 0, None, None, None),
+]
+ALIGNED = Alignment(("id",), ("city", "price", "tags"), partition_by=(), bucket_minutes=None)
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    sides = (spark.createDataFrame(rows, SCHEMA) for rows in (LOGGED, BACKFILLED))
+    return pair(*sides, ALIGNED)
+
+
+def found(table, feature, **options):
+    pairs = tg.consistency.value_pairs(table, feature, **options)
+    assert list(pairs.columns) == ["logged", "backfilled", "rows"]
+    return [tuple(row) for row in pairs.itertuples(index=False)]
+
+
+def test_different_values_by_frequency(table):
+    wanted = [("Köln", "Cologne", 3), (None, "Rome", 2), ("Rome", None, 1)]
+    assert found(table, "city") == wanted
+    assert found(table, "city", limit=1) == wanted[:1]
+    assert found(table, "tags") == [("{a -> 1}", "{a -> 2}", 3)]
+    assert found(table.where("id > 5"), "city") == []
+
+
+def test_numbers_within_a_tolerance_are_equal(table):
+    assert found(table, "price") == [("1.0", "1.25", 3), ("1.0", "3.0", 1)]
+    assert found(table, "price", tolerance=0.5) == [("1.0", "3.0", 1)]
+
+
+def test_rows_are_those_of_the_group_by(spark):
+    """A row that another group-by's backfill has is matched only there."""
+    logged, backfilled = (spark.createDataFrame(rows, SCHEMA) for rows in (LOGGED, BACKFILLED))
+    parts = [
+        AlignedPart(backfilled.where("id < 2").select("id", "ts", "city"), {"places": ("city",)}),
+        AlignedPart(backfilled.select("id", "ts", "price"), {"prices": ("price",)}),
+    ]
+    aligned = Alignment(("id",), ("city", "price"), partition_by=(), bucket_minutes=None)
+    both = pair_parts(logged, parts, aligned)
+    assert found(both, "city", group_by="places") == [("Köln", "Cologne", 2)]
+    assert found(both, "price", group_by="prices")[0] == ("1.0", "1.25", 3)
+
+
+def test_what_is_not_compared_is_an_error(table):
+    with pytest.raises(NoSuchColumnError, match="logged_town"):
+        tg.consistency.value_pairs(table, "town")
+    with pytest.raises(IllegalAnalyzerParameterError, match="limit is a number of pairs, not 0"):
+        tg.consistency.value_pairs(table, "city", limit=0)

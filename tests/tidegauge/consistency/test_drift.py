@@ -1,0 +1,104 @@
+"""Drift of compared features: logged against backfilled, and one hour against another."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from datasketches import kll_doubles_sketch
+from tidegauge.analyzers.core.metric import Success
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.scan.scan import Group
+from tidegauge.consistency.compare.comparison import Comparison
+from tidegauge.consistency.compare.distributions import ConsistencyDistribution
+from tidegauge.consistency.recording import record
+
+import tidegauge as tg
+
+SEVEN, EIGHT = "ds=2023-01-05/hr_minute=07-00", "ds=2023-01-05/hr_minute=08-00"
+
+
+def sketch(first, last):
+    made = kll_doubles_sketch(200)
+    made.update(np.arange(first, last + 1, dtype=float))
+    return KllState(made.serialize())
+
+
+@pytest.fixture
+def compared(repo):
+    """An hour whose backfill is 20 higher throughout, and one in which both sides are the same."""
+    types = pytest.importorskip("pyspark.sql.types")
+    measures = tuple(
+        ConsistencyDistribution(side, "prices", "index") for side in ("logged", "backfilled")
+    )
+    hours = {
+        ("2023-01-05", "07-00"): (sketch(1, 40), sketch(21, 60)),
+        ("2023-01-05", "08-00"): (sketch(1, 40), sketch(1, 40)),
+    }
+    groups = {
+        at: Group(40, dict(zip(measures, map(Success, sides), strict=True)))
+        for at, sides in hours.items()
+    }
+    table = SimpleNamespace(schema=types.StructType())
+    record(Comparison(table, ("ds", "hr_minute"), measures, groups), repo, "shop.search")
+    return repo
+
+
+def test_logged_against_backfilled_values_of_an_hour(compared):
+    found = tg.consistency.drift(compared, "shop.search", "prices.index", SEVEN)
+    assert (found.ks, found.wasserstein) == (0.5, 20.0)  # half of each lies beyond the other
+    assert (found.baseline_rows, found.current_rows) == (40, 40)
+    assert (found.baseline, found.current) == (f"backfilled, {SEVEN}", f"logged, {SEVEN}")
+    assert (found.baseline_values[0], found.current_values[0]) == (21, 1)
+    assert tg.consistency.drift(compared, "shop.search", "prices.index", EIGHT).ks == 0
+
+
+def test_hours_are_merged_over_a_window(compared):
+    day = ("2023-01-05", "2023-01-05")
+    found = tg.consistency.drift(compared, "shop.search", "prices.index", day)
+    assert found.ks == pytest.approx(0.25)  # a quarter of all backfilled values is above 40
+
+
+def test_recorded_distances_are_metrics_of_the_feature(compared):
+    tg.consistency.drift(compared, "shop.search", "prices.index", SEVEN, record=True)
+    found = compared.metrics("shop.search", name="Consistency.ks")
+    assert found[["partition", "instance", "value"]].values.tolist() == [
+        [SEVEN, "prices.index", 0.5]
+    ]
+
+
+def test_logged_values_of_one_hour_against_another(compared):
+    assert compared.drift("shop.search", "prices.index", SEVEN, EIGHT).ks == 0
+    with pytest.raises(tg.HistoryError, match="nothing that is stored"):
+        compared.drift("shop.search", "prices.indx", SEVEN, EIGHT)
+
+
+def test_histories_of_req_sketches_go_on_with_kll_sketches(repo):
+    """A run of before kept REQ sketches under another statistic; both kinds of days are rolled up."""
+    from datasketches import PyDoublesSerDe, req_items_sketch
+    from tidegauge.analyzers.measures.req import ReqState
+    from tidegauge.repository.store import schema as s
+
+    types = pytest.importorskip("pyspark.sql.types")
+    measure = ConsistencyDistribution("logged", "prices", "index")
+    old = req_items_sketch(12)
+    for value in range(1, 41):
+        old.update(float(value))
+    before = ReqState(old.serialize(PyDoublesSerDe()))
+
+    def keep(day, state):
+        groups = {(day,): Group(40, {measure: Success(state)})}
+        table = SimpleNamespace(schema=types.StructType())
+        record(Comparison(table, ("ds",), (measure,), groups), repo, "shop.search")
+
+    def medians():
+        repo.roll_up("shop.search", ["1d"])
+        found = repo.metrics("shop.search", window="1d", name="Consistency.logged-p50")
+        return dict(zip(found["partition"], found["value"], strict=True))
+
+    keep("2023-01-05", before)
+    with repo.database.engine.begin() as connection:
+        of = s.statistic.c.canonical
+        connection.execute(s.statistic.update().values(canonical=of + " ", key="before"))
+    assert medians() == {"2023-01-05/2023-01-06": 20.0}
+    keep("2023-01-06", sketch(3, 42))
+    assert medians()["2023-01-06/2023-01-07"] == 22.0
