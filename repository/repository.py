@@ -1336,7 +1336,7 @@ class Repository(Rendered):
         ...     _ = repo.record("orders", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
         ...     _ = repo.detect("orders")
         ...     repo.anomalies("orders", status="open")[["partition", "severity"]].values.tolist()
-        [['ds=2026-01-29', 'warning']]
+        [['ds=2026-01-29', 'error']]
         """
         from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, anomaly_rows
 

@@ -245,7 +245,7 @@ def test_results_show_themselves(repo):
     text = shown(repo.incident(incident))
     assert f"Incident {incident} of" in text
     assert "◐ acknowledged" in text
-    assert "▲ warning" in text
+    assert "■ error" in text
     assert "Causes" in text
     assert "Labels" in text
     assert "instead of 50" in shown(repo.causes(incident))
@@ -281,7 +281,7 @@ def test_the_overview_on_both_databases(url, tmp_path):
         commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 31)))
         repo.detect("d")
         (row,) = records(repo.overview())
-        assert (row["partitions"], row["newest"], row["rows"], row["warnings"]) == (
+        assert (row["partitions"], row["newest"], row["rows"], row["errors"]) == (
             30,
             "ds=2013-01-30",
             9,
