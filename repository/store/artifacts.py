@@ -203,8 +203,10 @@ def _compressed(tag: str, payload: bytes) -> tuple[str, bytes]:
 
 
 def _decompressed(payload: bytes) -> bytes | None:
-    """Return the original bytes; None if they are damaged."""
+    """Return the original bytes; None if they are damaged, or more than are ever compressed."""
+    stream = zlib.decompressobj()
     try:
-        return zlib.decompress(payload)
+        found = stream.decompress(payload, LARGEST_IN_DATABASE + 1)
     except zlib.error:
         return None
+    return found if stream.eof else None

@@ -54,7 +54,13 @@ def test_uncompressed_states_of_before_are_read():
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda p: p[:-1], lambda p: b"x" + p, lambda _: zlib.compress(b"1")]
+    "damage",
+    [
+        lambda p: p[:-1],
+        lambda p: b"x" + p,
+        lambda _: zlib.compress(b"1"),
+        lambda _: zlib.compress(bytes(1 << 26)),  # 64 MiB of which only the beginning is made
+    ],
 )
 def test_damaged_bytes_are_found(damage):
     packed = HERE.pack(sketch([0.0] * 1000))
