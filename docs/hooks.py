@@ -15,7 +15,11 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "build" / "docs" / "tidegauge"
 LINKED = ("analyzers", "repository", "migrations")
-COPIED = {"architecture.md": "ARCHITECTURE.md", "changelog.md": "CHANGELOG.md"}
+COPIED = {
+    "architecture.md": "ARCHITECTURE.md",
+    "changelog.md": "CHANGELOG.md",
+    "security.md": "SECURITY.md",
+}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

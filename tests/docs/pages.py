@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-TOP = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")
+TOP = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md")
 PAGES = [
     *(ROOT / name for name in TOP),
     *sorted((ROOT / "docs").rglob("*.md")),

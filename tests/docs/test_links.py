@@ -9,7 +9,7 @@ from tests.docs.pages import PAGES, anchors, links, name_of, prose
 from tests.paths import ROOT
 
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
-GENERATED = {"reference/cli.md", "architecture.md", "changelog.md"} | NOTEBOOKS
+GENERATED = {"reference/cli.md", "architecture.md", "changelog.md", "security.md"} | NOTEBOOKS
 """Pages that `docs/hooks.py` makes."""
 
 
