@@ -253,6 +253,8 @@ class Dashboard(anywidget.AnyWidget):
         """Show the widget; saved notebooks without widgets fall back to the repository's HTML."""
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+        if self.in_address:  # a served page is not saved, and does not say where the database lies
+            return data, metadata
         return {**data, "text/html": self.repository._repr_html_()}, metadata
 
 
