@@ -17,7 +17,7 @@ _SIGNS = re.compile(
     r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Encountered error while reading file"
     r"|Could not read footer|FileNotFoundException|MALFORMED_|Malformed|is not a Parquet file"
 )
-"""How Spark's errors of single files are recognised: damaged, foreign, or gone since it listed them."""
+"""Signs of Spark's errors of single files: damaged, foreign, or gone since it listed them."""
 _STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
 
 
