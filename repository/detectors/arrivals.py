@@ -78,7 +78,7 @@ class MissingPartition(PartitionDetector):
         since = grid.after(history.times[t], 1).astype("M8[us]").item()
         assert isinstance(since, datetime)
         moment = f"{since.day} {since:%b %Y}" + (f" {since:%H:%M}" if grid.within_days else "")
-        unit = _UNITS.get(grid.length, "partition")
+        unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
         return f"is the newest, {_many(overdue, unit)} overdue since {moment}"
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
@@ -91,7 +91,8 @@ class MissingPartition(PartitionDetector):
         return count, score
 
 
-_UNITS: dict[np.timedelta64, str] = {np.timedelta64(1, "D"): "day", np.timedelta64(1, "h"): "hour"}
+_UNITS = {86_400: "day", 3_600: "hour"}
+"""Names of lengths of partitions, in seconds."""
 
 
 def _many(count: int, unit: str) -> str:
