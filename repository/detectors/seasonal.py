@@ -294,9 +294,8 @@ class _Walk:
         now = replace(now, centre=before_shift)
         off = np.abs(y - now.centre)
         score = tails.student_score(off / width, now.freedom)
-        few_score = counted.score(np.expm1(y[few]))
-        plain = now.centre[few] == np.log1p(counted.mean)
-        score[few] = np.where(plain, few_score, score[few])
+        by_mean = now.centre[few] == np.log1p(counted.mean)  # neither a season's nor the calendar's
+        score[few] = np.where(by_mean, counted.score(np.expm1(y[few])), score[few])
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], least)
         drifts = moving > score
@@ -321,10 +320,8 @@ class _Walk:
         reach = np.where(drifts, step, width) * special.stdtrit(now.freedom, 1 - BAND / 2)
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         bounds = restore(np.where(fit[:, None], usual, np.nan), h.scales)
-        shown = few[plain & fit[few] & ~drifts[few] & ~atoms[few]]
-        if shown.size:
-            limits = np.stack([counted.quantile(q) for q in (BAND / 2, 1 - BAND / 2)], axis=1)
-            bounds[shown, 1:] = limits[np.isin(few, shown)]
+        shown = by_mean & (fit & ~drifts & ~atoms)[few]
+        bounds[few[shown], 1:] = counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
     def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
@@ -352,15 +349,12 @@ class _Walk:
 
     def _before_shift(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
         """Return the expected values; of surprises soon after a level shift those before it, if near."""
-        found = centre
+        found = centre.copy()
         for i in np.flatnonzero(np.abs(y - centre) > SURPRISE * width):
             level = self.levels[i]
-            if (
-                c - level.at <= self.recovery
-                and abs(y[i] - centre[i] + level.by) <= SURPRISE * width[i]
-            ):
-                found = found.copy() if found is centre else found
-                found[i] -= level.by
+            before = centre[i] - level.by
+            if c - level.at <= self.recovery and abs(y[i] - before) <= SURPRISE * width[i]:
+                found[i] = before
         return found
 
     def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:

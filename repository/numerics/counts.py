@@ -83,6 +83,10 @@ class CountForecast:
         found: Floats = np.maximum(special.nbdtrik(probability, size, share), 0)
         return np.ceil(np.nan_to_num(found))
 
+    def limits(self, p_value: float) -> Floats:
+        """Return the counts at the limits of a two-sided p-value, of shape (series, 2)."""
+        return np.stack([self.quantile(p_value / 2), self.quantile(1 - p_value / 2)], axis=1)
+
     def _parameters(self) -> tuple[Floats, Floats]:
         mean = np.maximum(self.mean, 1e-9)
         variance = np.maximum(self.variance, mean * (1 + 1e-6))
