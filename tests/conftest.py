@@ -124,7 +124,9 @@ def spark(warehouse, kafka_jars):
     )
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if CONNECT:
-        # A client of a server that runs beside it: no JVM to reach into.
+        # A client of a server that runs beside it: no JVM to reach into. Static settings are arguments.
+        tables = f"--conf spark.sql.warehouse.dir={warehouse / 'tables'}"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{tables} {submit_arguments()}"
         session = builder.remote("local[2]").getOrCreate()
         assert "connect" in type(session).__module__
         yield session

@@ -22,6 +22,7 @@ from tidegauge.analyzers.core.requests import (
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, names_in, where_holds
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
+from tidegauge.analyzers.measures.group_sums import ADDENDS, SUM
 from tidegauge.analyzers.scan.capabilities import Capabilities, to_arrow
 from tidegauge.analyzers.scan.grouping import Groups, Key, split_by_groups
 from tidegauge.analyzers.scan.sketch_worker import sketch_builder
@@ -41,6 +42,10 @@ MOST_BUFFERS = 90
 """Number up to which it takes aggregates of the columns that it reads anyway: on a narrow table a
 second pass costs more. At about a hundred, Spark's code becomes too large to be compiled, and the job
 takes 2 to 7 times the CPU."""
+SMALL_BYTES = 2**20
+"""Size of files up to which data is small: then the number of jobs matters, not their speed."""
+SMALL_REQUESTS = 150
+"""Maximum number of aggregates and sketches in the one job for small data."""
 SKETCHES = 24
 """Maximum number of sketches in one job, bounded for executor memory: they hold objects, not buffer
 fields."""
@@ -73,18 +78,23 @@ class ScanJob(ABC):
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Compute all requests by group; Spark's errors are raised."""
 
+    def check(self, data: DataFrame) -> None:  # noqa: B027 - most requests are checked together
+        """Raise Spark's error if the requests cannot be resolved, without reading data; no-op here."""
+
 
 @dataclass(frozen=True)
 class Aggregation(ScanJob):
-    """Aggregate expressions over the rows that pass one filter."""
+    """Aggregate expressions over the rows that pass one filter; for small data, sketches as well."""
 
     kind: ClassVar[str] = "aggregate"
 
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Compute the aggregates by group."""
-        rows = self.requests[0].rows
+        filters = {r.rows for r in self.requests if isinstance(r, Aggregate)}
+        rows = filters.pop() if filters else None  # sketches share the job of unfiltered ones only
         data = data if rows is None else data.where(rows)
-        return _aggregated(data, groups, self.requests)
+        texts = [request.text for request in self.requests]
+        return _aggregated(groups.with_keys(data), groups, self.requests, texts)
 
 
 @dataclass(frozen=True)
@@ -94,31 +104,41 @@ class NativeSketching(ScanJob):
     kind: ClassVar[str] = "sketches"
 
     def run(self, data: DataFrame, groups: Groups) -> Answers:
-        """Build the sketches by group."""
-        found = _aggregated(data, groups, self.requests)
-        return {
-            request: {key: [] if sketch is None else [bytes(sketch)] for key, sketch in by.items()}
-            for request, by in found.items()
-        }
+        """Build the sketches by group.
+
+        Their values are columns of a projection below, for which Spark generates code: it interprets
+        expressions inside of such functions, and took up to half as long again.
+        """
+        values = list(dict.fromkeys(request.values for request in self.requests))
+        names = {value: f"{COLUMN_PREFIX}v{i}" for i, value in enumerate(values)}
+        columns = (f"{value} AS {name}" for value, name in names.items())
+        texts = [replace(request, values=names[request.values]).text for request in self.requests]
+        return _aggregated(groups.with_keys(data, *columns), groups, self.requests, texts)
 
 
 def _aggregated(
-    data: DataFrame, groups: Groups, requests: Sequence[Aggregate | Sketch]
-) -> dict[Request, dict[Key, Any]]:
-    """Compute the texts of requests by group, in one action."""
+    keyed: DataFrame,
+    groups: Groups,
+    requests: Sequence[Aggregate | Sketch],
+    texts: Sequence[str],
+) -> Answers:
+    """Compute the aggregates that answer requests by group, in one action."""
     from pyspark.sql import functions as F
 
-    cells = [
-        F.expr(request.text).alias(f"{COLUMN_PREFIX}c{i}") for i, request in enumerate(requests)
-    ]
-    found = groups.aggregated(groups.with_keys(data), cells).collect()
+    cells = [F.expr(text).alias(f"{COLUMN_PREFIX}c{i}") for i, text in enumerate(texts)]
+    found = groups.aggregated(keyed, cells).collect()
     keys = [groups.key_of(row) for row in found]
     width = len(groups.names)
     columns = zip(*(row[width:] for row in found), strict=True)
-    answers: dict[Request, dict[Key, Any]] = {request: {} for request in requests}
+    answers: Answers = {request: {} for request in requests}
     for request, column in zip(requests, columns, strict=False):
-        answers[request] = dict(zip(keys, column, strict=True))
+        values = map(_listed, column) if isinstance(request, Sketch) else column
+        answers[request] = dict(zip(keys, values, strict=True))
     return answers
+
+
+def _listed(sketch: Any) -> list[bytes]:
+    return [] if sketch is None else [bytes(sketch)]
 
 
 @dataclass(frozen=True)
@@ -136,16 +156,15 @@ class Grouping(ScanJob):
         keyed = groups.with_keys(
             data, *(f"{e} AS {n}" for e, n in zip(expressions, columns, strict=True))
         )
-        counts = [
-            F.expr(count_rows(request.where)).alias(f"{COLUMN_PREFIX}c{i}")
+        cells = [
+            F.expr(text).alias(f"{COLUMN_PREFIX}{name}{i}")
             for i, request in enumerate(self.requests)
+            for name, text in _group_cells(request).items()
         ]
-        table = to_arrow(groups.aggregated(keyed, counts, columns))
+        table = to_arrow(groups.aggregated(keyed, cells, columns))
         parts = [(groups.key_of(key), rows) for key, rows in split_by_groups(table, groups.names)]
         return {
-            request: {
-                key: _frequencies(rows, len(columns), f"{COLUMN_PREFIX}c{i}") for key, rows in parts
-            }
+            request: {key: _of_groups(rows, request, i) for key, rows in parts}
             for i, request in enumerate(self.requests)
         }
 
@@ -179,6 +198,10 @@ class Joining(ScanJob):
     """A lookup of keys in another table. The result is the number of rows found, and of all rows."""
 
     kind: ClassVar[str] = "join"
+
+    def check(self, data: DataFrame) -> None:
+        """Raise Spark's error if the join cannot be resolved."""
+        self.joined(data, Groups()).schema  # noqa: B018 - forces resolution
 
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Left join with the distinct keys of the other table, and count the matches."""
@@ -226,6 +249,10 @@ class Matching(ScanJob):
 
     kind: ClassVar[str] = "match"
 
+    def check(self, data: DataFrame) -> None:
+        """Raise Spark's error if the condition cannot be resolved."""
+        self.joined(data, Groups()).schema  # noqa: B018
+
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Count the rows that have a match."""
         from pyspark.sql import functions as F
@@ -250,13 +277,31 @@ class Matching(ScanJob):
         return data.sparkSession.sql(sql, data=groups.with_keys(data), other=other)
 
 
+def own_job(request: Request) -> ScanJob | None:
+    """Return the job of a request that shares none with others; None for all other requests."""
+    match request:
+        case Lookup():
+            return Joining((request,))
+        case Match():
+            return Matching((request,))
+        case CustomRequest():
+            job: ScanJob = resolve(request.job)((request,))
+            return job
+    return None
+
+
 def jobs_for(
-    requests: Iterable[Request], session: Capabilities, columns: frozenset[str]
+    requests: Iterable[Request],
+    session: Capabilities,
+    columns: frozenset[str],
+    *,
+    small: bool = False,
 ) -> list[ScanJob]:
     """Group requests into jobs that the session can run.
 
     Plain aggregates are packed by columns; sketches are kept separate, because Spark generates no code
-    for a job that has one; frequencies of the same expressions share a shuffle.
+    for a job that has one; frequencies of the same expressions share a shuffle. On small data a job
+    costs more to plan than to run, so plain aggregates and sketches share one.
 
     Parameters
     ----------
@@ -264,6 +309,8 @@ def jobs_for(
     session : Capabilities
     columns : frozenset of str
         Names of the data's columns, in lower case.
+    small : bool
+        Whether the data has no more than about `SMALL_BYTES`.
     """
     plain: dict[str | None, list[Aggregate]] = {}
     frequencies: dict[tuple[str, ...], list[Frequencies]] = {}
@@ -271,6 +318,9 @@ def jobs_for(
     python: list[Sketch] = []
     jobs: list[ScanJob] = []
     for request in dict.fromkeys(requests):
+        own = own_job(request)
+        if own is not None:
+            jobs.append(own)
         match request:
             case Aggregate(_, rows):
                 plain.setdefault(rows, []).append(request)
@@ -278,13 +328,11 @@ def jobs_for(
                 frequencies.setdefault(expressions, []).append(request)
             case Sketch():
                 (native if session.is_native(request) else python).append(request)
-            case Lookup():
-                jobs.append(Joining((request,)))
-            case Match():
-                jobs.append(Matching((request,)))
-            case CustomRequest():
-                jobs.append(resolve(request.job)((request,)))
-    made: list[ScanJob] = [
+    made: list[ScanJob] = []
+    if small and len(plain.get(None, ())) + len(native) <= SMALL_REQUESTS:
+        made.append(Aggregation((*plain.pop(None, ()), *native)))
+        native = []
+    made += [
         Aggregation(tuple(pack))
         for some in plain.values()
         for pack in packed_by_columns(some, columns)
@@ -368,6 +416,27 @@ def buffer_count(request: Aggregate) -> int:
 
 def _chunks(requests: Sequence[R], size: int) -> Iterator[tuple[R, ...]]:
     return (tuple(requests[at : at + size]) for at in range(0, len(requests), size))
+
+
+def _group_cells(request: Frequencies) -> dict[str, str]:
+    """Return the aggregates of each group, by the letter of their columns."""
+    cells = {"c": count_rows(request.where)}
+    if request.numbers is not None:
+        held = where_holds(request.where, request.numbers)
+        cells |= {"s": f"try_sum({held})", "a": f"count({held})"}
+    return cells
+
+
+def _of_groups(rows: pa.Table, request: Frequencies, number: int) -> Any:
+    """Return the frequencies of groups; with numbers, a table for `GroupSums.from_spark`."""
+    import pyarrow.compute as pc
+
+    count, total, addends = (f"{COLUMN_PREFIX}{name}{number}" for name in "csa")
+    if request.numbers is None:
+        return _frequencies(rows, len(request.expressions), count)
+    kept = rows.filter(pc.greater(rows[count], 0)).combine_chunks()
+    found = kept.select([f"{COLUMN_PREFIX}g0", total, count, addends])
+    return found.rename_columns(["0", SUM, COUNT, ADDENDS])
 
 
 def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:

@@ -2,6 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.requests import Frequencies
+from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching
 from tidegauge.analyzers.scan.plan import plan
 from tidegauge.analyzers.scan.scan import scan
@@ -52,6 +53,29 @@ def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
     assert two == Grouping((Frequencies(("`s`", "`x`"), None),))
 
 
+@pytest.mark.newest
+def test_small_data_takes_one_job_for_aggregates_and_sketches(table):
+    analyzers = [tg.Size(), tg.ApproxCountDistinct("s"), tg.Mean("x"), tg.Uniqueness("s")]
+    together, grouping = plan(table, analyzers, small=True).jobs
+    assert isinstance(grouping, Grouping)
+    assert sum("sketch" in request.text for request in together.requests) == 1
+    apart, one = (scan(table, analyzers, ["ds"], small=small) for small in (False, True))
+    assert {k: g.states for k, g in apart.groups.items()} == {
+        k: g.states for k, g in one.groups.items()
+    }
+    nothing = scan(table.where("false"), analyzers, small=True).whole
+    assert nothing.states[tg.ApproxCountDistinct("s")].value.count == 0
+
+
+@pytest.mark.newest
+def test_a_part_of_the_job_for_small_data_may_be_sketches_alone(table):
+    """Bisecting a job that failed runs any part of it."""
+    job, *_ = plan(table, [tg.Size(), tg.ApproxCountDistinct("s")], small=True).jobs
+    sketch = job.requests[-1]
+    whole, part = (some.run(table, Groups()) for some in (job, job.only([sketch])))
+    assert part == {sketch: whole[sketch]}
+
+
 @pytest.mark.soak
 def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     wide = spark.range(10).selectExpr(*(f"id + {i} AS c{i}" for i in range(100)))
@@ -60,8 +84,9 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     ]
     jobs = plan(wide, analyzers).jobs
     assert max(len(job.requests) for job in jobs) <= 60
-    # 601 aggregations; a sum of longs has two parts of two buffer fields, and columns stay together
-    assert len(jobs) == 13
+    # A column has 7 buffer fields: a count, two parts of a sum with 2 each, and 2 extremes. So 8 of them
+    # fit into 60 fields, 12 jobs hold 96, and the last takes the 4 that are left, for 84 fields.
+    assert len(jobs) == 12
     states = scan(wide, analyzers).whole.states
     assert states[tg.Maximum("c99")].value.maximum == 108.0
 
