@@ -45,6 +45,17 @@ class Run:
     checks : mapping of str to CheckResult
         Verdicts of the policies of the suite's `DQM` by partition: on those that were scanned, and
         failed ones on others that still hold what failed. If none was scanned, on all.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> rides = tg.spark_session().sql("SELECT 5 AS fare, '2026-01-01' AS ds")  # doctest: +SKIP
+    >>> suite = tg.Suite("rides", [tg.Size()], partition_by=["ds"])
+    >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+    ...     print(tg.analyze(rides, suite, repository=repo))
+    ...     print(tg.analyze(rides, suite, repository=repo))
+    rides: 1 partitions scanned, 1 new, 0 skipped
+    rides: 0 partitions scanned, 1 skipped
     """
 
     report: RunReport
@@ -214,10 +225,13 @@ def analyze(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> suite = tg.Suite("flights", [tg.Size(), tg.Completeness("dep_time")], partition_by=["ds"])
-    >>> run = tg.analyze("warehouse.flights", suite, repository="sqlite:///flights.db")  # doctest: +SKIP
+    >>> sql = "SELECT explode(array(5, 7)) AS fare, '2026-01-01' AS ds"
+    >>> suite = tg.Suite("rides", [tg.Size(), tg.Mean("fare")], partition_by=["ds"])
+    >>> repo = tg.Repository("sqlite://")  # in memory; or "sqlite:///rides.db"
+    >>> run = tg.analyze(tg.spark_session().sql(sql), suite, repository=repo)  # doctest: +SKIP
     >>> run.metrics()[["partition", "name", "value"]].values.tolist()  # doctest: +SKIP
-    [['ds=2013-02-08', 'Completeness', 0.4925], ['ds=2013-02-08', 'Size', 930.0]]
+    [['ds=2026-01-01', 'Mean', 6.0], ['ds=2026-01-01', 'Size', 2.0]]
+    >>> repo.close()
     """
     repository = as_repository(repository)
     source = open_source(table, suite, spark, format, options, partition)

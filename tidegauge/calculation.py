@@ -153,9 +153,10 @@ def calculate(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> metrics = tg.calculate(df, [tg.Size(), tg.Completeness("email")])  # doctest: +SKIP
+    >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+    >>> metrics = tg.calculate(people, [tg.Size(), tg.Completeness("email")])  # doctest: +SKIP
     >>> metrics[tg.Size()].value, metrics.frame()["value"].tolist()  # doctest: +SKIP
-    (3.0, [3.0, 0.5])
+    (2.0, [2.0, 0.5])
     """
     asked = _analyzers_of(analyzers, "tg.calculate(data, [tg.Size()])")
     if not asked:

@@ -52,7 +52,7 @@ class Suite:
     max_segments : int
         Maximum number of values per set of columns that are segments of their own.
     notify : sequence of str
-        Notification sinks for incidents, as for `notify`: ``log``, ``${SLACK}``, ``mailto://...``. Of an
+        Notification sinks for incidents and failed checks, as for `notify`: ``log``, ``${SLACK}``, ``mailto://...``. Of an
         address, only the scheme and the names of variables are stored.
 
     holidays : str or mapping of str to str, optional

@@ -56,14 +56,41 @@ ANALYZERS: Registry[Analyzer[Any, Any]] = Registry("analyzer", ANALYZER_MODULES)
 
 
 class StateLoader(Protocol):
-    """Protocol for loading stored states."""
+    """Protocol for loading stored states.
+
+    Examples
+    --------
+    Anything with such a method is one:
+
+    >>> import tidegauge as tg
+    >>> from tidegauge.analyzers.measures.counts import NumMatches
+    >>> class Yesterday:
+    ...     def load(self, analyzer):
+    ...         return NumMatches(3)
+    >>> tg.Size().load_state_and_compute_metric(Yesterday()).value
+    3.0
+    """
 
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
         """Return the analyzer's state, or None if none is stored yet."""
 
 
 class StatePersister(Protocol):
-    """Protocol for storing states."""
+    """Protocol for storing states.
+
+    Examples
+    --------
+    Anything with such a method is one:
+
+    >>> import tidegauge as tg
+    >>> from tidegauge.analyzers.measures.counts import NumMatches
+    >>> class Printed:
+    ...     def persist(self, analyzer, state):
+    ...         print(analyzer, state)
+    >>> tg.Size().calculate_metric(NumMatches(3), save_states_with=Printed()).value
+    Size() NumMatches(num_matches=3)
+    3.0
+    """
 
     def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
         """Store the analyzer's state, replacing an earlier one."""
@@ -83,6 +110,13 @@ class Analyzer(Description, ABC, Generic[S, T]):
         Classes of states that earlier versions stored, from which the metric can be computed, too.
     state_bytes : int
         Approximate size of one state in bytes, to bound the memory of a batch.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> mean = tg.Mean("fare", where="paid")
+    >>> isinstance(mean, tg.Analyzer), mean.name, mean.instance, str(mean.scale)
+    (True, 'Mean', 'fare', 'signed')
     """
 
     scale: ClassVar[Scale]
@@ -284,16 +318,7 @@ class Filterable:
 
 @dataclass(frozen=True, repr=False)
 class ScanAnalyzer(Filterable, Analyzer[S, T]):
-    """An analyzer whose state is folded from SQL aggregates, so many analyzers share one scan.
-
-    Class attributes
-    ----------------
-    filters_rows : bool
-        True if the aggregates do not include the filter and need pre-filtered rows, at the cost of
-        one job per filter.
-    """
-
-    filters_rows: ClassVar[bool] = False
+    """An analyzer whose state is folded from SQL aggregates, so many analyzers share one scan."""
 
     @abstractmethod
     def aggregations(self, schema: Schema) -> Sequence[str | Sketch]:
@@ -301,9 +326,8 @@ class ScanAnalyzer(Filterable, Analyzer[S, T]):
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the aggregates."""
-        rows = self.where if self.filters_rows else None
         return tuple(
-            Aggregate(asked, rows) if isinstance(asked, str) else asked
+            Aggregate(asked) if isinstance(asked, str) else asked
             for asked in self.aggregations(schema)
         )
 

@@ -157,7 +157,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 OPTION_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "str": ("a text that is not empty", _text),
-    "str | None": ("a Spark SQL condition", _filter),
+    "str | None": ("Spark SQL", _filter),
     "float": ("a number", _number),
     "float | None": ("a number or nothing", _number_or_none),
     "int": ("a whole number", _integer),

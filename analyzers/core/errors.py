@@ -114,6 +114,9 @@ _THROWN = re.compile(r"most recent failure: .*?\): ([\w.$]+(?:Exception|Error)):
 _CALLED = re.compile(r"An error occurred while calling .*\n: ([\w.$]+): (.*)")
 
 
+_CAUSED = re.compile(r"^Caused by: ([\w.$]+): (.*)", re.MULTILINE)
+
+
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
 
 
@@ -136,6 +139,8 @@ def _described(error: BaseException) -> str:
     thrown = _THROWN.search(text) or _CALLED.match(
         text
     )  # the Java exception, which Spark's text puts after the call chain
+    if thrown and thrown[2].startswith("Exception thrown in awaitResult"):  # which says nothing
+        thrown = next(iter([*_CAUSED.finditer(text)][-1:]), thrown)
     if thrown:
         named = thrown[2].startswith("[")  # with the condition, so the class adds nothing
         return thrown[2] if named else f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"

@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import os
 import re
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import FileSystemError
+from tidegauge.analyzers.core.errors import DatabaseAccessError, FileSystemError, TidegaugeError
 from tidegauge.analyzers.core.secrets import hide_secrets
 
 if TYPE_CHECKING:
@@ -155,16 +157,70 @@ def write_file(location: str, content: bytes) -> None:
         _write_remote(location, content)
         return
     local.parent.mkdir(parents=True, exist_ok=True)
-    partial = local.with_name(_partial(local.name))
+    with replacing(local) as partial:
+        partial.write_bytes(content)
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """Give a hidden path beside a file to write to, and rename it to the file when it is complete.
+
+    Readers see the old content or the new; a process that is killed leaves the hidden file at most.
+    Links are followed, and permissions of a file that is there are kept. What is no regular file
+    (``/dev/stdout``, a named pipe) is written itself.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    if file.exists() and not file.is_file():
+        yield file
+        return
+    target = file.resolve()
+    partial = target.with_name(_partial(target.name))
     try:
-        with partial.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(local)
+        partial.touch(exist_ok=False)  # what cannot be written is told before the work is done
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(target, partial)
+        partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def output_file(file: Path) -> Iterator[Path]:
+    """Give a path to write a user's output file to, which appears when it is complete.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If the file cannot be written; names it and the reason.
+    """
+    try:
+        with replacing(file) as partial:
+            yield partial
+    except TidegaugeError:
+        raise
+    except OSError as error:
+        raise DatabaseAccessError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def write_output(file: Path, text: str) -> Path:
+    """Write a user's output file of text, which appears when it is complete, and return its path.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If the file cannot be written.
+    """
+    with output_file(file) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+    return file
 
 
 def _write_remote(location: str, content: bytes) -> None:

@@ -19,7 +19,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Entity(StrEnum):
-    """Subject of a metric: dataset, column or multicolumn."""
+    """Subject of a metric: dataset, column or multicolumn.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> tg.Size().entity is Entity.DATASET, str(tg.Mean("fare").entity)
+    (True, 'Column')
+    """
 
     DATASET = "Dataset"
     COLUMN = "Column"
@@ -27,7 +34,14 @@ class Entity(StrEnum):
 
 
 class Scale(StrEnum):
-    """Scale of a metric's values, by which detectors choose how to compare them."""
+    """Scale of a metric's values, by which detectors choose how to compare them.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> str(tg.Size().scale), tg.Completeness("email").scale is Scale.RATIO
+    ('count', True)
+    """
 
     COUNT = "count"
     RATIO = "ratio"
@@ -40,14 +54,28 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Success(Generic[T_co]):
-    """A computed value."""
+    """A computed value.
+
+    Examples
+    --------
+    >>> Success(0.75).value
+    0.75
+    """
 
     value: T_co
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why there is no value; always a `MetricError`."""
+    """The reason why there is no value; always a `MetricError`.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.core.errors import MetricRuntimeError
+    >>> metric = Metric(Entity.COLUMN, "fare", "Mean", Failure(MetricRuntimeError("overflow")))
+    >>> metric.failed, str(metric.outcome.error)
+    (True, 'overflow')
+    """
 
     error: MetricError
 
@@ -77,6 +105,12 @@ class Interval:
     lower, upper : float
     confidence : float
         The probability that it contains the exact value: 0.954 for two standard errors.
+
+    Examples
+    --------
+    >>> found = Interval(90.0, 110.0, 0.95)
+    >>> found.lower <= 104 <= found.upper
+    True
     """
 
     lower: float

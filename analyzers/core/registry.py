@@ -51,6 +51,7 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
         "Minimum",
         "Range",
     ),
+    "tidegauge.analyzers.measures.group_sums": ("HistogramOfSums",),
     "tidegauge.analyzers.measures.histogram": ("Histogram",),
     "tidegauge.analyzers.measures.information": (
         "Entropy",
@@ -68,6 +69,7 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
         "ApproxQuantiles",
     ),
     "tidegauge.analyzers.measures.references": (
+        "ColumnMatch",
         "DatasetMatch",
         "ReferentialIntegrity",
     ),
@@ -153,12 +155,14 @@ STATE_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.analyzers.measures.custom": ("custom-sql",),
     "tidegauge.analyzers.measures.extremes": ("max", "min", "range"),
     "tidegauge.analyzers.measures.frequencies": ("frequencies",),
+    "tidegauge.analyzers.measures.group_sums": ("group-sums",),
     "tidegauge.analyzers.measures.moments": (
         "central-moments-2",
         "central-moments-4",
         "co-moments",
     ),
     "tidegauge.analyzers.measures.quantiles": ("kll",),
+    "tidegauge.analyzers.measures.references": ("column-matches",),
     "tidegauge.analyzers.measures.req": ("req",),
     "tidegauge.analyzers.measures.sums": ("sum-and-count", "two-sums"),
     "tidegauge.analyzers.measures.texts": ("data-type",),

@@ -35,10 +35,13 @@ class Frequencies:
     expressions : tuple of str
         Spark SQL.
     where : str or None
+    numbers : str or None
+        Spark SQL of doubles or decimals to add up in each group; the answer is then a `GroupSums`.
     """
 
     expressions: tuple[str, ...]
     where: str | None
+    numbers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,9 @@ def texts_of(request: Request) -> tuple[str, ...]:
     match request:
         case Aggregate(text, rows):
             found: tuple[str | None, ...] = (text, rows and f"(\n{rows}\n)")
-        case Frequencies(expressions, where) | Lookup(expressions=expressions, where=where):
+        case Frequencies(expressions, where, numbers):
+            found = (*expressions, numbers, where and f"(\n{where}\n)")
+        case Lookup(expressions=expressions, where=where):
             found = (*expressions, where and f"(\n{where}\n)")
         case Sketch(_, values):
             found = (values,)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self, TypeVar, final
 
 from tidegauge.analyzers.core.errors import (
     CorruptStateError,
+    StateError,
     StateMismatchError,
     UnknownStateTagError,
 )
@@ -36,6 +37,15 @@ class State(ABC):
     slotted dataclass whose defaults are the identity. It implements `combine`, defines a `layout` for its
     fields (or its own `pack` and `unpack`), and is registered with `register_state`. Adding never changes
     its arguments.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.sums import SumAndCount
+    >>> monday, tuesday = SumAndCount(10.0, 4), SumAndCount(30.0, 6)
+    >>> monday + tuesday == tuesday + monday, SumAndCount() + monday == monday
+    (True, True)
+    >>> SumAndCount.unpack(monday.pack()) == monday
+    True
     """
 
     tag: ClassVar[str]
@@ -102,7 +112,14 @@ class State(ABC):
 
 
 class DoubleValuedState(State):
-    """A state that determines a single number by itself."""
+    """A state that determines a single number by itself.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import NumMatches
+    >>> isinstance(NumMatches(3), DoubleValuedState), NumMatches(3).metric_value()
+    (True, 3.0)
+    """
 
     __slots__ = ()
 
@@ -157,19 +174,23 @@ def read_state(tag: str, payload: bytes) -> State:
     CorruptStateError
         If the payload cannot be read.
     """
-    module = module_of(tag.partition("/")[0], STATE_MODULES)
-    if module is not None:
-        import_module(module)
-    elif tag not in READERS:
-        load_plugins("tidegauge.analyzers")
     reader = READERS.get(tag)
+    if reader is None:
+        module = module_of(tag.partition("/")[0], STATE_MODULES)
+        if module is not None:
+            import_module(module)
+        else:
+            load_plugins("tidegauge.analyzers")
+        reader = READERS.get(tag)
     if reader is None:
         _import_all()
         msg = f"no reader for states tagged {tag!r}; known are {', '.join(sorted(READERS))}"
         raise UnknownStateTagError(msg)
     try:
         return reader(payload)
-    except (struct.error, ValueError, LookupError, RuntimeError, OSError) as error:
+    except StateError:
+        raise
+    except Exception as error:  # damaged bytes lead a reader anywhere
         msg = f"a state tagged {tag!r} of {len(payload)} bytes cannot be read: {error}"
         raise CorruptStateError(msg) from error
 

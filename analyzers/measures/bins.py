@@ -54,6 +54,12 @@ class BinnedDistribution:
         In ascending order, without gaps.
     null_count, nan_count, out_of_range : int
         Numbers of rows in no bin.
+
+    Examples
+    --------
+    >>> found = BinnedDistribution((Bin(0, 10, 3, 0.75), Bin(10, 20, 0, 0.0)), null_count=1)
+    >>> found[0].absolute, len(found.bins), dict(found.scalars())["nullCount"]
+    (3, 2, 1)
     """
 
     bins: tuple[Bin, ...]
@@ -245,6 +251,12 @@ class BucketDistribution:
         A bucket's count is off by at most twice this share of all values, at 99 % confidence.
     state : KllState
         The sketch that they were computed from.
+
+    Examples
+    --------
+    >>> found = BucketDistribution((Bin(0, 5, 2, 0.5), Bin(5, 10, 2, 0.5)), rank_error=0.01)
+    >>> [(bucket.low, bucket.high, bucket.absolute) for bucket in found.buckets]
+    [(0, 5, 2), (5, 10, 2)]
     """
 
     buckets: tuple[Bin, ...]

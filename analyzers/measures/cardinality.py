@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import READERS, State, mismatch, register_state
 from tidegauge.analyzers.measures.hashing import Hashing, hashing_of
+from tidegauge.analyzers.measures.sketch_layouts import require_hll
 
 if TYPE_CHECKING:
     from datasketches import hll_sketch
@@ -115,6 +116,7 @@ class HllState(State):
     @classmethod
     def _checked(cls, sketch: bytes, count: int, hashing: Hashing) -> Self:
         if count:
+            require_hll(sketch)
             _read(sketch)  # raises on damage
         return cls(sketch, count, hashing)
 

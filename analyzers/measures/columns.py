@@ -139,7 +139,7 @@ class SchemaMatchState(State):
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize a payload written by `pack`."""
         differences, pieces = json.loads(payload)
-        return cls(tuple(differences), pieces)
+        return cls(tuple(map(str, differences)), int(pieces))
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,22 @@
-"""User-defined SQL aggregates: CustomSql."""
+"""User-defined SQL aggregates and queries: CustomSql."""
 
 from __future__ import annotations
 
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose
 from typing import Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import ScanAnalyzer, analyzer
+from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, analyzer
 from tidegauge.analyzers.core.description import check_choice
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
 from tidegauge.analyzers.core.exact import Number, add, greatest, least, pack_number, unpack_number
 from tidegauge.analyzers.core.metric import Entity, Scale
+from tidegauge.analyzers.core.requests import Aggregate, CustomRequest, Request
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import count_rows
+from tidegauge.analyzers.core.sql import count_rows, words_in
 from tidegauge.analyzers.core.state import State, mismatch, register_state
 
 MERGES = ("none", "sum", "min", "max")
@@ -78,44 +79,78 @@ class CustomSqlState(State):
 
 
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM)\b", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _NO_AGGREGATE = re.compile(
     r"\bOVER\s*\(|\bOVER\s+\w|\b(pos)?explode(_outer)?\s*\(|\binline\s*\(|\bstack\s*\(",
     re.IGNORECASE,
 )
 
 
-@analyzer
-class CustomSql(ScanAnalyzer[CustomSqlState, float]):
-    """Value of a Spark SQL aggregate expression, computed in the same pass as other analyzers.
+@dataclass(frozen=True)
+class Query(CustomRequest):
+    """Request for the one number of a query, and the number of rows that it may read.
 
-    Empty metric if the expression gives null.
+    Attributes
+    ----------
+    sql : str
+    view : str
+        The name under which the query reads the data.
+    where : str or None
+    """
+
+    job: ClassVar[str] = "tidegauge.analyzers.scan.queries:Querying"
+
+    sql: str
+    view: str
+    where: str | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The query, and the filter."""
+        return tuple(f"(\n{text}\n)" for text in (self.sql, self.where) if text)
+
+
+@analyzer
+class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
+    """Value of a Spark SQL aggregate, or of a query with one number for an answer.
+
+    An aggregate, such as ``sum(amount) / count(DISTINCT user)``, is computed in the same pass as other
+    analyzers. A query, such as ``SELECT count(*) FROM data a JOIN data b ON a.id = b.parent``, runs by
+    itself, once for each partition: it sees the rows of one partition, or the whole table if that is
+    measured as one. Segments of a partition are not measured by queries: that is an error.
+    Empty metric if the expression or the query gives null, or there are no rows.
 
     Parameters
     ----------
     expression : str
-        An aggregate over the rows, such as ``sum(amount) / count(DISTINCT user)``; not a query,
-        because it is evaluated on the measured data, partition by partition.
+        The aggregate or query. A query may read other tables; unlike those of `DatasetMatch`, a
+        change in one of them does not make partitions be measured again.
     disambiguator : str
         Instance name of the metric.
     merge : str
         Rule that merges the numbers of several partitions: ``sum``, ``min`` or ``max``. ``none``
         for numbers that do not merge, such as ratios; the metric of several partitions is an error
         then.
+    view : str
+        The name by which a query reads the measured data. It hides a table of the same name.
 
     Examples
     --------
     >>> spread = CustomSql("max(x) - min(x)", "spread")
     >>> spread.compute_metric_from(CustomSqlState(4.5, 3, 1)).value
     4.5
+    >>> CustomSql("SELECT count(*) FROM orders")
+    Traceback (most recent call last):
+    tidegauge.analyzers.core.errors.IllegalAnalyzerParameterError: CustomSql('SELECT count(*) FROM orders'): the query does not read 'data', the data measured; write FROM data, or give its name by view=
     """
 
     scale: ClassVar[Scale] = Scale.SIGNED
     state_type: ClassVar[type[State]] = CustomSqlState
-    filters_rows: ClassVar[bool] = True
 
     expression: str
     disambiguator: str = "*"
     merge: str = "none"
+    view: str = field(default="data", kw_only=True, metadata={"since": "0.2"})
 
     @property
     def entity(self) -> Entity:
@@ -132,33 +167,45 @@ class CustomSql(ScanAnalyzer[CustomSqlState, float]):
         """The name in Deequ's spelling."""
         return "CustomSQL"
 
+    @property
+    def is_query(self) -> bool:
+        """Whether the expression is a query."""
+        return _QUERY.match(self.expression) is not None
+
     def check_parameters(self) -> None:
-        """Require a known merge rule; reject queries, window functions and generators."""
+        """Require a known merge rule and a query of the data, or an aggregate without windows."""
         check_choice(self, "merge", MERGES)
-        if _QUERY.match(self.expression):
-            msg = (
-                f"{self!r}: give the expression alone, as in 'sum(x) / count(1)': it is computed"
-                " for each partition of the data measured, which a query cannot be"
-            )
+        if not _IDENTIFIER.fullmatch(self.view):
+            msg = f"{self!r}: view is one word, such as 'data', not {self.view!r}"
             raise IllegalAnalyzerParameterError(msg)
-        if _NO_AGGREGATE.search(self.expression):
+        if self.is_query:
+            if self.view.casefold() not in words_in(self.expression):
+                msg = (
+                    f"{self!r}: the query does not read {self.view!r}, the data measured; write FROM"
+                    f" {self.view}, or give its name by view="
+                )
+                raise IllegalAnalyzerParameterError(msg)
+        elif _NO_AGGREGATE.search(self.expression):
             msg = f"{self!r}: windows and generators look beyond a partition; aggregate its rows"
             raise IllegalAnalyzerParameterError(msg)
 
-    def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return the expression and the row count; both are evaluated on filtered rows."""
-        return (f"(\n{self.expression}\n)", count_rows(None))
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the number and the row count, both of filtered rows."""
+        if self.is_query:
+            return (Query(self.expression, self.view, self.where),)
+        texts = (f"(\n{self.expression}\n)", count_rows(None))
+        return tuple(Aggregate(text, self.where) for text in texts)
 
     def fold(self, cells: Sequence[Any]) -> CustomSqlState:
         """Return the state of the number and the row count."""
-        number, count = cells
+        number, count = (cells[0] or (None, 0)) if self.is_query else cells
         if number is not None and not isinstance(number, Number):
             msg = f"{self!r} gives a {type(number).__name__}, not a number"
             raise MetricRuntimeError(msg)
         return CustomSqlState(number, count or 0, 1, self.merge) if count else CustomSqlState()
 
     def measure(self, state: CustomSqlState) -> float:
-        """Return the number of columns."""
+        """Return the number."""
         if state.number is not None:
             return float(state.number)
         if state.pieces > 1 and self.merge == "none":

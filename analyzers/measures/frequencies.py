@@ -53,6 +53,26 @@ def _check_size(metadata: Any, size: int) -> None:
         raise ValueError(msg)
 
 
+def packed(table: pa.Table) -> bytes:
+    """Serialize a table as a Parquet file."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def unpacked(payload: bytes) -> pa.Table:
+    """Deserialize a Parquet file, unless it would take far more memory than a state can."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # Most are small: threads and file discovery would take longer than the read.
+    file = pq.ParquetFile(pa.BufferReader(payload))
+    _check_size(file.metadata, len(payload))
+    return file.read(use_threads=False)
+
+
 def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
     """Return a text, as `Histogram` writes values, as a value of a type; None if it is none."""
     import pyarrow as pa
@@ -63,6 +83,27 @@ def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
         return pa.scalar(value).cast(kind)
     except (ValueError, NotImplementedError):  # Arrow's errors are such
         return None
+
+
+def without_value(table: pa.Table, keys: Sequence[str], value: str, token: str) -> pa.Table:
+    """Replace a text in key columns by a token, and leave out rows by a value of another type."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(keys):
+        column, kind = table[name], table.schema.field(name).type
+        wanted = _scalar(value, kind)
+        if wanted is None:
+            continue
+        held = pc.fill_null(pc.equal(column, wanted), False)  # noqa: FBT003 - Arrow's own order
+        if not pc.any(held).as_py():
+            continue
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            changed = pc.if_else(held, pa.scalar(token, kind), column)
+            table = table.set_column(place, name, changed)
+        else:
+            table = table.filter(pc.invert(held))
+    return table
 
 
 _HELD_ROWS = 1_000_000
@@ -82,8 +123,6 @@ def _in_utc(table: pa.Table) -> pa.Table:
 
 def _united(tables: Sequence[pa.Table]) -> pa.Table:
     """Union tables and add the counts of equal groups."""
-    import pyarrow as pa
-
     if len(tables) == 1:
         return tables[0]
     keys = tables[0].column_names[:-1]
@@ -91,12 +130,20 @@ def _united(tables: Sequence[pa.Table]) -> pa.Table:
         if other.column_names[:-1] != keys:
             n, m = len(keys), other.num_columns - 1
             raise mismatch("numbers of grouping columns", n, m)
+    return added_up(tables, keys, [COUNT])
+
+
+def added_up(tables: Sequence[pa.Table], keys: list[str], numbers: list[str]) -> pa.Table:
+    """Union tables and add the numbers of rows with equal keys; null equals null."""
+    import pyarrow as pa
+
     try:
         union = pa.concat_tables(map(_in_utc, tables), promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise mismatch("column types", tables[0].schema.types, error) from error
-    sums = union.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
-    return sums.select([*keys, f"{COUNT}_sum"]).rename_columns([*keys, COUNT])
+    sums = union.group_by(keys, use_threads=False).aggregate([(name, "sum") for name in numbers])
+    found = sums.select([*keys, *(f"{name}_sum" for name in numbers)])
+    return found.rename_columns([*keys, *numbers])
 
 
 @register_state("frequencies/1")
@@ -220,51 +267,42 @@ class FrequenciesAndNumRows(State):
         >>> state.forget("bob", "x").as_dict(), state.forget("eve", "x") is state
         ({('ann',): 2, ('x',): 1}, True)
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        table = self.frequencies
-        for place, name in enumerate(table.column_names[:-1]):
-            column, kind = table[name], table.schema.field(name).type
-            wanted = _scalar(value, kind)
-            if wanted is None:
-                continue
-            held = pc.fill_null(pc.equal(column, wanted), False)  # noqa: FBT003 - Arrow's own order
-            if not pc.any(held).as_py():
-                continue
-            if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-                changed = pc.if_else(held, pa.scalar(token, kind), column)
-                table = table.set_column(place, name, changed)
-            else:
-                table = table.filter(pc.invert(held))
+        table = without_value(self.frequencies, self.frequencies.column_names[:-1], value, token)
         if table is self.frequencies:
             return self
         return type(self)(table, int(pc.sum(table[COUNT]).as_py() or 0), self.num_nulls)
 
     def pack(self) -> bytes:
         """Serialize to a Parquet file, with the row counts in its metadata."""
-        import pyarrow.parquet as pq
-
         totals = {_ROWS: str(self.num_rows), _NULLS: str(self.num_nulls)}
-        sink = io.BytesIO()
-        pq.write_table(self.frequencies.replace_schema_metadata(totals), sink, compression="zstd")
-        return sink.getvalue()
+        return packed(self.frequencies.replace_schema_metadata(totals))
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        # Most are small: threads and file discovery would take longer than the read.
-        file = pq.ParquetFile(pa.BufferReader(payload))
-        _check_size(file.metadata, len(payload))
-        table = file.read(use_threads=False)
+        table = unpacked(payload)
         totals = table.schema.metadata or {}
         if _ROWS not in totals:
             msg = "a Parquet file without the number of rows"
             raise ValueError(msg)
+        names = table.column_names
+        if names != [*map(str, range(len(names) - 1)), COUNT] or table[COUNT].null_count:
+            msg = (
+                f"a Parquet file of the columns {', '.join(names)}, not of groups and their counts"
+            )
+            raise ValueError(msg)
         return cls(table.replace_schema_metadata(None), int(totals[_ROWS]), int(totals[_NULLS]))
+
+
+def grouped_by(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
+    """Return SQL to group by columns that are neither nested nor intervals."""
+    fields = [schema.plain(column) for column in columns]
+    for field in fields:
+        if field.kind == "interval":  # Arrow has no such type
+            raise WrongColumnTypeError(field.path, field.kind, "a type other than an interval")
+    return tuple(field.uncollated_sql for field in fields)
 
 
 @dataclass(frozen=True, repr=False)
@@ -300,11 +338,7 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
 
     def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
         """Return the Spark SQL expressions to group by; equal ones share a shuffle."""
-        fields = [schema.plain(column) for column in self.grouping_columns]
-        for field in fields:
-            if field.kind == "interval":  # Arrow has no such type
-                raise WrongColumnTypeError(field.path, field.kind, "a type other than an interval")
-        return tuple(field.uncollated_sql for field in fields)
+        return grouped_by(schema, self.grouping_columns)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the frequencies."""

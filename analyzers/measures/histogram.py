@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import singledispatch
-from math import isfinite, isnan
-from typing import Any, ClassVar
+from math import inf, isfinite, isnan
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import analyzer
-from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.analyzer import Analyzer, analyzer
+from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
 from tidegauge.analyzers.core.metric import Metric, Scale
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows, GroupingAnalyzer
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.frequencies import (
+    COUNT,
+    FrequenciesAndNumRows,
+    GroupingAnalyzer,
+    grouped_by,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NULL_KEY = "NullValue"
 MAX_DETAIL_BINS = 1000
@@ -27,9 +36,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no database accepts all of them
 
 @dataclass(frozen=True, slots=True)
 class DistributionValue:
-    """Count of one value, and its share of all rows."""
+    """Count of one value, or the sum of its numbers, and its share of all.
 
-    absolute: int
+    Examples
+    --------
+    >>> three_of_four = DistributionValue(absolute=3, ratio=0.75)
+    >>> three_of_four.absolute, three_of_four.ratio
+    (3, 0.75)
+    """
+
+    absolute: float
     ratio: float
 
 
@@ -43,30 +59,45 @@ class Distribution:
         The most frequent values, most frequent first.
     number_of_bins : int
         Number of distinct values, null included.
-    tail_count : int
+    tail_count : float
         Number of rows whose values are not in `values`.
+    ratios : bool
+        Whether the metric has a number for the share of each value, beside its count.
+
+    Examples
+    --------
+    >>> values = {"EWR": DistributionValue(3, 0.75), "JFK": DistributionValue(1, 0.25)}
+    >>> found = Distribution(values, number_of_bins=2)
+    >>> found["EWR"].ratio, found.number_of_bins
+    (0.75, 2)
     """
+
+    names: ClassVar[tuple[str, str, str]] = ("abs", "tailCount", "rows")
+    """Names of the count of a value, of that of all others, and of counts in a table."""
 
     values: Mapping[str, DistributionValue]
     number_of_bins: int
-    tail_count: int = 0
+    tail_count: float = 0
+    ratios: bool = True
 
     def __getitem__(self, key: str) -> DistributionValue:
         return self.values[key]
 
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield ``bins``, ``abs.value`` and ``ratio.value`` per value, and any ``tailCount``."""
+        absolute, tail, _ = self.names
         yield "bins", self.number_of_bins
         for key, value in self.values.items():
-            yield f"abs.{key}", value.absolute
-            yield f"ratio.{key}", value.ratio
+            yield f"{absolute}.{key}", value.absolute
+            if self.ratios:
+                yield f"ratio.{key}", value.ratio
         if self.tail_count:
-            yield "tailCount", self.tail_count
+            yield tail, self.tail_count
 
-    def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str, int, str]]]:
+    def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str, float, str]]]:
         """Return the notebook table: each value with its count and share."""
         rows = ((k, v.absolute, f"{100 * v.ratio:.3g} %") for k, v in self.values.items())
-        return ("value", "rows", "share"), self.number_of_bins, rows
+        return ("value", self.names[2], "share"), self.number_of_bins, rows
 
 
 HistogramMetric = Metric[Distribution]
@@ -168,25 +199,68 @@ _PLAIN = (1e-3, 1e7)
 """Where floats are written without an exponent."""
 
 
-def counts_by_key(state: FrequenciesAndNumRows) -> Iterator[tuple[str, int]]:
-    """Yield the bin key and the number of rows of each value of a single column, nulls left out.
+def keys_of(values: pa.ChunkedArray) -> Iterator[str]:
+    """Yield the bin keys of values in Arrow.
 
     Floats of 32 bits have fewer digits than the doubles that Python makes of them.
+    """
+    if str(values.type) != "float":
+        yield from map(bin_key, values.to_pylist())
+        return
+    import numpy as np
+
+    for value in values.to_pylist():
+        if value is None:
+            yield NULL_KEY
+        else:
+            yield _float_text(value, np.format_float_scientific(np.float32(value)))
+
+
+def counts_by_key(state: FrequenciesAndNumRows) -> Iterator[tuple[str, int]]:
+    """Yield the bin key and the number of rows of each value of a single column, nulls left out.
 
     Examples
     --------
     >>> list(counts_by_key(FrequenciesAndNumRows.of([((1e20,), 2), ((0.1,), 1)])))
     [('1.0E20', 2), ('0.1', 1)]
     """
-    if str(state.frequencies.schema.types[0]) == "float":
-        import numpy as np
+    if state.num_groups:
+        known = state.frequencies.filter(state.frequencies["0"].is_valid())
+        yield from zip(keys_of(known["0"]), known[COUNT].to_pylist(), strict=True)
 
-        for (value,), count in state.groups():
-            if value is not None:
-                shortest = np.format_float_scientific(np.float32(value))
-                yield _float_text(value, shortest), count
-        return
-    yield from ((bin_key(value), count) for (value,), count in state.groups() if value is not None)
+
+def check_number_of_bins(owner: Analyzer[Any, Any], number: int) -> None:
+    """Require a number of bins from 1 to 1000."""
+    if not 1 <= number <= MAX_DETAIL_BINS:
+        msg = f"{owner!r}: max_detail_bins lies between 1 and {MAX_DETAIL_BINS}"
+        raise IllegalAnalyzerParameterError(msg)
+
+
+def binned(schema: Schema, column: str, binning: str | None) -> str:
+    """Return SQL for the bin of each row: an expression, or else the value of a column."""
+    if binning is None:
+        (sql,) = grouped_by(schema, (column,))
+        return sql
+    schema.field(column)
+    return f"(\n{binning}\n)"
+
+
+def check_bins(owner: Analyzer[Any, Any], bins: pa.Table) -> None:
+    """Require that bins are plain values, which only the data can tell of an expression."""
+    import pyarrow as pa
+
+    kind = bins.schema.field(0).type
+    if pa.types.is_nested(kind):
+        msg = f"{owner!r} gives a {kind} for each row; a bin is a plain value, such as a text"
+        raise MetricRuntimeError(msg)
+
+
+def ranked(
+    numbers: Iterable[tuple[str, float]], most: int
+) -> tuple[list[tuple[str, float]], float]:
+    """Return the greatest numbers by key, NaN first, and the sum of all others."""
+    rows = sorted(numbers, key=lambda row: (-inf if isnan(row[1]) else -row[1], row[0]))
+    return rows[:most], sum(number for _, number in rows[most:])
 
 
 @analyzer
@@ -201,6 +275,12 @@ class Histogram(GroupingAnalyzer[Distribution]):
     max_detail_bins : int
         Number of values to keep, by descending count and then by value: 1 to 1000. The others are
         counted together.
+    binning : str, optional
+        Spark SQL for the bin of each row, instead of the column's value: ``floor(price / 10) * 10``,
+        ``CASE WHEN delay > 15 THEN 'late' ELSE 'on time' END``, a registered function. It may read
+        any column; ``column`` names the metric.
+    ratios : bool
+        Whether the metric has the share of each value, beside its count.
 
     Examples
     --------
@@ -214,6 +294,8 @@ class Histogram(GroupingAnalyzer[Distribution]):
 
     column: str
     max_detail_bins: int = MAX_DETAIL_BINS
+    binning: str | None = field(default=None, kw_only=True, metadata={"since": "0.2"})
+    ratios: bool = field(default=True, kw_only=True, metadata={"since": "0.2"})
 
     @property
     def grouping_columns(self) -> tuple[str, ...]:
@@ -226,20 +308,34 @@ class Histogram(GroupingAnalyzer[Distribution]):
 
     def check_parameters(self) -> None:
         """Require a number of bins from 1 to 1000."""
-        if not 1 <= self.max_detail_bins <= MAX_DETAIL_BINS:
-            msg = f"{self!r}: max_detail_bins lies between 1 and {MAX_DETAIL_BINS}"
-            raise IllegalAnalyzerParameterError(msg)
+        check_number_of_bins(self, self.max_detail_bins)
+
+    def statistic(self) -> str:
+        """Return the statistic key: that of the column's values, or of their bins."""
+        if self.binning is None:
+            return super().statistic()
+        told = {"state": "frequencies", "binning": self.binning, "where": self.where}
+        return canonical_json(told)
+
+    def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
+        """Return the expression that gives the bins."""
+        return (binned(schema, self.column, self.binning),)
+
+    def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
+        """Return the frequencies; without any, those of no rows."""
+        state = super().fold(cells)
+        check_bins(self, state.frequencies)
+        return state
 
     def measure(self, state: FrequenciesAndNumRows) -> Distribution:
         """Rank the groups by count and keep the most frequent."""
-        counts = list(counts_by_key(state))
+        counts: list[tuple[str, float]] = list(counts_by_key(state))
         if state.num_nulls:
             counts.append((NULL_KEY, state.num_nulls))
-        counts.sort(key=lambda pair: (-pair[1], pair[0]))
-        kept, tail = counts[: self.max_detail_bins], counts[self.max_detail_bins :]
+        kept, tail = ranked(counts, self.max_detail_bins)
         rows = self.weight(state)
         values = {key: DistributionValue(count, count / rows) for key, count in kept}
-        return Distribution(values, len(counts), sum(count for _, count in tail))
+        return Distribution(values, len(counts), tail, self.ratios)
 
     def weight(self, state: FrequenciesAndNumRows) -> float:
         """Return the number of rows, nulls included."""

@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.metric import Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.measures.sketch_layouts import require_kll
 
 if TYPE_CHECKING:
     from datasketches import kll_doubles_sketch
@@ -153,6 +154,7 @@ class KllState(State):
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
         if payload:
+            require_kll(payload)
             _read(payload)  # raises on damage
         return cls(payload)
 

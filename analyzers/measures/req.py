@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.metric import TWO_SIGMA, Interval, Scale
 from tidegauge.analyzers.core.requests import Request, Sketch
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.measures.sketch_layouts import require_req
 
 if TYPE_CHECKING:
     from datasketches import req_items_sketch
@@ -139,6 +140,7 @@ class ReqState(State):
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
         if payload:
+            require_req(payload)
             _read(payload)  # raises on damage
         return cls(payload)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
 from tidegauge.analyzers.core.description import canonical_json, check_choice
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
+from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import count_rows, literal, where_holds
 from tidegauge.analyzers.core.state import State, register_state
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount, RatioAnalyzer
@@ -204,9 +204,9 @@ class DataTypeState(State):
         return next((kind for kind, count in kinds.items() if count), "Unknown")
 
 
-_INTEGRAL_TEXT = r"^[+-]? ?\d+\z"
-_FRACTIONAL_TEXT = r"^[+-]? ?\d+(\.\d+|(\.\d+)?[eE][+-]?\d+)\z"
-_BOOLEAN_TEXT = r"^(true|false)\z"
+_NUMBER_TEXT = r"^[+-]? ?\d+(\.\d+)?([eE][+-]?\d+)?\z"
+_FRACTION_MARKS = ".eE"
+"""Characters of which a number has at least one if it is fractional."""
 
 
 @analyzer
@@ -247,10 +247,7 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
             return self.values(schema) if field.kind in kinds else "CAST(NULL AS INT)"
 
         if field.kind in TEXT:
-            patterns = (_FRACTIONAL_TEXT, _INTEGRAL_TEXT, _BOOLEAN_TEXT)
-            reads = [f"{field.sql} RLIKE {literal(p)}" for p in patterns]
-            reads[-1] = f"octet_length({field.sql}) < 6 AND {reads[-1]}"  # spares most the pattern
-            typed = [count(f"({condition})") for condition in reads]
+            typed = [count(f"({condition})") for condition in _reads_of_text(field)]
         else:
             whole = field.kind == "decimal" and field.digits[1] == 0
             fractional = ("float", "double", *(() if whole else ("decimal",)))
@@ -275,3 +272,18 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
     def weight(self, state: DataTypeState) -> float:
         """Return the number of rows."""
         return sum(state.counts().values())
+
+
+def _reads_of_text(field: Field) -> tuple[str, str, str]:
+    """Return SQL conditions: a text reads as fractional, as integral, as boolean.
+
+    Spark evaluates what the first two begin with once, so each text is matched with one pattern. The
+    lengths tell a text of type CHAR from one that is equal but for trailing spaces.
+    """
+    number = f"{field.sql} RLIKE {literal(_NUMBER_TEXT)}"
+    marked = " OR ".join(f"contains({field.sql}, '{mark}')" for mark in _FRACTION_MARKS)
+    boolean = " OR ".join(
+        f"octet_length({field.sql}) = {len(word)} AND {field.uncollated_sql} = '{word}'"
+        for word in ("true", "false")
+    )
+    return f"{number} AND ({marked})", f"{number} AND NOT ({marked})", boolean

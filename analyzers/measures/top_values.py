@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.schema import TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import State, register_state
 from tidegauge.analyzers.measures.histogram import LONGEST_KEY, escaped
+from tidegauge.analyzers.measures.sketch_layouts import require_frequent_items
 
 if TYPE_CHECKING:
     from datasketches import frequent_strings_sketch
@@ -131,6 +132,7 @@ class FrequentItemsState(State):
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
         if payload:
+            require_frequent_items(payload)
             _read(payload)  # raises on damage
         return cls(payload)
 
@@ -145,6 +147,12 @@ class TopDistribution:
         Most frequent first.
     count : int
         Number of non-null values.
+
+    Examples
+    --------
+    >>> found = TopDistribution({"EWR": TopValue(3, 3, 3), "JFK": TopValue(1, 1, 1)}, count=4)
+    >>> found.estimates(), dict(found.scalars())["ratio.EWR"]
+    ({'EWR': 3, 'JFK': 1}, 0.75)
     """
 
     values: Mapping[str, TopValue]

@@ -22,11 +22,14 @@ from tidegauge.analyzers.core.schema import NUMERIC, Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import READERS, State, mismatch, register_state
 from tidegauge.analyzers.measures.hashing import Hashing, hashing_of
+from tidegauge.analyzers.measures.sketch_layouts import require_tuples
 
 if TYPE_CHECKING:
     from datasketches import compact_tuple_sketch
 
-SMALLEST_LG_K, LARGEST_LG_K = 4, 20
+SMALLEST_LG_K, LARGEST_LG_K = 5, 20
+SUMMARY_BYTES = 5
+"""Of an entry: see `tuple_serde`."""
 _HEAD, _FIRST_HEAD = struct.Struct("<qBB"), struct.Struct("<qB")
 
 
@@ -130,6 +133,9 @@ class TupleState(State):
     @classmethod
     def _checked(cls, sketch: bytes, count: int, lg_k: int, hashing: Hashing) -> Self:
         if count:
+            if not SMALLEST_LG_K <= lg_k <= LARGEST_LG_K:
+                raise ValueError(f"lg_k is {lg_k}, not from {SMALLEST_LG_K} to {LARGEST_LG_K}")
+            require_tuples(sketch, SUMMARY_BYTES)
             _read(sketch)  # raises on damage
         return cls(sketch, count, lg_k, hashing)
 
@@ -164,7 +170,7 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         )
 
     def check_parameters(self) -> None:
-        """Require at least one column, and an ``lg_k`` from 4 to 20."""
+        """Require at least one column, and an ``lg_k`` from 5 to 20, which unions accept."""
         if not self.columns:
             msg = f"{type(self).__name__} needs at least one column"
             raise NoColumnsSpecifiedError(msg)
@@ -234,7 +240,7 @@ class ApproxUniqueness(_SampleAnalyzer):
     ----------
     columns : str or sequence of str
     lg_k : int
-        log2 of the sample size, 4 to 20: 10 gives a relative standard error of 3 % of the number of
+        log2 of the sample size, 5 to 20: 10 gives a relative standard error of 3 % of the number of
         values, in 13 KiB; one more halves the squared error and doubles the bytes.
 
     Examples

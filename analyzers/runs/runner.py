@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS, SegmentSet, joined
 from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
+from tidegauge.analyzers.measures.group_sums import HistogramOfSums
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
     AnyAnalyzer,
@@ -37,6 +38,7 @@ from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
 from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.grouping import most_frequent_values
+from tidegauge.analyzers.scan.jobs import SMALL_BYTES
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
@@ -153,7 +155,7 @@ def run_incremental(
             progress.start(spec.dataset, len(tasks))
 
             def read(some: Sequence[_Task]) -> DataFrame:
-                whole = len(some) == len(listed)
+                whole = len(some) == len(listed) > 1
                 return source.read(None if whole else [t.listed.partition for t in some])
 
             if tasks and not all(chosen for _, chosen in segments):
@@ -365,7 +367,8 @@ def _batches(tasks: Sequence[_Task], most: int, segments: int) -> Iterator[list[
         by_analyzers.setdefault(task.analyzers, []).append(task)
     for analyzers, same in by_analyzers.items():
         fixed = (1 + segments) * sum(a.state_bytes + MEASUREMENT_BYTES for a in analyzers)
-        columns = {a.grouping_columns for a in analyzers if isinstance(a, GroupingAnalyzer)}
+        grouping = (GroupingAnalyzer, HistogramOfSums)
+        columns = {a.grouping_columns for a in analyzers if isinstance(a, grouping)}
         batch: list[_Task] = []
         held = 0
         for task in same:
@@ -390,10 +393,22 @@ def _measure(
 ) -> Iterator[MeasuredPartition]:
     analyzers = batch[0].analyzers
     wanted = {task.listed.partition for task in batch}
+    alone = len(batch) == 1 and getattr(source, "reads_exactly", False)
+    sizes = [task.listed.size for task in batch]
     found = scan(
-        data, analyzers, source.keys, lambda key: source.partition_of(key) in wanted, sets, private
+        data,
+        analyzers,
+        () if alone else source.keys,  # without keys, an aggregation takes a sixth less time
+        lambda key: alone or source.partition_of(key) in wanted,
+        sets,
+        private,
+        small=all(sizes) and sum(sizes) <= SMALL_BYTES,
     )
-    groups = {source.partition_of(key): group for key, group in found.groups.items()}
+    groups: dict[Partition | None, Group] = {
+        batch[0].listed.partition if alone else source.partition_of(key): group
+        for key, group in found.groups.items()
+        if group.rows
+    }
     names = {name: s for s in sets for name in s.names()}
     for task in batch:
         partition = task.listed.partition

@@ -18,6 +18,8 @@ _SIGNS = re.compile(
     r"|Could not read footer|FileNotFoundException|MALFORMED_|Malformed|is not a Parquet file"
 )
 """Signs of Spark's errors of single files: damaged, foreign, or gone since it listed them."""
+_OTHER_TYPES = re.compile(r"DATA_TYPE_MISMATCH|cannot be converted|ConvertNotSupported")
+"""Signs of files that are sound, but of other types than those by which they were read."""
 _STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
 
 
@@ -51,13 +53,29 @@ def measure_readable(
     """Measure a batch without the partitions that cannot be read; return their errors by partition.
 
     The error of the batch mostly names the file. If it does not, halves are tried, so that one
-    partition among n costs at most 2 log2 n further scans.
+    partition among n costs at most 2 log2 n further scans. Files whose types differ from those of the
+    batch are tried by themselves, as a batch of their own types.
 
     Raises
     ------
     Exception
         Any error that is not one of reading a file.
     """
+    measured, broken = _measure(tasks, partition_of, measure)
+    others = [task for task in tasks if _OTHER_TYPES.search(broken.get(partition_of(task), ""))]
+    if others and len(others) < len(tasks):
+        found, again = measure_readable(others, partition_of, measure)
+        apart = {partition_of(task) for task in others}
+        measured += found
+        broken = {part: why for part, why in broken.items() if part not in apart} | again
+    return measured, broken
+
+
+def _measure(
+    tasks: Sequence[T],
+    partition_of: Callable[[T], Partition],
+    measure: Callable[[Sequence[T]], Sequence[S]],
+) -> tuple[list[S], dict[Partition, str]]:
     broken: dict[Partition, str] = {}
     left = list(tasks)
     while left:
@@ -84,7 +102,7 @@ def _by_halves(
     measured: list[S] = []
     middle = len(left) // 2
     for half in (left[:middle], left[middle:]):
-        found, more = measure_readable(half, partition_of, measure)
+        found, more = _measure(half, partition_of, measure)
         measured += found
         broken = {**broken, **more}
     return measured, broken

@@ -10,6 +10,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -245,17 +246,32 @@ def _batch_packer() -> Any:
     return pack
 
 
+_SET: WeakKeyDictionary[SparkSession, dict[str, tuple[str | None, int]]] = WeakKeyDictionary()
+"""Settings that are set temporarily: the value before, and the number of threads that rely on them."""
+_SETTING = Lock()
+
+
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: set session settings temporarily, and restore them on exit."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
+    """Context manager: set session settings temporarily, and restore them on exit.
+
+    Threads may set the same ones: the last to leave restores what was there before the first.
+    """
+    with _SETTING:
+        held = _SET.setdefault(spark, {})
         for key, value in settings.items():
+            before, users = held.get(key) or (spark.conf.get(key, None), 0)
+            held[key] = before, users + 1
             spark.conf.set(key, value)
+    try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+        with _SETTING:
+            for key in settings:
+                before, users = held.pop(key)
+                if users > 1:
+                    held[key] = before, users - 1
+                elif before is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, before)

@@ -16,15 +16,13 @@ from tidegauge.analyzers.core.requests import (
     Aggregate,
     Frequencies,
     Lookup,
-    Match,
     Request,
     Sketch,
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities
-from tidegauge.analyzers.scan.grouping import Groups
-from tidegauge.analyzers.scan.jobs import Joining, Matching, ScanJob, jobs_for
+from tidegauge.analyzers.scan.jobs import ScanJob, jobs_for, own_job
 from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
@@ -46,18 +44,21 @@ class Plan:
         Failures of the analyzers that are rejected before any data is read.
     requests : dict
         Requests of all other analyzers.
+    small : bool
+        Whether the data is so small that it takes fewer jobs; see `jobs_for`.
     """
 
     session: Capabilities
     columns: frozenset[str]
     failures: dict[AnyAnalyzer, Failure] = field(default_factory=dict)
     requests: dict[AnyAnalyzer, tuple[Request, ...]] = field(default_factory=dict)
+    small: bool = False
 
     @property
     def jobs(self) -> list[ScanJob]:
         """The jobs, each one pass and one Spark action."""
         asked = [ROWS, *(r for some in self.requests.values() for r in some)]
-        return jobs_for(asked, self.session, self.columns)
+        return jobs_for(asked, self.session, self.columns, small=self.small)
 
     def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
         """Return the analyzers that need each request."""
@@ -68,14 +69,21 @@ class Plan:
         return owners
 
 
-def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer], private: Privacy = PUBLIC) -> Plan:
+def plan(
+    data: DataFrame,
+    analyzers: Iterable[AnyAnalyzer],
+    private: Privacy = PUBLIC,
+    *,
+    small: bool = False,
+) -> Plan:
     """Check every analyzer against the schema and plan the scan, without reading data.
 
-    Analyzers whose states would hold values of private columns fail. To find analyzers whose expressions Spark cannot resolve, all are resolved together, and one by one
-    only if that fails.
+    Analyzers whose states would hold values of private columns fail. To find analyzers whose
+    expressions Spark cannot resolve, all are resolved together, and one by one only if that fails.
     """
     schema = Schema.from_frame(data)
-    made = Plan(capabilities(data.sparkSession), frozenset(name.lower() for name in data.columns))
+    columns = frozenset(name.lower() for name in data.columns)
+    made = Plan(capabilities(data.sparkSession), columns, small=small)
     for analyzer in dict.fromkeys(analyzers):
         checked = attempt(partial(_requests, analyzer, schema, private))
         if isinstance(checked, Failure):
@@ -88,11 +96,9 @@ def plan(data: DataFrame, analyzers: Iterable[AnyAnalyzer], private: Privacy = P
             _drop(made, analyzer, _unresolved(data, texts))
     for analyzer, asked in list(made.requests.items()):
         for request in asked:
-            match request:
-                case Lookup():
-                    _drop(made, analyzer, _unreadable(data, Joining((request,))))
-                case Match():
-                    _drop(made, analyzer, _unreadable(data, Matching((request,))))
+            job = own_job(request)
+            if job is not None:
+                _drop(made, analyzer, _unreadable(data, job))
     return made
 
 
@@ -138,11 +144,11 @@ def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
 
 
 @handled_errors()
-def _unreadable(data: DataFrame, job: Joining | Matching) -> Exception | None:
+def _unreadable(data: DataFrame, job: ScanJob) -> Exception | None:
     from pyspark.errors import AnalysisException
 
     try:
-        job.joined(data, Groups()).schema  # noqa: B018
+        job.check(data)
     except (AnalysisException, DslError) as error:
         return error
     return None

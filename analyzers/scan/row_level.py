@@ -58,7 +58,10 @@ def row_level_results(
     --------
     >>> import tidegauge as tg
     >>> rules = {"has_email": tg.Completeness("email"), "alone": tg.Uniqueness("id")}
-    >>> judged = row_level_results(users, rules)  # doctest: +SKIP
+    >>> sql = "SELECT * FROM VALUES (1, 'a@x.org'), (1, NULL), (2, 'b@x.org') AS (id, email)"
+    >>> judged = row_level_results(tg.spark_session().sql(sql), rules)  # doctest: +SKIP
+    >>> judged.orderBy("id", "email").select("has_email", "alone").collect()  # doctest: +SKIP
+    [Row(has_email=False, alone=False), Row(has_email=True, alone=False), Row(has_email=True, alone=True)]
     """
     from pyspark.errors import AnalysisException
 

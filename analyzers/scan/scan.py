@@ -88,6 +88,8 @@ def scan(
     keep: Callable[[Values], bool] = lambda _: True,
     segments: Sequence[SegmentSet] = (),
     private: Privacy = PUBLIC,
+    *,
+    small: bool = False,
 ) -> Scan:
     """Compute the states of all analyzers in one pass, grouped by partition columns.
 
@@ -105,6 +107,8 @@ def scan(
     private : Privacy
         Columns whose values go into no state and no error: analyzers that would hold them fail, and
         errors of the data lose their messages.
+    small : bool
+        Whether the data has no more than about `SMALL_BYTES`.
 
     Raises
     ------
@@ -113,7 +117,7 @@ def scan(
     """
     _check_data(data)
     activate(data.sparkSession)
-    made = plan(data, analyzers, private)
+    made = plan(data, analyzers, private, small=small)
     groups = Groups(tuple(by), tuple(segments))
     results = _run(data, made, groups)
     rows = results[ROWS]

@@ -108,9 +108,12 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
 
     Examples
     --------
-    >>> import tidegauge as tg
-    >>> tg.frame_fingerprint(spark.table("flights"))  # doctest: +SKIP
-    'frame/2:5b0c...'
+    >>> import tempfile, tidegauge as tg
+    >>> spark, folder = tg.spark_session(), f"{tempfile.gettempdir()}/numbers"  # doctest: +SKIP
+    >>> spark.range(3).write.mode("overwrite").parquet(folder)  # doctest: +SKIP
+    >>> once, again = (tg.frame_fingerprint(spark.read.parquet(folder)) for _ in range(2))  # doctest: +SKIP
+    >>> once == again, tg.frame_fingerprint(spark.range(3))  # doctest: +SKIP
+    (True, None)
     """
     if data.isStreaming:
         return None

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -24,7 +24,13 @@ from tidegauge.analyzers.core.errors import (
     describe,
     nearest,
 )
-from tidegauge.analyzers.core.filesystems import absolute, child, file_system, plain_path
+from tidegauge.analyzers.core.filesystems import (
+    absolute,
+    child,
+    file_system,
+    local_path,
+    plain_path,
+)
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.segments import Values
@@ -34,15 +40,26 @@ from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
 """Providers whose partitions are folders of files, so that changes show in the files."""
 
+_WITH_SCHEMA = frozenset({"parquet", "orc", "avro"})
+"""Formats whose files tell their own schema. Spark takes that of a whole folder from any one of them."""
+
+_CHOOSING = frozenset(
+    {"mergeschema", "modifiedafter", "modifiedbefore", "pathglobfilter", "recursivefilelookup"}
+)
+"""Options by which Spark itself chooses the files that it reads, or merges their schemas."""
+
 LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 FOLDERS_PER_TASK = 32
 """Folders that one task of Spark lists; by default each has a task of its own."""
+LISTED_BY_DRIVER = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+LOCAL_FOLDERS = "10000"
+"""Local folders up to which Spark's driver lists them: a folder takes it less time than a task does."""
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
@@ -75,7 +92,8 @@ class Source(Protocol):
     that was last listed, which runs record as the tag ``source_version``. And a method
     ``only_rewritten(since)``, which is given names of partitions with the versions from which they were
     measured, and returns those whose rows have not changed since. A source that lists a part of its
-    table has ``lists_all``, False: what it does not list is not gone.
+    table has ``lists_all``, False: what it does not list is not gone. One whose ``read`` never returns
+    rows of other partitions has ``reads_exactly``, True, so that one partition is aggregated as a whole.
     """
 
     @property
@@ -224,6 +242,7 @@ class FrameSource:
         The partition that the whole data is, if it has no columns that tell.
     """
 
+    reads_exactly: ClassVar[bool] = True
     data: DataFrame
     keys: tuple[str, ...] = ()
     name: str | None = None
@@ -276,6 +295,9 @@ class FrameSource:
 class PathSource:
     """A folder of files, partitioned by Hive-style subfolders ``key=value``.
 
+    In a partitioned folder, what is read together has the columns and types of its newest file; older
+    files are read as far as these go.
+
     Attributes
     ----------
     spark : SparkSession
@@ -289,6 +311,7 @@ class PathSource:
         Options of Spark's reader.
     """
 
+    reads_exactly: ClassVar[bool] = True
     spark: SparkSession
     name: str
     keys: tuple[str, ...] = None  # type: ignore[assignment]  # found in __post_init__
@@ -325,32 +348,48 @@ class PathSource:
         """Read the rows of the given partitions, None for all; partition columns are strings."""
         from pyspark.sql.types import StringType, StructField, StructType
 
-        reader = self.spark.read.format(self.format).options(**dict(self.options))
         if not self._all_keys:
-            return reader.load(self.name)
-        columns = [f for f in self._schema(partitions).fields if f.name not in self._all_keys]
+            return self._reader().load(self.name)
+        schema = self._schema(partitions)
+        columns = [field for field in schema.fields if field.name not in self._all_keys]
         columns += [StructField(key, StringType()) for key in self._all_keys]
-        data = reader.schema(StructType(columns)).load(self.name)
+        data = self._reader().schema(StructType(columns)).load(self.name)
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [p.values for p in partitions])
 
+    def _reader(self) -> DataFrameReader:
+        # Spark reads columns of CSV by their place. It shall fail where a header tells otherwise.
+        defaults = {"enforceSchema": "false"} if self.format == "csv" else {}
+        return self.spark.read.format(self.format).options(**defaults | dict(self.options))
+
     def _schema(self, partitions: Collection[Partition] | None) -> StructType:
-        """Return the schema that Spark infers: of all files, or of a wanted one if it cannot read one."""
-        reader = self.spark.read.format(self.format).options(**dict(self.options))
+        """Return the schema of the newest wanted file; of text formats, what Spark infers from all files.
+
+        Where one of those is damaged, it is inferred from the wanted ones.
+        """
+        wanted = [
+            file
+            for partition, files in self._list().items()
+            if partitions is None or partition.only(self.keys) in partitions
+            for file in files
+            if file.size
+            and not file.path.startswith("/")  # which is of no folder, but of a pattern
+        ]
+        choosing = any(name.casefold() in _CHOOSING for name in self.options)
+        if wanted and self.format in _WITH_SCHEMA and not choosing:
+            newest = max(wanted, key=lambda file: (file.modified, file.path))
+            return self._schema_of([newest])
         try:
-            return reader.load(self.name).schema
+            return self._reader().load(self.name).schema
         except Exception:
-            paths = [
-                file.path
-                for partition, files in self._list().items()
-                if partitions and partition.only(self.keys) in partitions
-                for file in files
-            ]
-            if not paths:
+            if not wanted or partitions is None:
                 raise
-            alone = child(self.name, min(paths))
-            return reader.option("basePath", self.name).load(alone).schema
+            return self._schema_of(wanted)
+
+    def _schema_of(self, files: Sequence[FileInfo]) -> StructType:
+        reader = self._reader().option("basePath", self.name)
+        return reader.load([child(self.name, file.path) for file in files]).schema
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
@@ -371,6 +410,7 @@ class HiveTable:
     description : TableDescription
     """
 
+    reads_exactly: ClassVar[bool] = True
     spark: SparkSession
     name: str
     keys: tuple[str, ...]
@@ -411,9 +451,12 @@ class HiveTable:
         would read without running a job; for text tables it lists only the root, which is no help.
         """
         base = plain_path(root).rstrip("/") + "/"
-        tasks = str(math.ceil(partitions / FOLDERS_PER_TASK))
-        tuned = {LISTING_TASKS: tasks} if self.spark.conf.isModifiable(LISTING_TASKS) else {}
-        with session_settings(self.spark, tuned):
+        if local_path(root) is None:
+            tuned = {LISTING_TASKS: str(math.ceil(partitions / FOLDERS_PER_TASK))}
+        else:
+            tuned = {LISTED_BY_DRIVER: LOCAL_FOLDERS}
+        known = {key: value for key, value in tuned.items() if self.spark.conf.isModifiable(key)}
+        with session_settings(self.spark, known):
             files = self.spark.table(self._quoted).inputFiles()
         read = [plain_path(unquote(uri)) for uri in files]
         if all(path.startswith(base) or path + "/" == base for path in read):

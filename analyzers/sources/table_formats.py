@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.partitions import NULL, Partition
@@ -58,6 +58,7 @@ class LoggedTable:
         it is the one that is read, whatever is written meanwhile. None before, and if it is empty.
     """
 
+    reads_exactly: ClassVar[bool] = True
     spark: SparkSession
     name: str
     keys: tuple[str, ...]

@@ -24,12 +24,14 @@ from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, Num
 from tidegauge.analyzers.measures.custom import CustomSqlState
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.group_sums import GroupSums
 from tidegauge.analyzers.measures.moments import (
     CorrelationState,
     HigherMomentsState,
     StandardDeviationState,
 )
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
 from tidegauge.analyzers.measures.texts import DataTypeState
@@ -167,6 +169,13 @@ def frequencies():
     return st.builds(lambda g, n: FrequenciesAndNumRows.of(g.items(), n), groups, counts)
 
 
+def group_sums(numbers):
+    """Groups by text or null, each with a number of rows and a sum."""
+    rows = st.tuples(st.integers(1, 9), numbers)
+    groups = st.dictionaries(st.none() | st.text(max_size=3), rows, max_size=6)
+    return groups.map(lambda g: GroupSums.of((value, *row) for value, row in g.items()))
+
+
 @st.composite
 def record_counts(draw, most=9):
     """Three bits: one rule that records violate or that is unknown, and one fix."""
@@ -212,6 +221,10 @@ STATES = {
     HllState: st.lists(st.integers(0, 10**9), max_size=300).map(hll),
     KllState: st.lists(numbers, max_size=300).map(kll),
     FrequenciesAndNumRows: frequencies(),
+    ColumnMatches: st.just(ColumnMatches())
+    | st.builds(ColumnMatches, st.tuples(counts, counts), counts),
+    GroupSums: group_sums(st.integers(-(2**80), 2**80))
+    | group_sums(st.decimals(-(10**20), 10**20, places=4, allow_nan=False)),
 }
 STATES[Parts] = st.just(Parts()) | st.builds(
     lambda *parts: Parts(parts), STATES[NumMatchesAndCount], STATES[KllState], frequencies()

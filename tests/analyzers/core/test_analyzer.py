@@ -38,7 +38,7 @@ columns = st.lists(text, min_size=1, max_size=3)
 ranks = st.floats(0, 1)
 errors = st.floats(0.001, 0.5)
 nulls = st.sampled_from(["ignore", "empty", "fail"])
-sizes = st.integers(4, 20)
+sizes = st.integers(5, 20)
 tolerances = [st.floats(0, 9)] * 2
 even = st.integers(2, 99).map(lambda k: 2 * k)
 
@@ -80,7 +80,23 @@ EXAMPLES = {
     "Uniqueness": st.builds(tg.Uniqueness, columns, where=where),
     "Distinctness": st.builds(tg.Distinctness, columns, where=where),
     "CountDistinct": st.builds(tg.CountDistinct, columns, where=where),
-    "Histogram": st.builds(tg.Histogram, text, st.integers(1, 1000), where=where),
+    "Histogram": st.builds(
+        tg.Histogram,
+        text,
+        st.integers(1, 1000),
+        binning=where,
+        ratios=st.booleans(),
+        where=where,
+    ),
+    "HistogramOfSums": st.builds(
+        tg.HistogramOfSums,
+        text,
+        text,
+        st.integers(1, 1000),
+        binning=where,
+        ratios=st.booleans(),
+        where=where,
+    ),
     "ZerosCount": st.builds(tg.ZerosCount, text, where=where),
     "PatternMatch": st.builds(tg.PatternMatch, text, text, nulls, where=where),
     "MinLength": st.builds(tg.MinLength, text, nulls, where=where),
@@ -111,6 +127,9 @@ EXAMPLES = {
         text,
         st.sampled_from(["none", "sum", "min", "max"]),
         where=where,
+    )
+    | st.builds(
+        tg.CustomSql, st.just("SELECT max(x) FROM rows"), text, view=st.just("rows"), where=where
     ),
     "ColumnCount": st.builds(tg.ColumnCount, where=where),
     "ColumnExists": st.builds(tg.ColumnExists, text, where=where),
@@ -122,6 +141,9 @@ EXAMPLES = {
         where=where,
     ),
     "ReferentialIntegrity": st.builds(tg.ReferentialIntegrity, text, text, text, where=where),
+    "ColumnMatch": st.builds(
+        tg.ColumnMatch, st.lists(text, min_size=2, max_size=2), text, columns, where=where
+    ),
     "DatasetMatch": st.builds(tg.DatasetMatch, columns, text, where=where),
     "UniqueValueRatio": st.builds(tg.UniqueValueRatio, columns, where=where),
     "DuplicateRowCount": st.builds(tg.DuplicateRowCount, st.lists(text, max_size=2), where=where),
@@ -456,7 +478,7 @@ def test_no_data_is_empty_but_counts_are_zero(name, data):
     metric = analyzer.compute_metric_from(None)
     if name in COUNTS or getattr(analyzer, "metric", None) in COUNT_METRICS:
         assert metric.value == 0.0
-    elif name == "Histogram":
+    elif name in {"Histogram", "HistogramOfSums"}:
         assert metric.value.number_of_bins == 0
     elif name.startswith("Griffin"):  # as Griffin has it
         assert metric.weight == 0

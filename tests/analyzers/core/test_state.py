@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.state import READERS, State, read_state, register_
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.custom import CustomSqlState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.group_sums import GroupSums
 from tidegauge.analyzers.measures.moments import (
     CorrelationState,
     HigherMomentsState,
@@ -148,6 +149,8 @@ def test_states_written_by_earlier_releases_can_be_read(kept):
     state = read_state(kept["tag"], bytes.fromhex(kept["payload"]))
     if isinstance(state, FrequenciesAndNumRows):
         said = {"groups": sorted([list(k), n] for k, n in state.groups()), "nulls": state.num_nulls}
+    elif isinstance(state, GroupSums):
+        said = {v: [n, str(number)] for v, (n, number) in state.as_dict().items()}
     elif hasattr(state, "estimate"):
         said = {"count": state.count, "estimate": round(state.estimate())}
     elif isinstance(state, KllState):
@@ -180,6 +183,24 @@ def test_states_of_different_kinds_do_not_add():
     assert NumMatches(1).sum(NumMatches(2)) == NumMatches(3)
 
 
+def test_sums_stay_exact_when_columns_change_their_type():
+    """2^53 + 1 is no double; a column of whole numbers that becomes one of cents or of doubles."""
+    whole = GroupSums.of([("a", 1, 2**53 + 1), (None, 2, 5)])
+    cents = GroupSums.of([("a", 1, Decimal("0.25"))])
+    assert (whole + cents).as_dict() == {
+        "a": (2, Decimal("9007199254740993.25")),
+        None: (2, Decimal(5)),
+    }
+    assert (whole + GroupSums.of([(None, 1, 0.5)])).as_dict()[None] == (3, 5.5)
+
+
+def test_forgetting_a_value_keeps_its_sum():
+    state = GroupSums.of([("ann", 1, 3), ("bob", 1, 4)])
+    assert state.forget("bob", "x").as_dict() == {"ann": (1, 3), "x": (1, 4)}
+    assert state.forget("eve", "x") is state
+    assert GroupSums.of([(7, 1, 3), (8, 1, 4)]).forget("7", "x").as_dict() == {8: (1, 4)}
+
+
 def test_sketches_of_different_parameters_do_not_add():
     from datasketches import hll_sketch, kll_doubles_sketch
     from tidegauge.analyzers.measures.cardinality import HllState
@@ -194,6 +215,10 @@ def test_sketches_of_different_parameters_do_not_add():
         hll([1]) + HllState(small.serialize_compact(), 1)
     with pytest.raises(StateMismatchError, match="grouping columns"):
         FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([(("a", "b"), 1)])
+    with pytest.raises(StateMismatchError, match="column types"):
+        GroupSums.of([("a", 1, 1)]) + GroupSums.of([(1, 1, 1)])
+    with pytest.raises(StateMismatchError, match="types of sums"):
+        GroupSums.of([("a", 1, 10**60)]) + GroupSums.of([("a", 1, Decimal("1e-30"))])
     with pytest.raises(StateMismatchError, match="column types"):
         FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([((1,), 1)])
 

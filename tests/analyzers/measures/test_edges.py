@@ -79,6 +79,22 @@ def histogram(**wanted):
     return check
 
 
+def sums(*wanted):
+    """Keys and sums in their order, and the shares: NaN unless something adds up."""
+
+    def check(metric):
+        values = metric.value.values
+        assert list(values) == [key for key, _ in wanted]
+        found = [v.absolute for v in values.values()]
+        assert found == pytest.approx([number for _, number in wanted], nan_ok=True)
+        total = sum(found)
+        shares = NAN if not found or math.isnan(total) or not total else 1
+        ratios = sum(v.ratio for v in values.values()) if values else NAN
+        assert ratios == pytest.approx(shares, nan_ok=True)
+
+    return check
+
+
 def binned(wanted, nulls=0, nans=0, out=0):
     def check(metric):
         found, value = bins(metric)
@@ -233,6 +249,19 @@ EXPECTED = {
         lambda m: m.value.number_of_bins == 0,
         lambda m: m.value.number_of_bins == 0,
     ),
+    tg.Histogram("n", binning="n > 5"): (
+        histogram(true=3, false=2, NullValue=1),
+        *(histogram(false=3), histogram(true=1), histogram(NullValue=3)),
+        *[lambda m: m.value.number_of_bins == 0] * 2,
+    ),
+    tg.HistogramOfSums("s", "c"): (  # 1e36 + 1e36, exactly, is their sum
+        sums(("", 1e36), ("a", 1e36), ("𝒳y", 0.01), ("ü€", 0), ("NullValue", -0.01)),
+        *(sums(("x", 3)), sums(("7", 7.25)), sums(("NullValue", 0)), sums(), sums()),
+    ),
+    tg.HistogramOfSums("b", "d"): (
+        sums(("false", NAN), ("NullValue", 3), ("true", 1)),
+        *(sums(("true", NAN)), sums(("true", 2.5)), sums(("NullValue", 0)), sums(), sums()),
+    ),
     tg.TopValues("d", k=1): (
         top(**{"0.0": 2}),
         top(**{"-Infinity": 1}),
@@ -268,7 +297,12 @@ EXPECTED = {
         *(E, E, E),
     ),
     tg.CustomSql("max(n) - min(n)"): (2.0**62, 0, 0, E, E, E),
+    tg.CustomSql("SELECT count(n) - 2 FROM data"): (3, 1, -1, -2, E, E),
     tg.ReferentialIntegrity("n", "edge_reference", "id"): (1 / 5, 0, 1, E, E, E),
+    tg.ColumnMatch("n", "edge_reference", "n", "id", "id"): (
+        {"n": 1.0},
+        *(E, {"n": 1.0}, E, E, E),  # 1 is not in the other table
+    ),
     tg.DatasetMatch("n", "edge_reference", "id"): (1 / 6, 0, 1, 0, E, E),
 }
 TABLES = (*ROWS, "none")
@@ -325,3 +359,33 @@ def test_every_approximate_metric_carries_its_bound(found, analyzer):
         if flat.interval:
             assert flat.interval.lower <= flat.value <= flat.interval.upper
             assert 0.9 < flat.interval.confidence <= 1
+
+
+TEXTS = {
+    "Integral": ["1", "-12", "+ 1", " 7", "007"],
+    "Fractional": ["1.5", "-0.0", "1e5", "+ 1.5E-3", "2E+7"],
+    "Boolean": ["true", "false"],
+    "String": [
+        "",
+        "1.",
+        ".5",
+        "1e",
+        "e.",
+        "--1",
+        "1\n",
+        "TRUE",
+        "true ",
+        "false\n",
+        "1 000",
+        "falsy",
+    ],
+    "Unknown": [None],
+}
+
+
+def test_data_types_of_texts(spark):
+    texts = spark.createDataFrame([(t,) for some in TEXTS.values() for t in some], "s string")
+    (metric,) = tg.calculate(texts, [tg.DataType("s")])
+    assert {kind: value.absolute for kind, value in metric.value.values.items()} == {
+        kind: len(some) for kind, some in TEXTS.items()
+    }

@@ -6,6 +6,8 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.exact import subtract
 from tidegauge.analyzers.core.metric import Failure
+from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
@@ -66,6 +68,93 @@ def test_custom_sql_may_not_look_beyond_the_group(text):
     with pytest.raises(tg.IllegalAnalyzerParameterError, match="windows and generators"):
         tg.CustomSql(text).check_parameters()
     tg.CustomSql("max(overtime)").check_parameters()
+
+
+def test_a_query_reads_the_data_by_a_name():
+    tg.CustomSql("with x as (select 1 as y) select count(*) from `Data`, x")
+    tg.CustomSql("FROM orders SELECT max(id)", view="orders")
+    with pytest.raises(tg.IllegalAnalyzerParameterError, match="the query does not read 'data'"):
+        tg.CustomSql("SELECT 1 -- data")
+    with pytest.raises(tg.IllegalAnalyzerParameterError, match="view is one word"):
+        tg.CustomSql("SELECT 1 FROM a.b", view="a.b")
+
+
+def test_queries_see_one_partition_or_the_whole_table(spark):
+    """Pairs of rows with one key: in a 2 * 2 + 1, in b 1, in both together 3 * 3 + 1."""
+    rows = [("a", "x", 1), ("a", "x", 2), ("a", "y", 3), ("b", "x", 4)]
+    data = spark.createDataFrame(rows, "ds string, k string, n int")
+    pairs = tg.CustomSql("SELECT count(*) FROM data l JOIN data r ON l.k = r.k", "pairs", "sum")
+    late = tg.CustomSql("SELECT max(n) FROM data WHERE n < 3", "late", where="k = 'x'")
+    groups = scan(data, [pairs, late, tg.Size()], ["ds"]).groups
+    found = {
+        key: [a.compute_metric_from(g.states[a].value) for a in (pairs, late)]
+        for key, g in groups.items()
+    }
+    assert [m.value for m in found["a",][:1]] == [5.0]
+    assert [(m.value, m.weight) for m in found["a",]] == [(5.0, 3), (2.0, 2)]
+    assert found["b",][0].value == 1.0
+    assert found["b",][1].empty  # the query's answer is null
+    whole = tg.calculate(data, [pairs, late])
+    assert [m.value for m in whole] == [10.0, 2.0]
+    states = [g.states[pairs].value for g in groups.values()]
+    assert pairs.compute_metric_from(pairs.state_type.merge(states)).value == 6.0
+    assert tg.CustomSql("SELECT 7 FROM data", where="n > 9").calculate(data).empty
+    assert not [v for v in spark.catalog.listTables() if v.name.startswith("tidegauge_")]
+
+
+def test_queries_that_cannot_be_answered_say_why(spark):
+    data = spark.createDataFrame([("a", 1), ("b", 0)], "ds string, n int")
+    asked = {
+        "SELECT n FROM data": "with more than one row",
+        "SELECT n FROM data WHERE n > 5": "with no rows",
+        "SELECT min(n), max(n) FROM data": "with 2 columns",
+        "SELECT max(ds) FROM data": "gives a str, not a number",
+        "SELECT max(nope) FROM data": "UNRESOLVED_COLUMN",
+        "SELECT max(n) FROM data, nosuch": "TABLE_OR_VIEW_NOT_FOUND",
+        "SELECT FROM data; DROP TABLE data": "PARSE_SYNTAX_ERROR",
+        "SELECT max(1 / n) FROM data": "DIVIDE_BY_ZERO",
+    }
+    metrics = tg.calculate(data, [tg.Size(), *map(tg.CustomSql, asked)])
+    assert metrics[0].value == 2.0
+    for metric, message in zip(metrics[1:], asked.values(), strict=True):
+        assert message in str(metric.outcome.error), metric
+    dirty = tg.CustomSql("SELECT max(1 / n) FROM data")  # one partition costs one metric
+    groups = scan(data, [dirty], ["ds"]).groups
+    assert groups["a",].states[dirty].value.number == 1.0
+    assert isinstance(groups["b",].states[dirty], tg.Failure)
+    kinds = SegmentSet(("n",), (("1",),))
+    parts = scan(data, [tg.CustomSql("SELECT count(*) FROM data")], segments=[kinds]).whole
+    (outcome,) = next(iter(parts.segments.values())).states.values()
+    assert "not measured by segments" in str(outcome.error)
+
+
+def test_columns_are_compared_by_key(spark):
+    """Of the rows with a key: 1 and 2 are there, 3 has two amounts and one status, 4 is not."""
+    spark.sql(
+        "VALUES (1, 10.0D, 'new'), (2, double('NaN'), null), (3, 1.0D, 'x'), (3, 2.0D, 'x'),"
+        " (null, 7.0D, 'y'), (5, 0.0D, 'z'), (5, null, 'z') AS t(key, amount, status)"
+    ).createOrReplaceTempView("compared_with")
+    data = spark.sql(
+        "VALUES ('a', 1, 10.0D, 'old'), ('a', 1, 11.0D, 'new'), ('a', 2, double('NaN'), null),"
+        " ('b', 3, 1.0D, 'x'), ('b', 4, 5.0D, 'x'), ('b', null, 7.0D, 'y'), ('b', 5, 0.0D, 'z')"
+        " AS t(ds, id, amount, status)"
+    )
+    match = tg.ColumnMatch(["amount", "status"], "compared_with", "id", reference_keys="key")
+    found = match.calculate(data)
+    assert found.value == {"amount": 2 / 5, "status": 4 / 5}
+    assert (found.instance, found.weight) == ("id", 5)
+    groups = scan(data, [match], ["ds"]).groups
+    states = {key: g.states[match].value for (key,), g in groups.items()}
+    assert states == {"a": ColumnMatches((2, 2), 3), "b": ColumnMatches((0, 2), 2)}
+    some = tg.ColumnMatch("status", "compared_with", "id", reference_keys="key", where="id < 2")
+    assert some.calculate(data).value == {"status": 0.5}
+    asked = {
+        tg.ColumnMatch("status", "nosuch", "id"): "TABLE_OR_VIEW_NOT_FOUND",
+        tg.ColumnMatch("status", "compared_with", "id"): "UNRESOLVED_COLUMN",
+        tg.ColumnMatch("nope", "compared_with", "id"): "no column 'nope'",
+    }
+    for metric, message in zip(tg.calculate(data, asked), asked.values(), strict=True):
+        assert message in str(metric.outcome.error), metric
 
 
 def test_what_cannot_be_compared_or_grouped_fails_alone(spark):

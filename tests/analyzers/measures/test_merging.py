@@ -54,6 +54,9 @@ def analyzers(where):
         tg.ApproxCountDistinct("c", where=where),
         tg.TopValues("s", where=where),
         tg.Histogram("s", where=where),
+        tg.Histogram("d", binning="floor(d / 1e5)", where=where),
+        tg.HistogramOfSums("s", "c", where=where),
+        tg.HistogramOfSums("s", "d", binning="upper(s)", where=where),
         tg.Entropy("s", where=where),
         tg.MutualInformation(["s", "f"], where=where),
         *(kind(["s", "f"], where=where) for kind in DISTINCT),
@@ -61,7 +64,9 @@ def analyzers(where):
         tg.MaxTime("t", where=where),
         tg.Freshness("t", until="timestamp'2050-01-01'", where=where),
         tg.CustomSql("max(length(s))", "longest", "max", where=where),
+        tg.CustomSql("SELECT count(n) FROM data", "known", "sum", where=where),
         tg.ReferentialIntegrity("s", "merging_reference", "key", where=where),
+        tg.ColumnMatch("f", "merging_reference", "s", "flag", "key", where=where),
         tg.DatasetMatch(["s", "f"], "merging_reference", ["key", "flag"], where=where),
     ]
 

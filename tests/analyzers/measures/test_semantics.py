@@ -194,6 +194,55 @@ def test_histogram_of_other_types(tables):
     assert histogram(tables["EMPTY"], "x").value.number_of_bins == 0
 
 
+def test_histogram_of_bins(tables):
+    """4 + 1, 5 + 2, 6 + 3 of one row each; att2 is 0, 0, 0, 5, 6, 7."""
+    found = histogram(
+        tables["NUM"], "att2", binning="CASE WHEN att2 > 5 THEN 'large' ELSE 'small' END"
+    )
+    assert found.value.values == {
+        "small": DistributionValue(4, 4 / 6),
+        "large": DistributionValue(2, 2 / 6),
+    }
+    names = [name for name, _ in found.value.scalars()]
+    assert names == ["bins", "abs.small", "ratio.small", "abs.large", "ratio.large"]
+    counts = histogram(tables["NUM"], "att2", binning="att2 % 2", ratios=False).value
+    assert dict(counts.scalars()) == {"bins": 2, "abs.0": 4, "abs.1": 2}
+    failed = histogram(tables["NUM"], "att2", binning="array(att2)")
+    assert "a bin is a plain value" in str(failed.outcome.error)
+    for wrong in ("nope + 1", "sum(att2)", "att2 >"):
+        found = histogram(tables["NUM"], "att2", binning=wrong)
+        assert isinstance(found.outcome.error, tg.UnresolvedExpressionError), wrong
+
+
+def test_histogram_of_sums(tables):
+    """u: 1 + 2 + 4, d: 3 + 3."""
+    found = tg.HistogramOfSums("type", "value").calculate(tables["TYPES"])
+    assert found.value.values == {
+        "u": DistributionValue(7.0, 7 / 13),
+        "d": DistributionValue(6.0, 6 / 13),
+    }
+    assert (found.instance, found.weight) == ("type,value", 5)
+    top = tg.HistogramOfSums("type", "value", 1, ratios=False, where="value > 1")
+    assert dict(top.calculate(tables["TYPES"]).value.scalars()) == {
+        "bins": 2,
+        **{"sum.d": 6.0, "tailSum": 6.0},
+    }
+    binned = tg.HistogramOfSums("value", "value", binning="value >= 3").calculate(tables["TYPES"])
+    assert [(k, v.absolute) for k, v in binned.value.values.items()] == [("true", 10), ("false", 3)]
+    exact = tg.HistogramOfSums("x", "x").calculate(tables["LONG"]).value  # 2^62 twice is 2^63
+    assert [v.absolute for v in exact.values.values()] == [2.0**63, 2.0**53]
+    for wrong in (tg.HistogramOfSums("type", "type"), tg.HistogramOfSums("nope", "value")):
+        assert isinstance(wrong.calculate(tables["TYPES"]).outcome.error, tg.PreconditionError), (
+            wrong
+        )
+
+
+def test_a_sum_that_spark_cannot_add_fails(spark):
+    table = spark.sql("SELECT 'a' AS s, CAST('9e37' AS DECIMAL(38, 0)) AS x FROM range(9)")
+    found = tg.HistogramOfSums("s", "x").calculate(table)
+    assert "exceeds what Spark can add" in str(found.outcome.error)
+
+
 def test_quantiles_within_their_bound(spark):
     """deequ.md case 37: the integers from -1000 to 999."""
     table = spark.range(-1000, 1000)

@@ -5,7 +5,12 @@ import os
 import shutil
 
 import pytest
-from tidegauge.analyzers.sources.sources import _list_by_arrow, _list_by_spark, list_files
+from tidegauge.analyzers.sources.sources import (
+    FrameSource,
+    _list_by_arrow,
+    _list_by_spark,
+    list_files,
+)
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
@@ -274,6 +279,22 @@ def test_tables_of_hives_own_formats(spark, repo, form):
 
 
 @pytest.mark.soak
+def test_a_source_that_reads_too_much_is_measured_by_partition(spark, repo):
+    class Generous(FrameSource):
+        reads_exactly = False
+
+        def read(self, partitions=None):
+            return self.data
+
+    rows = spark.sql("SELECT * FROM VALUES ('a', 1), ('b', 2), ('b', 3) AS t(ds, x)")
+    suite = tg.Suite("generous", [tg.Size(), tg.Sum("x")])
+    for name in ("ds=a", "ds=b"):
+        tg.analyze(Generous(rows, ("ds",)), suite, repository=repo, partitions=[name])
+    found = repo.metrics("generous").set_index(["partition", "name"])["value"]
+    assert found["ds=a"].to_dict() == {"Size": 1, "Sum": 1}
+    assert found["ds=b"].to_dict() == {"Size": 2, "Sum": 5}
+
+
 def test_an_integer_key_keeps_its_zero(spark, repo, tmp_path):
     """Hive may name a partition hr=07 whose column is an integer."""
     write = spark.createDataFrame([(1, "a")], "x int, s string").write

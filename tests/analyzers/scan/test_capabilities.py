@@ -12,6 +12,7 @@ from tidegauge.analyzers.scan.capabilities import (
     Capabilities,
     aggregate_by_sets,
     capabilities,
+    session_settings,
     smallest,
     to_arrow,
     worker_error,
@@ -168,3 +169,38 @@ def test_what_falls_back_is_named():
     assert [*found] == [
         "most frequent values", "approximate uniqueness", "samples of rejected records",
     ]  # fmt: skip
+
+
+class Conf:
+    """The settings of a session, in a dictionary."""
+
+    def __init__(self, **settings):
+        self.settings = settings
+
+    def get(self, key, default):
+        return self.settings.get(key, default)
+
+    def set(self, key, value):
+        self.settings[key] = value
+
+    def unset(self, key):
+        del self.settings[key]
+
+
+class Session:
+    """A session that has nothing but settings."""
+
+    def __init__(self, **settings):
+        self.conf = Conf(**settings)
+
+
+def test_settings_that_threads_set_at_once_are_restored_by_the_last():
+    session = Session(zone="UTC")
+    first = session_settings(session, {"zone": "CET", "mode": "a"})
+    second = session_settings(session, {"zone": "CET"})
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert session.conf.settings == {"zone": "CET"}
+    second.__exit__(None, None, None)
+    assert session.conf.settings == {"zone": "UTC"}

@@ -1,0 +1,142 @@
+"""Layouts of serialized DataSketches, checked before the library reads bytes that may be damaged.
+
+The library believes numbers of levels, sizes and slots as they are written: a wrong one may end the
+process, or take all memory. Each function requires that what is written there fits the other bytes, and
+raises `ValueError` or `struct.error` if not.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+_HEAD = struct.Struct("<8B")
+"""Longs of the preamble, version, family, four bytes of each family's own and flags among them."""
+
+
+def require_kll(sketch: bytes) -> None:
+    """Require a KLL sketch of doubles whose levels hold as many values as there are."""
+    flags, k, m = struct.unpack_from("<3xBHB", sketch)
+    if flags & _KLL_SHORT:
+        return
+    n, least_k, number = struct.unpack_from("<8xQHB", sketch)
+    starts = struct.unpack_from(f"<20x{number}I", sketch)
+    _require(0 < number <= _KLL_LEVELS and _KLL_K <= least_k <= k, "levels")
+    levels = [*starts, sum(_kll_capacity(k, m, depth) for depth in range(number))]
+    sizes = [end - start for start, end in pairwise(levels)]
+    _require(min(sizes) >= 0, "levels")
+    _require(n == sum(size << level for level, size in enumerate(sizes)), "number of values")
+    # The least and the greatest value stand before the others.
+    _require(len(sketch) == 20 + 4 * number + 8 * (sum(sizes) + 2), "length")
+
+
+_KLL_SHORT = 1 | 4
+"""Flags of sketches that are empty, or of a single value: they have no levels."""
+_KLL_LEVELS = 61
+_KLL_K = 8
+
+
+def _kll_capacity(k: int, m: int, depth: int) -> int:
+    """Return the size of a level so far below the top: k, and two thirds of it for each further one."""
+    steps = [depth] if depth <= _KLL_LEVELS // 2 else [depth // 2, depth - depth // 2]
+    for step in steps:
+        k = (2 * (k << step) // 3**step + 1) >> 1
+    return max(m, k)
+
+
+def require_req(sketch: bytes) -> None:
+    """Require a REQ sketch of doubles whose levels hold as many values as there are."""
+    flags, k, number, raw = struct.unpack_from("<3xBHBB", sketch)
+    _require(_REQ_K[0] <= k <= _REQ_K[1] and k % 2 == 0, "k")
+    if flags & _REQ_EMPTY:
+        _require(len(sketch) == 8, "length")
+    elif flags & _REQ_RAW:
+        _require(number == 1 and 0 < raw <= _REQ_MOST_RAW, "levels")
+        _require(len(sketch) >= 8 + 8 * raw, "length")  # the library writes zeros behind them
+    else:
+        _require(0 < number <= _REQ_LEVELS, "levels")
+        at, n = 8, None
+        if number > 1:
+            (n,) = struct.unpack_from("<Q", sketch, at)
+            at += 24
+        found = 0
+        for level in range(number):
+            _, section, weight, sections, size = struct.unpack_from("<QfBBxxI", sketch, at)
+            _require(weight == level and 0 < sections <= _REQ_SECTIONS, "levels")
+            _require(_REQ_SECTION <= section <= k, "size of sections")
+            found += size << level
+            at += 20 + 8 * size
+        _require(len(sketch) == at, "length")
+        _require(found > 0 and n in {None, found}, "number of values")
+
+
+_REQ_K = (4, 1024)
+_REQ_EMPTY, _REQ_RAW = 4, 16
+_REQ_MOST_RAW = 4
+_REQ_LEVELS = 60
+_REQ_SECTION, _REQ_SECTIONS = 2, 192
+
+
+def require_hll(sketch: bytes) -> None:
+    """Require an HLL sketch with as many coupons or registers as its size says."""
+    lg_k, lg_slots, flags, coupons, mode = struct.unpack_from("<3x5B", sketch)
+    _require(_HLL_LG_K[0] <= lg_k <= _HLL_LG_K[1], "size")
+    form, target = mode & 3, mode >> 2
+    _require(form <= 2 and target <= 2, "form")
+    if form == 2:
+        _require(len(sketch) >= 40 + _HLL_BYTES[target](1 << lg_k), "length")
+        (further,) = struct.unpack_from("<36xI", sketch)
+        _require(further <= 1 << lg_k and (target == 0 or not further), "registers")
+        return
+    head = (8, 12)[form]
+    if form == 1:
+        (coupons,) = struct.unpack_from("<8xI", sketch)
+    _require(lg_slots <= lg_k and coupons <= 1 << lg_k, "coupons")
+    stored = coupons if flags & _HLL_COMPACT else 1 << lg_slots
+    _require(bool(flags & _HLL_EMPTY) or len(sketch) == head + 4 * stored, "length")
+
+
+_HLL_LG_K = (4, 21)
+_HLL_EMPTY, _HLL_COMPACT = 4, 8
+_HLL_BYTES = (lambda k: k // 2, lambda k: k * 3 // 4 + 1, lambda k: k)
+"""Bytes of registers of 4, 6 and 8 bits."""
+
+
+def require_frequent_items(sketch: bytes) -> None:
+    """Require a sketch of frequent texts with as many of them as it says, of the lengths before them."""
+    longs, _, _, lg_most, lg_slots, flags, _, _ = _HEAD.unpack_from(sketch)
+    _require(lg_slots <= lg_most <= _ITEMS_LG_MOST and longs in {1, 4}, "slots")
+    if longs == 1:
+        _require(bool(flags & _ITEMS_EMPTY) and len(sketch) == 8, "length")
+        return
+    (number,) = struct.unpack_from("<8xI", sketch)
+    _require(not flags & _ITEMS_EMPTY and 0 < number <= 1 << lg_slots, "slots")
+    at = 32 + 8 * number
+    for _ in range(number):
+        (length,) = struct.unpack_from("<I", sketch, at)
+        at += 4 + length
+    _require(len(sketch) == at, "length")
+
+
+_ITEMS_EMPTY = 4 | 1
+_ITEMS_LG_MOST = 20
+
+
+def require_tuples(sketch: bytes, summary: int) -> None:
+    """Require a compact tuple sketch of as many entries, with summaries of so many bytes, as it says."""
+    longs, _, _, _, _, flags, _, _ = _HEAD.unpack_from(sketch)
+    _require(1 <= longs <= 3, "preamble")
+    if longs > 1:
+        (number,) = struct.unpack_from("<8xI", sketch)
+    else:
+        number = 0 if flags & _TUPLES_EMPTY else 1
+    _require(len(sketch) == 8 * longs + (8 + summary) * number, "length")
+
+
+_TUPLES_EMPTY = 4
+
+
+def _require(fits: bool, what: str) -> None:  # noqa: FBT001 - as of assert
+    if not fits:
+        msg = f"its {what} does not fit its bytes"
+        raise ValueError(msg)
