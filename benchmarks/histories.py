@@ -39,8 +39,9 @@ from benchmarks.synthetic.judging import Result, Verdict, evaluate
 from benchmarks.synthetic.peers import PEERS, SLOW, judge
 from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.base import Detector, History, PartitionDetector
+from tidegauge.repository.detectors.base import Detector, History, PartitionDetector, Scores
 from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.severity import WEIGHTS, severity_steps
 
 OURS = {
     "Seasonal": [tg.Seasonal()],
@@ -52,6 +53,17 @@ OURS = {
     "our BatchNormal": [tg.BatchNormal()],
 }
 SLOW_OURS = {"our HoltWinters": [tg.HoltWinters()]}
+
+
+def weights(
+    names: tuple[str, ...], values: np.ndarray, scores: Scores, scales: list[Scale]
+) -> np.ndarray:
+    """Return the weights of departures, as detection has them."""
+    series = [
+        {"scale": scale, "kind": "Maximum" if name == "max" else name, "filter": "", "segment": ""}
+        for name, scale in zip(names, scales, strict=True)
+    ]
+    return WEIGHTS[severity_steps(series, values, scores.expected)]
 
 
 def verdict(detectors: list[Detector], table: Table) -> Verdict:
@@ -70,7 +82,11 @@ def verdict(detectors: list[Detector], table: Table) -> Verdict:
         said = detector.score(history)
         whole = isinstance(detector, PartitionDetector)
         values = detector.measure(history)[None, :] if whole else history.values
-        found = monitor.decide(values, said)
+        if whole:
+            found = monitor.decide(values, said)
+        else:
+            weighed = weights(table.names, values, said, list(history.scales))
+            found = monitor.decide(values, said, weights=weighed)
         # What is said of a whole partition is said of all its metrics, where it is an anomaly.
         score = np.where(found, said.score, 0) if whole else said.score
         scores[:, there] = np.fmax(scores[:, there], score)
@@ -110,7 +126,9 @@ def accuracy(detector: Detector, drawn: tuple[Family, ...]) -> dict[str, float]:
         judged = ~family.neutral & (np.arange(partitions) >= family.judged)
         for table, (values, bad) in enumerate(zip(family.values, family.bad, strict=True)):
             own = slice(table * series, (table + 1) * series)
-            flags = monitor.decide(values, scores.taken(own)) & judged
+            of_table = scores.taken(own)
+            weighed = weights(("",) * series, values, of_table, [scale] * series)
+            flags = monitor.decide(values, of_table, weights=weighed) & judged
             good = judged & ~bad.any(axis=0)
             true += int((flags & bad).sum())
             moved += int((bad & judged).sum())

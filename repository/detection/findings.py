@@ -11,7 +11,7 @@ import numpy as np
 from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
 from tidegauge.repository.detectors.matrices import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.severity import Severity, severity_of
+from tidegauge.repository.detectors.severity import WEIGHTS, Severity, severity_steps
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.sentence import direction, explain, subject
 from tidegauge.repository.store.queries import Window
@@ -113,16 +113,20 @@ def decided(
     gravest = np.full(values.shape, -1, dtype=np.int8)
     for monitor in monitors:
         rows = np.flatnonzero([monitor.watches(row) for row in one.series])
-        if rows.size:
-            last = None if before is None else before[rows]
-            flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last)
-            for i, k in zip(*np.nonzero(flags), strict=True):
-                row = rows[i]
-                grave = monitor.severity or severity_of(
-                    one.series[row], float(values[row, k]), float(scores.expected[row, k])
-                )
-                step = list(Severity).index(Severity(grave))
-                gravest[row, k] = max(gravest[row, k], step)
+        if not rows.size:
+            continue
+        last = None if before is None else before[rows]
+        if monitor.severity is None:
+            steps = severity_steps(
+                [one.series[row] for row in rows.tolist()], values[rows], scores.expected[rows]
+            )
+            weights = WEIGHTS[steps]
+        else:  # all departures are equally grave
+            step = list(Severity).index(Severity(monitor.severity))
+            steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
+            weights = None
+        flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last, weights)
+        gravest[rows] = np.maximum(gravest[rows], np.where(flags, steps, -1))
     return gravest >= 0, gravest
 
 
@@ -196,6 +200,7 @@ def finding(
             upper,
             Reason(int(scores.reason[i, k])),
             others,
+            grave=severity is Severity.ERROR,
         ),
     )
 

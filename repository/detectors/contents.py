@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -144,13 +144,7 @@ class SchemaChange(PartitionDetector):
 
     def tell(self, history: History, t: int) -> str:
         """Return an explanation that names the changed columns."""
-        change = _changes(history)[t]
-        more = (
-            f" and {len(change) - MAX_NAMED_COLUMNS} more"
-            if len(change) > MAX_NAMED_COLUMNS
-            else ""
-        )
-        return f"has a changed schema: {', '.join(change[:MAX_NAMED_COLUMNS])}{more}"
+        return f"has a changed schema: {list_changes(_changes(history)[t])}"
 
 
 def _changes(history: History) -> list[list[str]]:
@@ -158,18 +152,43 @@ def _changes(history: History) -> list[list[str]]:
     found: list[list[str]] = []
     last: Mapping[str, str] = {}
     for columns in history.ledger.columns if history.ledger else [{}] * len(history.times):
-        change = []
-        if last and columns:
-            change += [f"{name} is gone" for name in last if name not in columns]
-            change += [f"{name} is new" for name in columns if name not in last]
-            change += [
-                f"{name} is {kind}, not {last[name]}"
-                for name, kind in columns.items()
-                if name in last and last[name] != kind
-            ]
-        found.append(change)
+        found.append(schema_changes(last, columns))
         last = columns or last
     return found
+
+
+def schema_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the differences of two schemas, types by column; none if one is empty, so unknown.
+
+    Examples
+    --------
+    >>> schema_changes({"a": "int", "b": "string"}, {"a": "long", "c": "string"})
+    ['b is gone', 'c is new', 'a is long, not int']
+    """
+    if not before or not after:
+        return []
+    return [
+        *(f"{name} is gone" for name in before if name not in after),
+        *(f"{name} is new" for name in after if name not in before),
+        *(
+            f"{name} is {kind}, not {before[name]}"
+            for name, kind in after.items()
+            if name in before and before[name] != kind
+        ),
+    ]
+
+
+def list_changes(changes: Sequence[str]) -> str:
+    """Return the first changes as text, with the number of the others.
+
+    Examples
+    --------
+    >>> list_changes(["a is new", "b is new"])
+    'a is new, b is new'
+    """
+    most = MAX_NAMED_COLUMNS
+    more = f" and {len(changes) - most} more" if len(changes) > most else ""
+    return ", ".join(changes[:most]) + more
 
 
 @detector

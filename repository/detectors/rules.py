@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class DecisionRule(Description):
-    """Base class of decision rules, which decide on all points of many series at once."""
+    """Base class of decision rules, which decide on all points of many series at once.
+
+    Class attributes
+    ----------------
+    weighted : bool
+        Whether p-values are divided by the weights of their departures, see `Monitor.decide`.
+    """
+
+    weighted: ClassVar[bool] = False
 
     @abstractmethod
     def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
@@ -149,6 +157,11 @@ class FalseDiscoveryRate(DecisionRule):
     the partition before, to the same side, are also tested separately, at a quarter of the rate: a
     continuing anomaly needs less evidence than a new one.
 
+    Where a monitor sets no severity, it weighs the hypotheses (Genovese, Roeder, Wasserman 2006):
+    p-values are halved for departures that would be an error, and count four times for those that
+    would be information. The weights go by the departure itself, so the rate is that of small and
+    large departures together; of errors alone it is at most twice as high.
+
     Parameters
     ----------
     rate : float
@@ -163,6 +176,8 @@ class FalseDiscoveryRate(DecisionRule):
     >>> FalseDiscoveryRate(0.1).decide(scores.score, scores).ravel().tolist()
     [True, True, False]
     """
+
+    weighted: ClassVar[bool] = True
 
     rate: float = 0.1
     least: int = 450

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from math import inf, isfinite
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.numerics.counts import SMALL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
 
 EXTREMES = frozenset({"Maximum", "MaxLength", "Minimum", "MinLength"})
 """Metrics that a single row can move."""
@@ -18,6 +25,8 @@ COUNTS = (0.1, 0.5)
 """Relative departures of counts from which they are a warning, and an error."""
 NUMBERS = 0.5
 """Relative departure of other numbers from which it is a warning."""
+WEIGHTS = np.array([0.25, 1.0, 2.0])
+"""Weights in the decision of departures that would be information, a warning and an error."""
 
 
 class Severity(StrEnum):
@@ -53,27 +62,49 @@ def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Sev
     >>> str(severity_of(rows | {"filter": "origin = 'EWR'"}, 400, 1000))
     'warning'
     """
-    steps = list(Severity)
-    step = steps.index(_whole(series, value, expected))
-    if series["filter"] or series["segment"] or series["kind"] == "Histogram":
-        step -= 1
-    return steps[max(step, 0)]
+    steps = severity_steps([series], np.array([[value]]), np.array([[expected]]))
+    return list(Severity)[int(steps[0, 0])]
 
 
-def _whole(series: Mapping[str, Any], value: float, expected: float) -> Severity:
-    if not isfinite(expected):
-        return Severity.WARNING
-    if series["kind"] in EXTREMES:
-        return Severity.INFO
-    off = abs(value - expected)
+def severity_steps(
+    series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
+) -> NDArray[np.int8]:
+    """Return the severities of many points, as `severity_of` does, as places in `Severity`.
+
+    Parameters
+    ----------
+    series : sequence of mapping
+        A row for each series.
+    values, expected : array of float, shape (series, partitions)
+    """
+    limits = np.array([_limits(row) for row in series], dtype=float).reshape(-1, 3, 1)
+    warning, error, gravest = limits[:, 0], limits[:, 1], limits[:, 2]
+    scales = [Scale(row["scale"]) for row in series]
+    shares, counts = (
+        np.array([scale is one for scale in scales], dtype=bool)[:, None]
+        for one in (Scale.RATIO, Scale.COUNT)
+    )
+    part = [bool(row["filter"] or row["segment"] or row["kind"] == "Histogram") for row in series]
+    with np.errstate(all="ignore"):
+        off = np.abs(values - expected)
+        relative = np.where(expected == 0, np.inf, off / np.abs(expected))
+        size = np.where(shares, off, relative)
+        steps = (~(size < warning)).astype(np.int8) + ~(size < error)
+        few = counts & (np.maximum(values, expected) < SMALL)
+    steps = np.minimum(steps, np.where(few, 1, gravest))
+    steps = np.where(np.isfinite(expected), steps, 1)
+    reached = np.maximum(steps - np.array(part, dtype=np.int8).reshape(-1, 1), 0)
+    found: NDArray[np.int8] = reached.astype(np.int8)
+    return found
+
+
+def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
+    """Return the departures from which a series' are a warning and an error, and the gravest step."""
     scale = Scale(series["scale"])
+    if series["kind"] in EXTREMES:
+        return inf, inf, 0
     if scale is Scale.DISTANCE:
-        return Severity.WARNING
-    size = off if scale is Scale.RATIO else off / abs(expected) if expected else inf
+        return 0, inf, 1
     if scale is Scale.RATIO or scale is Scale.COUNT:
-        warning, error = SHARES if scale is Scale.RATIO else COUNTS
-        few = scale is Scale.COUNT and max(value, expected) < SMALL
-        if not size < error and not few:
-            return Severity.ERROR
-        return Severity.WARNING if size >= warning else Severity.INFO
-    return Severity.INFO if size < NUMBERS else Severity.WARNING
+        return *(SHARES if scale is Scale.RATIO else COUNTS), 2
+    return NUMBERS, inf, 1

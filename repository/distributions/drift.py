@@ -19,7 +19,7 @@ from tidegauge.repository.distributions.distances import (
     category_distances,
     numeric_distances,
 )
-from tidegauge.repository.distributions.shapes import Quantiles
+from tidegauge.repository.distributions.shapes import Quantiles, categories_of, quantiles_of
 from tidegauge.repository.distributions.stored import (
     CATEGORICAL,
     NUMERIC,
@@ -39,6 +39,8 @@ from tidegauge.repository.store.windows import WindowScheme
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy.engine import Connection
+
+    from tidegauge.analyzers.core.state import State
 
 Side = str | tuple[Moment, Moment]
 RECORDED_OF = {
@@ -155,6 +157,55 @@ def drift(
         segment=column.segment,
         where=column.where,
     )
+
+
+def drift_before(
+    column: StoredColumn,
+    partition: str,
+    time: datetime,
+    length: timedelta | None,
+    current: State | None = None,
+) -> Distances | None:
+    """Compare one partition with the earlier ones of its segment; None if none of them has values.
+
+    Partitions without a stored distribution are left out of the baseline.
+
+    Parameters
+    ----------
+    column : StoredColumn
+    partition : str
+    time : datetime
+        Its time.
+    length : timedelta, optional
+        The time before it that the baseline covers; only the newest partition before it if not given.
+    current : State, optional
+        The partition's own state, if it is not stored.
+
+    Raises
+    ------
+    HistoryError
+        If nothing suitable is stored.
+    """
+    with column.database.read() as connection:
+        since = None if length is None else time - length
+        stored = column.stored(connection, Window(since, time))
+    own = [found for found in stored if found.partition == partition and current is None]
+    before = [found for found in stored if found.time is not None and found.time < time]
+    before = [found for found in before if found.payload is not None][0 if length else -1 :]
+    parts = dict(column.distributions([*before, *own]))
+    past = [parts[found] for found in before]
+    if not any(map(rows_of, past)):
+        return None
+    baseline = merged(past)
+    now = [parts[found] for found in own if found in parts]
+    if current is not None:
+        now = [quantiles_of(current) if kind_of(baseline) == NUMERIC else categories_of(current)]
+    if not now:
+        msg = (
+            f"the distribution of {column.name!r} is not stored for {partition or column.dataset!r}"
+        )
+        raise HistoryError(msg)
+    return compare(baseline, merged(now))
 
 
 DRIFTS_COLUMNS = columns(

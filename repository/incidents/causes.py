@@ -21,6 +21,7 @@ from tidegauge.repository.incidents.contributions import (
     ratio_parts,
 )
 from tidegauge.repository.incidents.parts import identity, is_additive, is_weighted, part_of
+from tidegauge.repository.incidents.schema_changes import SchemaDifference, schema_differences
 from tidegauge.repository.incidents.sentence import subject
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
@@ -100,12 +101,15 @@ class Causes(Rendered):
         The metrics that can be broken down into parts, the most significant first.
     companions : tuple of Companion
         Other series that moved along.
+    schema : tuple of SchemaDifference
+        Columns that changed with the partitions.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.history:render_causes"
 
     moves: tuple[Move, ...] = ()
     companions: tuple[Companion, ...] = ()
+    schema: tuple[SchemaDifference, ...] = ()
 
     def frame(self) -> pd.DataFrame:
         """Return the parts of all moves, as `Move.frame` does."""
@@ -116,7 +120,7 @@ class Causes(Rendered):
 
     def __str__(self) -> str:
         """Return the causes as text, one line each; empty if there are none."""
-        return "\n".join(map(str, (*self.moves, *self.companions)))
+        return "\n".join(map(str, (*self.moves, *self.schema, *self.companions)))
 
 
 def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Causes:
@@ -156,7 +160,7 @@ def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Ca
     at = sorted({row["partition_id"] for row in anomalies})
     out = {row["series_id"] for row in anomalies}
     along = companions(connection, of, first.past, first.of(anomalies[0]), at, out)
-    return Causes(tuple(moves), along)
+    return Causes(tuple(moves), along, schema_differences(connection, known[1], at))
 
 
 def _topics(anomalies: Iterable[Row]) -> list[Row]:

@@ -46,7 +46,7 @@ class IncidentDetails(Rendered):
     labels : pandas.DataFrame
         Labels of the incident or its anomalies, in order.
     causes : Causes
-        Parts of the table that contributed, and series that moved along.
+        Parts of the table that contributed, schema changes, and series that moved along.
     revision : int
         The id of the newest label; 0 if there is none. `Repository.label` takes it as ``seen``.
     peaks : pandas.DataFrame
@@ -102,6 +102,7 @@ class IncidentDetails(Rendered):
         groups = (
             ("First anomalies", [plain(text) for text in self.firsts["explanation"]]),
             ("Contributions", [str(move) for move in self.causes.moves]),
+            ("Schema changes", [str(one) for one in self.causes.schema]),
             ("Also moved", [str(one) for one in self.causes.companions]),
             ("Labels", [label_text(label) for label in self.labels.to_dict("records")]),
         )

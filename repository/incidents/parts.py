@@ -17,6 +17,7 @@ Row = Mapping[str, Any]
 ADDITIVE = frozenset({"Size", "Sum", "ZerosCount"})
 WEIGHTED = frozenset(
     {
+        "ColumnMatch",
         "Completeness",
         "Compliance",
         "DatasetMatch",
@@ -27,18 +28,18 @@ WEIGHTED = frozenset(
 )
 """Means over rows or values, whose weight is the number of these."""
 _ABSOLUTE, _RATIO = ".abs.", ".ratio."
-_HISTOGRAM = "Histogram.abs."
+_HISTOGRAM, _SUMS = "Histogram.abs.", "HistogramOfSums.sum."
 _EQUALS = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*=\s*'((?:[^'\\]|\\.)*)'\s*")
 
 
 def is_additive(row: Row) -> bool:
     """Return whether a series is the sum of its parts."""
-    return row["kind"] in ADDITIVE or _ABSOLUTE in row["name"]
+    return row["kind"] in ADDITIVE or _ABSOLUTE in row["name"] or row["name"].startswith(_SUMS)
 
 
 def is_weighted(row: Row) -> bool:
     """Return whether a series is the weighted mean of its parts."""
-    return row["kind"] in WEIGHTED or _RATIO in row["name"]
+    return row["kind"] in WEIGHTED or (_RATIO in row["name"] and row["kind"] != "HistogramOfSums")
 
 
 def part_of(whole: Row, row: Row) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,8 @@ def explain(
     upper: float,
     reason: Reason = Reason.LEVEL,
     others: int = 0,
+    *,
+    grave: bool = False,
 ) -> str:
     """Explain an anomaly: the value, the usual range, and whether it is a record.
 
@@ -53,7 +55,9 @@ def explain(
         The kind of deviation.
     others : int
         Number of other metrics that are anomalies in the partition. A value inside its band is one
-        for their sake, or as that of the partition before was.
+        for their sake, as that of the partition before was, or because it is grave.
+    grave : bool
+        Whether the anomaly is an error, which needs less evidence.
 
     Examples
     --------
@@ -79,7 +83,7 @@ def explain(
         usual = f"{side} the usual {band}{centre}"
         if lower <= value <= upper:
             inside = {"below": "low within", "above": "high within"}[side]
-            usual = f"{inside} the usual {band}{centre}, {_joined(others)}"
+            usual = f"{inside} the usual {band}{centre}, {_joined(others, grave=grave)}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):
@@ -90,7 +94,9 @@ def explain(
     return one_line(text)
 
 
-def _joined(others: int) -> str:
+def _joined(others: int, *, grave: bool) -> str:
+    if not others and grave:
+        return "and so large a departure, or one after an anomaly, needs less evidence"
     if not others:
         return "and an anomaly went before"
     return f"and {others} other metric{'s are' if others > 1 else ' is'} unusual, too"

@@ -40,7 +40,7 @@ class Forecast:
     errors : array of float, shape (series, memory)
         Absolute errors that the forecast would have made at training points.
     surprises : array of float, shape (series, memory)
-        The same, including points that alarmed.
+        The same, including the first of each run of points that alarmed.
     flat : array of float, shape (series, memory)
         The past without its season.
     level : array of float, shape (series, memory)
@@ -68,7 +68,7 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     usable : array of float, shape (series, memory)
         The training points of the past.
     moved : array of float, shape (series, memory)
-        The whole past.
+        The same, and points whose errors tell of the tail, though nobody learns from them.
     season : array of float, shape (series, memory)
         Seasonal effects on the past.
     effect : array of float, shape (series,)

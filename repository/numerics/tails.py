@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 LOOK = 2.0
 """Score above which a point is compared with the largest earlier errors."""
-OFTEN = 5
-"""Alarms within memory from which the tail counts as heavy."""
+OFTEN, RUNS = 5, 3
+"""Alarms within memory, and runs of them, from which the tail counts as heavy."""
 CLOSE = 1.1
 ATOM = 0.6
 """Share of a single value from which a series is nearly constant and scored by its departures."""
@@ -52,13 +52,13 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
 def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:
     """Cap scores at log10(points + 1) where errors about as large occurred before.
 
-    Two such errors suffice, or `OFTEN` if points that alarmed are counted: if alarms are frequent,
-    the tail is heavy and another is no news.
+    Two such errors suffice, or `RUNS` if runs of alarms are counted: if alarms are frequent, the tail
+    is heavy and another is no news.
     """
     some = np.flatnonzero(score > LOOK)
     if not some.size:
         return score
-    large = np.maximum(_from_top(now.errors[some], 2), _from_top(now.surprises[some], OFTEN))
+    large = np.maximum(_from_top(now.errors[some], 2), _from_top(now.surprises[some], RUNS))
     seen = (large > 0) & (off[some] < CLOSE * large)
     score[some] = np.where(
         seen, np.minimum(score[some], np.log10(now.points[some] + 1)), score[some]

@@ -71,6 +71,15 @@ def test_the_end_of_an_outage_is_no_anomaly_and_the_outage_teaches_nothing():
     assert np.abs(scores.expected[0, 85:] - 0.995).max() < 0.001
 
 
+def test_one_outage_of_many_days_does_not_hide_the_next():
+    draw = np.random.default_rng(5)
+    values = 1e5 * np.exp(draw.normal(0, 0.04, 130))
+    values[60:66] *= 0.6
+    values[110] *= 0.65
+    _, found = judged(np.rint(values))
+    assert {60, 61, 110} <= set(found) <= {*range(60, 66), 110}
+
+
 def test_a_point_near_its_old_level_is_not_told_of_as_drifted():
     draw = np.random.default_rng(3)
     values = 100 + draw.normal(0, 1, 90)

@@ -101,6 +101,29 @@ def test_days_of_the_month_are_expected_after_two_or_three(days):
     assert (scores.reason[0, days[3:]] == Reason.CALENDAR).all()
 
 
+def last_of_month(times):
+    days = times.astype("M8[D]")
+    return days + 1 == (days.astype("M8[M]") + 1).astype("M8[D]")
+
+
+def test_an_incident_at_a_month_end_does_not_make_the_others_forgotten():
+    times = times_of(DAY, 340)  # until 6 January
+    factor = np.where(last_of_month(times), 2.5, 1.0)
+    august = int(np.flatnonzero(times == np.datetime64("2021-08-31"))[0])
+    factor[august] = 0.4
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags[150:]).tolist() == [august - 150]
+
+
+def test_days_of_the_month_do_not_pass_for_a_heavy_tail():
+    times = times_of(DAY, 260)
+    fifteenth = times.astype("M8[D]") == times.astype("M8[M]").astype("M8[D]") + 14
+    factor = np.where(last_of_month(times) | fifteenth, 2.0, 1.0)  # seven in a season's memory
+    factor[-8] = 0.55
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags[150:]).tolist() == [260 - 8 - 150]
+
+
 @pytest.mark.soak
 def test_a_season_of_the_year_is_expected_in_the_second():
     times = times_of(DAY, 700)

@@ -1,6 +1,9 @@
 """What moved an anomaly: parts, companions, and an incident told. Worked by hand. No Spark."""
 
+import json
+import re
 from dataclasses import replace
+from html import unescape
 from math import fsum, inf, nan
 
 import numpy as np
@@ -353,3 +356,40 @@ def test_the_whole_is_explained_where_parts_are_anomalies_too(fell):
     assert (move.what, move.value) == ("Size", 50)
     part = fell.anomalies("d", segment="carrier=UA")["id"].iloc[0]
     assert fell.causes(int(part)).moves[0].what == "Size"  # it has no parts of its own
+
+
+def plain_text(html):
+    return unescape(re.sub(r"<[^>]*>", "", html))
+
+
+def with_columns(number, rows, *columns):
+    return replace(day(number, rows=rows, only=[Size()]), schema=json.dumps(columns))
+
+
+def test_a_schema_change_is_told_where_it_began(repo):
+    old, new = [("x", "long"), ("s", "string")], [("x", "double"), ("y", "int")]
+    commit(repo, *(with_columns(n, 100, *old) for n in range(1, 4)))
+    repo.record("d", "revenue", 1.0, partition="ds=2013-01-04")  # a partition that was not measured
+    commit(repo, *(with_columns(n, 50, *new) for n in (5, 6)))
+    repo.detect("d", [LOW])
+    (difference,) = repo.incident(int(repo.incidents("d")["id"].iloc[0])).causes.schema
+    assert (difference.partition, difference.before) == ("ds=2013-01-05", "ds=2013-01-03")
+    assert difference.changes == ("s is gone", "y is new", "x is double, not long")
+    told = (
+        "The schema of ds=2013-01-05 differs from that of ds=2013-01-03:"
+        " s is gone, y is new, x is double, not long."
+    )
+    details = repo.incident(int(repo.incidents("d")["id"].iloc[0]))
+    assert f"Schema changes:\n  {told}" in details.explain()
+    assert told in str(details.causes)
+    assert told in plain_text(details.causes._repr_html_())
+    (fourth,) = repo.anomalies("d")["id"][repo.anomalies("d")["partition"] == "ds=2013-01-06"]
+    assert repo.causes(int(fourth)).schema == (), "its schema is that of the day before"
+
+
+def test_of_many_schema_changes_the_first_are_told(repo):
+    kinds = ("long", "int", "double", "string", "date")
+    commit(repo, *(with_columns(n, 50, ("x", kind)) for n, kind in enumerate(kinds, 1)))
+    repo.detect("d", [LOW])
+    schema = repo.incident(int(repo.incidents("d")["id"].iloc[0])).causes.schema
+    assert [one.partition for one in schema] == [f"ds=2013-01-0{n}" for n in (2, 3, 4)]

@@ -309,7 +309,7 @@ def test_day_by_day_is_what_one_detection_at_the_end_gives(tmp_path, seed):
                 repo.store.commit_batch(run, event)
             daily.detect("d")
         once.detect("d")
-        assert len(once.incidents("d")) >= 5
+        assert len(once.incidents("d")) >= 3  # there is something to compare
         same(daily, once)
         before = kept(daily)
         daily.detect("d", replay=True)

@@ -1,0 +1,523 @@
+"""Sequential scoring of several series, the algorithm of `Seasonal`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History, Reason, Scores
+from tidegauge.repository.numerics import tails
+from tidegauge.repository.numerics.counts import SMALL, CountForecast
+from tidegauge.repository.numerics.forecast import Forecast, forecast
+from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
+from tidegauge.repository.numerics.medians import median
+from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread, restore, transform
+from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+AUTO = "auto"
+SEASONS = (AUTO, "day", "week", "month", "year")
+"""Seasons that can be looked for: all that the partitions can have, or these."""
+LEARNING = 7
+"""Earlier points required before a point is scored."""
+TEACHES_BELOW = 3.0
+"""Score from which a point is excluded from training."""
+HOLIDAY_TEACHES_BELOW = 1.3
+"""The same on holidays, where a point need not be an anomaly to be unsuitable for training."""
+REASON_ABOVE = 1.0
+"""Score above which a point has a reason."""
+BAND = 0.1 / 450
+"""P-value at the band's limits: that by which `FalseDiscoveryRate` decides on a series alone."""
+SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
+"""Alarms to one side within so many points by which a level shift is accepted, at the least."""
+SHIFT_SHARE = 0.75
+"""Share of a day that must alarm, where partitions are parts of a day."""
+RECOVERY = 4
+"""Cycles after a level shift within which the level before it is no surprise."""
+WHOLE = 1e-6
+"""Distance from a whole number within which a count is one."""
+SETTLED, CALMER = 28, 3.0
+"""Points from which a count's spread is at most so many times the observed one."""
+WEEK_UNKNOWN = 0.25
+"""Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
+CALENDAR = 220
+"""Days within which a day of the month must have been repeated."""
+MONTHS, MOST = 3, 2 / 3
+"""Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
+AROUND = 7
+"""Days before and after a day of the month by which its effect is measured."""
+YEAR = 365
+BASE = (45, 15)
+"""Days before a day of the year from whose level its effect is measured: from, until."""
+SURPRISE = 3.0
+"""Spreads off from which a day is compared with the same days of earlier months."""
+NOTICEABLE = 2.0
+"""Spreads by which every one of these days must have stood out."""
+SHORT, LONG = 7, 24
+"""Minimum and maximum cycle length, in points, by which memory is sized."""
+
+
+def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
+    """Return a small fallback spread, larger for the series whose scale implies no lower bound."""
+    tiny = 1e-9 * np.fmax(np.abs(now.centre), 1e-6)
+    if some.any():
+        around = median(np.abs(now.flat[some] - (now.centre - now.effect)[some, None]))
+        tiny[some] = np.fmax(0.01 * around, tiny[some])
+    return tiny
+
+
+def _memory(grid: Grid, cycles: int) -> tuple[int, int]:
+    """Return the columns from which level and spread are estimated, and those of the seasons."""
+    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * grid.cycle
+
+
+def margin_of(grid: Grid, cycles: int) -> int:
+    """Return the columns before a point of which its score may read the values."""
+    return max(_lesson(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
+
+
+def _lesson(grid: Grid, cycles: int) -> int:
+    """Return the columns before a point from which its score may have learned."""
+    return max(*_memory(grid, cycles), (CALENDAR + AROUND) * grid.daily)
+
+
+def shift_rule(grid: Grid) -> tuple[int, int]:
+    """Return the alarms by which a level shift is accepted, and the points within which they lie.
+
+    Parts of a day must alarm for most of a day: a few hours are no level.
+    """
+    if not grid.within_days:
+        return SHIFT_ALARMS, SHIFT_WITHIN
+    alarms = max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * grid.period))
+    return alarms, max(SHIFT_WITHIN, grid.period + 2)
+
+
+def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
+    """Return whether a season of a grid is among those to look for."""
+    name = "week" if slots == grid.cycle else "day"
+    return bool({AUTO, name if grid.step else "year"} & set(wanted))
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A level that a series took up: its first column, its distance from the one before, and when."""
+
+    first: int = 0
+    by: float = 0.0
+    at: int = -(10**9)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Expectation of one partition; arrays are of shape (series,).
+
+    Attributes
+    ----------
+    now : Forecast
+    width, least : array of float
+        The standard deviation of the next point, and its lower bound.
+    few : array of int
+        The series that are small counts, judged by their own distribution.
+    counted : CountForecast
+        Of these.
+    calendar, recovered : array of bool
+        Where the calendar, or the level before the last shift, is expected.
+    """
+
+    now: Forecast
+    width: Floats
+    least: Floats
+    few: NDArray[np.intp]
+    counted: CountForecast
+    calendar: NDArray[np.bool_]
+    recovered: NDArray[np.bool_]
+
+
+class Walk:
+    """State of one sequential scoring of several series.
+
+    Arrays have one column per grid column, preceded by ``memory`` empty ones.
+
+    Attributes
+    ----------
+    moved : array
+        The transformed values, moved to the present level after level shifts.
+    usable : array
+        The training points among them; others are NaN.
+    filled : array
+        The transformed values as `moved`; the expected ones where a point alarmed.
+    centre, signs : array
+        The expected values, and 1 or -1 where a point alarmed.
+    told : array of bool
+        Points whose distance says nothing of the tail: the calendar explains it, or an alarm before.
+    open : array
+        Alarms that may still become a level shift.
+    levels : list of _Level
+        The last level that each series took up.
+    shifts : list
+        Accepted level shifts: series, partition, and the first partition of the new level.
+    """
+
+    def __init__(self, history: History, cycles: int, wanted: Sequence[str] = (AUTO,)) -> None:
+        self.history = history
+        grid = history.grid or Grid.from_times(history.times)
+        self.grid = grid
+        self.cycles = cycles
+        self.memory, self.learned = _memory(grid, cycles)
+        self.margin = margin_of(grid, cycles)
+        self.column = self.margin + grid.column
+        self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
+        self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
+        logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
+        self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
+        shape = (len(history.values), self.margin + grid.size)
+        self.y = np.full(shape, np.nan)
+        self.y[:, self.column] = transform(history.values, history.scales)
+        self.moved, self.usable, self.filled, self.centre = (
+            np.full(shape, np.nan) for _ in range(4)
+        )
+        self.signs, self.open = np.zeros(shape), np.zeros(shape)
+        self.told = np.zeros(shape, dtype=bool)
+        self.shifts: list[tuple[int, int, int]] = []
+        self.levels = [_Level() for _ in range(shape[0])]
+        self.recovery = RECOVERY * min(max(grid.period, SHORT), LONG)
+        self.learning = max(LEARNING, grid.period) if grid.within_days else LEARNING
+        self.shift_alarms, self.shift_within = shift_rule(grid)
+        slots = [one for one in grid.slots(history.times) if _looked_for(one[0], grid, wanted)]
+        self.seasons = [Season(len(history.values), count) for count, _ in slots]
+        self.slot = np.full(shape[1], -1)  # in the longest season; -1 where there is no partition
+        if slots:
+            self.slot[self.column] = slots[-1][1]
+        self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
+        self.points = np.zeros(len(history.values), dtype=np.intp)
+        self.days = history.times.astype("M8[D]")
+        by_month = {AUTO, "month"} & set(wanted)
+        self.month = month_slots(self.days) if by_month else np.empty((0, len(self.days)), np.intp)
+        self.enough = 1 if "month" in wanted else REPEATED
+        self.year = bool({AUTO, "year"} & set(wanted))
+
+    def run(self, start: int, known: Scores | None) -> Scores:
+        """Score the partitions from `start` on, given the scores of those before."""
+        h = self.history
+        if known is not None:
+            centre = transform(known.expected, h.scales)
+            lesson = _lesson(self.grid, self.cycles) + 2 * self.shift_within
+            # A restart moves the whole past by what was expected then.
+            first = max(start - lesson, 0) if h.restarts is None else 0
+            for t in range(first, start):
+                self._restart(t)
+                self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t])
+        scores = Scores.unscored((len(self.y), len(h.times) - start))
+        for t in range(start, len(h.times)):
+            self._restart(t)
+            self._score(t, scores, t - start)
+            centre = transform(scores.expected[:, [t - start]], h.scales)[:, 0]
+            k = t - start
+            self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
+        return scores
+
+    def _forecast(self, t: int) -> Forecast:
+        c = self.column[t]
+        if not self.grid.within_days:
+            self._refresh(c)
+        return self._ahead(c, max(self.slot[c], 0))
+
+    def _ahead(self, c: int, slot: int) -> Forecast:
+        """Return the forecast of a column, of a slot of the longest season."""
+        past = slice(c - self.memory, c)
+        season = self.effects[:, np.maximum(self.slot[past], 0)]
+        effect = self.effects[:, slot]
+        known = np.where(self.told[:, past], np.nan, self.moved[:, past])
+        return forecast(self.usable[:, past], known, season, effect)
+
+    def after(self) -> Forecast:
+        """Return the forecast of the partition after the last, seasonal effects apart."""
+        end = self.y.shape[1]
+        self._refresh(end)
+        now = self._ahead(end, 0)
+        return replace(now, centre=now.centre - now.effect)
+
+    def _refresh(self, c: int) -> None:
+        """Compute the effects of all slots anew, as of a column."""
+        if not self.seasons:
+            return
+        past = slice(c - self.learned, c)
+        points = self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
+        found = np.zeros((len(self.y), 1))
+        for season in self.seasons:
+            known = np.tile(found, season.slots // found.shape[1])
+            found = known + season.effects(points, known)
+        self.effects = found
+
+    def _score(self, t: int, scores: Scores, k: int) -> None:
+        c = self.column[t]
+        expected = self._expect(t)
+        now, width, few = expected.now, expected.width, expected.few
+        past = slice(c - self.memory, c)
+        y = self.y[:, c]
+        off = np.abs(y - now.centre)
+        score = tails.student_score(off / width, now.freedom)
+        score[few] = expected.counted.score(np.expm1(y[few]))
+        score = tails.cap_recurring_errors(score, off, now)
+        moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
+        drifts = moving > score
+        score = np.maximum(score, moving)
+        alarms = self.signs[:, past] != 0
+        atoms = tails.score_constants(
+            score, self.y[:, past], y, alarms, expected.least, self.counts
+        )
+        drifts &= ~atoms
+        score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
+        fit = ~np.isnan(off + score) & (now.points >= self.learning)
+        if self.history.restarts is not None:
+            fit &= ~self.history.restarts[:, t]
+        scores.score[:, k] = np.where(fit, score, np.nan)
+        reason = np.where(drifts, Reason.DRIFT, Reason.LEVEL)
+        reason[atoms] = Reason.CONSTANT
+        reason = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
+        reason = np.where(fit & expected.calendar, Reason.CALENDAR, reason)
+        scores.reason[:, k] = np.where(fit & expected.recovered, Reason.RECOVERY, reason)
+        drifts &= score > REASON_ABOVE
+        centre = np.where(drifts, before, now.centre)
+        reach = np.where(drifts, step, width) * special.stdtrit(now.freedom, 1 - BAND / 2)
+        usual = np.stack([centre, centre - reach, centre + reach], axis=1)
+        bounds = restore(np.where(fit[:, None], usual, np.nan), self.history.scales)
+        shown = (fit & ~drifts & ~atoms)[few]
+        bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
+        scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+
+    def _expect(self, t: int) -> _Expected:
+        """Return the forecast of a partition, after all that may explain its values."""
+        c = self.column[t]
+        now, y = self._forecast(t), self.y[:, c]
+        few, counted = self._small_counts(now, slice(c - self.memory, c))
+        now.centre[few] = np.log1p(counted.mean)
+        mean = now.centre[few]
+        now = replace(now, centre=self._repeated(now, c, y))
+        width, least = self._width(t, now)
+        by_date = self._on_the_calendar(t, y, now.centre, width)
+        settled = self._before_shift(c, y, by_date, width)
+        own = settled[few] == mean  # neither a season's nor the calendar's
+        return _Expected(
+            now=replace(now, centre=settled),
+            width=width,
+            least=least,
+            few=few[own],
+            counted=counted.taken(own),
+            calendar=by_date != now.centre,
+            recovered=settled != by_date,
+        )
+
+    def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
+        """Return the standard deviation of the next point, and its lower bound."""
+        least = least_spread(now.centre, self.history.weights[:, t], self.history.scales)
+        settled = self.counts & (now.points >= SETTLED)
+        least[settled] = np.minimum(least, np.maximum(LEAST_COUNT, CALMER * now.spread))[settled]
+        width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))
+        if self.grid.within_days:
+            new = self.points < WEEKDAYS * self.grid.period
+            width = np.where(new, np.hypot(width, self.unknown_week), width)
+            least = np.where(new, np.hypot(least, self.unknown_week), least)
+        return width, least
+
+    def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
+        """Return the series that are small whole counts, and their forecasts."""
+        some = np.flatnonzero(self.counts & (now.centre < np.log1p(2 * SMALL)))
+        seen = np.expm1(self.y[some, past])
+        whole = np.isnan(seen) | (np.abs(seen - np.round(seen)) < WHOLE)
+        some = some[whole.all(axis=1)]
+        found = CountForecast.from_past(
+            np.maximum(np.expm1(now.flat[some] + now.effect[some, None]), 0)
+        )
+        return some[found.small], found.taken(found.small)
+
+    def _before_shift(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; of surprises soon after a level shift those before it, if near."""
+        found = centre.copy()
+        for i in np.flatnonzero(np.abs(y - centre) > SURPRISE * width):
+            level = self.levels[i]
+            before = centre[i] - level.by
+            if c - level.at <= self.recovery and abs(y[i] - before) <= SURPRISE * width[i]:
+                found[i] = before
+        return found
+
+    def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:
+        """Return the expected values; in a season's second cycle those of the first, where nearer.
+
+        A season's effects are known after two cycles. Until then its repetition is no surprise.
+        """
+        centre = now.centre
+        for season in self.seasons:
+            new = (self.points >= season.slots - 2) & (self.points < 2 * season.slots)
+            if new.any():
+                before = self.moved[:, c - season.slots]
+                centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
+        return centre
+
+    def _on_the_calendar(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; of surprises those of the same day of months or a year ago.
+
+        Where several would explain a value, the nearest is expected.
+        """
+        some = np.flatnonzero(np.abs(y - centre) > SURPRISE * width)
+        if not some.size or not self.grid.daily:
+            return centre
+        found = centre.copy()
+        ways = [self._of_months(t, slots, some, width[some]) for slots in self.month]
+        for effects in ways:
+            self._explain(found, some, y, centre[some] + effects)
+        self._explain(found, some, y, self._of_last_year(t, some, width[some]))
+        return found
+
+    def _explain(self, found: Floats, some: NDArray[np.intp], y: Floats, expected: Floats) -> None:
+        """Replace expected values by others that are nearer to the values; NaN is none."""
+        nearer = np.abs(y[some] - expected) < np.abs(y[some] - found[some])
+        found[some[nearer]] = expected[nearer]
+
+    def _of_months(
+        self, t: int, slots: NDArray[np.intp], some: NDArray[np.intp], width: Floats
+    ) -> Floats:
+        """Return the effect of a day of the month on some series; NaN where none is known.
+
+        It is the median of its last occurrences, of which most must stand out and agree: an
+        incident on one of them is no reason to forget the others.
+        """
+        since = np.searchsorted(self.days, self.days[t] - np.timedelta64(CALENDAR, "D"))
+        same = since + np.flatnonzero(slots[since:t] == slots[t])[-MONTHS:]
+        if slots[t] < 0:
+            return np.full(len(some), np.nan)
+        return self.effect_of_days(same, some, width)[0]
+
+    def effect_of_days(
+        self, same: NDArray[np.intp], some: NDArray[np.intp], width: Floats
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the effect that some partitions share, NaN for none, and how many of them agree."""
+        if len(same) < self.enough:
+            return np.full(len(some), np.nan), np.zeros(len(some), dtype=np.intp)
+        out = np.stack([self._stands_out(some, self.column[p]) for p in same], axis=1)
+        effect = median(out)
+        alike = np.abs(out - effect[:, None]) <= AGREE / 2 * np.abs(effect)[:, None]
+        alike &= np.abs(out) > NOTICEABLE * width[:, None]
+        count = alike.sum(axis=1)
+        most = count >= max(self.enough, math.ceil(MOST * len(same)))
+        return np.where(most, effect, np.nan), count
+
+    def _of_last_year(self, t: int, some: NDArray[np.intp], width: Floats) -> Floats:
+        """Return the expected values by how much the days around this one left the level a year ago."""
+        now = self.column[t]
+        ago = now - YEAR
+        if not self.year or ago - BASE[0] < self.column[0]:
+            return np.full(len(some), np.nan)
+        week = median(self._plain(some, ago - AROUND // 2, ago + AROUND // 2 + 1))
+        effect = week - median(self._plain(some, ago - BASE[0], ago - BASE[1]))
+        level = median(self._plain(some, now - BASE[0], now - BASE[1]))
+        expected = level + effect + self.effects[some, self.slot[now]]
+        return np.where(np.abs(effect) > SURPRISE * width, expected, np.nan)
+
+    def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
+        """Return the values of columns as they were, weekdays apart."""
+        seasons = self.effects[np.ix_(some, self.slot[first:last])]
+        plain: Floats = self.y[some, first:last] - seasons
+        return plain
+
+    def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
+        """Return by how much a column differs from those around it, weekdays apart."""
+        around = np.arange(c - AROUND, c + AROUND + 1)
+        around = around[(around < self.slot.size) & (around != c)]
+        seasons = self.effects[np.ix_(some, self.slot[around])]
+        level = median(self.usable[np.ix_(some, around)] - seasons)
+        out: Floats = self.moved[some, c] - self.effects[some, self.slot[c]] - level
+        return out
+
+    # learning from a scored point
+
+    def _learn(self, t: int, score: Floats, reason: NDArray[np.uint8], centre: Floats) -> None:
+        h, c = self.history, self.column[t]
+        if self.grid.within_days and (t == 0 or self.days[t] != self.days[t - 1]):
+            self._refresh(c)
+        y = self.y[:, c]
+        alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)  # a drift is the current level
+        self.centre[:, c] = centre
+        self.moved[:, c] = y
+        self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
+        explained = ~alarm & (reason == Reason.CALENDAR)  # which is not the level
+        again = alarm & (self.signs[:, c - 1] == self.signs[:, c])
+        self.told[:, c] = explained | again
+        teaches = ~alarm & ~explained
+        if h.muted is not None:
+            teaches &= ~h.muted[:, t]
+        if h.holidays is not None and h.holidays[t]:
+            teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
+        self.usable[:, c] = np.where(teaches, y, np.nan)
+        self.filled[:, c] = np.where(alarm, centre, np.where(reason == Reason.CALENDAR, np.nan, y))
+        for i in np.flatnonzero(teaches & (reason == Reason.RECOVERY)):
+            self._recover(int(i), int(c))
+        recent = self.open[:, c - self.shift_within + 1 : c + 1].sum(axis=1)
+        for i in np.flatnonzero(alarm & (np.abs(recent) >= self.shift_alarms)):
+            self._shift(int(i), t)
+        previous = self.column[t - 1] if t else c - 1
+        for place in range(previous + 1, c + 1):
+            self._compare(place)
+
+    def _compare(self, c: int) -> None:
+        """Add the point half a cycle ago to each season: the cycle around it is now complete."""
+        for season in self.seasons:
+            half = season.slots // 2
+            slot = self.slot[c - half]
+            if slot < 0:
+                continue
+            around = self.filled[:, c - 2 * half : c + 1]
+            share = np.ones(around.shape[1])
+            if season.slots % 2 == 0:
+                share[[0, -1]] = 0.5
+            known = ~np.isnan(around)
+            count = known @ share
+            mean = np.where(known, around, 0) @ share / np.maximum(count, 1)
+            swing = np.where(2 * count >= season.slots, self.moved[:, c - half] - mean, np.nan)
+            season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
+
+    def _shift(self, i: int, t: int) -> None:
+        """Accept a level shift: move the past to the new level, keeping season and spread."""
+        c = int(self.column[t])
+        first = c - self.shift_within + 1
+        first += int(np.flatnonzero(self.open[i, first : c + 1])[0])
+        by = np.nanmedian(self.y[i, first : c + 1] - self.centre[i, first : c + 1])
+        self._move(i, first, float(by))
+        self.usable[i, first : c + 1] = self.y[i, first : c + 1]
+        self.filled[i, first : c + 1] = self.y[i, first : c + 1]
+        self.levels[i] = _Level(first, float(by), c)
+        self.shifts.append((i, t, int(np.searchsorted(self.column, first))))
+
+    def _recover(self, i: int, c: int) -> None:
+        """End a level that turned out to be an incident: move the past back, and learn nothing of it."""
+        level = self.levels[i]
+        self._move(i, level.first, -level.by)
+        self.usable[i, level.first : c] = np.nan
+        self.told[i, level.first + 1 : c] = True
+        self.filled[i, level.first : c] -= level.by
+
+    def _move(self, i: int, until: int, by: float) -> None:
+        """Move the past of a series to another level."""
+        for past in (self.usable, self.moved, self.filled):
+            past[i, :until] += by
+        self.open[i] = 0
+        self.levels[i] = _Level()
+
+    def _restart(self, t: int) -> None:
+        """Move the past to the new level where a label says that one begins."""
+        restarts = self.history.restarts
+        if restarts is None or not restarts[:, t].any():
+            return
+        by = self.y[:, self.column[t]] - self._forecast(t).centre
+        for i in np.flatnonzero(restarts[:, t] & ~np.isnan(by)):
+            self._move(int(i), int(self.column[t]), float(by[i]))

@@ -1,0 +1,58 @@
+"""Weights of departures by their size in the decision. Pure."""
+
+import numpy as np
+import pytest
+from tidegauge.repository.detection.findings import decided
+from tidegauge.repository.detectors.base import History, Scores
+from tidegauge.repository.detectors.matrices import Matrix
+from tidegauge.repository.detectors.monitor import Monitor
+
+NULLS = {"kind": "Completeness", "name": "Completeness", "instance": "a", "scale": "ratio"}
+LARGEST = {"kind": "Maximum", "name": "Maximum", "instance": "a", "scale": "signed"}
+WHOLE = {"filter": None, "segment": "", "key": "k"}
+
+
+def scored(score, value, expected):
+    """Return scores of one point, and its value."""
+    scores = Scores.unscored((1, 1))
+    scores.score[:], scores.expected[:] = score, expected
+    return scores, np.array([[value]])
+
+
+def flags(series, score, value, expected, monitor=None):
+    scores, values = scored(score, value, expected)
+    history = History(np.array(["2024-01-01"], "M8[s]"), values, values, [series["scale"]])
+    one = Matrix([{**series, **WHOLE}], [{}], history, np.ones((1, 1), dtype=np.int64))
+    found, _ = decided([monitor or Monitor()], one, scores, 0, np.ones((1, 1), dtype=bool))
+    return bool(found[0, 0])
+
+
+# Alone, a p-value of 0.1 / 450 is an anomaly: a score of 3.653. Half of the p-value of an error counts:
+# from 3.352; four times that of information: from 4.255.
+@pytest.mark.parametrize(
+    ("series", "score", "value", "expected", "anomaly"),
+    [
+        pytest.param(NULLS, 3.36, 0.80, 0.99, True, id="error"),
+        pytest.param(NULLS, 3.34, 0.80, 0.99, False, id="error, likelier"),
+        pytest.param(NULLS, 3.66, 0.95, 0.99, True, id="warning"),
+        pytest.param(NULLS, 3.64, 0.95, 0.99, False, id="warning, likelier"),
+        pytest.param(LARGEST, 4.26, 900.0, 300.0, True, id="information"),
+        pytest.param(LARGEST, 4.24, 900.0, 300.0, False, id="information, likelier"),
+    ],
+)
+def test_large_departures_need_less_evidence_than_small_ones(
+    series, score, value, expected, anomaly
+):
+    assert flags(series, score, value, expected) is anomaly
+
+
+def test_a_monitor_with_a_severity_weighs_nothing():
+    for severity in ("info", "error"):
+        monitor = Monitor(severity=severity)
+        assert flags(LARGEST, 3.66, 900.0, 300.0, monitor)
+        assert not flags(NULLS, 3.64, 0.80, 0.99, monitor)
+
+
+def test_a_rule_on_the_score_alone_weighs_nothing():
+    assert flags(LARGEST, 3.51, 900.0, 300.0, Monitor(rule="Threshold(3.5)"))
+    assert not flags(NULLS, 3.49, 0.80, 0.99, Monitor(rule="Threshold(3.5)"))
