@@ -37,6 +37,8 @@ class TableSample:
     data : DataFrame
     columns : tuple of (str, str)
         Measurable columns with their kinds, without partition columns.
+    total : int
+        Number of rows of the table.
     whole : bool
         True if the sample is the whole table.
     private : Privacy
@@ -45,6 +47,7 @@ class TableSample:
 
     data: DataFrame
     columns: tuple[tuple[str, str], ...]
+    total: int
     whole: bool
     private: Privacy = PUBLIC
 
@@ -64,11 +67,11 @@ def sample_table(
     columns = tuple(columns_of(schema))
     total = data.count()
     if total <= sample_rows:  # the caller's frame: caching is up to the caller
-        yield TableSample(data, columns, whole=True, private=private)
+        yield TableSample(data, columns, total, whole=True, private=private)
         return
     drawn = data.sample(fraction=sample_rows / total, seed=1).persist()
     try:
-        yield TableSample(drawn, columns, whole=False, private=private)
+        yield TableSample(drawn, columns, total, whole=False, private=private)
     finally:
         drawn.unpersist()
 

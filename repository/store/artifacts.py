@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ SMALLEST_COMPRESSED = 256
 """Bytes below which compression saves too little to be tried."""
 _WORTHWHILE = 0.9
 """The share of its bytes that a payload has to shrink to, to be kept compressed."""
+_UNFINISHED = re.compile(r"[0-9a-f]{2}/\.[0-9a-f]{40}-[0-9a-f]{16}")
+"""Paths of payload files before `write_file` renames them."""
 _ZLIB = "+zlib"
 """End of the tags of compressed payloads."""
 
@@ -123,16 +126,23 @@ class Artifacts:
 
     def files(self) -> set[str]:
         """Return all payload files, as paths relative to the folder."""
+        return {path for path in self._paths() if path.endswith(".parquet")}
+
+    def unfinished(self) -> set[str]:
+        """Return files that a writer began: it was killed, or is writing just now."""
+        return {path for path in self._paths() if _UNFINISHED.fullmatch(path)}
+
+    def _paths(self) -> set[str]:
         if self.root is None:
             return set()
         if isinstance(self.root, Path):
-            return {p.relative_to(self.root).as_posix() for p in self.root.rglob("*.parquet")}
+            found = (path for path in self.root.rglob("*") if path.is_file())
+            return {path.relative_to(self.root).as_posix() for path in found}
         from pyarrow import fs
 
         system, base = file_system(self.root)
         found = system.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
-        inside = (info.path.removeprefix(base).lstrip("/") for info in found if info.is_file)
-        return {path for path in inside if path.endswith(".parquet")}
+        return {info.path.removeprefix(base).lstrip("/") for info in found if info.is_file}
 
     def modified(self, relative: str) -> datetime:
         """Return a file's time of last modification, in UTC."""

@@ -36,6 +36,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
     nearest,
 )
+from tidegauge.analyzers.core.filesystems import output_file
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.repository.store import schema as s
 
@@ -314,7 +315,8 @@ class Database:
         if self.file is None:
             return None
         target = backup_beside(self.file)
-        self.copy(target)
+        with output_file(target) as partial:
+            self.copy(partial)
         return target
 
     def copy(self, target: Path) -> None:

@@ -1,7 +1,7 @@
 """Leases with fencing tokens: one run at a time measures a dataset.
 
-A lease expires some time after its last renewal, so a dead holder blocks nobody for long. Each new
-lease has a higher fencing token, the fence, which is compared in every commit of the run: a holder
+A lease expires some time after its last renewal, so a dead holder blocks nobody for long, nor does one
+whose clock ran ahead: who waits sees that it is not renewed. Each new lease has a higher fencing token, the fence, which is compared in every commit of the run: a holder
 that was presumed dead and replaced can no longer commit.
 """
 
@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -88,13 +89,18 @@ def oldest_running_start(connection: Connection) -> datetime | None:
 
 def _acquire(database: Database, dataset: str, holder: str, wait: float, seconds: float) -> int:
     deadline = time.monotonic() + wait
+    seen, since = None, time.monotonic()
     while True:
-        fence, other = database.write(lambda c: _take(c, dataset, holder, seconds))
+        lapsed = seen if time.monotonic() - since > seconds else None
+        fence, other = database.write(partial(_take, dataset, holder, seconds, lapsed))
         if fence is not None:
             return fence
+        if other != seen:
+            seen, since = other, time.monotonic()
         if time.monotonic() >= deadline:
+            assert other is not None
             msg = (
-                f"{dataset!r} is being measured by {other}; wait for it to end, or allow a longer"
+                f"{dataset!r} is being measured by process {other.pid} on {other.host}; wait for it to end, or allow a longer"
                 " wait: analyze(..., wait=seconds)"
             )
             raise LeaseError(msg)
@@ -102,16 +108,16 @@ def _acquire(database: Database, dataset: str, holder: str, wait: float, seconds
 
 
 def _take(
-    connection: Connection, dataset: str, holder: str, seconds: float
-) -> tuple[int | None, str]:
-    """Take the lease if it is free; return its fence, or None and its holder."""
+    dataset: str, holder: str, seconds: float, lapsed: sa.Row[Any] | None, connection: Connection
+) -> tuple[int | None, sa.Row[Any] | None]:
+    """Take the lease if it is free or as it was when it lapsed; return its fence, or None and the lease."""
     lock_clock(connection)  # otherwise two that find no lease would both take it
     c, now = s.lease.c, _now(connection)
     row = connection.execute(sa.select(s.lease).where(c.dataset == dataset)).one_or_none()
     if row is not None and row.holder not in {"", holder}:
         dead = row.host == socket.gethostname() and not is_process_alive(row.pid)
-        if row.expires_at > now and not dead:
-            return None, f"process {row.pid} on {row.host}"
+        if row.expires_at > now and not dead and row != lapsed:
+            return None, row
     values = {
         "fence": 1 if row is None else row.fence + 1,
         "holder": holder,
@@ -123,7 +129,7 @@ def _take(
         connection.execute(sa.insert(s.lease).values(dataset=dataset, **values))
     else:
         connection.execute(sa.update(s.lease).where(c.dataset == dataset).values(values))
-    return int(str(values["fence"])), ""
+    return int(str(values["fence"])), None
 
 
 def _end(connection: Connection, dataset: str, fence: int) -> None:

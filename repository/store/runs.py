@@ -111,6 +111,7 @@ class SqlRunStore:
         }
         change = sa.update(s.run).where(s.run.c.id == run).values(values)
         self.database.write(lambda connection: connection.execute(change))
+        self._subjects = SubjectCache()  # of the run's analyzers: the next one may bring its own
 
     def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
         """Record which partitions are gone from the source, and which are back."""

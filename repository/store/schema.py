@@ -571,5 +571,21 @@ verdict = Table(
     _ref("commit"),
     # Also the index for the lookup of one verdict, and of the newest of each key.
     UniqueConstraint("dataset_id", "key", "commit_id"),
+    Index(None, "dataset_id", "partition_key"),
     comment="What checks of rules found in data. Append-only; the newest of a key counts.",
+)
+
+verdict_notice = Table(
+    "verdict_notice",
+    metadata,
+    _ref("dataset", key=True),
+    Column("subject", Text, primary_key=True),  # hash of a check's name and a partition
+    Column("sink", Text, primary_key=True),
+    _text("told"),
+    _text("outcome"),
+    _count("attempts"),
+    _time("tried_at"),
+    _time("sent_at", null=True),
+    _text("error", null=True),
+    comment="Which outcome of a check on a partition a sink was told last, and which one it is being told.",
 )

@@ -101,7 +101,9 @@ def _no_number(constant: str) -> NoReturn:
 def add_verdict(
     database: Database, dataset: str, case: Case, verdict: Verdict, run: int | None = None
 ) -> int:
-    """Store a verdict and return its id, or the id of the case's newest verdict if identical.
+    """Store a verdict and return its id; that of an identical one if nothing newer was said since.
+
+    Newer is a verdict of the same check on the same partition, with whatever rules and content.
 
     Raises
     ------
@@ -119,7 +121,11 @@ def add_verdict(
         if of_run is not None:
             _check_run(connection, dataset, of, of_run)
         known = connection.execute(_newest(of, case)).one_or_none()
-        if known is not None and told == {"passed": known.passed, "result": known.result}:
+        if (
+            known is not None
+            and told == {"passed": known.passed, "result": known.result}
+            and not _is_outdated(connection, of, case, known.commit_id)
+        ):
             return int(known.id)
         commit, now = next_commit(connection, None)
         about = {field.name: getattr(case, field.name) for field in fields(case)}
@@ -129,6 +135,18 @@ def add_verdict(
         return int(connection.execute(insert.returning(s.verdict.c.id)).scalar_one())
 
     return database.write(work)
+
+
+def _is_outdated(connection: Connection, of: int, case: Case, commit: int) -> bool:
+    """Return whether the check has a later verdict on the partition."""
+    v = s.verdict.c
+    newer = sa.select(v.id).where(
+        v.dataset_id == of,
+        v.partition_key == key_of(case.partition),
+        v.name == case.name,
+        v.commit_id > commit,
+    )
+    return connection.execute(newer.limit(1)).first() is not None
 
 
 def _check_run(connection: Connection, dataset: str, of: int, run: int) -> None:
@@ -156,7 +174,7 @@ def find_verdict(
 
 def _newest(dataset: int, case: Case, commit: int | None = None) -> sa.Select[Any]:
     v = s.verdict.c
-    query = sa.select(v.id, v.passed, v.result).where(
+    query = sa.select(v.id, v.passed, v.result, v.commit_id).where(
         v.dataset_id == dataset, v.key == hash_of(case)
     )
     if commit is not None:
@@ -195,6 +213,34 @@ def verdict_rows(
         query = query.where(v.passed == int(passed))
     rows = (row._asdict() for row in connection.execute(query))
     return [{**row, "passed": bool(row["passed"])} for row in rows]
+
+
+def standing_verdicts() -> sa.Subquery:
+    """Select the newest verdict of each check on the current content of each partition.
+
+    Verdicts on what the repository has not measured, such as a DataFrame's, have no content to compare
+    with: the newest stands. Partitions that are gone have none that stands.
+    """
+    v, p, pv, gone = s.verdict.c, s.partition.c, s.partition_version.c, s.absence.c
+    content = sa.func.coalesce(
+        pv.fingerprint, sa.literal("version/1:") + sa.cast(pv.version, sa.Text)
+    )
+    place = sa.func.row_number().over(
+        partition_by=(v.dataset_id, v.name, v.partition_key), order_by=v.commit_id.desc()
+    )
+    current = gone.partition_id.is_(None) & (content == v.fingerprint)
+    ranked = (
+        sa.select(v.id, p.time, place.label("place"))
+        .select_from(s.verdict)
+        .outerjoin(s.partition, (p.dataset_id == v.dataset_id) & (p.key == v.partition_key))
+        .outerjoin(s.partition_version, (pv.partition_id == p.id) & s.holds(s.partition_version))
+        .outerjoin(s.absence, (gone.partition_id == p.id) & s.holds(s.absence))
+        .where(pv.version.is_(None) | current)
+        .subquery()
+    )
+    # Results are long, and are not ranked.
+    query = sa.select(*s.verdict.c, ranked.c.time).join_from(s.verdict, ranked, ranked.c.id == v.id)
+    return query.where(ranked.c.place == 1).subquery()
 
 
 def superseded(commit: int | None = None) -> sa.ColumnElement[bool]:

@@ -354,6 +354,15 @@ class RepositoryContract:
         assert repository.verdict("d", **of) == "{}"
         assert repository.verdict("d", **of, as_of=run) == '{"n": 1}'
 
+    def test_a_verdict_that_returns_is_the_newest_again(self, repository: Any) -> None:
+        """After a verdict by other rules on the same partition, an identical one is written anew."""
+        first = judged(repository, passed=False)
+        judged(repository, specification="weaker")
+        again = judged(repository, passed=False)
+        assert again > first
+        assert judged(repository, passed=False) == again
+        assert repository.verdicts("d")["passed"].tolist() == [False, True]
+
     def test_the_last_verdicts_as_a_frame(self, repository: Any) -> None:
         """Newest first; a superseded failure is not listed."""
         judged(repository, passed=False)

@@ -375,7 +375,7 @@ class MemoryRunStore:
         return new
 
     def write_verdict(self, dataset: str, case: Case, verdict: Verdict, run: int | None) -> int:
-        """Store a verdict and return its id, or the id of the case's newest one if identical."""
+        """Store a verdict and return its id; that of an identical one if nothing newer was said."""
         verdict.check()
         known = run is None or (0 < run <= len(self.runs) and self.runs[run - 1].dataset == dataset)
         if not known:
@@ -383,7 +383,9 @@ class MemoryRunStore:
             raise HistoryError(msg)
         data = self.datasets.setdefault(dataset, MemoryDataset(None, None))
         last = next((k for k in data.verdicts if k.case == case and k.holds(None)), None)
-        if last is not None and last.verdict == verdict:
+        of = (case.name, case.partition)
+        newest = [k for k in data.verdicts if (k.case.name, k.case.partition) == of][-1:]
+        if last is not None and last.verdict == verdict and newest == [last]:
             return last.id
         commit = self._commit(None)
         if last is not None:

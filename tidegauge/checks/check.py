@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.checks.assertions import AssertionLike, as_assertion
+from tidegauge.checks.comparisons import ComparisonMethods, QueryConstraint
 from tidegauge.checks.constraints import (
     Constraint,
     ConstraintResult,
@@ -34,7 +35,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, repr=False)
-class Check(RowMethods, MetricMethods, HistoryMethods):
+class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
     """Assertions on the metrics of one dataset. Each method returns a new check.
 
     Constraints are evaluated on metrics alone, so they can be evaluated again for any measured
@@ -140,6 +141,9 @@ class Check(RowMethods, MetricMethods, HistoryMethods):
             msg = f"check {self.name!r}: where() is about the constraint before it; there is none"
             raise SuiteError(msg)
         *others, last = self.constraints
+        if isinstance(last, QueryConstraint):
+            msg = f"check {self.name!r}: a query has its own WHERE; where() is not for {last.description}"
+            raise SuiteError(msg)
         if last.analyzer.where is not None:
             msg = f"check {self.name!r}: {last.analyzer!r} has a filter already; join both by AND"
             raise SuiteError(msg)

@@ -21,6 +21,7 @@ from tidegauge.analyzers.measures.sums import Mean, Sum
 from tidegauge.analyzers.measures.texts import PATTERNS, MaxLength, MinLength, PatternMatch
 from tidegauge.analyzers.measures.uniqueness import CountDistinct, Distinctness, Uniqueness
 from tidegauge.checks.assertions import Between
+from tidegauge.checks.comparisons import ComparisonConstraint, OtherTableConstraint
 from tidegauge.checks.constraints import Constraint, MetricConstraint
 from tidegauge.checks.sql_conditions import (
     Form,
@@ -96,6 +97,19 @@ def expectations_of(constraint: Constraint) -> list[Body]:
     >>> expectations_of(tg.Check("c").is_complete("x", at_least=0.9).constraints[0])
     [('expect_column_values_to_not_be_null', {'column': 'x', 'mostly': 0.9})]
     """
+    if isinstance(constraint, OtherTableConstraint) and constraint.analyzer == Size():
+        if constraint.assertion == Between(0, 0):
+            return [
+                (
+                    "expect_table_row_count_to_equal_other_table",
+                    {"other_table_name": constraint.other},
+                )
+            ]
+        raise NoExpectationError("no expectation allows row counts of two tables to differ")
+    if isinstance(constraint, ComparisonConstraint):
+        raise NoExpectationError(
+            "it compares with another table, a query or the past, which an expectation does not know"
+        )
     if not isinstance(constraint, MetricConstraint):
         raise NoExpectationError("it compares with the past, which an expectation does not know")
     if constraint.part is not None:

@@ -23,41 +23,96 @@ class RowMethods(ConstraintBuilder):
     """Constraints on the share of rows that satisfy a condition: all, or ``at_least`` a share."""
 
     def is_complete(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that a column has no null; NaN is not null."""
+        """Assert that a column has no null; NaN is not null.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_complete("email", at_least=0.95).constraints[0].description
+        "Completeness('email'): at least 0.95"
+        """
         return self.has(Completeness(column), share(at_least), hint=hint)
 
     def has_completeness(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
-        """Assert on the share of rows where a column is not null."""
+        """Assert on the share of rows where a column is not null.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").has_completeness("email", (0.9, 0.99)).constraints[0].description
+        "Completeness('email'): at least 0.9 and at most 0.99"
+        """
         return self.has(Completeness(column), assertion, hint=hint)
 
     def are_complete(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that all given columns are non-null in each row."""
+        """Assert that all given columns are non-null in each row.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").are_complete(["email", "country"]).constraints[0].description
+        'email and country are complete: at least 1'
+        """
         return self.have_completeness(columns, share(at_least), hint=hint)
 
     def have_completeness(
         self, columns: Columns, assertion: AssertionLike, *, hint: str = ""
     ) -> Self:
-        """Assert on the share of rows where all given columns are non-null."""
+        """Assert on the share of rows where all given columns are non-null.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").have_completeness(["email", "country"], (0.9, None)).constraints[0].description
+        'email and country are complete: at least 0.9'
+        """
         return self.has(_non_null_rule(listed(columns), " AND "), assertion, hint=hint)
 
     def are_any_complete(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that at least one of the given columns is non-null in each row."""
+        """Assert that at least one of the given columns is non-null in each row.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").are_any_complete(["email", "phone"]).constraints[0].description
+        'any of email, phone is complete: at least 1'
+        """
         return self.have_any_completeness(columns, share(at_least), hint=hint)
 
     def have_any_completeness(
         self, columns: Columns, assertion: AssertionLike, *, hint: str = ""
     ) -> Self:
-        """Assert on the share of rows where at least one of the given columns is non-null."""
+        """Assert on the share of rows where at least one of the given columns is non-null.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").have_any_completeness(["email", "phone"], (0.9, None)).constraints[0].description
+        'any of email, phone is complete: at least 0.9'
+        """
         return self.has(_non_null_rule(listed(columns), " OR "), assertion, hint=hint)
 
     def is_unique(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that each value of a column occurs once. Rows where it is null are excluded."""
+        """Assert that each value of a column occurs once. Rows where it is null are excluded.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_unique("id").constraints[0].description
+        "Uniqueness('id'): at least 1"
+        """
         return self.are_unique(column, at_least, hint=hint)
 
     def are_unique(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
         """Assert that each combination of values of some columns occurs once.
 
         Rows where all of them are null are excluded; a null beside a value counts as a value.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").are_unique(["ds", "id"]).constraints[0].description
+        "Uniqueness(['ds', 'id']): at least 1"
         """
         return self.has(Uniqueness(listed(columns)), share(at_least), hint=hint)
 
@@ -65,6 +120,12 @@ class RowMethods(ConstraintBuilder):
         """Assert that each combination of values occurs once, as `are_unique`.
 
         Nulls are not tested: add `are_complete`.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_primary_key(["ds", "id"]).constraints[0].description
+        "Uniqueness(['ds', 'id']): at least 1"
         """
         return self.are_unique(columns, hint=hint)
 
@@ -81,6 +142,12 @@ class RowMethods(ConstraintBuilder):
         at_least : float
             Minimum share of rows.
         hint : str
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").satisfies("amount >= 0 OR refund", "amounts").constraints[0].description
+        'amounts: at least 1'
         """
         return self.has(Compliance(name, predicate), share(at_least), hint=hint)
 
@@ -108,23 +175,51 @@ class RowMethods(ConstraintBuilder):
         return self.has(PatternMatch(column, text), share(at_least), hint=hint)
 
     def contains_email(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that texts contain an email address."""
+        """Assert that texts contain an email address.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").contains_email("contact", at_least=0.9).constraints[0].description
+        "PatternMatch('contact', 'EMAIL'): at least 0.9"
+        """
         return self.has_pattern(column, "EMAIL", at_least, hint=hint)
 
     def contains_url(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that texts contain an http, https or ftp URL."""
+        """Assert that texts contain an http, https or ftp URL.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").contains_url("link").constraints[0].description
+        "PatternMatch('link', 'URL'): at least 1"
+        """
         return self.has_pattern(column, "URL", at_least, hint=hint)
 
     def contains_credit_card_number(
         self, column: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that texts contain a credit card number."""
+        """Assert that texts contain a credit card number.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").contains_credit_card_number("card").constraints[0].description
+        "PatternMatch('card', 'CREDITCARD'): at least 1"
+        """
         return self.has_pattern(column, "CREDITCARD", at_least, hint=hint)
 
     def contains_social_security_number(
         self, column: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that texts contain a US social security number."""
+        """Assert that texts contain a US social security number.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").contains_social_security_number("ssn").constraints[0].description
+        "PatternMatch('ssn', 'SOCIAL_SECURITY_NUMBER_US'): at least 1"
+        """
         return self.has_pattern(column, "SOCIAL_SECURITY_NUMBER_US", at_least, hint=hint)
 
     def has_data_type(
@@ -141,41 +236,89 @@ class RowMethods(ConstraintBuilder):
             among all rows.
         at_least : float
         hint : str
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").has_data_type("zip", "Integral").constraints[0].description
+        "share of Integral of DataType('zip'): at least 1"
         """
         return self.has(DataType(column), share(at_least), hint=hint, part=DataTypeShare(kind))
 
     def is_non_negative(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that numbers are at least 0; null passes."""
+        """Assert that numbers are at least 0; null passes.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_non_negative("amount").constraints[0].description
+        'amount is not negative: at least 1'
+        """
         rule = f"coalesce({column_sql(column)}, 0) >= 0"
         return self.satisfies(rule, f"{column} is not negative", at_least, hint=hint)
 
     def is_positive(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that numbers are greater than 0; null passes."""
+        """Assert that numbers are greater than 0; null passes.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_positive("amount").constraints[0].description
+        'amount is positive: at least 1'
+        """
         rule = f"coalesce({column_sql(column)}, 1) > 0"
         return self.satisfies(rule, f"{column} is positive", at_least, hint=hint)
 
     def is_less_than(
         self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that one column is less than another; null fails."""
+        """Assert that one column is less than another; null fails.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_less_than("ordered", "delivered").constraints[0].description
+        'ordered < delivered: at least 1'
+        """
         return self._ordered(column, "<", other, at_least, hint)
 
     def is_less_than_or_equal_to(
         self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that one column is at most another; null fails."""
+        """Assert that one column is at most another; null fails.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_less_than_or_equal_to("ordered", "delivered").constraints[0].description
+        'ordered <= delivered: at least 1'
+        """
         return self._ordered(column, "<=", other, at_least, hint)
 
     def is_greater_than(
         self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that one column is greater than another; null fails."""
+        """Assert that one column is greater than another; null fails.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_greater_than("gross", "net").constraints[0].description
+        'gross > net: at least 1'
+        """
         return self._ordered(column, ">", other, at_least, hint)
 
     def is_greater_than_or_equal_to(
         self, column: str, other: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that one column is at least another; null fails."""
+        """Assert that one column is at least another; null fails.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").is_greater_than_or_equal_to("gross", "net").constraints[0].description
+        'gross >= net: at least 1'
+        """
         return self._ordered(column, ">=", other, at_least, hint)
 
     def is_contained_in(

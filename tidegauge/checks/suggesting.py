@@ -82,9 +82,11 @@ def suggest(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> found = tg.suggest(repository=repo, dataset="flights")  # doctest: +SKIP
-    >>> print(found)  # doctest: +SKIP
-    >>> tg.verify(repo, found.check("flights")).passed  # doctest: +SKIP
+    >>> orders = tg.spark_session().range(1000).selectExpr("id", "id % 7 AS amount")  # doctest: +SKIP
+    >>> found = tg.suggest(orders, dataset="orders")  # doctest: +SKIP
+    >>> any(one.code == ".is_complete('id')" for one in found)  # doctest: +SKIP
+    True
+    >>> tg.verify(orders, found.check()).passed  # doctest: +SKIP
     True
     """
     repository = as_repository(repository)

@@ -43,6 +43,12 @@ class Suggestion:
         Number of rows behind it.
     partitions : int
         Number of partitions behind it; 0 if it comes from data.
+
+    Examples
+    --------
+    >>> one = make_suggestion("has_size", (600, None), reason="Never fewer.", source="data", rows=900)
+    >>> one.code, one.reason, one.rows
+    ('.has_size((600, None))', 'Never fewer.', 900)
     """
 
     constraint: Constraint
@@ -116,8 +122,12 @@ class Suggestions:
     Examples
     --------
     >>> import tidegauge as tg
-    >>> found = tg.suggest(repository=repo, dataset="flights")  # doctest: +SKIP
-    >>> check = found.check("flights", only=[s for s in found if s.source == "history"])  # doctest: +SKIP
+    >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+    >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+    >>> found = Suggestions("orders", (one, two))
+    >>> check = found.check(only=[one for one in found if one.source == "history"])
+    >>> [constraint.description for constraint in check.constraints]
+    ['Size(): at least 600']
     """
 
     dataset: str

@@ -39,6 +39,17 @@ class Verification:
     judged : sequence of PartitionResult
     data : DataFrame or None
         The verified data, if the source was a DataFrame.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+    >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
+    >>> found = tg.verify(people, check)  # doctest: +SKIP
+    >>> found.passed, found.status, found.frame()["status"].tolist()  # doctest: +SKIP
+    (False, 'error', ['failure', 'success'])
+    >>> found.rows("people").count()  # doctest: +SKIP
+    1
     """
 
     checks: Sequence[Check]

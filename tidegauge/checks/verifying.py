@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
 from tidegauge.analyzers.core.metric import Metric
-from tidegauge.analyzers.core.privacy import Privacy
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.checks.check import Check
+from tidegauge.checks.comparing import Comparer
+from tidegauge.checks.comparisons import ComparedEvidence, DriftConstraint
 from tidegauge.checks.constraints import Constraint, MetricConstraint, PartitionResult
 from tidegauge.checks.examples import examples_of
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
@@ -99,10 +101,11 @@ def verify(
     Examples
     --------
     >>> import tidegauge as tg
+    >>> flights = tg.spark_session().range(600).selectExpr("IF(id < 54, NULL, 900) AS dep_time")  # doctest: +SKIP
     >>> check = tg.Check("flights").is_complete("dep_time", at_least=0.95).has_size((600, None))
     >>> result = tg.verify(flights, check)  # doctest: +SKIP
     >>> result.passed, result.failures["message"].tolist()  # doctest: +SKIP
-    (False, ["0.91 is not at least 0.95: 54 of 600 rows"])
+    (False, ['0.91 is not at least 0.95: 54 of 600 rows'])
     """
     repository = as_repository(repository)
     several = (checks,) if isinstance(checks, Check) else tuple(checks)
@@ -116,9 +119,8 @@ def verify(
             partitions = tuple(source.changes) if partitions is None else partitions
             as_of = source.id if as_of is None else as_of
             source = source.repository
-        return Verification(
-            several, _verify_repository(source, several, dataset, partitions, segment, as_of)
-        )
+        stored = verify_stored(source, several, dataset, partitions, segment, as_of)
+        return Verification(several, stored)
     if not hasattr(source, "selectExpr"):
         msg = f"verify takes a DataFrame of Spark, a run or a repository, not {source!r}"
         raise SuiteError(msg)
@@ -130,17 +132,19 @@ def verify(
     wanted = list(dict.fromkeys(a for check in several for a in check.analyzers))
     metrics = dict(zip(wanted, calculate(source, wanted), strict=True)) if wanted else {}
     of = CheckTarget(UNSTORED_ID, partition, Window.between(time, None).since, segment=segment)
+    known = _privacy(private, (dataset, *(check.dataset for check in several)))
+    comparer = Comparer(repository, lambda _: source, segment, as_of, known, examples)
     found: list[PartitionResult] = []
     for place, check in enumerate(several):
         name = dataset or check.dataset or ""
         evidence: Evidence = Measurements(metrics)
-        if repository is not None and _history_analyzers([check]):
+        if repository is not None and _looks_back(check):
             name = resolve_dataset(repository, name or None)
             evidence, of = _with_history(repository, name, as_of, check, of, metrics)
-        found += _judged(place, check, name, of, evidence)
+        compared = comparer.find(check.constraints, name, [of])[of.partition]
+        found += _judged(place, check, name, of, ComparedEvidence(evidence, compared))
     if examples:
-        names = (dataset, *(check.dataset for check in several))
-        found = with_examples(found, source, _privacy(private, names))
+        found = with_examples(found, source, known)
     return Verification(several, tuple(found), source)
 
 
@@ -201,15 +205,29 @@ def _validate_checks(checks: Sequence[Check]) -> None:
                 monitor_of(constraint.usual, constraint.analyzer)
 
 
-def _verify_repository(
+def verify_stored(
     repository: Repository,
     checks: Sequence[Check],
     dataset: str | None,
     partitions: str | Sequence[str] | None,
-    segment: str,
-    as_of: AsOf,
+    segment: str = "",
+    as_of: AsOf = None,
+    read: Callable[[str], DataFrame] | None = None,
+    private: Privacy = PUBLIC,
 ) -> tuple[PartitionResult, ...]:
-    """Evaluate checks on a repository, those of one dataset together."""
+    """Evaluate checks on a repository, those of one dataset together.
+
+    Parameters
+    ----------
+    repository, checks, dataset, partitions, segment, as_of
+        As for `verify`.
+    read : callable, optional
+        Returns the data of a partition by its name, for comparisons with what the repository does not
+        know.
+    private : Privacy
+        Columns whose values stand in no message.
+    """
+    comparer = Comparer(repository, read, segment, as_of, private)
     of_dataset: dict[str, list[int]] = {}
     for place, check in enumerate(checks):
         name = resolve_dataset(repository, dataset or check.dataset)
@@ -221,9 +239,12 @@ def _verify_repository(
         some = [checks[place] for place in places]
         analyzers = list(dict.fromkeys(a for check in some for a in check.analyzers))
         known = load_evidence(view, targets, analyzers, _history_analyzers(some))
+        constraints = [constraint for check in some for constraint in check.constraints]
+        compared = comparer.find(constraints, name, targets)
         for target in targets:
+            evidence = ComparedEvidence(known.of(target), compared[target.partition])
             for place in places:
-                found[place] += _judged(place, checks[place], name, target, known.of(target))
+                found[place] += _judged(place, checks[place], name, target, evidence)
     return tuple(one for place in sorted(found) for one in found[place])
 
 
@@ -253,6 +274,12 @@ def _history_analyzers(checks: Iterable[Check]) -> tuple[AnyAnalyzer, ...]:
     kinds = HistoryConstraint | AnomalyConstraint
     found = (c.analyzer for check in checks for c in check.constraints if isinstance(c, kinds))
     return tuple(dict.fromkeys(found))
+
+
+def _looks_back(check: Check) -> bool:
+    """Return whether a constraint compares with earlier partitions."""
+    kinds = HistoryConstraint | AnomalyConstraint | DriftConstraint
+    return any(isinstance(constraint, kinds) for constraint in check.constraints)
 
 
 def _with_history(

@@ -12,8 +12,9 @@ from xml.etree import ElementTree as ET
 from tidegauge.analysis import analyze
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, describe
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
-from tidegauge.files.runs import tables_of
+from tidegauge.files.runs import sinks_of, tables_of
 from tidegauge.files.suite import find_suites, load_suite
+from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -39,10 +40,13 @@ class ChecksSummary:
     tables : list of CheckedTable
     failed : list of str
         One message for each table that could not be checked.
+    notices : list of Notice
+        Notifications of verdicts, sent and failed.
     """
 
     tables: list[CheckedTable] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
 
     def status(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> int:
         """Return the exit status: 1 if a table could not be checked, else 2 if data failed, else 0."""
@@ -59,6 +63,7 @@ class ChecksSummary:
     def text(self) -> str:
         """Return a report for people."""
         lines = [line for table in self.tables for line in table.lines()]
+        lines += [summarize(self.notices)] if self.notices else []
         return "\n".join([*lines, *(f"failed: {problem}" for problem in self.failed)])
 
     def json(self) -> str:
@@ -104,8 +109,9 @@ def run_checks(
     partitions: str = "new",
     variables: Mapping[str, str] | None = None,
     session: Callable[[], SparkSession] = spark_session,
+    tags: Mapping[str, str] | None = None,
 ) -> ChecksSummary:
-    """Measure the tables of suite files and evaluate their checks on each partition.
+    """Measure the tables of suite files, evaluate their checks on each partition, and notify.
 
     All files are read before Spark is started. Verdicts are kept in the repository under the name
     ``checks``: a partition that passed is judged again only if it, or the checks, changed; one that
@@ -122,6 +128,8 @@ def run_checks(
         As for `load_suite`.
     session : callable
         Returns the Spark session.
+    tags : mapping of str to str, optional
+        Tags of the runs.
 
     Raises
     ------
@@ -139,8 +147,10 @@ def run_checks(
         try:
             for one in tables_of(spark, file):
                 source = open_file(one, spark)
-                run = analyze(source, one.suite, repository=repository, partitions=partitions)
-                summary.tables.append(check_table(one, run, source, partitions))
+                run = analyze(
+                    source, one.suite, repository=repository, partitions=partitions, tags=tags
+                )
+                summary.tables.append(check_table(one, run, source, partitions, tags))
                 summary.failed += [
                     f"{file.path}: {name} cannot be read: {why}"
                     for name, why in run.unreadable.items()
@@ -148,6 +158,7 @@ def run_checks(
         except Exception as error:  # noqa: BLE001 - the other files are still checked
             text = str(error) if isinstance(error, TidegaugeError) else describe(error)
             summary.failed.append(f"{file.path}: {text}")
+    summary.notices = notify_all(repository, sinks_of((t.file, t.run) for t in summary.tables))
     return summary
 
 

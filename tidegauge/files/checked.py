@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run, open_source, privacy_of
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.checks.check import Level
+from tidegauge.checks.comparisons import ComparisonConstraint
 from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.checks.verification import Verification
-from tidegauge.checks.verifying import verify, with_examples
+from tidegauge.checks.verifying import verify_stored, with_examples
 from tidegauge.files.suite import SuiteFile
 from tidegauge.rules.judging import fingerprints, kept_verdicts
 from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from tidegauge.analyzers.core.privacy import Privacy
     from tidegauge.analyzers.sources.sources import Source
 
 NAME = "checks"
@@ -79,7 +82,13 @@ def open_file(file: SuiteFile, spark: SparkSession) -> Source:
     return open_source(file.table, file.suite, spark, file.format, file.options)
 
 
-def check_table(file: SuiteFile, run: Run, source: Source, partitions: Any = "new") -> CheckedTable:
+def check_table(
+    file: SuiteFile,
+    run: Run,
+    source: Source,
+    partitions: Any = "new",
+    tags: Mapping[str, str] | None = None,
+) -> CheckedTable:
     """Judge the partitions of a measured table that need it, and keep the verdicts.
 
     A partition that passed is judged again only if it, or the checks, changed; one that failed is
@@ -94,6 +103,8 @@ def check_table(file: SuiteFile, run: Run, source: Source, partitions: Any = "ne
         The table.
     partitions : str or sequence of str
         What the run was asked to measure; other than ``new`` and ``all``, these are judged.
+    tags : mapping of str to str, optional
+        Tags of the run, by which tables may be private.
     """
     repository = run.repository
     told = [[str(check.level), c.description] for check in file.checks for c in check.constraints]
@@ -102,11 +113,20 @@ def check_table(file: SuiteFile, run: Run, source: Source, partitions: Any = "ne
     known = kept_verdicts(repository, run.dataset, NAME, specification)
     settled = {name for name, verdict in known.items() if verdict.passed} - run.changes.keys()
     due = sorted(prints.keys() - settled) if partitions in ("new", "all") else partitions
-    found = Verification(file.checks, ())
+    found: Sequence[PartitionResult] = ()
     if due:
-        found = verify(repository, file.checks, dataset=run.dataset, partitions=due)
-    judged = _explained(found.judged, file, run, source)
-    checked = CheckedTable(file, run, replace(found, judged=_told_again(judged, run, known)))
+        private = privacy_of(file.suite, source.name, {**file.suite.tags, **(tags or {})})
+        stored = verify_stored(
+            repository,
+            file.checks,
+            run.dataset,
+            due,
+            read=partial(_read, source),
+            private=private,
+        )
+        found = _explained(stored, run, source, private)
+    judged = _told_again(found, run, known)
+    checked = CheckedTable(file, run, Verification(file.checks, tuple(judged)))
     by_partition: dict[str, list[PartitionResult]] = {}
     for one in checked.verification.judged:
         by_partition.setdefault(one.partition, []).append(one)
@@ -125,8 +145,13 @@ def check_table(file: SuiteFile, run: Run, source: Source, partitions: Any = "ne
     return checked
 
 
+def _read(source: Source, partition: str) -> DataFrame:
+    """Return the data of one partition; of a table without keys, all of it."""
+    return source.read([Partition.from_path(partition)] if source.keys else None)
+
+
 def _explained(
-    judged: Sequence[PartitionResult], file: SuiteFile, run: Run, source: Source
+    judged: Sequence[PartitionResult], run: Run, source: Source, private: Privacy
 ) -> list[PartitionResult]:
     """Put bad values into the messages on partitions that the run scanned, by one more pass."""
     failed = {one.partition for one in judged if one.result.failed_by_value} & run.changes.keys()
@@ -135,17 +160,23 @@ def _explained(
     partitions = [Partition.from_path(name) for name in failed]
     data = source.read(partitions if source.keys else None)
     of = [one for one in judged if one.partition in failed]
-    found = iter(with_examples(of, data, privacy_of(file.suite, source.name), source))
+    found = iter(with_examples(of, data, private, source))
     return [next(found) if one.partition in failed else one for one in judged]
 
 
 def _told_again(
     judged: Sequence[PartitionResult], run: Run, known: Mapping[str, CheckResult]
 ) -> list[PartitionResult]:
-    """Give results on partitions that were not scanned the messages that were kept."""
+    """Give results on partitions that were not scanned the messages that were kept.
+
+    Comparisons were made anew.
+    """
     found = []
     for one in judged:
-        verdict = None if one.partition in run.changes else known.get(one.partition)
+        anew = one.partition in run.changes or isinstance(
+            one.result.constraint, ComparisonConstraint
+        )
+        verdict = None if anew else known.get(one.partition)
         kept = dict(verdict.error_messages).get(_named(one)) if verdict else None
         result = replace(one.result, message=kept) if kept else one.result
         found.append(replace(one, result=result))

@@ -17,6 +17,7 @@ import yaml
 from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, UnknownNameError
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.check import Check, Level
+from tidegauge.checks.comparisons import ComparisonMethods
 from tidegauge.checks.history_methods import HistoryMethods
 from tidegauge.checks.metric_methods import MetricMethods
 from tidegauge.checks.row_methods import RowMethods
@@ -30,7 +31,7 @@ _METHODS = {
     "has",
     *(
         name
-        for methods in (RowMethods, MetricMethods, HistoryMethods)
+        for methods in (RowMethods, MetricMethods, HistoryMethods, ComparisonMethods)
         for name in vars(methods)
         if not name.startswith("_") and name != "has_histogram_values"  # takes a function only
     ),
@@ -237,6 +238,7 @@ _READERS: Mapping[str, Callable[[YamlFile, str, yaml.Node], Any]] = {
     "bool": _flag,
     "AnyAnalyzer | str": lambda file, _, node: read_analyzer(file, node),
     "AssertionLike": _assertion,
+    "AssertionLike | None": _assertion,
     "Columns": _columns,
     "Iterable[Any] | None": _values,
     "Any": _value,

@@ -25,6 +25,7 @@ from tidegauge.rules.policies import DQMPolicy, DQMTaskPolicy, FailParserCountPo
 
 _RULES = {kind.__name__: kind for kind in (
     tasks.Rule, tasks.BoundRule, tasks.SetRule, tasks.FormatRule, tasks.NotNullRule,
+    tasks.ForeignKeyRule, tasks.UniqueRule,
 )}  # fmt: skip
 _FIXES = {kind.__name__: kind for kind in (
     tasks.Fix, tasks.BoundFix, tasks.SetFix, tasks.FormatFix, tasks.NotNullFix,
@@ -46,6 +47,8 @@ _VALUES = frozenset({"lower", "upper", "default", "value", "whole"})
 """Arguments read as values; a text as the ``value`` of a `Fix` is SQL, as in Python."""
 _OPTIONAL = {"lower": None, "upper": None}
 """Bounds that a file may omit."""
+_KEYS = ("columns", "reference_columns")
+"""Arguments that take one column or several."""
 _SHARED = ("name", "on_null", "severity", "stage", "where", "message", "description", "tags")
 """Options of all predefined rules."""
 
@@ -213,8 +216,8 @@ def _argument(file: YamlFile, name: str, node: yaml.Node | None) -> Any:
             msg = "values is a list: [N, Y]"
             raise RuleError(msg)
         return [_value(name, item) for item in node.value]
-    if name == "tags":
-        return _texts(file, name, node, "[pii]")
+    if name == "tags" or (name in _KEYS and isinstance(node, yaml.SequenceNode)):
+        return _texts(file, name, node, "[pii]" if name == "tags" else "[order_id, line]")
     if name in _VALUES:
         return _value(name, node)
     text = file.plain(node)

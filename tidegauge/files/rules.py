@@ -38,6 +38,8 @@ class _File(TableDocument):
     broken_rules: str = BROKEN
     reasons: str | None = None
     publish: str | None = None
+    notify: list[str] = []
+    private: list[str] = []
     schema_: str | None = Field(None, alias="schema")
     date_format: str | None = None
     timestamp_format: str | None = None
@@ -70,6 +72,17 @@ class RulesFile:
         Name of the column of rejected records that tells the rules they break.
     reasons : str or None
         Name of one more column of them, with messages, the run and the time.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> text = "{dataset: people, path: in/people, rules: [{NotNullRule: email}]}"
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "people.yml"
+    ...     _ = file.write_text(text)
+    ...     found = load_rules(file)
+    >>> found.table, found.suite.dataset, found.dqm
+    ('in/people', 'people', DQM(1 rules, 0 fixes, 0 policies))
     """
 
     path: Path
@@ -165,6 +178,8 @@ def load_rules(path: str | Path) -> RulesFile:
             partition_by=fields.partition_by,
             time=fields.time_options(),
             tags=fields.tags,
+            notify=fields.notify,
+            private=fields.private,
             dqm=dqm,
         )
     except SuiteError as error:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.analysis import Run, analyze
 from tidegauge.analyzers.core.errors import NoSuchTableError, TidegaugeError, describe
+from tidegauge.analyzers.runs.progress import Silent
+from tidegauge.analyzers.scan.capabilities import activate
+from tidegauge.display.addresses import incident_address
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.suite import SuiteFile, find_suites, load_suite
 from tidegauge.notifications.notify import Notice, notify_all, summarize
+from tidegauge.repository.store.config import dashboard_url
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegauge.repository.repository import Repository
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -34,9 +41,11 @@ class Summary:
     anomalies : list of DataFrame
         Anomalies in the scanned partitions.
     notices : list of Notice
-        Notifications of incidents, sent and failed.
+        Notifications of incidents and checks, sent and failed.
     checked : list of CheckedTable
         Results of the files' checks.
+    url : str or None
+        The dashboard's address, where incidents are linked to.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
@@ -44,6 +53,7 @@ class Summary:
     anomalies: list[pd.DataFrame] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     checked: list[CheckedTable] = field(default_factory=list)
+    url: str | None = None
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
@@ -70,6 +80,9 @@ class Summary:
             lines += one.failures()
         for frame in self.anomalies:
             lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]
+            if self.url is not None:
+                incidents = frame["incident_id"].drop_duplicates()
+                lines += [f"  see: {incident_address(self.url, int(n))}" for n in incidents]
         if self.notices:
             lines.append(summarize(self.notices))
         lines += [f"failed: {problem}" for problem in self.failed]
@@ -90,6 +103,7 @@ def run_suites(
     *,
     rename: bool = False,
     resegment: bool = False,
+    jobs: int = 1,
 ) -> Summary:
     """Measure the tables of suites by paths, folders and globs, judge checks, detect anomalies, notify.
 
@@ -108,6 +122,9 @@ def run_suites(
         Returns the Spark session.
     rename, resegment : bool
         As for `analyze`.
+    jobs : int
+        Number of tables to measure at the same time, in threads of one session. Small tables leave a
+        cluster waiting for the driver; several of them share it.
 
     Raises
     ------
@@ -116,29 +133,50 @@ def run_suites(
     """
     files = [load_suite(path) for path in find_suites(patterns)]
     spark = session()
-    measure = partial(analyze, tags=tags, rename=rename, resegment=resegment)
-    summary = Summary()
+    progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
+    summary = Summary(url=_dashboard())
+    tables: list[SuiteFile] = []
     for file in files:
         try:
-            tables = list(tables_of(spark, file))
+            tables += tables_of(spark, file)
         except TidegaugeError as error:
             summary.failed.append(f"{file.path}: {error}")
-            continue
-        for one in tables:
-            try:
-                source = open_file(one, spark)
-                run = measure(source, one.suite, repository=repository, partitions=partitions)
-                checked = [check_table(one, run, source, partitions)] if one.checks else []
-            except Exception as error:  # noqa: BLE001 - the other tables continue
-                text = str(error) if isinstance(error, TidegaugeError) else describe(error)
-                summary.failed.append(f"{file.path}: {text}")
-            else:
-                summary.runs.append((one, run))
-                summary.checked += checked
+
+    def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | str:
+        """Measure and check one table; return its results, or what went wrong."""
+        try:
+            source = open_file(one, spark)
+            run = analyze(
+                source,
+                one.suite,
+                repository=repository,
+                partitions=partitions,
+                tags=tags,
+                rename=rename,
+                resegment=resegment,
+                progress=progress,
+            )
+            return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
+        except Exception as error:  # noqa: BLE001 - the other tables continue
+            text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+            return f"{one.path}: {text}"
+
+    for one, found in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
+        if isinstance(found, str):
+            summary.failed.append(found)
+        else:
+            run, checked = found
+            summary.runs.append((one, run))
+            summary.checked += checked
+    _detect_and_notify(repository, summary)
+    return summary
+
+
+def _detect_and_notify(repository: Repository, summary: Summary) -> None:
+    """Detect anomalies in the datasets that were measured, and add them and notices to the summary."""
     scanned: dict[str, set[str]] = {}
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
-    sinks: dict[str, list[str]] = {}
     for dataset, partitions_of in scanned.items():
         try:
             found = repository.detect(dataset)
@@ -146,10 +184,34 @@ def run_suites(
             summary.failed.append(f"detection in {dataset}: {error}")
         else:
             summary.anomalies.append(found[found["partition"].isin(partitions_of)])
-            some = (one.suite.notify for one, run in summary.runs if run.dataset == dataset)
-            sinks[dataset] = [sink for each in some for sink in each]
-    summary.notices = notify_all(repository, sinks)
-    return summary
+    summary.notices = notify_all(repository, sinks_of(summary.runs))
+
+
+def _dashboard() -> str | None:
+    """Return the dashboard's address; no fault of the configuration stops a measurement."""
+    try:
+        return dashboard_url()
+    except TidegaugeError:
+        return None  # notices tell of it
+
+
+def _in_threads(
+    work: Callable[[SuiteFile], T], items: Sequence[SuiteFile], jobs: int, spark: SparkSession
+) -> Iterator[T]:
+    """Yield the results in order; one job runs in the caller's thread."""
+    if jobs == 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(jobs, "tidegauge-run", partial(activate, spark)) as pool:
+        yield from pool.map(work, items)
+
+
+def sinks_of(runs: Iterable[tuple[SuiteFile, Run]]) -> dict[str, list[str]]:
+    """Return the notification sinks that the suites of each measured dataset name."""
+    found: dict[str, list[str]] = {}
+    for file, run in runs:
+        found.setdefault(run.dataset, []).extend(file.suite.notify)
+    return found
 
 
 def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:

@@ -1,13 +1,15 @@
-"""Claims on notifications, so that one process sends each incident to each sink once."""
+"""Claims on notifications of incidents, so that one process sends each to each sink once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tidegauge.notifications.messages import CLEAREST, incident_message
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
@@ -22,6 +24,51 @@ PAUSES = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120))
 """Delays before retries; after the last attempt there is none."""
 LOST = timedelta(hours=1)
 """Lease of a claim: after it, a claim without a result counts as abandoned."""
+
+
+@dataclass(frozen=True)
+class IncidentNews:
+    """An open incident that a sink is still to be told of.
+
+    Attributes
+    ----------
+    database : Database
+    sink : str
+    incident : mapping
+        A row as `Repository.incidents` returns it.
+    """
+
+    database: Database
+    sink: str
+    incident: Mapping[str, Any]
+
+    @property
+    def number(self) -> int:
+        """Its id."""
+        return int(self.incident["id"])
+
+    @property
+    def subject(self) -> str:
+        """The subject, for logs."""
+        return f"incident {self.number}"
+
+    @property
+    def severity(self) -> Severity:
+        """Its severity."""
+        return Severity(self.incident["severity"])
+
+    def claim(self, now: datetime) -> bool:
+        """Claim it for its sink; return False if another process did."""
+        return claim(self.database, self.number, self.sink, now)
+
+    def message(self, url: str | None) -> tuple[str, str]:
+        """Return title and body."""
+        explanations = clearest(self.database, self.number, CLEAREST)
+        return incident_message(self.incident, explanations, url)
+
+    def settle(self, now: datetime, error: str) -> None:
+        """Record that it was sent, or the error."""
+        settle(self.database, self.number, self.sink, now, error)
 
 
 def due_incidents(
@@ -59,13 +106,14 @@ def due_incidents(
             if row["severity"] in grave
             and row["id"] not in asleep
             and (datasets is None or row["dataset"] in datasets)
-            and (row["id"] not in known or _is_due(known[row["id"]], now))
+            and (row["id"] not in known or is_due(known[row["id"]], now))
         ),
         key=lambda row: row["id"],
     )
 
 
-def _is_due(notice: Any, now: datetime) -> bool:
+def is_due(notice: Any, now: datetime) -> bool:
+    """Return whether a notification that was claimed before is due for another attempt."""
     if notice.sent_at is not None or notice.attempts > len(PAUSES):
         return False
     pause = LOST if notice.error is None else PAUSES[notice.attempts - 1]
@@ -96,7 +144,7 @@ def claim(database: Database, incident: int, sink: str, now: datetime) -> bool:
         if known is None:
             values = {"incident_id": incident, "sink": sink, "attempts": 1, "tried_at": now}
             connection.execute(sa.insert(s.notice).values(**values))
-        elif _is_due(known, now):
+        elif is_due(known, now):
             values = {"attempts": known.attempts + 1, "tried_at": now, "error": None}
             connection.execute(sa.update(s.notice).where(of).values(**values))
         else:

@@ -1,16 +1,16 @@
-"""Notification messages of incidents. Names and notes are untrusted: they are sanitised and cut."""
+"""Notification messages of incidents and of checks. Names and notes are untrusted: they are sanitised and cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tidegauge.analyzers.core.formatting import one_line
-from tidegauge.display.addresses import incident_address
+from tidegauge.display.addresses import dataset_address, incident_address
 
 CLEAREST = 5
-"""Maximum number of explanations in a message."""
+"""Maximum number of explanations, or of failures, in a message."""
 _LONG, _SHORT = 400, 100
 _CALL = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
 """Mentions that notify all members of a chat."""
@@ -27,7 +27,7 @@ def plain(text: str, most: int) -> str:
     return one_line(_CALL.sub("@ ", one_line(text)), most)
 
 
-def message(
+def incident_message(
     incident: Mapping[str, Any], explanations: Sequence[str], url: str | None = None
 ) -> tuple[str, str]:
     """Return title and body of an incident's message.
@@ -44,7 +44,7 @@ def message(
     Examples
     --------
     >>> incident = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
-    >>> title, body = message(incident, ["Size is 444 instead of about 930"])
+    >>> title, body = incident_message(incident, ["Size is 444 instead of about 930"])
     >>> print(title, body, sep=chr(10))
     Tidegauge: error in d
     8 Feb 2013: volume -52 %
@@ -56,3 +56,64 @@ def message(
     show = f"tidegauge anomalies show {incident['id']}"
     see = f"See: {incident_address(url, incident['id']) if url else show}"
     return title, "\n".join([plain(incident["headline"], _LONG), *told, see])
+
+
+def verdict_message(
+    dataset: str,
+    name: str,
+    failed: Mapping[str, Sequence[str]],
+    recovered: Sequence[str],
+    url: str | None = None,
+) -> tuple[str, str]:
+    """Return title and body of the message of a check that fails, or passes again.
+
+    Parameters
+    ----------
+    dataset : str
+    name : str
+        Name of the verdicts: ``checks`` for those of a suite file.
+    failed : mapping of str to sequence of str
+        The messages of each partition that fails; empty for the whole dataset.
+    recovered : sequence of str
+        Partitions that pass again.
+    url : str, optional
+        Address of the dashboard; if not given, the message names the command that shows the verdicts.
+
+    Examples
+    --------
+    >>> failed = {"ds=2013-02-08": ["Size(): at least 600: 12 is not at least 600"]}
+    >>> title, body = verdict_message("flights", "checks", failed, ["ds=2013-02-07"])
+    >>> print(title, body, sep=chr(10))
+    Tidegauge: checks failed in flights
+    1 partition fails, 1 passes again
+    - ds=2013-02-08: Size(): at least 600: 12 is not at least 600
+    - ds=2013-02-07 passes again
+    See: tidegauge rules history flights --failed
+    """
+    outcome = "failed" if failed else "pass again"
+    title = f"Tidegauge: {plain(name, _SHORT)} {outcome} in {plain(dataset, _SHORT)}"
+    told = [
+        f"{partition}: {message}" if partition else message
+        for partition, messages in failed.items()
+        for message in messages or ["failed"]
+    ]
+    told += [f"{partition or 'the whole'} passes again" for partition in recovered]
+    lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
+    if len(told) > CLEAREST:
+        lines.append(f"and {len(told) - CLEAREST} more")
+    see = dataset_address(url, dataset) if url else f"tidegauge rules history {dataset} --failed"
+    body = [_counted(failed, recovered), *lines, f"See: {plain(see, _LONG)}"]
+    return title, "\n".join(line for line in body if line)
+
+
+def _counted(failed: Collection[str], recovered: Collection[str]) -> str:
+    """Count partitions; empty for a dataset that is not partitioned."""
+    if not any((*failed, *recovered)):
+        return ""
+    told = []
+    if failed:
+        told.append("1 partition fails" if len(failed) == 1 else f"{len(failed)} partitions fail")
+    if recovered:
+        unit = "" if failed else " partition" if len(recovered) == 1 else " partitions"
+        told.append(f"{len(recovered)}{unit} pass{'es' if len(recovered) == 1 else ''} again")
+    return ", ".join(told)

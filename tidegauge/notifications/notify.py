@@ -1,4 +1,4 @@
-"""Notify sinks of open incidents: each once, with retries and a timeout."""
+"""Notify sinks of open incidents and failed checks: each once, with retries and a timeout."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
-from tidegauge.notifications.claims import claim, clearest, due_incidents, settle
-from tidegauge.notifications.messages import CLEAREST, message, plain
+from tidegauge.notifications.claims import IncidentNews, due_incidents
+from tidegauge.notifications.messages import plain
 from tidegauge.notifications.secrets import redact
 from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
+from tidegauge.notifications.verdict_claims import due_verdicts
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import dashboard_url, notify_settings
@@ -36,19 +37,54 @@ class Notice:
     sink : str
         Its kind, and a hash of its address.
     incident : int or None
-        None if the sink itself cannot be used.
+        None if the message is about checks, or the sink itself cannot be used.
     error : str
         Empty if the message was sent.
+    checks : str
+        Name of the verdicts and the dataset, ``checks of flights``; empty if it is about an incident.
+
+    Examples
+    --------
+    >>> print(Notice("json#1f3a", 7, "timed out"))
+    incident 7 to json#1f3a: timed out
+    >>> Notice("log", 7).error == ""
+    True
     """
 
     sink: str
     incident: int | None
     error: str = ""
+    checks: str = ""
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
-        what = "" if self.incident is None else f"incident {self.incident} to "
-        return f"{what}{self.sink}: {self.error or 'sent'}"
+        about = self.checks if self.incident is None else f"incident {self.incident}"
+        return f"{about}{' to ' if about else ''}{self.sink}: {self.error or 'sent'}"
+
+
+class _News(Protocol):
+    """Something that a sink is to be told."""
+
+    @property
+    def number(self) -> int | None:
+        """The id of the incident, if it is one."""
+
+    @property
+    def subject(self) -> str:
+        """The subject, for logs."""
+
+    @property
+    def severity(self) -> Severity:
+        """Its severity."""
+
+    def claim(self, now: datetime) -> bool:
+        """Claim it, so that no other process sends it; return False if one did."""
+
+    def message(self, url: str | None) -> tuple[str, str]:
+        """Return title and body, with a link to the dashboard at an address."""
+
+    def settle(self, now: datetime, error: str) -> None:
+        """Record that it was sent, or the error."""
 
 
 def notify(
@@ -59,7 +95,11 @@ def notify(
     severity: str = "warning",
     seconds: float = SECONDS,
 ) -> list[Notice]:
-    """Notify sinks of open incidents, each sink once of each incident.
+    """Notify sinks of open incidents and of failed checks, each sink once.
+
+    Of checks, and of rules with policies, the newest verdict on the current content of each partition is
+    told when it fails, when other constraints fail than before, and when it passes again: one message
+    for each check of a dataset, however many partitions. Checks of level ``warning`` are not told.
 
     Failures are retried by later calls, after 1, 5 and 30 minutes and 2 hours: five attempts in
     all. A process that dies while it sends may have sent: after an hour, another sends again.
@@ -76,7 +116,7 @@ def notify(
     dataset : str or collection of str, optional
         All if not given.
     severity : str
-        Minimum severity of incidents: ``info``, ``warning`` or ``error``.
+        Minimum severity of incidents: ``info``, ``warning`` or ``error``. A failed check is an error.
     seconds : float
         Timeout of a message. A sink whose failures take that long in total is skipped until the
         next call.
@@ -117,7 +157,7 @@ def notify(
 def notify_all(
     repository: Repository, sinks_of: Mapping[str, Collection[str]], *, seconds: float = SECONDS
 ) -> list[Notice]:
-    """Notify of the incidents of some datasets after a run; failures are returned, never raised.
+    """Notify of the incidents and failed checks of some datasets after a run; never raise a failure.
 
     Parameters
     ----------
@@ -167,7 +207,9 @@ def _tell(
     except Exception as error:  # noqa: BLE001 - plug-ins may raise anything
         yield Notice(redact(text), None, _said(error))
         return
-    due = due_incidents(database, sink.name, datasets, severity, _now())
+    incidents = due_incidents(database, sink.name, datasets, severity, _now())
+    due: list[_News] = [IncidentNews(database, sink.name, one) for one in incidents]
+    due += due_verdicts(database, sink.name, datasets, _now())
     if not due:
         return
     try:
@@ -176,16 +218,16 @@ def _tell(
         yield Notice(sink.name, None, _said(error, sink))
         return
     wasted = 0.0
-    for incident in due:
-        of = incident["id"]
-        if not claim(database, of, sink.name, _now()):
+    for news in due:
+        if not news.claim(_now()):
             continue
-        title, body = message(incident, clearest(database, of, CLEAREST), url)
-        grave, began = Severity(incident["severity"]), monotonic()
+        title, body = news.message(url)
+        grave, began = news.severity, monotonic()
         problem = attempt(lambda: send(title, body, grave), seconds)  # noqa: B023 - called within this iteration
         failure = problem and _said(TidegaugeError(problem), sink)
-        settle(database, of, sink.name, _now(), failure)
-        yield Notice(sink.name, of, failure)
+        news.settle(_now(), failure)
+        checks = "" if news.number is not None else news.subject
+        yield Notice(sink.name, news.number, failure, checks)
         wasted += monotonic() - began if failure else 0.0
         if wasted >= seconds:
             return

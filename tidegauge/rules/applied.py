@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from tidegauge.analyzers.core.privacy import Privacy
     from tidegauge.rules.parsing.parser import ParserCounts, ParserValidation
 
 BROKEN = "broken_rules"
@@ -57,6 +58,15 @@ class Applied:
         The parser's counts, if the data is a file.
     run : int or None
         Id of the repository run that recorded the counts.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+    >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))
+    >>> applied = ages.apply(riders)  # doctest: +SKIP
+    >>> applied.data.count(), applied.state.total_rule_count, applied.check.passed  # doctest: +SKIP
+    (1, 2, True)
     """
 
     dqm: DQMDefinition
@@ -127,7 +137,11 @@ class Applied:
 
         Examples
         --------
-        >>> applied.flagged().where("size(broken_rules) > 0")  # doctest: +SKIP
+        >>> import tidegauge as tg
+        >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))
+        >>> ages.apply(riders).flagged().where("size(broken_rules) > 0").count()  # doctest: +SKIP
+        2
         """
         flags = self._flags(column, reasons)
         self._warn()
@@ -261,12 +275,13 @@ def split(
     keys: Sequence[str] = (),
     samples: int = SAMPLES,
     parser: ParserValidation | None = None,
+    private: Privacy | None = None,
 ) -> Applied:
     """Judge and split a masked frame that was already counted."""
     groups = {key: found for (key, segment), found in tallies.items() if not segment}
     whole = total(groups.values())
     state = dqm.tasks.state(whole.counts, {**masked.failures, **whole.failures})
-    for sample in sample_charged(masked, whole.counts, samples, keys, by):
+    for sample in sample_charged(masked, whole.counts, samples, keys, by, private):
         state.add_sample(sample)
     parsed = None if parser is None else parser.count()
     if parsed is not None:

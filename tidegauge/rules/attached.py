@@ -42,6 +42,15 @@ class Attached(ValidationTask):
     ----------
     data : DataFrame
         The frame after rules and fixes, lazy.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+    >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))
+    >>> attached = ages.attach(riders)  # doctest: +SKIP
+    >>> attached.data.count(), attached.check().passed, attached.state.total_rule_count  # doctest: +SKIP
+    (1, True, 2)
     """
 
     def __init__(self, dqm: DQMDefinition, original: DataFrame) -> None:

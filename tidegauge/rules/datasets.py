@@ -86,13 +86,20 @@ def dataset(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> good = tg.DQM().add(tg.NotNullRule("carrier"), tg.FailPercent(0.01))
+    >>> good = tg.DQM().add(tg.NotNullRule("carrier"), tg.FailPercent(0.5))
     >>> @tg.dataset(good, path="lake/departures", partition_by=["ds"])
     ... def departures(spark):
     ...     return spark.table("flights").where("NOT cancelled")
     >>> departures
     Dataset('departures')
-    >>> departures(spark).count()  # doctest: +SKIP
+
+    One that writes nothing:
+
+    >>> @tg.dataset(good, ephemeral=True)
+    ... def carriers(spark):
+    ...     return spark.sql("SELECT explode(array('AA', 'UA', NULL)) AS carrier")
+    >>> carriers(tg.spark_session()).count()  # doctest: +SKIP
+    2
     """
     if (table is not None) + (path is not None) + ephemeral != 1:
         msg = "a dataset goes to one place: give table= or path=, or ephemeral=True"
@@ -131,6 +138,16 @@ class Dataset:
     ----------
     name : str
     dqm : DQM
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> good = tg.DQM("good").add(tg.NotNullRule("carrier"), tg.FailAny)
+    >>> @tg.dataset(good, path="lake/departures")
+    ... def departures(spark):
+    ...     return spark.table("flights").where("NOT cancelled")
+    >>> departures.name, departures.dqm.name
+    ('departures', 'good')
     """
 
     function: FrameFunction

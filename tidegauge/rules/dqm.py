@@ -51,8 +51,10 @@ class DQM(DQMDefinition):
     ... )
     >>> dqm
     DQM(1 rules, 1 fixes, 1 policies)
-    >>> result = dqm.apply(frame)  # doctest: +SKIP
-    >>> result.data, result.rejects, result.check  # doctest: +SKIP
+    >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, -5), (210, 9) AS (age, fare)")  # doctest: +SKIP
+    >>> result = dqm.apply(rides)  # doctest: +SKIP
+    >>> result.data.collect(), result.rejects.count(), result.check.passed  # doctest: +SKIP
+    ([Row(age=34, fare=0)], 1, True)
     """
 
     def apply(
@@ -186,7 +188,12 @@ class DQM(DQMDefinition):
 
         Examples
         --------
-        >>> dqm.publish(frame, "clean.flights", partition_by=["ds"], mode="partitions")  # doctest: +SKIP
+        >>> import tempfile
+        >>> import tidegauge as tg
+        >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))
+        >>> ages.publish(riders, f"{tempfile.mkdtemp()}/riders").data.count()  # doctest: +SKIP
+        1
         """
         repository = as_recorder(repository)
         _both(repository, dataset)

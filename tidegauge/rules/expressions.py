@@ -26,6 +26,58 @@ COLUMN_PLACEHOLDER: Any = object()
 """Placeholder for the column that an expression is about."""
 
 
+@dataclass(frozen=True)
+class KeyLookup:
+    """Piece of an expression: whether a key is in another table; found by a join, null for a null key.
+
+    Attributes
+    ----------
+    columns, others : tuple of str
+        The key's columns in the data and in the other table, as Spark SQL.
+    table : str
+        The other table or view.
+    """
+
+    columns: tuple[str, ...]
+    table: str
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the same condition as a subquery, which tells what is meant."""
+        own = ", ".join(self.columns)
+        own = f"({own})" if len(self.columns) > 1 else own
+        known = " AND ".join(f"{other} IS NOT NULL" for other in self.others)
+        return f"{own} IN (SELECT {', '.join(self.others)} FROM {self.table} WHERE {known})"  # noqa: S608 - shown, and never run
+
+
+@dataclass(frozen=True)
+class UniqueKey:
+    """Piece of an expression: whether no other record of the partition has the key; null for a null key.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The key's columns, as Spark SQL.
+    where : str or None
+        A condition on the records among which the key is unique.
+    """
+
+    columns: tuple[str, ...]
+    where: str | None = None
+
+    def within(self, by: Sequence[str]) -> str:
+        """Return the condition as Spark SQL, with the partition columns."""
+        key = [*by, *self.columns]
+        counted = "1" if self.where is None else f"CASE WHEN {self.where} THEN 1 END"
+        known = " AND ".join(f"{column} IS NOT NULL" for column in self.columns)
+        unique = f"count({counted}) OVER (PARTITION BY {', '.join(key)}) <= 1"
+        return f"CASE WHEN {known} THEN {unique} END"
+
+    def __str__(self) -> str:
+        """Return the condition on a whole table."""
+        return self.within(())
+
+
 @dataclass(frozen=True, eq=False)
 class Expression:
     """SQL expression composed of pieces.
@@ -33,7 +85,7 @@ class Expression:
     Attributes
     ----------
     pieces : tuple
-        SQL text, Columns, and functions of the frame.
+        SQL text, Columns, functions of the frame, and pieces that need other records.
     hashes : tuple of str
         Source hashes of the functions of a restored expression, which are not available.
     """

@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import select
+
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.state import as_state
 from tidegauge.repository.repository import Repository, as_repository
-from tidegauge.repository.store.frames import records
-from tidegauge.repository.store.queries import AsOf, Moment
+from tidegauge.repository.store.queries import AsOf, Moment, dataset_id
+from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, standing_verdicts
 from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.result import CheckResult
 from tidegauge.rules.state import RecordCounts
@@ -54,8 +56,15 @@ def judge(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> stricter = tg.DQM().add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.001))
-    >>> tg.judge(repo, "flights", stricter, since="2013-02-01")  # doctest: +SKIP
+    >>> sql = "SELECT explode(array(34, -1, 210)) AS age, '2026-01-01' AS ds"
+    >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))
+    >>> suite = tg.Suite("rides", [tg.Size()], partition_by=["ds"], dqm=ages)
+    >>> repo = tg.Repository("sqlite://")
+    >>> run = tg.analyze(tg.spark_session().sql(sql), suite, repository=repo)  # doctest: +SKIP
+    >>> stricter = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(2))
+    >>> {name: check.passed for name, check in tg.judge(repo, "rides", stricter).items()}  # doctest: +SKIP
+    {'ds=2026-01-01': False}
+    >>> repo.close()
     """
     repository = as_repository(repository)
     counted = counts_of(repository, dataset, dqm, since=since, until=until, as_of=as_of)
@@ -185,15 +194,12 @@ def standing_failures(repository: Repository, dataset: str) -> list[dict[str, An
     list of dict
         Rows of `Repository.verdicts`, the newest first.
     """
-    prints = fingerprints(repository, dataset)
-    frame = repository.verdicts(dataset)
-    newest = frame.drop_duplicates(["name", "partition"])
-    return [
-        row
-        for row in records(newest)
-        if not row["passed"]
-        and prints.get(row["partition"], row["fingerprint"]) == row["fingerprint"]
-    ]
+    with repository.database.read() as connection:
+        v, of = standing_verdicts().c, dataset_id(connection, dataset)
+        query = select(*(v[name] for name in VERDICT_COLUMNS if name != "dataset"))
+        query = query.where(v.dataset_id == of, v.passed == 0).order_by(v.commit_id.desc())
+        rows = [row._asdict() for row in connection.execute(query)]
+    return [{**row, "dataset": dataset, "passed": False} for row in rows]
 
 
 def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:

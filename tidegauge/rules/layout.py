@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.requests import CustomRequest
+from tidegauge.rules.expressions import KeyLookup
 from tidegauge.rules.state import MOST_MASKS, DQMState, RecordCounts
 from tidegauge.rules.tasks import DQMFix, DQMRule
 
@@ -93,6 +94,12 @@ class Tasks:
     def __hash__(self) -> int:
         """Hash the identity."""
         return hash(self.key)
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        """The other tables in which rules look up keys."""
+        pieces = (piece for rule in self.rules for piece in rule.expression.pieces)
+        return tuple(dict.fromkeys(p.table for p in pieces if isinstance(p, KeyLookup)))
 
     @property
     def before(self) -> tuple[DQMRule, ...]:

@@ -22,6 +22,8 @@ from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
 from tidegauge.analyzers.scan.query_logs import handled_errors
 from tidegauge.rules.expressions import (
     Expression,
+    KeyLookup,
+    UniqueKey,
     check_deterministic,
     check_record_by_record,
     is_column,
@@ -209,13 +211,14 @@ TypedExpression = tuple[Expression, str | None]
 
 @dataclass(frozen=True)
 class TaskSql:
-    """Generated SQL of a task: expressions, the Columns they read by hidden name, condition flags.
+    """Generated SQL of a task: expressions, Columns and lookups by hidden name, condition flags.
 
     ``own`` is the SQL that the user wrote, without what surrounds it.
     """
 
     texts: list[str]
     hidden: dict[str, Column]
+    lookups: dict[str, KeyLookup]
     conditions: list[bool]
     own: list[str]
 
@@ -354,25 +357,33 @@ class _Builder:
                 if problem is not None:
                     self.skipped[name] = _named(by_name[name], problem)
                     del made[name]
-        hidden = {alias: column for one in made.values() for alias, column in one.hidden.items()}
-        if hidden:
-            self.frame = self.frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
+        self.frame = _with_hidden(self.frame, made.values())
         return {name: one.texts for name, one in made.items()}
 
     def _written(self, expressions: Iterable[TypedExpression]) -> TaskSql:
         """Generate the SQL of expressions, with hidden columns in place of Columns."""
-        texts, hidden, conditions, own = [], {}, [], []
+        texts, conditions, own = [], [], []
+        hidden: dict[str, Column] = {}
+        lookups: dict[str, KeyLookup] = {}
         for expression, kind in expressions:
             text = told = ""
             for piece in expression.pieces:
                 value = piece
+                if isinstance(piece, KeyLookup):
+                    alias = self._alias()
+                    lookups[alias] = piece
+                    known = " AND ".join(f"{column} IS NOT NULL" for column in piece.columns)
+                    text += f"CASE WHEN {known} THEN {alias} IS NOT NULL END"
+                    continue
+                if isinstance(piece, UniqueKey):
+                    text += piece.within(list(map(quote, self.by or ())))
+                    continue
                 if callable(piece) and not isinstance(piece, str) and not is_column(piece):
                     value = piece(self.frame)
                     value = f"(\n{value}\n)" if isinstance(value, str) else value
                 told += shown_text(value)
                 if is_column(value):
-                    alias = f"{OWN}e{self.hidden}"
-                    self.hidden += 1
+                    alias = self._alias()
                     hidden[alias] = value
                     value = alias
                 elif str(value).startswith("(\n"):
@@ -384,7 +395,11 @@ class _Builder:
                 check_record_by_record(told, self.by)
             texts.append(text if kind is None else f"CAST({text} AS {kind})")
             conditions.append(kind is None)
-        return TaskSql(texts, hidden, conditions, own)
+        return TaskSql(texts, hidden, lookups, conditions, own)
+
+    def _alias(self) -> str:
+        self.hidden += 1
+        return f"{OWN}e{self.hidden - 1}"
 
     def _problem(self, some: Iterable[TaskSql]) -> Exception | None:
         """Return the error of expressions that do not resolve or are not boolean, or None."""
@@ -393,10 +408,7 @@ class _Builder:
 
         some = list(some)
         try:
-            frame = self.frame
-            hidden = {alias: column for one in some for alias, column in one.hidden.items()}
-            if hidden:
-                frame = frame.select("*", *(c.alias(alias) for alias, c in hidden.items()))
+            frame = _with_hidden(self.frame, some)
             texts = [text for one in some for text in one.texts]
             _parse(frame, [text for one in some for text in one.own])
             # Nested in an expression beside the columns, as in the final plan: aggregates, generators and
@@ -415,6 +427,51 @@ class _Builder:
             told = " ".join(texts[wrong].removeprefix("(\n").removesuffix("\n)").split())
             return TypeError(f"{told} is of type {kinds[wrong]}, not a condition")
         return None
+
+
+def _with_hidden(frame: DataFrame, some: Iterable[TaskSql]) -> DataFrame:
+    """Return a frame with the hidden columns that expressions read: Columns, and results of joins."""
+    some = list(some)
+    hidden = [c.alias(alias) for one in some for alias, c in one.hidden.items()]
+    frame = frame.select("*", *hidden) if hidden else frame
+    for one in some:
+        for alias, lookup in one.lookups.items():
+            frame = _joined(frame, alias, lookup)
+    return frame
+
+
+def _joined(frame: DataFrame, alias: str, lookup: KeyLookup) -> DataFrame:
+    """Return a frame with a column that is true where another table has the key, and null elsewhere.
+
+    Both sides are cast to their common type before the other's keys are made distinct: keys that are
+    equal only after a cast, such as 1 and 1.0, would double a record.
+    """
+    from pyspark.sql import functions as F
+
+    other = frame.sparkSession.table(lookup.table)
+    keys = [f"{alias}k{i}" for i in range(len(lookup.columns))]
+    kinds = [
+        _common_type(frame.selectExpr(own), other.selectExpr(theirs))
+        for own, theirs in zip(lookup.columns, lookup.others, strict=True)
+    ]
+    cells = zip(lookup.others, kinds, keys, strict=True)
+    known = other.selectExpr(*(f"CAST({o} AS {kind}) AS {key}" for o, kind, key in cells))
+    known = known.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).distinct()
+    pairs = zip(lookup.columns, kinds, keys, strict=True)
+    equal = " AND ".join(f"CAST({own} AS {kind}) = {key}" for own, kind, key in pairs)
+    found = known.withColumn(alias, F.lit(True))  # noqa: FBT003 - a literal of Spark
+    return frame.join(found, F.expr(equal), "left").drop(*keys)
+
+
+def _common_type(one: DataFrame, other: DataFrame) -> str:
+    """Return the type to which Spark casts both columns to compare them."""
+    kinds = [frame.schema.fields[0].dataType.simpleString() for frame in (one, other)]
+    if kinds[0] == kinds[1]:
+        return kinds[0]
+    nulls = ", ".join(f"CAST(NULL AS {kind})" for kind in kinds)
+    return (
+        one.sparkSession.sql(f"SELECT coalesce({nulls})").schema.fields[0].dataType.simpleString()
+    )
 
 
 def _parse(frame: DataFrame, own: Iterable[str]) -> None:

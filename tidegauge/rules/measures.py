@@ -53,6 +53,11 @@ class _SharesCounts:
     company: ClassVar[Tasks | None] = None
     """All tasks of the `DQM`; set on the instance, not part of its identity."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The tables in which rules look up keys."""
+        return () if self.company is None else self.company.tables
+
     def among_tasks(self, tasks: Tasks) -> Self:
         """Return the same analyzer, to be measured together with all tasks of a `DQM`."""
         object.__setattr__(self, "company", tasks)

@@ -24,7 +24,16 @@ PolicyFunction = Callable[..., bool]
 
 
 class DQMTaskPolicy:
-    """Threshold on the count of one rule or fix. Subclass it for your own policies."""
+    """Threshold on the count of one rule or fix. Subclass it for your own policies.
+
+    Examples
+    --------
+    >>> class FailOnNight(DQMTaskPolicy):
+    ...     def refuses(self, count, records):
+    ...         return f"{count} of {records} records" if count > records / 2 else None
+    >>> FailOnNight().refuses(60, 100), FailOnNight().refuses(40, 100)
+    ('60 of 100 records', None)
+    """
 
     def refuses(self, count: int, records: int) -> str | None:
         """Return the reason why a count fails the policy, or None if it passes.
@@ -90,7 +99,13 @@ class _FunctionPolicy(DQMTaskPolicy):
 
 
 class FailNone(DQMTaskPolicy):
-    """Never fail: count the task without a limit."""
+    """Never fail: count the task without a limit.
+
+    Examples
+    --------
+    >>> FailNone().refuses(100, 100) is None
+    True
+    """
 
 
 class FailCount(DQMTaskPolicy):
@@ -111,7 +126,13 @@ class FailCount(DQMTaskPolicy):
 
 
 class FailAny(DQMTaskPolicy):
-    """Fail if any record is charged to a task."""
+    """Fail if any record is charged to a task.
+
+    Examples
+    --------
+    >>> FailAny().refuses(0, 100) is None, FailAny().refuses(1, 100)
+    (True, '1 of 100 records, none wanted')
+    """
 
     def refuses(self, count: int, records: int) -> str | None:
         """Return the reason for failing, or None."""
@@ -269,7 +290,18 @@ class _TotalPercent(_Total):
 
 
 class FailTotalRuleCountPolicy(_TotalCount):
-    """Fail if ``limit`` records or more are charged to all rules together."""
+    """Fail if ``limit`` records or more are charged to all rules together.
+
+    Examples
+    --------
+    >>> state = DQMState(rules=["age", "fare"])
+    >>> state.add_records(100)
+    >>> state.add_rule("age", 20)
+    >>> state.add_rule("fare", 10)
+    >>> state.snapshot()
+    >>> FailTotalRuleCountPolicy(31).holds(state), FailTotalRuleCountPolicy(30).message(state)
+    (True, '30 of 100 records, fewer than 30 wanted')
+    """
 
     def counted(self, state: DQMState) -> int:
         """Return the total over the rules."""
@@ -277,7 +309,18 @@ class FailTotalRuleCountPolicy(_TotalCount):
 
 
 class FailTotalRulePercentPolicy(_TotalPercent):
-    """Fail if a share of ``share`` or more of the records is charged to all rules together."""
+    """Fail if a share of ``share`` or more of the records is charged to all rules together.
+
+    Examples
+    --------
+    >>> state = DQMState(rules=["age", "fare"])
+    >>> state.add_records(100)
+    >>> state.add_rule("age", 20)
+    >>> state.add_rule("fare", 10)
+    >>> state.snapshot()
+    >>> FailTotalRulePercentPolicy(0.3).message(state)
+    '30 of 100 records are 30 %, less than 30 % wanted'
+    """
 
     def counted(self, state: DQMState) -> int:
         """Return the total over the rules."""
@@ -285,7 +328,17 @@ class FailTotalRulePercentPolicy(_TotalPercent):
 
 
 class FailTotalFixCountPolicy(_TotalCount):
-    """Fail if all fixes together repaired ``limit`` values or more."""
+    """Fail if all fixes together repaired ``limit`` values or more.
+
+    Examples
+    --------
+    >>> state = DQMState(fixes=["cap"])
+    >>> state.add_records(100)
+    >>> state.add_fix("cap", 5)
+    >>> state.snapshot()
+    >>> FailTotalFixCountPolicy(6).holds(state), FailTotalFixCountPolicy(5).holds(state)
+    (True, False)
+    """
 
     def counted(self, state: DQMState) -> int:
         """Return the total over the fixes."""
@@ -293,7 +346,17 @@ class FailTotalFixCountPolicy(_TotalCount):
 
 
 class FailTotalFixPercentPolicy(_TotalPercent):
-    """Fail if the values repaired by all fixes, divided by the records, are ``share`` or more."""
+    """Fail if the values repaired by all fixes, divided by the records, are ``share`` or more.
+
+    Examples
+    --------
+    >>> state = DQMState(fixes=["cap"])
+    >>> state.add_records(100)
+    >>> state.add_fix("cap", 5)
+    >>> state.snapshot()
+    >>> FailTotalFixPercentPolicy(0.05).message(state)
+    '5 of 100 records are 5 %, less than 5 % wanted'
+    """
 
     def counted(self, state: DQMState) -> int:
         """Return the total over the fixes."""
@@ -301,7 +364,16 @@ class FailTotalFixPercentPolicy(_TotalPercent):
 
 
 class FailParserCountPolicy(_TotalCount):
-    """Fail if ``limit`` records of a file or more cannot be read."""
+    """Fail if ``limit`` records of a file or more cannot be read.
+
+    Examples
+    --------
+    >>> state = DQMState()
+    >>> state.add_parsed(lines=100, rejects={"number": 2, "date": 1})
+    >>> state.snapshot()
+    >>> FailParserCountPolicy(3).message(state)
+    '3 of 100 records, fewer than 3 wanted'
+    """
 
     def counted(self, state: DQMState) -> int:
         """Return the number of records that could not be read."""

@@ -51,6 +51,16 @@ class Published:
         The counts.
     run : int or None
         Id of the repository run that recorded the counts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tidegauge as tg
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+    >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))
+    >>> published = ages.publish(riders, f"{tempfile.mkdtemp()}/riders")  # doctest: +SKIP
+    >>> published.data.count(), published.state.records, published.check.passed  # doctest: +SKIP
+    (1, 3, True)
     """
 
     check: CheckResult

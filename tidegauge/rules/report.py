@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from tidegauge.analysis import Run
 from tidegauge.files.rules import RulesFile
+from tidegauge.notifications.notify import Notice, summarize
 from tidegauge.rules.result import CheckResult
 from tidegauge.rules.state import DQMState, Sample
 from tidegauge.rules.tasks import DQMFix, DQMRule
@@ -120,10 +121,13 @@ class RulesSummary:
     runs : list of RulesRun
     failed : list of str
         One message for each file that could not be run.
+    notices : list of Notice
+        Notifications of verdicts, sent and failed.
     """
 
     runs: list[RulesRun] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
 
     def status(self, fail_on: FailOn = FailOn.POLICY) -> int:
         """Return the worst exit status: 1 if a run failed, else 2 if the data failed, else 0."""
@@ -135,6 +139,8 @@ class RulesSummary:
         """Yield the lines of a report."""
         for one in self.runs:
             yield from one.lines()
+        if self.notices:
+            yield summarize(self.notices)
         yield from (f"failed: {problem}" for problem in self.failed)
 
 

@@ -135,6 +135,37 @@ class CheckResult:
             )
 
 
+def failure_messages(result: str) -> list[str]:
+    """Return the messages of a stored verdict; one that is not tidegauge's as it is.
+
+    Examples
+    --------
+    >>> failure_messages(CheckResult(False, (("fare", "3 records, none wanted"),)).to_json())
+    ['fare: 3 records, none wanted']
+    """
+    try:
+        found = CheckResult.from_json(result)
+    except RuleError:
+        return [result]
+    return [f"{name}: {message}" for name, message in found.error_messages]
+
+
+def failure_samples(result: str) -> list[str]:
+    """Return the samples of rejected records in a stored verdict: the indented lines of its log.
+
+    Examples
+    --------
+    >>> log = ("fare: 2 records", "  ds=2013-02-08: fare=-3")
+    >>> failure_samples(CheckResult(False, check_log=log).to_json())
+    ['ds=2013-02-08: fare=-3']
+    """
+    try:
+        found = CheckResult.from_json(result)
+    except RuleError:
+        return []
+    return [line.strip() for line in found.check_log if line.startswith("  ")]
+
+
 def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any) -> bool:
     """Return whether values are of the types of a verdict."""
     return (

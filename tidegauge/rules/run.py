@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.analysis import Run, analyze
+from tidegauge.analysis import Run, analyze, privacy_of
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import MetricError, TidegaugeError, describe
 from tidegauge.analyzers.core.partitions import Partition
@@ -21,7 +21,7 @@ from tidegauge.analyzers.runs.ledger import own_part
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
 from tidegauge.files.rules import RulesFile, check_shared_targets, find_rules, load_rules
-from tidegauge.repository.store.config import privacy_settings
+from tidegauge.notifications.notify import notify_all
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
@@ -50,7 +50,7 @@ def run_rules(
     warehouse: str | None = None,
     samples: int = SAMPLES,
 ) -> RulesSummary:
-    """Run the rules files that paths, folders and globs select.
+    """Run the rules files that paths, folders and globs select, and notify of failed verdicts.
 
     All rules files are read before any data. A file that cannot be run is reported, and the others
     are still run.
@@ -84,6 +84,10 @@ def run_rules(
         except Exception as error:  # noqa: BLE001 - the other files are still run
             text = str(error) if isinstance(error, TidegaugeError) else describe(error)
             summary.failed.append(f"{file.path}: {text}")
+    sinks: dict[str, list[str]] = {}
+    for one in summary.runs:
+        sinks.setdefault(one.run.dataset, []).extend(one.file.suite.notify)
+    summary.notices = notify_all(repository, sinks)
     return summary
 
 
@@ -103,7 +107,7 @@ def run_file(
     file.check_places(spark)
     source = open_rules_source(file, spark)
     run = analyze(source, file.suite, repository=repository, partitions=partitions, spark=spark)
-    if privacy_settings().of(run.dataset, file.table, tags=file.suite.tags).covers_all:
+    if privacy_of(file.suite, file.table).covers_all:
         samples = 0
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None
     writer = _Writer(file, repository, source, run, samples)
@@ -261,7 +265,8 @@ class _Writer:
         tallies = tally(data, dqm.tasks, Groups(by), incremental=True)
         masked = mask(data, dqm.tasks, total(tallies.values()).failures, by=by)
         keys = resolve_columns(data, self.file.keys)
-        applied = split(dqm, masked, tallies, by, keys, self.most)
+        private = privacy_of(self.file.suite, self.file.table)
+        applied = split(dqm, masked, tallies, by, keys, self.most, private=private)
         for sample in applied.state.samples:
             if sum(sample.task == other.task for other in self.samples) < self.most:
                 self.samples.append(sample)

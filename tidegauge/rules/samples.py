@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import HIDDEN
 from tidegauge.analyzers.core.sql import quote, words_in
@@ -35,6 +36,7 @@ def sample_charged(
     most: int = SAMPLES,
     keys: Sequence[str] = (),
     by: Sequence[str] = (),
+    private: Privacy | None = None,
 ) -> Iterator[Sample]:
     """Yield samples of the records that were counted; no action if no rule has any, or ``most`` is 0.
 
@@ -43,7 +45,7 @@ def sample_charged(
     found = masked.tasks.of(counts)
     charged = {name: count for (kind, name), count in found.items() if kind == "charged" and count}
     if charged and most > 0:
-        yield from sample_rejects(masked, charged, most, keys, by)
+        yield from sample_rejects(masked, charged, most, keys, by, private)
 
 
 def sample_rejects(
@@ -52,11 +54,12 @@ def sample_rejects(
     most: int,
     keys: Sequence[str] = (),
     by: Sequence[str] = (),
+    private: Privacy | None = None,
 ) -> Iterator[Sample]:
     """Yield up to ``most`` records for each rule that has records charged to it; one action.
 
-    Values of private columns are replaced by ``***``. Records are selected by their hash, so the sample does not depend on their location or on the
-    time of reading.
+    Values of private columns are replaced by ``***``. Records are selected by their hash, so the
+    sample does not depend on their location or on the time of reading.
 
     Parameters
     ----------
@@ -69,15 +72,18 @@ def sample_rejects(
         Columns that identify a record; they come first in each sample.
     by : sequence of str
         The partition columns.
+    private : Privacy, optional
+        The private columns; those of the configuration file if not given.
     """
+    known = privacy_settings() if private is None else private
     rules = [rule for rule in masked.tasks.rules if charged.get(rule.name)]
     read = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
     columns = list(dict.fromkeys(name for names in read.values() for name in names))
-    private = privacy_settings().columns_of(Schema.from_frame(masked.frame))
+    hidden = known.columns_of(Schema.from_frame(masked.frame))
     texts = [hive_text(_original(masked, key)) for key in by]
     texts += [
         f"if({_original(masked, name)} IS NULL, NULL, '{HIDDEN}')"
-        if name.casefold() in private
+        if name.casefold() in hidden
         else f"left(CAST({_original(masked, name)} AS STRING), {WIDTH})"
         for name in columns
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from tidegauge.analyzers.core.errors import MetricError, RuleError
-from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.core.state import State, mismatch, register_state
 
 T = TypeVar("T")
 
@@ -43,6 +43,8 @@ class RecordCounts(State):
         """Add the counts; too many combinations are dropped, whatever the order of merging."""
         if not self.counts or not other.counts:
             return self if self.counts else other
+        if len(self.counts) != len(other.counts):
+            raise mismatch("numbers of counts", len(self.counts), len(other.counts))
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         if self.masks is None or other.masks is None:
             return type(self)(counts, None)
@@ -66,8 +68,8 @@ class RecordCounts(State):
     def unpack(cls, payload: bytes) -> Self:
         """Read the output of `pack`."""
         counts, masks = json.loads(payload)
-        known = None if masks is None else {int(mask, 16): count for mask, count in masks or ()}
-        return cls(tuple(counts), known)
+        known = None if masks is None else {int(mask, 16): int(count) for mask, count in masks}
+        return cls(tuple(map(int, counts)), known)
 
 
 @dataclass(frozen=True)

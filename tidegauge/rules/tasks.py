@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import RuleError, UnknownNameError
-from tidegauge.analyzers.core.sql import literal
+from tidegauge.analyzers.core.sql import column_sql, literal
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.expressions import (
     COLUMN_PLACEHOLDER,
     Expression,
     ExpressionInput,
+    KeyLookup,
+    UniqueKey,
     given_sql,
     is_column,
     shown_text,
@@ -44,6 +46,12 @@ class DQMTask(ABC):
     ----------
     name : str
         Name of the counts; unique among all tasks of a `DQM`.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> isinstance(tg.BoundRule("age", 1, 150), DQMTask), tg.Rule("age < 150", "young").name
+    (True, 'young')
     """
 
     name: str
@@ -327,6 +335,107 @@ class NotNullRule(_ColumnRule):
         super().__init__(column, [COLUMN_PLACEHOLDER, " IS NOT NULL"], name, told, options)
 
 
+class ForeignKeyRule(_ColumnRule):
+    """Reference rule: the key of a record is in another table.
+
+    It is found by a join with the other table's distinct keys, so no record is doubled. In runs that count
+    only what is new, a change of the other table counts all partitions anew.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        The key; where one of its columns is null, the record refers to nothing and is unknown.
+    table : str
+        The other table or view.
+    reference_columns : str or sequence of str, optional
+        Its key, in the same order; the same names if not given.
+    name, severity, stage, where, message, description, tags
+        As for `DQMRule`.
+    on_null : str
+        As for `DQMRule`, but ``unknown`` by default: a record that refers to nothing is kept.
+
+    Examples
+    --------
+    >>> ForeignKeyRule("customer", "warehouse.customers", "id").name
+    'ForeignKeyRule(customer, warehouse.customers.id)'
+    """
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        table: str,
+        reference_columns: str | Sequence[str] | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        own = _key_columns("columns", columns, self)
+        others = (
+            own
+            if reference_columns is None
+            else _key_columns("reference_columns", reference_columns, self)
+        )
+        if len(own) != len(others):
+            msg = f"{type(self).__name__}: {len(own)} columns and {len(others)} to compare with"
+            raise RuleError(msg)
+        if not isinstance(table, str) or not table.strip():  # type: ignore[redundant-expr]  # users err
+            msg = f"{type(self).__name__}: table names another table or view, not {table!r}"
+            raise RuleError(msg)
+        lookup = KeyLookup(
+            tuple(map(column_sql, own)), table.strip(), tuple(map(column_sql, others))
+        )
+        told = f"{', '.join(own)}, {table.strip()}.{', '.join(others)}"
+        super().__init__(
+            own[0],
+            [lookup],
+            name,
+            f"{type(self).__name__}({told})",
+            {"on_null": "unknown"} | options,
+        )
+
+
+class UniqueRule(_ColumnRule):
+    """Uniqueness rule: no other record has the same key; all records that share one break it.
+
+    Records are compared within their partition where partitions are counted as they come, else within
+    the whole frame.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        The key; where one of its columns is null, the record is unknown.
+    where : str, optional
+        Spark SQL: only these records are compared with each other.
+    name, severity, stage, message, description, tags
+        As for `DQMRule`.
+    on_null : str
+        As for `DQMRule`, but ``unknown`` by default: a record without a key is kept.
+
+    Examples
+    --------
+    >>> UniqueRule(["order_id", "line"]).name
+    'UniqueRule(order_id, line)'
+    """
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        name: str | None = None,
+        *,
+        where: str | None = None,
+        **options: Any,
+    ) -> None:
+        own = _key_columns("columns", columns, self)
+        if where is not None and not isinstance(where, str):
+            msg = f"{type(self).__name__}: where is Spark SQL, not {where!r}"
+            raise RuleError(msg)
+        among = None if where is None else Expression.from_input(where, type(self).__name__).text
+        key = UniqueKey(tuple(map(column_sql, own)), among)
+        told = f"{type(self).__name__}({', '.join(own)})"
+        super().__init__(
+            own[0], [key], name, told, {"on_null": "unknown", "where": where} | options
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Arm:
     """One alternative of a fix: a condition and a replacement.
@@ -361,6 +470,14 @@ class DQMFix(DQMTask):
     ------
     RuleError
         If an argument is invalid.
+
+    Examples
+    --------
+    >>> class PositiveFare(DQMFix):
+    ...     def __init__(self):
+    ...         super().__init__("fare < 0", "fare", 0, name="positive fare")
+    >>> PositiveFare()
+    PositiveFare('positive fare')
     """
 
     def __init__(
@@ -648,3 +765,13 @@ def _one_of(option: str, value: Any, known: Sequence[str], task: DQMTask) -> str
         msg = f"{type(task).__name__}: {option} is one of {', '.join(map(repr, known))}, not {value!r}"
         raise RuleError(msg)
     return str(value)
+
+
+def _key_columns(what: str, given: Any, owner: DQMTask) -> list[str]:
+    found = (
+        [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else []
+    )
+    if not found or not all(isinstance(column, str) and column.strip() for column in found):
+        msg = f"{type(owner).__name__}: {what} names a column, or several, not {given!r}"
+        raise RuleError(msg)
+    return found

@@ -32,6 +32,13 @@ class ValidationTask(ABC):
     name : str
     needs_action : bool
         True if the verdict requires the data to be read.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailAny)
+    >>> isinstance(ages, ValidationTask), ages.name, ages.needs_action
+    (True, 'ages', True)
     """
 
     name: str = "dqm"
@@ -98,7 +105,11 @@ class ValidationSet:
     >>> import tidegauge as tg
     >>> ages = tg.DQM("ages").add(tg.Rule("age < 150", "age"), tg.FailAny)
     >>> tests = tg.ValidationSet([ages], folder="checks", fingerprint="files/1:9b1c")
-    >>> tests.validate(frame)  # doctest: +SKIP
+    >>> tests
+    ValidationSet(ages)
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, 21)) AS age")  # doctest: +SKIP
+    >>> tg.ValidationSet([ages]).validate(riders).passed  # doctest: +SKIP
+    True
     """
 
     def __init__(

@@ -83,7 +83,12 @@ def kept(name, url, tmp_path):
 
 
 def opened(name, url, tmp_path):
-    return tg.Repository(**kept(name, url, tmp_path))
+    """Open a kept database; one of PostgreSQL is upgraded by hand, as its owner does."""
+    options = kept(name, url, tmp_path)
+    if not url.startswith("sqlite"):
+        with contextlib.closing(Database.unchecked(url)) as older:
+            older.upgrade()
+    return tg.Repository(**options)
 
 
 def said(name):

@@ -1,12 +1,14 @@
 """Cases that once went wrong: each is a few lines that show what must come out."""
 
 import datetime as dt
+import gc
 import math
 import threading
 
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
@@ -240,3 +242,12 @@ def test_one_point_is_one_point(shared):
         commit(shared, day(first), day(first + 7), dataset=f"d{first}")
         chart = shared.chart(f"d{first}", name="Size", points=1)
         assert chart["count"].tolist() == [2]
+
+
+def test_a_process_of_many_runs_keeps_no_analyzers_of_runs_that_ended(repo):
+    """Each run of a service may read its suite again: the texts of its analyzers were kept for ever."""
+    analyzer = tg.Size(where="x > 1")
+    commit(repo, day(1, extra=[measurement(analyzer, NumMatches(3))]))
+    gc.collect()
+    held = [one for one in gc.get_referrers(analyzer) if isinstance(one, list)]
+    assert held == []

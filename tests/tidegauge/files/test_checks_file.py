@@ -22,6 +22,11 @@ checks:
   - has: {analyzer: {ApproxQuantile: {column: dep_delay, quantile: 0.5}}, exactly: 3}
   - not_below: {analyzer: Size, ago: 7d, by: 10}
   - has_pattern: {column: tail, pattern: "N[0-9]+", whole: true}
+  - has_size_of: {other: raw.flights, within: 0.01}
+  - has_same: {analyzer: {Sum: distance}, other: ledger}
+  - has_same_result: {query: SELECT 1 FROM data, other: SELECT 1, hint: Ask.}
+  - has_not_drifted: {column: carrier, baseline: 7d, distance: psi, at_most: 0.3, categorical: true}
+  - has_not_drifted: dep_delay
 """
 
 
@@ -52,6 +57,11 @@ def test_checks_in_a_file_say_what_python_says(load):
         .has(tg.ApproxQuantile("dep_delay", 0.5), (3, 3))
         .not_below(tg.Size(), "7d", by=10)
         .has_pattern("tail", "N[0-9]+", whole=True)
+        .has_size_of("raw.flights", within=0.01)
+        .has_same(tg.Sum("distance"), "ledger")
+        .has_same_result("SELECT 1 FROM data", "SELECT 1", hint="Ask.")
+        .has_not_drifted("carrier", "7d", "psi", tg.Between(upper=0.3), categorical=True)
+        .has_not_drifted("dep_delay")
     )
     assert grave == same
     assert light == tg.Check("flights", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
@@ -93,6 +103,8 @@ def test_variables_are_given_from_outside(load):
         ("has: {analyzer: Men, at_least: 1}", "'Men'; did you mean 'Mean'"),
         ("not_below: {analyzer: Size, warn: 3}", "warn"),
         ("where: a", "'where'"),
+        ("has_size_of: {othr: t}", "'othr'; did you mean 'other'"),
+        ("has_size_of: {other: t, warn: 3}", "warn"),
     ],
 )
 def test_mistakes_name_the_line(load, item, says):

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from email import message_from_bytes, policy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +27,7 @@ from tidegauge.repository.store.config import dashboard_url, notify_settings
 
 import tidegauge as tg
 from tests.test_plugins import ROOT, run
+from tests.tidegauge.notifications.web import web
 from tidegauge.notifications import notify as module
 
 pytest.importorskip("apprise")
@@ -36,22 +36,6 @@ SECRET = "T0pS3cretToken"
 HOSTILE = (
     "a @Everyone\r\nInjected: x\u202e<img src=x onerror=alert(1)> <!channel>\x1b[31m" + "x" * 10_000
 )  # as long as a name may be, a dataset's but shorter
-
-
-@pytest.fixture(autouse=True)
-def nothing_set(monkeypatch, tmp_path):
-    """No sinks but those of a test, no configuration, no proxy."""
-    for name in ("TIDEGAUGE_NOTIFY", "TIDEGAUGE_CONFIG", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """The time, which stands still until a test moves it."""
-    at = SimpleNamespace(now=dt.datetime.now(dt.UTC))
-    monkeypatch.setattr(module, "_now", lambda: at.now)
-    return at
 
 
 def surge(repository, dataset="orders", name="revenue", severity="warning", monitors=None):
@@ -65,37 +49,6 @@ def surge(repository, dataset="orders", name="revenue", severity="warning", moni
     found = repository.incidents(dataset, status="open")
     assert len(found) == 1
     return int(found["id"][0])
-
-
-@contextmanager
-def web(status=200, hang=None):
-    """Run a server, and yield its address without a scheme and what it was sent."""
-    got = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            got.append((self.path, json.loads(body), dict(self.headers)))
-            if hang is not None:
-                hang.wait(30)
-            self.send_response(server.status)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads, server.status, server.block_on_close = True, status, False
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        at = f"localhost:{server.server_port}"
-        yield SimpleNamespace(at=at, got=got, server=server)
-    finally:
-        if hang is not None:
-            hang.set()
-        server.shutdown()
-        server.server_close()
 
 
 def notices(repository):
@@ -152,6 +105,35 @@ def test_the_addresses_of_services_are_theirs():
     assert _service(apprise, address, asset).service_name == "Slack"
     hook = _service(apprise, "json+https://[::1]:8443/x", asset)
     assert (hook.host, hook.port, hook.secure, hook.fullpath) == ("[::1]", 8443, True, "/x")
+
+
+WEBHOOK = "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
+
+
+@pytest.mark.parametrize(
+    ("address", "channel"),
+    [
+        (f"slack://{WEBHOOK}/#quality", "#quality"),
+        (f"https://hooks.slack.com/services/{WEBHOOK}", None),
+    ],
+)
+def test_slack_is_told_as_the_cookbook_says(repo, monkeypatch, address, channel):
+    """Both forms of its webhook: apprise's, and the address that Slack itself shows."""
+    from apprise.plugins.slack import NotifySlack
+
+    incident = surge(repo)
+    monkeypatch.setenv("SLACK", address)
+    with web(answer=b"ok") as server:
+        monkeypatch.setattr(NotifySlack, "webhook_url", f"http://{server.at}/services")
+        (sent,) = tg.notify(repo, "${SLACK}")
+    assert (sent.incident, sent.error) == (incident, "")
+    ((path, body, _),) = server.got
+    assert path == f"/services/{WEBHOOK}"
+    assert body.get("channel") == channel
+    (message,) = body["attachments"]
+    assert "orders" in message["title"]
+    assert "revenue" in message["text"]
+    assert WEBHOOK.rpartition("/")[2] not in str(everything_stored(repo))
 
 
 def test_once_over_threads_and_processes(repo, tmp_path):

@@ -58,6 +58,17 @@ class Parsed:
     rejects : DataFrame
         The other records: ``record`` (the first 10,000 characters of the text), ``kind``,
         ``column`` (null if the whole record is at fault) and ``file``.
+
+    Examples
+    --------
+    >>> import tempfile, tidegauge as tg
+    >>> from pathlib import Path
+    >>> file = Path(tempfile.gettempdir(), "ages.csv")
+    >>> _ = file.write_text("34 old".replace(" ", chr(10)))  # doctest: +SKIP
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> parsed = tg.ParserValidation(str(file), "age INT").read(spark)  # doctest: +SKIP
+    >>> parsed.data.count(), parsed.rejects.first().record  # doctest: +SKIP
+    (1, 'old')
     """
 
     data: DataFrame
@@ -76,6 +87,12 @@ class ParserCounts:
         Number of records that could not be read, by kind; kinds without any are omitted.
     samples : tuple of Sample
         Sample records of each kind.
+
+    Examples
+    --------
+    >>> found = ParserCounts(lines=100, rejects={"number": 2, "date": 1})
+    >>> found.lines - sum(found.rejects.values())
+    97
     """
 
     lines: int

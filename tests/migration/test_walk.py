@@ -1,0 +1,162 @@
+"""A walk over from PyDeequ, Great Expectations and Soda: their first steps, run by them, and the same in ours.
+
+The real packages lie in an environment of their own, on Spark 3.5; ours runs on the Spark of the tests.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tidegauge.cli.main import run_command
+from tidegauge.spark.java import find_java
+
+import tidegauge as tg
+from tests import maven
+from tests.environments import environment
+from tests.migration.tables import ORDER_COLUMNS, ORDERS, REVIEWS, TRIP_COLUMNS, TRIPS
+
+pytestmark = [pytest.mark.soak, pytest.mark.spark]
+HERE = Path(__file__).parent
+DEEQU = "com.amazon.deequ:deequ:2.1.0-spark-3.5"
+"""The release of the benchmarks; PyDeequ takes the jars that its session has."""
+
+
+def theirs(side, folder, *arguments):
+    """Run another tool's side, and return its answers."""
+    found = find_java()
+    java = {"JAVA_HOME": str(Path(found).parents[1])} if found else {}
+    done = subprocess.run(
+        [environment("migration"), HERE / f"{side}_side.py", *map(str, arguments)],
+        env={**os.environ, **java, "SPARK_VERSION": "3.5", "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def deequ(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("deequ")
+    # Alone: what it needs to run comes with Spark.
+    (jar,) = maven.jars_of(f"{DEEQU}!")
+    return theirs("deequ", folder, jar, folder)
+
+
+@pytest.fixture
+def orders(spark):
+    return spark.createDataFrame(ORDERS, ORDER_COLUMNS)
+
+
+def test_metrics_are_those_of_pydeequ(deequ, spark, orders):
+    said = deequ
+    found = tg.calculate(orders, [tg.Size(), tg.Completeness("price")])
+    assert said["first"] == {
+        "Size *": found[tg.Size()].value,
+        "Completeness price": found[tg.Completeness("price")].value,
+    }
+    tutorial = {
+        "Size *": tg.Size(),
+        "Completeness product": tg.Completeness("product"),
+        "ApproxCountDistinct review": tg.ApproxCountDistinct("review"),
+        "Mean stars": tg.Mean("stars"),
+        "Compliance top": tg.Compliance("top", "stars >= 4"),
+        "Correlation stars,votes": tg.Correlation("stars", "votes"),
+        "Correlation stars,helpful": tg.Correlation("stars", "helpful"),
+    }
+    ours = tg.calculate(spark.sql(REVIEWS), list(tutorial.values()))
+    # Distinct values are estimated by both, each within about 5 %; there are 2,000.
+    assert said["tutorial"].pop("ApproxCountDistinct review") == pytest.approx(2000, rel=0.1)
+    assert ours[tutorial.pop("ApproxCountDistinct review")].value == pytest.approx(2000, rel=0.1)
+    same = {name: ours[analyzer].value for name, analyzer in tutorial.items()}
+    assert said["tutorial"] == pytest.approx(same, rel=1e-9)
+
+
+def test_verdicts_and_rows_are_those_of_pydeequ(deequ, orders):
+    said = deequ
+    check = (
+        tg.Check("orders", "warning")
+        .has_size(lambda n: n >= 3)
+        .has_min("line", lambda low: low == 0)
+        .is_complete("price")
+        .is_unique("code")
+        .is_contained_in("code", ["a-1", "a-2", "a-3"])
+        .is_non_negative("line")
+    )
+    found = tg.verify(orders, check)
+    assert said["status"].lower() == found.status == "warning"
+    assert [one.lower() for one in said["verdicts"]] == found.frame()["status"].tolist()
+    complete = tg.Check("complete", "warning").is_complete("price")
+    rows = tg.verify(orders, complete).row_level(complete)
+    (column,) = set(rows.columns) - set(orders.columns)
+    assert said["rows"] == {row["code"]: row[column] for row in rows.collect()}
+
+
+def test_expectations_hold_where_great_expectations_says_so(spark, tmp_path):
+    trips = spark.createDataFrame(TRIPS, TRIP_COLUMNS)
+    checks = [
+        tg.Check("a").is_contained_in("passengers", lower=1, upper=6),
+        tg.Check("b").is_contained_in("fare", lower=0, upper=100),
+        tg.Check("c").is_complete("payment"),
+        tg.Check("d").is_complete("payment", at_least=0.8),
+        tg.Check("e").is_contained_in("payment", ["card", "cash"]),
+        tg.Check("f").is_unique("id"),
+        tg.Check("g").has_size((1, 10)),
+        tg.Check("h").has_mean("fare", (5, 10)),
+        tg.Check("i").has_column("tip"),
+    ]
+    exported = tg.to_great_expectations(checks)
+    exported.pop("name")
+    assert exported["meta"]["left_out"] == []
+    (tmp_path / "suite.json").write_text(json.dumps(exported))
+    said = theirs("expectations", tmp_path, tmp_path / "suite.json")
+    found = tg.verify(trips, checks)
+    ours = [one.result for one in found.judged]
+    assert [held for held, _ in said["suite"]] == [one.passed for one in ours]
+    assert said["exported"] == dict(zip("abcdefghi", (one.passed for one in ours), strict=True))
+    assert said["first"] == said["suite"][0] == [False, 1]
+    # Of the failures of single values, both count the same rows.
+    counts = [one.message.partition(": ")[2].partition(" of ")[0] for one in ours]
+    for (held, unexpected), count, name in zip(said["suite"], counts, "abcdefghi", strict=True):
+        if not held and name in "ace":
+            assert count == str(unexpected)
+
+
+SUITE = """
+dataset: trips
+table: walk_trips
+checks:
+  - is_complete: id
+  - is_unique: id
+  - is_contained_in: {column: passengers, lower: 1, upper: 6}
+  - is_complete: {column: payment, at_least: 0.75}
+  - is_contained_in: {column: payment, values: [card, cash]}
+  - has_mean: {column: fare, at_least: 5, at_most: 10}
+  - has_schema: {columns: [id INT, passengers, payment, fare], extra: false}
+  - has_size: {more_than: 0}
+"""
+
+
+def test_a_contract_is_kept_where_soda_says_so(spark, tmp_path, repo):
+    said = theirs("soda", tmp_path, tmp_path)
+    spark.createDataFrame(TRIPS, TRIP_COLUMNS).write.mode("overwrite").saveAsTable("walk_trips")
+    (tmp_path / "suite.yml").write_text(SUITE)
+    output = tmp_path / "found.json"
+    status = run_command(
+        ["check", str(tmp_path / "suite.yml"), "--db", str(repo.database.url)]
+        + ["--format", "json", "--output", str(output)]
+    )
+    spark.sql("DROP TABLE walk_trips")
+    ours = [one["status"] == "success" for one in json.loads(output.read_text())["results"]]
+    order = (
+        *("id missing", "id duplicate", "passengers invalid", "payment missing"),
+        *("payment invalid", "fare aggregate", "table schema", "table row_count"),
+    )
+    assert set(said["outcomes"]) == set(order), said
+    assert [said["outcomes"][name] == "PASSED" for name in order] == ours
+    assert (said["ok"], status) == (False, 2)

@@ -1,0 +1,191 @@
+"""Checks against another table and against queries; those with a repository alone need no Spark."""
+
+from decimal import Decimal
+from math import nan
+
+import pytest
+from tidegauge.checks.comparisons import different_rows
+from tidegauge.repository.testing.samples import commit, day, spec
+
+import tidegauge as tg
+
+# --- rows
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "within", "only", "others"),
+    [
+        ([(1,), (1,)], [(1,)], 0, [(1,)], []),
+        ([(None, nan)], [(None, nan)], 0, [], []),
+        ([(Decimal("3.0"), "a")], [(3, "a")], 0, [], []),
+        ([([1, 2],)], [([1, 2],)], 0, [], []),
+        ([(None,)], [(0,)], 0.5, [(None,)], [(0,)]),
+        ([("a", 99.0), ("b", 1.0)], [("b", 1.02), ("a", 100.0)], 0.01, [("b", 1.0)], [("b", 1.02)]),
+        ([(100.0,)], [(100.0,), (7.0,)], 0.01, [(100.0,)], [(7.0,), (100.0,)]),
+        ([(True,)], [(False,)], 0.5, [(True,)], [(False,)]),
+    ],
+)
+def test_rows_that_only_one_has(left, right, within, only, others):
+    found, lacking = different_rows(left, right, within)
+    assert sorted(found, key=repr) == only
+    assert sorted(lacking, key=repr) == sorted(others, key=repr)
+
+
+# --- a repository alone
+
+
+def test_a_partition_is_compared_with_that_of_the_same_name(repo):
+    commit(repo, day(1, rows=10), day(2, rows=10), day(3, rows=10))
+    commit(repo, day(1, rows=10), day(2, rows=9), dataset="raw")
+    check = tg.Check("d", dataset="d").has_size_of("raw")
+    found = tg.verify(repo, check, partitions="all").frame()
+    assert found["status"].tolist() == ["success", "failure", "failure"]
+    assert found["value"].tolist()[:2] == [0.0, pytest.approx(1 / 9)]
+    assert found["message"].tolist() == [
+        "",
+        "10, but 9 in raw",
+        "the repository has no metric of 'raw' to compare with",
+    ]
+    assert found["constraint"][0] == "Size(): as in raw"
+    wide = tg.Check("d", dataset="d").has_size_of("raw", within=0.12, hint="Ask the loader.")
+    some = tg.verify(repo, wide, partitions=["ds=2013-01-02", "ds=2013-01-03"]).frame()
+    assert some["status"].tolist() == ["success", "failure"]
+    assert some["message"][1].endswith("to compare with. Ask the loader.")
+
+
+def test_a_partition_that_is_gone_is_nothing_to_compare_with(repo):
+    commit(repo, day(1))
+    commit(repo, day(1), dataset="raw")
+    repo.store.mark_gone(repo.store.open_run(spec("raw")), ["ds=2013-01-01"])
+    found = tg.verify(repo, tg.Check("d", dataset="d").has_size_of("raw"))
+    assert found.frame()["message"].tolist() == [
+        "the repository has no metric of 'raw' to compare with"
+    ]
+
+
+def test_queries_need_data(repo):
+    commit(repo, day(1))
+    check = tg.Check("d", dataset="d").has_same_result("SELECT 1", "SELECT 1")
+    (message,) = tg.verify(repo, check).frame()["message"]
+    assert message == "queries are run on data: verify a DataFrame, or use tidegauge check"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda c: c.has_size_of("t", within=-0.1), "within is the allowed difference"),
+        (lambda c: c.has_size_of("t", within=float("nan")), "within is the allowed difference"),
+        (lambda c: c.has_size_of(" "), "other is a text"),
+        (lambda c: c.has_same("Sice", "t"), "Size"),
+        (lambda c: c.has_same_result("SELECT 1", None), "other is a text"),
+        (lambda c: c.has_same_result("a", "b").where("x"), "a query has its own WHERE"),
+        (lambda c: c.has_size_of("t").warn(3), "warn"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, says):
+    with pytest.raises(tg.TidegaugeError, match=says):
+        make(tg.Check("d"))
+
+
+def test_the_expectation_of_equal_counts():
+    told = tg.to_great_expectations(
+        tg.Check("d").has_size_of("raw").has_size_of("raw", within=0.1).has_same_result("a", "b")
+    )
+    (one,) = told["expectations"]
+    assert one["type"] == "expect_table_row_count_to_equal_other_table"
+    assert one["kwargs"] == {"other_table_name": "raw"}
+    assert len(told["meta"]["left_out"]) == 2
+
+
+# --- Spark
+
+
+@pytest.fixture
+def tables(spark):
+    """Orders of two days, and a ledger that lacks one of the second day."""
+    orders = [("a", 1.0, 1), ("b", 2.0, 1), ("a", 3.0, 2), ("c", 4.0, 2)]
+    frame = spark.createDataFrame(orders, "who string, price double, day int")
+    frame.coalesce(1).write.partitionBy("day").mode("overwrite").saveAsTable("cmp_orders")
+    frame.where("who <> 'c'").createOrReplaceTempView("cmp_ledger")
+    yield frame
+    spark.sql("DROP TABLE cmp_orders")
+    spark.catalog.dropTempView("cmp_ledger")
+
+
+def test_a_frame_is_compared_with_tables_and_queries(tables):
+    check = (
+        tg.Check("orders")
+        .has_size_of("cmp_ledger")
+        .has_size_of("cmp_ledger", within=0.4)
+        .has_size_of("cmp_ledger")
+        .where("day = 1")
+        .has_same("Sum('price')", "cmp_ledger")
+        .has_same_result("SELECT who, sum(price) FROM data GROUP BY who", "SELECT 'a', 4")
+        .has_same_result("SELECT sum(price) FROM data", "SELECT 10.001", within=0.001)
+        .has_same_result("SELECT 1, 2", "SELECT 1")
+        .has_same_result("SELECT nothing FROM data", "SELECT 1")
+        .has_size_of("cmp_legder")
+        .has_same("Sum('prize')", "cmp_ledger")
+    )
+    rows = tg.verify(tables, check).frame()
+    assert rows["status"].tolist() == [
+        *("failure", "success", "success", "failure", "failure", "success"),
+        *["failure"] * 4,
+    ]
+    told = rows["message"].tolist()
+    assert told[0] == "4, but 3 in cmp_ledger"
+    assert told[3] == "10, but 6 in cmp_ledger"
+    assert told[4] == (
+        "2 of 3 rows differ: ('b', 2.0) only in the first, ('c', 4.0) only in the first"
+    )
+    assert told[6] == "the results have 2 and 1 columns"
+    assert "nothing" in told[7]
+    assert told[8] == "no dataset, table or view 'cmp_legder' to compare with"
+    assert "prize" in told[9]
+
+
+def test_private_columns_stand_in_no_message(tables):
+    query = "SELECT who FROM data", "SELECT 'x' AS who"
+    check = tg.Check("orders").has_same_result(*query)
+    (told,) = tg.verify(tables, check, private=["who"]).frame()["message"]
+    assert told == "4 of 4 rows differ"
+    (told,) = tg.verify(tables, check, examples=False).frame()["message"]
+    assert told == "4 of 4 rows differ"
+
+
+SPEC = """
+dataset: orders
+table: cmp_orders
+partition_by: [day]
+checks:
+  - has_size_of: cmp_ledger
+  - has_size_of: {other: cmp_ledger, within: 1, level: warning}
+  - has_same: {analyzer: {Sum: price}, other: cmp_ledger}
+  - has_same_result: {query: SELECT sum(price) FROM data, other: "SELECT 3.0 * {day}", within: 0.2}
+"""
+
+
+def test_a_file_compares_each_partition(tables, repo, tmp_path):
+    from tidegauge.files.check_runs import run_checks
+
+    path = tmp_path / "orders.yml"
+    path.write_text(SPEC)
+    summary = run_checks([str(path)], repo)
+    assert summary.failed == []
+    (table,) = summary.tables
+    assert [line.partition("orders.yml")[2] for line in table.failures()] == [
+        ":6: error: day=2: Size(): as in cmp_ledger: 2, but 1 in cmp_ledger",
+        ":8: error: day=2: Sum('price'): as in cmp_ledger: 7, but 3 in cmp_ledger",
+    ]
+    # What is measured is compared with as it was measured; the ledger is complete there.
+    measured = spec_of("cmp_ledger", tmp_path)
+    run_checks([str(measured)], repo)
+    assert run_checks([str(path)], repo).text().count("error: day=2") == 0
+
+
+def spec_of(dataset, folder):
+    """A file that measures all orders under another name."""
+    path = folder / f"{dataset}.yml"
+    text = SPEC.partition("checks:")[0].replace("dataset: orders", f"dataset: {dataset}")
+    path.write_text(text + "analyzers: [{Sum: price}]\nchecks: [has_size: 1]\n")
+    return path

@@ -1,0 +1,111 @@
+"""Checks that compare distributions with those before, from stored states. No Spark but for a frame."""
+
+import pytest
+from datasketches import kll_doubles_sketch
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.repository.testing.samples import commit, day, measurement
+
+import tidegauge as tg
+
+
+def sketched(*values):
+    made = kll_doubles_sketch(200)
+    for value in values:
+        made.update(value)
+    return [measurement(tg.ApproxQuantile("x", 0.5), KllState(made.serialize()))]
+
+
+def letters(number, a, b):
+    return day(number, rows=a + b, groups={("a",): a, ("b",): b})
+
+
+def judged(repo, check, partitions):
+    found = tg.verify(repo, check, dataset="d", partitions=partitions).frame()
+    return list(zip(found["status"], found["message"], strict=True))
+
+
+def test_categories_are_compared_with_the_days_before(repo):
+    # Two weeks of as many a as b. Then 40 a, of which 20 were expected: chi-square is 2 x 20² / 20 = 40;
+    # and 22 a and 18 b: 2 x 2² / 20 = 0.4, at one degree of freedom.
+    days = [letters(n, 20, 20) for n in range(1, 15)]
+    commit(repo, *days, letters(15, 40, 0))
+    commit(repo, letters(40, 20, 20), letters(41, 22, 18), letters(42, 10, 30), letters(43, 1, 1))
+    chi = tg.Check("d").has_not_drifted("s", "28d", "chi_square")
+    (first,) = judged(repo, chi, ["ds=2013-01-01"])
+    assert first == ("no history", "no earlier distribution to compare with")
+    ((status, message),) = judged(repo, chi, ["ds=2013-01-15"])
+    assert status == "failure"
+    assert message.endswith("is not at least 0.003")
+    assert judged(repo, chi, ["ds=2013-01-14", "ds=2013-02-10"]) == [("success", "")] * 2
+    ((status, message),) = judged(repo, chi, ["ds=2013-02-12"])
+    assert (status, message.partition(",")[0]) == ("no data", "too few values")
+    # The partition before has shares of .55 and .45, this one of .25 and .75:
+    # PSI = -.3 ln(.25 / .55) + .3 ln(.75 / .45) = 0.38978.
+    psi = tg.Check("d").has_not_drifted("s", "previous", "psi", categorical=True)
+    assert judged(repo, psi, ["ds=2013-02-11"]) == [
+        ("failure", "0.3898 is not at least 0 and at most 0.2")
+    ]
+    strict = tg.Check("d").has_not_drifted("s", "1d", "chi_square", missing="fail")
+    assert judged(repo, strict, ["ds=2013-02-09"]) == [
+        ("failure", "no earlier distribution to compare with")
+    ]
+
+
+def test_values_that_never_occurred_are_a_drift(repo):
+    commit(repo, *(letters(n, 20, 20) for n in (1, 2)), day(3, groups={("c",): 10}))
+    check = tg.Check("d").has_not_drifted("s", distance="chi_square")
+    assert judged(repo, check, ["ds=2013-01-03"]) == [("failure", "no value occurred before")]
+
+
+def test_numbers_are_compared_by_their_sketches(repo):
+    """Kolmogorov-Smirnov: the distance of a shift by 50 is 0.05, within the errors of 1,000 values."""
+    for number, start in ((1, 0), (2, 0), (3, 50), (4, 500)):
+        extra = sketched(*range(start, start + 1000))
+        commit(repo, day(number, extra=extra))
+    check = tg.Check("d").has_not_drifted("x", "2d")
+    assert judged(repo, check, ["ds=2013-01-02", "ds=2013-01-03"]) == [("success", "")] * 2
+    found = tg.verify(repo, check, dataset="d", partitions=["ds=2013-01-04"]).frame()
+    assert found["status"].tolist() == ["failure"]
+    # Below 500 are half of the values of one day before, and 450 of the other; none of this day.
+    assert found["value"][0] == pytest.approx(0.475, abs=0.03)
+    assert found["message"][0].endswith("is significant")
+    tight = tg.Check("d").has_not_drifted("x", "previous", assertion=(0, 0.02))
+    ((status, message),) = judged(repo, tight, ["ds=2013-01-03"])
+    assert status == "failure"
+    assert message.endswith("is not at least 0 and at most 0.02")
+
+
+def test_what_is_not_stored_is_told(repo):
+    commit(repo, day(1), day(2))
+    ((status, message),) = judged(repo, tg.Check("d").has_not_drifted("x"), ["ds=2013-01-02"])
+    assert status == "failure"
+    assert "ApproxQuantile('x', 0.5) was not measured" in message
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda c: c.has_not_drifted("x", "mean of 28d"), "no time before"),
+        (lambda c: c.has_not_drifted("x", distance="kss"), "did you mean 'ks'"),
+        (lambda c: c.has_not_drifted("x", categorical=True), "ks compares numbers"),
+        (lambda c: c.has_not_drifted("x", missing="skip"), "'skip'"),
+        (lambda c: c.has_not_drifted(" "), "column is a text"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, says):
+    with pytest.raises(tg.TidegaugeError, match=says):
+        make(tg.Check("d"))
+
+
+def test_a_frame_is_compared_with_the_history(spark, repo):
+    frame = spark.sql("SELECT CAST(id AS DOUBLE) AS x FROM range(1000)")
+    suite = tg.Suite("d", [tg.ApproxQuantile("x", 0.5)])
+    tg.analyze(frame, suite, repository=repo, partition={"ds": "2013-01-01"})
+    check = tg.Check("d").has_not_drifted("x", "7d")
+    for shift, passed in ((0, True), (500, False)):
+        moved = frame.selectExpr(f"x + {shift} AS x")
+        found = tg.verify(
+            moved, check, repository=repo, dataset="d", partition="ds=2013-01-05", examples=False
+        )
+        assert found.passed is passed
+        assert found.frame()["value"][0] == pytest.approx(shift / 1000, abs=0.03)

@@ -1,0 +1,204 @@
+"""Notifications of verdicts: each sink is told once that a check fails, and that it passes again. No Spark."""
+
+import datetime as dt
+
+import pytest
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.testing.samples import commit, day, spec
+from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.result import CheckResult
+
+import tidegauge as tg
+from tests.tidegauge.notifications.web import web
+
+pytest.importorskip("apprise")
+
+
+def judged(repo, partition="", failed=(), print_="a", dataset="flights", **key):
+    """Keep the verdict on a partition: the names of the constraints that fail, none if it passes."""
+    names = [failed] if isinstance(failed, str) else failed
+    result = CheckResult(not names, tuple((name, f"{name} is wrong") for name in names))
+    of = {"name": "checks", "specification": "s", "fingerprint": print_, **key}
+    repo.keep_verdict(dataset, partition=partition, passed=not names, result=result.to_json(), **of)
+
+
+def told(caplog):
+    """Return the messages that were logged since the last call."""
+    found = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
+    caplog.clear()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def all_levels(caplog):
+    caplog.set_level("INFO", "tidegauge.incidents")
+
+
+def test_a_failure_and_the_recovery_are_told_once(repo, caplog):
+    judged(repo, "ds=1")
+    assert tg.notify(repo, "log") == []
+    judged(repo, "ds=1", "size", print_="b")
+    judged(repo, "ds=2", ["size", "mean"])
+    (notice,) = tg.notify(repo, "log")
+    assert notice == tg.Notice("log", None, checks="checks of flights")
+    assert str(notice) == "checks of flights to log: sent"
+    assert told(caplog) == [
+        "Tidegauge: checks failed in flights\n"
+        "2 partitions fail\n"
+        "- ds=1: size: size is wrong\n"
+        "- ds=2: size: size is wrong\n"
+        "- ds=2: mean: mean is wrong\n"
+        "See: tidegauge rules history flights --failed"
+    ]
+    assert tg.notify(repo, "log") == []
+    judged(repo, "ds=2", print_="b")
+    assert len(tg.notify(repo, "log")) == 1
+    assert told(caplog) == [
+        "Tidegauge: checks pass again in flights\n"
+        "1 partition passes again\n"
+        "- ds=2 passes again\n"
+        "See: tidegauge rules history flights --failed"
+    ]
+    assert tg.notify(repo, "log") == []
+
+
+def test_other_constraints_are_news_and_other_numbers_are_not(repo, caplog):
+    judged(repo, failed="size")
+    assert len(tg.notify(repo, "log")) == 1
+    again = CheckResult(False, (("size", "another number"),)).to_json()
+    of = {"name": "checks", "specification": "s", "fingerprint": "b"}
+    repo.keep_verdict("flights", **of, passed=False, result=again)
+    assert tg.notify(repo, "log") == []
+    judged(repo, failed=["size", "mean"], print_="c")
+    assert len(tg.notify(repo, "log")) == 1
+    assert told(caplog)[-1].splitlines()[:2] == [
+        "Tidegauge: checks failed in flights",
+        "- size: size is wrong",
+    ]
+
+
+def test_each_check_and_each_sink_is_told_by_itself(repo):
+    judged(repo, failed="size")
+    judged(repo, failed="fare", name="dqm")
+    judged(repo, failed="fare", dataset="other")
+    with web() as server:
+        sinks = ["log", f"json://{server.at}/"]
+        found = [notice.checks for notice in tg.notify(repo, sinks, dataset="flights")]
+        assert found == ["checks of flights", "dqm of flights"] * 2
+        assert [n.checks for n in tg.notify(repo, sinks)] == ["checks of other"] * 2
+        assert len(server.got) == 3
+
+
+def test_only_verdicts_on_what_is_there_now_stand(repo):
+    """Neither of content that changed since, nor of a partition that is gone."""
+    commit(repo, day(1), day(2))
+    ledger = repo.partitions("d")
+    (one, other), prints = ledger["partition"], list(ledger["fingerprint"])
+    judged(repo, one, "size", print_="of before", dataset="d")
+    judged(repo, other, "size", print_=prints[1], dataset="d")
+    assert [row["partition"] for row in standing_failures(repo, "d")] == [other]
+    # A partition that gets back the content of an older verdict is judged by that one.
+    judged(repo, one, print_="of before", dataset="d")
+    judged(repo, one, "mean", print_=prints[0], dataset="d")
+    judged(repo, one, print_="between", dataset="d")
+    found = standing_failures(repo, "d")
+    assert [(row["dataset"], row["partition"], row["passed"]) for row in found] == [
+        ("d", one, False),
+        ("d", other, False),
+    ]
+    assert found[0]["time"] == ledger["time"][0].to_pydatetime()
+    repo.store.mark_gone(repo.store.open_run(spec("d")), [one, other])
+    assert standing_failures(repo, "d") == []
+    assert tg.notify(repo, "log") == []
+
+
+def test_failed_messages_are_tried_again_and_five_times_in_all(repo, clock):
+    judged(repo, failed="size")
+    with web(status=500) as server:
+        sink = f"json://{server.at}/"
+        tries = []
+        for minutes in (0, 0.9, 0.2, 5, 30, 120, 9999):
+            clock.now += dt.timedelta(minutes=minutes)
+            tries.append(len(tg.notify(repo, sink)))
+        assert tries == [1, 0, 1, 1, 1, 1, 0]
+        # Given up; what fails anew is tried anew.
+        clock.now = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+        _tried_at(repo, clock.now)
+        judged(repo)
+        assert tg.notify(repo, sink) == []
+        judged(repo, failed="size")
+        server.server.status = 200
+        (notice,) = tg.notify(repo, sink)
+        assert not notice.error
+
+
+def _tried_at(repo, moment):
+    import sqlalchemy as sa
+    from tidegauge.repository.store.schema import verdict_notice
+
+    repo.database.write(lambda c: c.execute(sa.update(verdict_notice).values(tried_at=moment)))
+
+
+def test_a_recovery_before_the_failure_was_told_is_no_news(repo, clock):
+    judged(repo, failed="size")
+    with web(status=500) as server:
+        assert tg.notify(repo, f"json://{server.at}/")[0].error
+        judged(repo)
+        clock.now += dt.timedelta(days=1)
+        assert tg.notify(repo, f"json://{server.at}/") == []
+
+
+def test_a_claim_is_one_processes_and_is_taken_over_after_an_hour(repo, clock):
+    from tidegauge.notifications.verdict_claims import due_verdicts
+
+    judged(repo, "ds=1", "size")
+    (one,) = due_verdicts(repo.database, "log", None, clock.now)
+    (other,) = due_verdicts(repo.database, "log", None, clock.now)
+    judged(repo, "ds=2", "size")
+    assert one.claim(clock.now)
+    assert not other.claim(clock.now)
+    assert tg.notify(repo, "log")[0].error == ""  # of ds=2
+    clock.now += dt.timedelta(minutes=59)
+    assert tg.notify(repo, "log") == []
+    clock.now += dt.timedelta(minutes=1)
+    assert len(tg.notify(repo, "log")) == 1
+
+
+def test_many_failures_are_counted_and_hostile_names_are_cut(repo, caplog):
+    for number in range(7):
+        judged(repo, f"ds={number}", "a @everyone\n" + "x" * 999, dataset="d @here")
+    tg.notify(repo, "log")
+    title, first, *lines, rest, see = told(caplog)[0].splitlines()
+    assert title == "Tidegauge: checks failed in d @ here"
+    assert (first, rest) == ("7 partitions fail", "and 2 more")
+    assert len(lines) == 5
+    assert all(len(line) < 410 and "@everyone" not in line for line in lines)
+    assert see.startswith("See: tidegauge rules history")
+
+
+def test_a_message_links_to_the_table_in_the_dashboard(repo, monkeypatch, caplog):
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://quality.example/desk/")
+    judged(repo, failed="size")
+    tg.notify(repo, "log")
+    link = "See: https://quality.example/desk/#/overview?table=flights"
+    assert told(caplog)[0].splitlines()[-1] == link
+
+
+def test_a_verdict_of_the_users_own_is_told_without_what_it_holds(repo, caplog):
+    of = {"name": "prices", "specification": "s", "fingerprint": "a"}
+    repo.keep_verdict("flights", **of, passed=False, result='{"n": 3}')
+    tg.notify(repo, "log")
+    assert told(caplog)[0].splitlines()[:2] == [
+        "Tidegauge: prices failed in flights",
+        "- failed",
+    ]
+
+
+@pytest.mark.postgres
+def test_verdicts_are_claimed_on_both_databases(url, tmp_path):
+    with Repository(url, artifacts=tmp_path) as repo:
+        judged(repo, failed="size")
+        assert len(tg.notify(repo, "log")) == 1
+        assert tg.notify(repo, "log") == []
+        judged(repo, print_="b")
+        assert len(tg.notify(repo, "log")) == 1

@@ -1,0 +1,154 @@
+"""Rules on keys: foreign keys by a join, and uniqueness. Counts, rejects, and runs on what is new."""
+
+import pytest
+from tidegauge.files.rules import load_rules
+from tidegauge.rules.run import run_rules
+
+import tidegauge as tg
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: tg.ForeignKeyRule([], "t"), "columns names a column"),
+        (lambda: tg.ForeignKeyRule("a", " "), "table names another table"),
+        (lambda: tg.ForeignKeyRule(["a", "b"], "t", "c"), "2 columns and 1 to compare with"),
+        (lambda: tg.UniqueRule(7), "columns names a column"),
+        (lambda: tg.UniqueRule("a", where=7), "where is Spark SQL"),
+        (lambda: tg.UniqueRule("a", stage="later"), "later"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, says):
+    with pytest.raises(tg.RuleError, match=says):
+        make()
+
+
+def test_rules_on_keys_stand_in_files_and_say_what_they_do(tmp_path):
+    path = tmp_path / "orders.yml"
+    path.write_text(
+        "dataset: orders\ntable: orders\nrules:\n"
+        "  - ForeignKeyRule: {columns: customer, table: customers, reference_columns: id}\n"
+        "  - UniqueRule: {columns: [id, line], where: line > 0, policy: FailAny}\n"
+        "  - UniqueRule: id\n"
+    )
+    dqm = load_rules(path).dqm
+    foreign = tg.ForeignKeyRule("customer", "customers", "id")
+    unique = tg.UniqueRule(["id", "line"], where="line > 0")
+    assert dqm == tg.DQM().add(foreign).add(unique, tg.FailAny).add(tg.UniqueRule("id"))
+    assert dqm.tasks.tables == ("customers",)
+    assert foreign.expression.shown == (
+        "`customer` IN (SELECT `id` FROM customers WHERE `id` IS NOT NULL)"
+    )
+    assert unique.name == "UniqueRule(id, line) where line > 0"
+    assert tg.DQM.from_identity(dqm.identity()) == dqm
+
+
+@pytest.fixture
+def customers(spark):
+    """Customers 1 and 2, one of them twice, and one without a number."""
+    rows = [(1, "de"), (1, "de"), (2, "us"), (None, "us")]
+    spark.createDataFrame(rows, "id bigint, land string").createOrReplaceTempView("key_customers")
+    yield "key_customers"
+    spark.catalog.dropTempView("key_customers")
+
+
+ORDERS = [
+    ("a", 1, "de"),
+    ("b", 2, "de"),
+    ("b", 3, "us"),
+    ("c", None, "us"),
+    (None, 1, None),
+    (None, 9, "us"),
+]
+
+
+def test_keys_are_judged_exactly(spark, customers):
+    orders = spark.createDataFrame(ORDERS, "id string, customer int, land string")
+    dqm = (
+        tg.DQM()
+        .add(tg.ForeignKeyRule("customer", customers, "id", "known"), tg.FailCount(2))
+        .add(tg.UniqueRule("id", "once", severity="warning"))
+        .add(tg.ForeignKeyRule(["customer", "land"], customers, ["id", "land"], "pair"))
+        .add(tg.UniqueRule("id", "once there", where="land = 'us'", severity="warning"))
+        .add(tg.ForeignKeyRule("customer", customers, "id", "strict", on_null="fail"))
+    )
+    applied = dqm.apply(orders, keys=["id"])
+    state = applied.state
+    # Customers 3 and 9 are unknown; an order without a customer refers to nothing.
+    assert (state.violations("known"), state.unknown("known")) == (2, 1)
+    # Of b there are two; without an id there is nothing to compare.
+    assert (state.violations("once"), state.unknown("once")) == (2, 2)
+    assert state.violations("once there") == 0
+    # (2, de), (3, us) and (9, us) are no pairs; two have a null.
+    assert (state.violations("pair"), state.unknown("pair")) == (3, 2)
+    assert state.unknown("strict") == 1
+    rejects = sorted((r.customer or 0, *r.broken_rules) for r in applied.rejects.collect())
+    assert rejects == [
+        (0, "strict"),
+        (2, "once", "pair"),
+        (3, "known", "once", "pair", "strict"),
+        (9, "known", "pair", "strict"),
+    ]
+    assert sorted(r.customer for r in applied.data.collect()) == [1, 1]
+    assert applied.data.columns == ["id", "customer", "land"]
+    assert not applied.check.passed
+    attached = dqm.attach(orders)
+    assert attached.data.count() == 2
+    assert not attached.check(rows=6).passed
+
+
+def test_keys_that_cannot_be_looked_up_fail_alone(spark, customers):
+    orders = spark.createDataFrame(ORDERS, "id string, customer int, land string")
+    dqm = (
+        tg.DQM()
+        .add(tg.ForeignKeyRule("customer", "key_costumers", "id", "no table"))
+        .add(tg.ForeignKeyRule("customer", customers, "number", "no column"))
+        .add(tg.UniqueRule("ident", "no key"))
+        .add(tg.NotNullRule("id", "id"))
+    )
+    state = dqm.apply(orders).state
+    assert set(state.errors) == {"no table", "no column", "no key"}
+    assert "key_costumers" in str(state.errors["no table"])
+    assert (state.violations("id"), state.rule_count("id")) == (2, 2)
+
+
+RULES = """
+dataset: key_orders
+table: key_orders
+partition_by: [day]
+rules:
+  - ForeignKeyRule: {columns: customer, table: key_people, reference_columns: id, name: known}
+  - UniqueRule: {columns: id, name: once}
+quarantine: key_rejects
+private: [customer]
+"""
+
+
+@pytest.fixture
+def tables(spark):
+    orders = [("a", 1, 1), ("b", 2, 1), ("b", 1, 2), ("b", 1, 2), ("c", 1, 2)]
+    frame = spark.createDataFrame(orders, "id string, customer int, day int").coalesce(1)
+    frame.write.partitionBy("day").mode("overwrite").saveAsTable("key_orders")
+    spark.createDataFrame([(1,)], "id int").write.mode("overwrite").saveAsTable("key_people")
+    yield
+    for name in ("key_orders", "key_people", "key_rejects"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_change_of_the_other_table_counts_all_partitions_anew(spark, tables, repo, tmp_path):
+    path = tmp_path / "orders.yml"
+    path.write_text(RULES)
+
+    def rejected():
+        (run,) = run_rules([str(path)], repo).runs
+        found = spark.table("key_rejects").collect()
+        # The file's private columns are shown by no sample.
+        assert {s.record["customer"] for s in run.samples if s.task == "known"} <= {"***"}
+        return run.run.report.scanned, sorted((r.day, r.id, *r.broken_rules) for r in found)
+
+    # Of each day alone: b is on both, and twice only on the second.
+    twice = [(2, "b", "once"), (2, "b", "once")]
+    assert rejected() == (2, [(1, "b", "known"), *twice])
+    assert rejected()[0] == 0
+    spark.sql("INSERT INTO key_people VALUES (2)")
+    assert rejected() == (2, twice)
