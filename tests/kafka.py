@@ -23,9 +23,11 @@ PROJECT = maven.pom(
     "org.apache.commons:commons-pool2:2.12.1",
     "org.apache.spark:spark-avro_2.13:4.1.1!",
     "org.postgresql:postgresql:42.7.7!",
+    "com.mysql:mysql-connector-j:9.1.0!",
+    "org.mariadb.jdbc:mariadb-java-client:3.5.1!",
 )
 JARS = maven.folder_of(PROJECT)
-FOR_SPARK = ("commons-pool2-", "kafka-clients-", "postgresql-", "spark-")
+FOR_SPARK = ("commons-pool2-", "kafka-clients-", "mariadb-", "mysql-", "postgresql-", "spark-")
 
 SETTINGS = """
 process.roles=broker,controller

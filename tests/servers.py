@@ -252,10 +252,10 @@ def tidegauge_command(*arguments: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def dashboard_server(folder: Path, url: str, *arguments: str):
+def dashboard_server(folder: Path, url: str, *arguments: str, **environment: str):
     """Serve a repository's dashboard; yield the server and its address."""
     command = tidegauge_command("dashboard", "--no-browser", "--db", url, *arguments)
-    server = Server(command, folder / "voila", jupyter_environment(folder))
+    server = Server(command, folder / "page", jupyter_environment(folder, **environment))
     try:
         yield server, server.wait_for(r"Dashboard at (http://\S+)")[1]
     finally:

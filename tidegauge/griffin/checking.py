@@ -89,6 +89,24 @@ def check(
         If a rule is invalid.
     SourceError
         If a source cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, tidegauge as tg
+    >>> folder = f"{tempfile.gettempdir()}/riders"
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, NULL)) AS age")  # doctest: +SKIP
+    >>> riders.write.mode("overwrite").parquet(folder)  # doctest: +SKIP
+    >>> source = {"type": "file", "config": {"format": "parquet", "paths": [folder]}}
+    >>> rule = {"dsl.type": "griffin-dsl", "dq.type": "completeness", "rule": "age"}
+    >>> job = {
+    ...     "name": "riders",
+    ...     "process.type": "batch",
+    ...     "data.sources": [{"name": "source", "connector": source}],
+    ...     "evaluate.rule": {"rules": [{**rule, "out.dataframe.name": "with_age"}]},
+    ... }
+    >>> checked = tg.griffin.check(job)  # doctest: +SKIP
+    >>> "with_age" in str(checked)  # doctest: +SKIP
+    True
     """
     empty: dict[str, Any] = {}
     told, job = read_env(empty if env is None else env), read_job(dq)

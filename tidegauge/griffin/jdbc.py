@@ -48,6 +48,23 @@ def driver_of(url: str) -> str | None:
     return found and found[0]
 
 
+def spark_url(url: str) -> str:
+    """Return a URL by which Spark reads a database in its dialect.
+
+    Spark knows the dialect of MariaDB by MySQL's scheme only: by MariaDB's own it quotes names as if
+    they were texts, and reads these instead of the columns. MariaDB's driver takes both, if told so.
+
+    Examples
+    --------
+    >>> spark_url("jdbc:mariadb://db/shop"), spark_url("jdbc:mysql://db/shop")
+    ('jdbc:mysql://db/shop?permitMysqlScheme=true', 'jdbc:mysql://db/shop')
+    """
+    if _kind(url) != "mariadb":
+        return url
+    rest = url.removeprefix("jdbc:mariadb")
+    return f"jdbc:mysql{rest}{'&' if '?' in rest else '?'}permitMysqlScheme=true"
+
+
 def missing_driver(url: str, error: BaseException) -> str:
     """Return how to get the driver if an error says that Spark lacks it; else nothing.
 

@@ -220,7 +220,22 @@ def _detail(text: str) -> tuple[str, Any]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register the cell magic; called by Jupyter for ``%load_ext tidegauge.griffin``."""
+    """Register the cell magic; called by Jupyter for ``%load_ext tidegauge.griffin``.
+
+    Examples
+    --------
+    In a notebook::
+
+        %load_ext tidegauge.griffin
+
+    or in Python:
+
+    >>> from IPython.core.interactiveshell import InteractiveShell  # doctest: +SKIP
+    >>> shell = InteractiveShell()  # doctest: +SKIP
+    >>> load_ipython_extension(shell)  # doctest: +SKIP
+    >>> "griffin" in shell.magics_manager.magics["cell"]  # doctest: +SKIP
+    True
+    """
 
     def cell_magic(line: str, cell: str) -> GriffinResult | None:
         try:

@@ -62,6 +62,11 @@ class RuleResult:
         Reason of a failure.
     notices : tuple of str
         Notices for the rule's author.
+
+    Examples
+    --------
+    >>> RuleResult("registered", "flights", error=ValueError("no such column")).reports
+    {}
     """
 
     name: str
@@ -90,6 +95,11 @@ class GriffinResult:
         The first records of rules, to be displayed.
     views : object
         Views behind the records, kept alive with the result.
+
+    Examples
+    --------
+    >>> GriffinResult("flights", (RuleResult("registered", "flights"),))
+    flights: 1 rules, 0 partitions
     """
 
     dataset: str

@@ -91,6 +91,25 @@ def run(
         If a source cannot be read.
     GriffinError
         If rules or sinks failed; its ``result`` has everything that was measured.
+
+    Examples
+    --------
+    >>> import tempfile, tidegauge as tg
+    >>> folder = f"{tempfile.gettempdir()}/riders"
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, NULL)) AS age")  # doctest: +SKIP
+    >>> riders.write.mode("overwrite").parquet(folder)  # doctest: +SKIP
+    >>> source = {"type": "file", "config": {"format": "parquet", "paths": [folder]}}
+    >>> rule = {"dsl.type": "griffin-dsl", "dq.type": "completeness", "rule": "age"}
+    >>> job = {
+    ...     "name": "riders",
+    ...     "process.type": "batch",
+    ...     "data.sources": [{"name": "source", "connector": source}],
+    ...     "evaluate.rule": {"rules": [{**rule, "out.dataframe.name": "with_age"}]},
+    ... }
+    >>> result = tg.griffin.run({}, job)  # doctest: +SKIP
+    >>> found = result.metrics().set_index("column")["value"]  # doctest: +SKIP
+    >>> found[["total", "complete", "incomplete"]].tolist()  # doctest: +SKIP
+    [2.0, 1.0, 1.0]
     """
     told, job = read_env(env), read_job(dq)
     session = session_for(told, spark)

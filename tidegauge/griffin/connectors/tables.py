@@ -17,7 +17,7 @@ from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.griffin.connectors.base import Connector, need_format, spark_package
 from tidegauge.griffin.connectors.conditions import condition_sql, split_outside
-from tidegauge.griffin.jdbc import driver_of, missing_driver, table_name
+from tidegauge.griffin.jdbc import driver_of, missing_driver, spark_url, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,21 +106,19 @@ class JdbcConnector(TableConnector):
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return all rows of the table, or of the query."""
-        keys = ("url", "user", "password")
-        options = {key: self.text(key) for key in keys}
-        if driver := self.text("driver") or driver_of(options["url"]):
+        url = self.text("url")
+        options = {"url": spark_url(url), **{key: self.text(key) for key in ("user", "password")}}
+        if driver := self.text("driver") or driver_of(url):
             options["driver"] = driver
         if query := self.text("sql"):
             options["query"] = query
         else:
             parts = [self.text("database"), self.text("tablename", "table.name")]
-            options["dbtable"] = ".".join(
-                table_name(options["url"], part) for part in parts if part
-            )
+            options["dbtable"] = ".".join(table_name(url, part) for part in parts if part)
         try:
             return spark.read.format("jdbc").options(**options).load()
         except Exception as error:
-            if hint := missing_driver(options["url"], error):
+            if hint := missing_driver(url, error):
                 raise SetupError(f"{describe(error)}{hint}") from error
             raise
 

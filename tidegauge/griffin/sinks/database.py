@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinConfigError
-from tidegauge.griffin.jdbc import driver_of, missing_driver, table_name
+from tidegauge.griffin.jdbc import driver_of, missing_driver, spark_url, table_name
 from tidegauge.griffin.sinks.base import Sink, plain
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class DatabaseSink(Sink):
         url = options["url"]
         if driver := options.get("driver") or driver_of(url):
             options["driver"] = driver
+        options["url"] = spark_url(url)
         options |= {str(key): str(value) for key, value in self.config.get("options", {}).items()}
         writer = frame.write.format("jdbc").mode("append").options(**options)
         try:

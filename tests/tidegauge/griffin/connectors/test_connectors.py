@@ -250,10 +250,10 @@ def test_a_database(spark, derby):
         read("jdbc", spark, url=derby["url"], password="x", tablename="PEOPLE")
     with pytest.raises(SourceError, match="'url' must begin with 'jdbc:'"):
         read("jdbc", spark, **{**derby, "url": "http://x"}, tablename="PEOPLE")
-    away = {**derby, "url": "jdbc:mysql://x/y", "driver": "com.mysql.jdbc.Driver"}
+    away = {**derby, "url": "jdbc:mysql://x/y", "driver": "com.mysql.jdbc.Absent"}
     with pytest.raises(
         SourceError,
-        match="Driver; start Spark with spark.jars.packages=com.mysql:mysql-connector-j:",
+        match="Absent; start Spark with spark.jars.packages=com.mysql:mysql-connector-j:",
     ):
         read("mysql", spark, **away, table__name="t")
 

