@@ -3,7 +3,7 @@
 import pytest
 
 from tests import features
-from tests.browser.conftest import leave, open_voila
+from tests.browser.conftest import leave, open_served, wait_until
 from tests.servers import dashboard_server
 
 DRAWN = ".tidegauge[data-view=consistency][data-state=drawn]"
@@ -19,7 +19,7 @@ def served(tmp_path_factory):
 
 @pytest.fixture
 def root(page, served):
-    root = open_voila(page, served)
+    root = open_served(page, served)
     root.get_by_role("tab", name="Consistency", exact=True).click()
     page.locator(DRAWN).wait_for()
     yield root
@@ -79,14 +79,14 @@ def test_features_are_ranked_chosen_and_drawn(root):
 
     # By another metric.
     root.get_by_label("Rank by").select_option("missing")
-    page.wait_for_function(
-        "document.querySelector('.tg-feature-head').innerText.includes('worst missing')"
+    wait_until(
+        page, "document.querySelector('.tg-feature-head').innerText.includes('worst missing')"
     )
     assert names(root)[:2] == [f"team.ads {features.MARKUP}", "batch visits"]
     root.get_by_label("Group-by").select_option("stream")
     assert set(names(root)) == {"stream clicks", "stream tags", "stream attributes"}
     root.get_by_label("Filter features").fill("TAG")
-    page.wait_for_function("document.querySelectorAll('.tg-features-list .tg-row').length === 1")
+    wait_until(page, "document.querySelectorAll('.tg-features-list .tg-row').length === 1")
     root.get_by_label("Filter features").fill("nothing at all")
     root.get_by_text("No feature matches the filter.").wait_for()
     assert page.title() == "Consistency – Tidegauge"
@@ -117,12 +117,12 @@ def test_the_keyboard_and_the_window(root):
     page.mouse.down()
     page.mouse.move(box["x"] + 0.45 * box["width"], y, steps=4)
     page.mouse.up()
-    page.wait_for_function(
-        "document.querySelector('.tg-features-list .tg-row').innerText.includes('team.ads')"
+    wait_until(
+        page, "document.querySelector('.tg-features-list .tg-row').innerText.includes('team.ads')"
     )
     assert {"since", "until"} <= set(options(root))
     page.locator(".tg-fan .u-over").first.dblclick()
-    page.wait_for_function(
-        "document.querySelector('.tg-features-list .tg-row').innerText.includes('spend')"
+    wait_until(
+        page, "document.querySelector('.tg-features-list .tg-row').innerText.includes('spend')"
     )
     assert "since" not in options(root)

@@ -2,4 +2,7 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from tidegauge.display.signatures import readable
+
+_attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = readable(_attribute)

@@ -29,6 +29,7 @@ from .log.table import create_log_table as create_log_table
 from .log.table import log_folder as log_folder
 from .log.table import sync_log_table as sync_log_table
 from .recording import record as record
+from .running import compact as compact
 from .running import estimate_lag as estimate_lag
 from .running import load_configuration as load_configuration
 from .running import run as run

@@ -28,6 +28,11 @@ class TableBackfill:
     Attributes
     ----------
     table : str
+
+    Examples
+    --------
+    >>> print(TableBackfill("offline.features"))
+    the table offline.features
     """
 
     table: str
@@ -44,6 +49,11 @@ class QueryBackfill:
     Attributes
     ----------
     sql : str
+
+    Examples
+    --------
+    >>> print(QueryBackfill("SELECT user, ts, age FROM logged_keys JOIN users USING (user)"))
+    a query
     """
 
     sql: str
@@ -62,6 +72,13 @@ class CallableBackfill:
     function : callable
     name : str
         Identifies the function; days are recomputed when it changes.
+
+    Examples
+    --------
+    >>> def ages(asked):
+    ...     return asked.join(asked.sparkSession.table("users"), "user")
+    >>> print(CallableBackfill(ages, "ages/1"))
+    the function ages/1
     """
 
     function: Callable[[DataFrame], DataFrame]

@@ -111,6 +111,12 @@ class GroupBy:
         long before each query.
     backfill : Backfill, optional
         Defaults to the join's backfill.
+
+    Examples
+    --------
+    >>> clicks = GroupBy(("clicks_1h", "clicks_1d"), lag_ms=45 * 60_000)
+    >>> clicks.features, clicks.lag_ms, clicks.backfill
+    (('clicks_1h', 'clicks_1d'), 2700000, None)
     """
 
     features: tuple[str, ...]

@@ -58,10 +58,16 @@ def drift(
 
     Examples
     --------
-    For an hour of the search join::
-
-        found = drift(repo, "shop.search", "prices.index", "ds=2023-01-05/hr_minute=07-00")
-        found.psi, found.ks
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+    >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+    ...     report = tg.consistency.record(found, repo, "shop.search")
+    ...     hour = repo.metrics("shop.search")["partition"].iloc[0]
+    ...     tg.consistency.drift(repo, "shop.search", "*.age", hour).ks
+    1.0
     """
     logged = StoredColumn(repository.database, repository.artifacts, dataset, feature, segment)
     backfilled = replace(logged, of="backfilled")

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.filesystems import output_file
 from tidegauge.repository.history.feature_consistency import (
     WEIGHT,
     ConsistencyIndex,
@@ -114,11 +115,11 @@ def consistency_file(
     DatabaseAccessError
         If the file is not writable.
     """
-    try:
-        with Path(file).open("w", encoding="utf-8", newline="\n") as target:
-            return export_consistency(repository, dataset, target, since=since, until=until)
-    except OSError as error:
-        raise DatabaseAccessError(f"cannot write {file}: {error}") from error
+    with (
+        output_file(Path(file)) as partial,
+        partial.open("w", encoding="utf-8", newline="\n") as target,
+    ):
+        return export_consistency(repository, dataset, target, since=since, until=until)
 
 
 def _lines(repository: Repository, dataset: str, window: Window) -> Iterator[Line]:

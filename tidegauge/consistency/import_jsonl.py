@@ -52,6 +52,21 @@ def import_consistency(repository: Repository, file: str | Path) -> list[str]:
     ------
     SourceError
         If the file is not readable, or a line is invalid; gives the line number.
+
+    Examples
+    --------
+    >>> import tempfile, tidegauge as tg
+    >>> from tidegauge.consistency.export_jsonl import consistency_file
+    >>> with tempfile.TemporaryDirectory() as folder, tg.Repository("sqlite://") as repo:
+    ...     rate = {"ds=2023-01-05": 0.25}
+    ...     repo.record("shop.search", "Consistency.mismatch", rate, instance="clicks.n")
+    ...     days = consistency_file(repo, "shop.search", f"{folder}/search.jsonl")
+    ...     with tg.Repository("sqlite://") as other:
+    ...         import_consistency(other, f"{folder}/search.jsonl")
+    ...         other.value("shop.search", "Consistency.mismatch", "clicks.n")
+    1
+    ['shop.search']
+    0.25
     """
     datasets: dict[str, None] = {}
     waiting: dict[str, _Waiting] = {}

@@ -60,6 +60,18 @@ def record(
     ------
     LeaseError
         If another run holds the dataset's lease for an hour.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+    >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+    ...     report = tg.consistency.record(found, repo, "shop.search")
+    ...     repo.metrics("shop.search", "Consistency.mismatch")["value"].tolist()
+    [1.0]
     """
     by = comparison.by
     measures = sorted(measure.canonical() for measure in comparison.measures)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.consistency import pipeline
 from tidegauge.consistency.configuration import Configuration
 from tidegauge.consistency.lag import estimation as lag
+from tidegauge.consistency.log import compaction
 from tidegauge.consistency.recording import is_of_log
 from tidegauge.files.consistency import load_configuration
 from tidegauge.repository.repository import as_repository
 from tidegauge.spark.session import spark_session
 
-__all__ = ["estimate_lag", "load_configuration", "run"]
+__all__ = ["compact", "estimate_lag", "load_configuration", "run"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegauge.consistency.lag.estimates import LagEstimates
+    from tidegauge.consistency.log.compaction import Compacted
     from tidegauge.consistency.pipeline import ConsistencyRun
     from tidegauge.repository.repository import Repository
 
@@ -75,6 +78,27 @@ def run(
     NoSuchTableError, SuiteError, SourceError
         As for `flatten`; if ``since`` or ``until`` is not a day; if an existing table of the same
         name has other columns.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
+    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
+    ...     _ = log.register(schema)
+    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
+    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> backfill = tg.consistency.QueryBackfill("SELECT user, ts, 3 AS clicks FROM logged_keys")
+    >>> search = tg.consistency.Configuration("shop", "search", ("user",), backfill)
+    >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+    ...     done = tg.consistency.run(search, repository=repo, spark=spark, until="2023-01-05")
+    ...     repo.metrics("shop.search", "Consistency.mismatch")["value"].tolist()
+    [0.0]
     """
     from tidegauge.repository.detectors.monitor import Monitor
 
@@ -91,6 +115,51 @@ def run(
         monitors = [Monitor.from_dict(one) for one in told.watched if is_of_log(one)]
         repository.detect(done.log_dataset, monitors)
     return done
+
+
+def compact(
+    namespace: str,
+    *,
+    repository: Repository | str,
+    spark: SparkSession | None = None,
+    now: datetime | None = None,
+    dry_run: bool = False,
+) -> Compacted:
+    """Join the small files that clients wrote to a query log on past days.
+
+    No query changes, so days are not flattened or compared again. Runs of the same joins on the same
+    repository wait meanwhile; another reader of the log may for a moment see queries twice. What a
+    killed compaction leaves is finished by the next one, or by the next run.
+
+    Parameters
+    ----------
+    namespace : str
+        The database of the query log, as in the configuration.
+    repository : Repository or str
+        The repository of the runs, or its URL.
+    spark : SparkSession, optional
+        By default the active one, or a local one with Hive.
+    now : datetime, optional
+        Days before its day in UTC are past; now by default.
+    dry_run : bool
+        Count the files, and join none.
+
+    Raises
+    ------
+    NoSuchTableError
+        If there is no query log.
+    OSError
+        If files cannot be read or written.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> print(tg.consistency.compact("features", repository="sqlite:///features.db"))  # doctest: +SKIP
+    features.query_log: joined 1,440 files of 2 partitions into 2
+    """
+    return compaction.compact(
+        spark or spark_session(), namespace, as_repository(repository), now, dry_run=dry_run
+    )
 
 
 def estimate_lag(
@@ -145,11 +214,24 @@ def estimate_lag(
 
     Examples
     --------
-    Settings for the file of a join, and the share of unequal values by lag::
-
-        found = estimate_lag("search.yml", step_ms=60_000)
-        found.settings()
-        found.curve().pivot(index="lag_ms", columns="group_by", values="share")
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
+    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
+    ...     _ = log.register(schema)
+    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
+    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> backfill = tg.consistency.QueryBackfill("SELECT user, ts, 3 AS clicks FROM logged_keys")
+    >>> search = tg.consistency.Configuration("shop", "search", ("user",), backfill)
+    >>> times = {"longest_ms": 120_000, "step_ms": 60_000, "until": "2023-01-05"}
+    >>> found = tg.consistency.estimate_lag(search, spark=spark, **times)  # doctest: +SKIP
+    >>> found.curve()["share"].tolist()  # 3 at each lag, as was served: nothing to tell them by  # doctest: +SKIP
+    [0.0, 0.0, 0.0]
     """
     return lag.estimate_lag(
         spark or spark_session(), as_configuration(configuration),

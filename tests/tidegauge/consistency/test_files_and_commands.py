@@ -146,6 +146,7 @@ def test_the_commands(spark, write, tmp_path, capsys):
             log.register(LogSchema.of("search", avro("K", user="long"), avro("V", n="int")))
             for user in (1, 2):
                 log.log("search", {"user": user}, {"n": 1}, ts_millis=D5)
+                log.flush()
         bad = [(b"\x02", b"", D5)]
         columns = "key_bytes binary, value_bytes binary, ts_millis long"
         append_queries(spark.createDataFrame(bad, columns), namespace, "search")
@@ -170,5 +171,8 @@ def test_the_commands(spark, write, tmp_path, capsys):
         status, out, err = run("clean", namespace, "--dry-run")
         assert (status, out) == (0, "ds=2023-01-05/join_name=search\n")
         assert "would drop 1 partitions older than 90 days" in err
+        status, _, err = run("clean", namespace, "--dry-run", "--compact", *db)
+        assert status == 0
+        assert "would join 2 files of 1 partitions into 1" in err
     finally:
         spark.sql(f"DROP DATABASE {namespace} CASCADE").collect()

@@ -61,6 +61,19 @@ class Comparison:
         All measures.
     groups : mapping of tuple of str to Group
         The states, by the values of the ``by`` columns.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+    >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> found  # doctest: +SKIP
+    <Comparison of 1 features in 1 rows and 1 groups>
+    >>> metrics = found.merged().metrics().set_index("metric_name")["number"]  # doctest: +SKIP
+    >>> metrics[["mismatch", "delta-p50"]].tolist()  # doctest: +SKIP
+    [1.0, 1.0]
     """
 
     table: DataFrame

@@ -106,10 +106,21 @@ def compare(
 
     Examples
     --------
-    For two frames with the columns ``user``, ``ts`` and ``age``::
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+    >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> metrics = found.merged(["ds"]).metrics()  # doctest: +SKIP
+    >>> metrics.loc[metrics["metric_name"] == "mismatch", "number"].tolist()  # doctest: +SKIP
+    [1.0]
 
-        found = compare(log, backfill, keys=["user"], tolerance={"age": 0.5})
-        found.merged(["ds"]).metrics()
+    Numbers may be allowed to differ:
+
+    >>> near = tg.consistency.compare(logged, offline, keys="user", tolerance={"age": 1})  # doctest: +SKIP
+    >>> metrics = near.merged().metrics()  # doctest: +SKIP
+    >>> metrics.loc[metrics["metric_name"] == "mismatch", "number"].tolist()  # doctest: +SKIP
+    [0.0]
     """
     if (repository is None) != (dataset is None):
         raise PreconditionError(

@@ -56,9 +56,13 @@ def value_pairs(
 
     Examples
     --------
-    ::
-
-        value_pairs(spark.table("shop.search_comparison").where("ds = '2023-01-05'"), "city")
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+    >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> tg.consistency.value_pairs(found.table, "age").values.tolist()  # doctest: +SKIP
+    [['30', '31', 1]]
     """
     import pandas as pd
 

@@ -28,7 +28,7 @@ from tidegauge.consistency.log.query import (
     RegisteredJoin,
     day_of,
     encoded,
-    hive_escape,
+    partition_folder,
 )
 from tidegauge.consistency.log.schemas import LogSchema, save_schema
 
@@ -67,6 +67,20 @@ class QueryLog:
     ----------
     dropped : int
         Queries that were not kept, because writes failed or hung.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = LogSchema.of("search", key, value)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with QueryLog(folder, query_source="web") as queries:
+    ...         _ = queries.register(schema)
+    ...         queries.log("search", {"user": 7}, {"clicks": 3})
+    ...     len(list(Path(folder).rglob("*.parquet"))), queries.dropped
+    (1, 0)
     """
 
     def __init__(
@@ -266,7 +280,7 @@ class QueryLog:
             for name, column in zip(LOG_COLUMNS, zip(*rows, strict=True), strict=True)
         ]
         system, root = file_system(self.folder)
-        folder = f"{root.rstrip('/')}/ds={hive_escape(ds)}/join_name={hive_escape(join)}"
+        folder = partition_folder(root, ds, join)
         system.create_dir(folder, recursive=True)
         name = f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}.parquet"
         waiting = f"{folder}/.{name}.tmp"  # hidden from Spark
@@ -339,6 +353,19 @@ def log(
     ------
     SuiteError
         If keys or values do not match the schemas.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schemas = LogSchema.of("search", key, value)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log(folder, "search", {"user": 7}, {"clicks": 3}, schemas)
+    ...     flush_logs()
+    ...     len(list(Path(folder).rglob("*.parquet")))
+    1
     """
     if isinstance(schemas, LogSchema):
         schema = schemas
@@ -366,6 +393,10 @@ def flush_logs() -> None:
     ------
     OSError
         If writing fails; queries stay buffered.
+
+    Examples
+    --------
+    >>> flush_logs()  # nothing waits
     """
     for shared in list(_SHARED.values()):
         shared.flush()

@@ -181,6 +181,19 @@ def decode(
         If a column is missing or has the wrong type.
     SuiteError
         If a field has different types in two versions, or the encoding is unknown.
+
+    Examples
+    --------
+    In Avro, 0E is the number 7, and 06 is 3:
+
+    >>> import tidegauge as tg
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> sql = "SELECT X'0E' AS key_bytes, X'06' AS value_bytes, 1672909200000L AS ts_millis"
+    >>> decoded = tg.consistency.decode(tg.spark_session().sql(sql), [schema])  # doctest: +SKIP
+    >>> decoded.data.select("user", "clicks").collect()  # doctest: +SKIP
+    [Row(user=7, clicks=3)]
     """
     from pyspark.sql.types import StructType
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,24 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import ListedPartition
+from tidegauge.analyzers.sources.sources import ListedPartition, describe_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.log.avro_types import ddl
-from tidegauge.consistency.log.decoding import BadRecord, DayCounts, decode
-from tidegauge.consistency.log.query import JOIN
+from tidegauge.consistency.log.decoding import BadRecord, DayCounts, Decoded, decode
+from tidegauge.consistency.log.joined_files import finish
+from tidegauge.consistency.log.query import JOIN, partition_folder
 from tidegauge.consistency.log.sampling import BUCKETS, sample, threshold
 from tidegauge.consistency.log.schemas import OWN_COLUMNS, Columns, LogSchema, LogSchemas, merged
 from tidegauge.consistency.log.table import join_table, log_table, read_schemas, sync_log_table
 from tidegauge.consistency.log.widening import finish_widening, widen
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _OF, _SEEN, _COUNTS = "tidegauge.logged", "tidegauge.logs.", "tidegauge.counts."
 """Table properties: the join it belongs to; the log fingerprint and the counts of each day."""
+_COMPACTED = "tidegauge.compacted."
+"""Of each compacted day: the log's fingerprint after it, a space, and that from before."""
 _SCHEMA_PROBLEMS = {"unknown schema", "no schema"}
 _SAMPLES = 5
 
@@ -121,6 +126,25 @@ def flatten(
         numbers that Avro promotes, or a key is in no schema.
     SourceError
         If the table belongs to another join.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
+    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
+    ...     _ = log.register(schema)
+    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
+    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> tg.consistency.flatten(spark, "shop", "search", until="2023-01-05").table  # doctest: +SKIP
+    '`shop`.`search_logged`'
+    >>> spark.table("shop.search_logged").select("user", "clicks", "ds").collect()  # doctest: +SKIP
+    [Row(user=7, clicks=3, ds='2023-01-05')]
     """
     logs = log_table(spark, namespace)
     name = join_table(namespace, join, "logged")
@@ -143,29 +167,23 @@ def flatten(
     sample_by = sorted(columns.keys) if threshold(sample_percent) < BUCKETS else []
     asked = [type, encoding, threshold(sample_percent), sample_by]
     marks = _Marks(canonical_json(asked), canonical_json([schema.hash for schema in known]))
-    listed = {
-        one.partition.value("ds"): one
-        for one in open_table(spark, logs).list_partitions()
-        if one.partition.value("join_name") == join
-    }
+    listed = _logged_days(spark, logs, join, there)
     days = sorted(ds for ds in listed if (since is None or since <= ds) and ds <= until)
     unchanged = [ds for ds in days if marks.fit(listed[ds], there.get(_SEEN + ds))]
     todo = [ds for ds in days if ds not in unchanged]
+    if todo and _finish_compactions(spark, logs, join, todo):
+        listed = _logged_days(spark, logs, join, there)
     target = TableTarget(spark, name)
     _make(spark, target, columns, f"{type} {join}")
     earlier = [DayCounts.from_json(ds, there.get(_COUNTS + ds)) for ds in unchanged]
     counted = [day for day in earlier if day is not None]
     if not todo:
         return Flattened(name, columns, (), tuple(unchanged), (), tuple(counted))
-    partitions = [(ds, join) for ds in todo]
-    rows = filter_partitions(spark.table(logs), ("ds", "join_name"), partitions)
-    if "type" in rows.columns:
-        rows = rows.where(f"coalesce(type, {literal(JOIN)}) = {literal(type)}")
+    rows = _logged_rows(spark, logs, join, type, todo)
     decoded = decode(rows, known, columns, encoding).persist()
     try:
         kept = sample(decoded.data, sample_by, sample_percent) if sample_by else decoded.data
-        counts = {day.ds: day for day in decoded.days()}
-        written = [counts.get(ds, DayCounts(ds)) for ds in todo]
+        written = _counts_of(decoded, todo)
         holds = [tuple(row) for row in kept.select("ds").distinct().collect()]
         # Clear the marks first: a run killed while writing leaves days in an unknown state.
         _forget(spark, name, [_SEEN + ds for ds in todo])
@@ -173,13 +191,80 @@ def flatten(
         samples = decoded.sample_bad(_SAMPLES) if any(day.bad for day in written) else []
     finally:
         decoded.unpersist()
-    seen = {_SEEN + day.ds: marks.of(listed[day.ds], day) for day in written if day.ds}
+    now = _logged_days(spark, logs, join, there)  # a day that changed meanwhile is flattened again
+    same = {ds for ds in todo if ds in now and now[ds].fingerprint == listed[ds].fingerprint}
+    seen = {_SEEN + day.ds: marks.of(listed[day.ds], day) for day in written if day.ds in same}
     counts_of = {_COUNTS + day.ds: day.to_json() for day in written if day.ds}
     _set_properties(spark, name, seen | counts_of)
     counted = sorted((*counted, *written), key=lambda day: day.ds or "")
     return Flattened(
         name, columns, tuple(written), tuple(unchanged), tuple(samples), tuple(counted)
     )
+
+
+def _counts_of(decoded: Decoded, days: Iterable[str]) -> list[DayCounts]:
+    """Return the counts of days; zeros for those without queries."""
+    found = {day.ds: day for day in decoded.days()}
+    return [found.get(ds, DayCounts(ds)) for ds in days]
+
+
+def _logged_rows(
+    spark: SparkSession,
+    logs: str,
+    join: str,
+    type: str,  # noqa: A002 - the column's name
+    days: Iterable[str],
+) -> DataFrame:
+    """Return the queries of a join on some days, without those of a group-by of its name."""
+    rows = filter_partitions(spark.table(logs), ("ds", "join_name"), [(ds, join) for ds in days])
+    if "type" in rows.columns:
+        rows = rows.where(f"coalesce(type, {literal(JOIN)}) = {literal(type)}")
+    return rows
+
+
+def _logged_days(
+    spark: SparkSession, logs: str, join: str, properties: Mapping[str, str]
+) -> dict[str, ListedPartition]:
+    """Return a join's partitions of the log by day; compacted ones have the fingerprint from before."""
+    found = {}
+    for one in open_table(spark, logs).list_partitions():
+        ds = one.partition.value("ds")
+        if one.partition.value("join_name") == join:
+            before = _before_compaction(properties, ds, one.fingerprint)
+            found[ds] = dataclasses.replace(one, fingerprint=before)
+    return found
+
+
+def _before_compaction(
+    properties: Mapping[str, str], ds: str, fingerprint: str | None
+) -> str | None:
+    after, _, before = properties.get(_COMPACTED + ds, "").partition(" ")
+    return before if after and after == fingerprint else fingerprint
+
+
+def remember_compaction(
+    spark: SparkSession, namespace: str, join: str, days: Mapping[str, tuple[str, str]]
+) -> None:
+    """Keep the fingerprints of days from before and after a compaction, which changed no query.
+
+    Days are not flattened again because of it. No-op if nothing was flattened yet.
+    """
+    name = join_table(namespace, join, "logged")
+    if not days or not spark.catalog.tableExists(name):
+        return
+    there: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {name}").collect())
+    found = {
+        _COMPACTED + ds: f"{after} {_before_compaction(there, ds, before)}"
+        for ds, (before, after) in days.items()
+    }
+    _set_properties(spark, name, found)
+
+
+def _finish_compactions(spark: SparkSession, logs: str, join: str, days: Iterable[str]) -> bool:
+    """Finish what killed compactions left in some days; return whether there was anything."""
+    system, root = file_system(describe_table(spark, logs).location)
+    folders = [partition_folder(root, ds, join) for ds in days]
+    return sum(finish(system, folder) for folder in folders) > 0  # of all: ``any`` would stop
 
 
 def _occurring(

@@ -118,3 +118,14 @@ def hive_escape(value: str) -> str:
     ('team%2Fsearch v1', '50%25')
     """
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", value)
+
+
+def partition_folder(root: str, ds: str, join: str) -> str:
+    """Return the folder of a day and join in that of a query log.
+
+    Examples
+    --------
+    >>> partition_folder("/data/query_logs", "2023-01-05", "team/search")
+    '/data/query_logs/ds=2023-01-05/join_name=team%2Fsearch'
+    """
+    return f"{root.rstrip('/')}/ds={hive_escape(ds)}/join_name={hive_escape(join)}"

@@ -209,6 +209,13 @@ def sample(data: DataFrame, keys: Sequence[str], percent: float) -> DataFrame:
     ------
     SuiteError, NoSuchColumnError, WrongColumnTypeError
         As for `threshold` and `bucket_sql`.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> users = tg.spark_session().sql("SELECT explode(array('a', 'user_1', '5')) AS id")  # doctest: +SKIP
+    >>> tg.consistency.sample(users, ["id"], 40).collect()  # doctest: +SKIP
+    [Row(id='user_1'), Row(id='5')]
     """
     limit = threshold(percent)
     buckets = bucket_sql(Schema.from_frame(data), keys)

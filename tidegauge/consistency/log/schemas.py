@@ -39,6 +39,14 @@ class LogSchema:
     payload : tuple of str or None
         Fields of the key that differ from request to request, such as a session's id; None if it is
         not said. Not part of the schema's identity.
+
+    Examples
+    --------
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = LogSchema.of("search", key, value)
+    >>> schema.join, len(schema.hash)
+    ('search', 10)
     """
 
     join: str

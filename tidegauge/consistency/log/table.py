@@ -74,6 +74,14 @@ def create_log_table(spark: SparkSession, namespace: str, location: str | None =
     -------
     str
         The table's full name, quoted. Its property ``retention`` is set to 90 days.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    '`shop`.`query_logs`'
     """
     name = table_of(namespace, QUERY_LOGS)
     columns = ", ".join(
@@ -104,12 +112,40 @@ def log_table(spark: SparkSession, namespace: str) -> str:
 
 
 def log_folder(spark: SparkSession, namespace: str) -> str:
-    """Return the folder of a namespace's query log, for services to write to."""
+    """Return the folder of a namespace's query log, for services to write to.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    >>> tg.consistency.log_folder(spark, "shop").rpartition("/")[2]  # doctest: +SKIP
+    'query_logs'
+    """
     return describe_table(spark, log_table(spark, namespace)).location
 
 
 def sync_log_table(spark: SparkSession, namespace: str) -> None:
-    """Register partitions that services have added to the table's folder."""
+    """Register partitions that services have added to the table's folder.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
+    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
+    ...     _ = log.register(schema)
+    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
+    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> spark.table("shop.query_logs").first().ds  # doctest: +SKIP
+    '2023-01-05'
+    """
     spark.sql(f"MSCK REPAIR TABLE {log_table(spark, namespace)}").collect()
 
 
@@ -130,6 +166,17 @@ def append_queries(data: DataFrame, namespace: str, join: str) -> None:
     ------
     SourceError
         If a column is missing.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
+    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
+    >>> sql = "SELECT X'0E' AS key_bytes, X'06' AS value_bytes, 1672909200000L AS ts_millis"
+    >>> tg.consistency.append_queries(spark.sql(sql), "shop", "search")  # doctest: +SKIP
+    >>> spark.table("shop.query_logs").first().ds  # doctest: +SKIP
+    '2023-01-05'
     """
     schema = Schema.from_frame(data)
     spark = data.sparkSession

@@ -1,0 +1,192 @@
+"""Small files of a query log, joined to few: no query is lost or doubled, whenever it is killed."""
+
+import datetime as dt
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.flatten import flatten
+from tidegauge.consistency.log.query import partition_folder
+from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.consistency.log.table import log_folder
+
+import tidegauge as tg
+from tests.tidegauge.consistency.logged_queries import D5, DAY, record
+from tidegauge.consistency.log import joined_files
+
+JOIN = "team/search"
+SCHEMA = LogSchema.of(JOIN, record("Key", user="long"), record("Value", n="int"))
+LATER = dt.datetime(2023, 1, 6, 1, tzinfo=dt.UTC)
+
+
+def logged(folder, users, day=D5):
+    """Log a query of each user, each in a file of its own."""
+    with QueryLog(str(folder)) as log:
+        log.register(SCHEMA)
+        for user in users:
+            log.log(JOIN, {"user": user}, {"n": user}, ts_millis=day + user)
+            log.flush()
+
+
+def place_of(folder):
+    return partition_folder(str(folder), "2023-01-05", JOIN)
+
+
+def visible(place):
+    return {one.name for one in place.iterdir() if not one.name.startswith(".")}
+
+
+def times(place):
+    """The times of all queries in visible files: day and user."""
+    found = [pq.read_table(place / name)["ts_millis"].to_pylist() for name in visible(place)]
+    return sorted(time - D5 for some in found for time in some)
+
+
+class Killed(Exception):
+    pass
+
+
+class Mortal(fs.FileSystemHandler):
+    """A local file system whose process is killed at a given call that changes something."""
+
+    def __init__(self, steps):
+        self.inner, self.steps = fs.LocalFileSystem(), steps
+
+    def _step(self):
+        self.steps -= 1
+        if self.steps < 0:
+            raise Killed
+
+    def get_type_name(self):
+        return "local"
+
+    def normalize_path(self, path):
+        return path
+
+    def get_file_info(self, paths):
+        return self.inner.get_file_info(paths)
+
+    def get_file_info_selector(self, selector):
+        return self.inner.get_file_info(selector)
+
+    def open_input_stream(self, path):
+        return self.inner.open_input_stream(path)
+
+    def open_input_file(self, path):
+        return self.inner.open_input_file(path)
+
+    def open_output_stream(self, path, metadata):
+        self._step()
+        return self.inner.open_output_stream(path, metadata=metadata)
+
+    def move(self, src, dest):
+        self._step()
+        self.inner.move(src, dest)
+
+    def delete_file(self, path):
+        self._step()
+        self.inner.delete_file(path)
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = None
+    copy_file = open_append_stream = None
+
+
+def test_files_of_clients_are_joined_in_order_up_to_a_size(tmp_path):
+    logged(tmp_path, range(5))
+    place = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
+    (place / "part-0000.snappy.parquet").write_bytes(b"of Spark")
+    (place / ".1-0.parquet.tmp").write_bytes(b"of a client that was killed")
+    names = sorted(visible(place) - {"part-0000.snappy.parquet"})
+    size = max((place / name).stat().st_size for name in names)
+    local = fs.LocalFileSystem()
+    assert joined_files.joinable(local, str(place)) == [tuple(names)]
+    assert joined_files.joinable(local, str(place), 2 * size + 1) == [
+        tuple(names[:2]),
+        tuple(names[2:4]),
+    ]
+    assert joined_files.joinable(local, str(place), size) == []  # each is large enough
+    assert joined_files.joinable(local, str(tmp_path / "none")) == []
+
+
+def test_a_joined_file_holds_all_queries_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(joined_files, "ROWS", 2)
+    logged(tmp_path, range(5))
+    place = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
+    local = fs.LocalFileSystem()
+    (group,) = joined_files.joinable(local, place_of(tmp_path))
+    before = pq.read_table(place)
+    name = joined_files.join_files(local, place_of(tmp_path), group)
+    assert visible(place) == {name}
+    assert {one.name for one in place.iterdir()} == {name}
+    after = pq.ParquetFile(place / name)
+    assert (
+        after.read()
+        .sort_by("ts_millis")
+        .equals(before.sort_by("ts_millis").select(after.schema_arrow.names))
+    )
+    assert after.num_row_groups == 3  # 2 + 2 + 1
+    assert name.partition("-")[0] == group[0].partition("-")[0]  # the next one keeps the order
+
+
+def test_whenever_it_is_killed_nothing_is_lost_and_the_next_finishes(tmp_path):
+    """Data and list are written, one file is moved, and three and the list are deleted: seven steps."""
+    for steps in range(8):
+        folder = tmp_path / str(steps)
+        logged(folder, range(3))
+        place = folder / "ds=2023-01-05" / "join_name=team%2Fsearch"
+        mortal = fs.PyFileSystem(Mortal(steps))
+        (group,) = joined_files.joinable(mortal, str(place))
+        if steps < 7:
+            with pytest.raises(Killed):
+                joined_files.join_files(mortal, str(place), group)
+        else:
+            joined_files.join_files(mortal, str(place), group)
+        assert set(times(place)) == {0, 1, 2}, steps  # perhaps twice, never missing
+        local = fs.LocalFileSystem()
+        joined_files.finish(local, str(place))
+        assert times(place) == [0, 1, 2], steps
+        for group in joined_files.joinable(local, str(place)):
+            joined_files.join_files(local, str(place), group)
+        assert times(place) == [0, 1, 2], steps
+        assert len(visible(place)) == 1, steps
+        assert not joined_files.finish(local, str(place))
+
+
+@pytest.mark.spark
+def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository):
+    folder = log_folder(spark, namespace)
+    logged(folder, range(4))
+    logged(folder, range(2), day=D5 + DAY)
+    done = flatten(spark, namespace, JOIN, "2023-01-06")
+    assert [day.read for day in done.days] == [4, 2]
+    options = {"repository": repository, "spark": spark, "now": LATER}
+    dry = tg.consistency.compact(namespace, **options, dry_run=True)
+    assert (dry.before, dry.after, dry.partitions) == (4, 1, (f"ds=2023-01-05/join_name={JOIN}",))
+    assert "would join 4 files of 1 partitions into 1" in str(dry)
+    done = tg.consistency.compact(namespace, **options)
+    assert (done.before, done.after) == (4, 1)
+    assert flatten(spark, namespace, JOIN, "2023-01-06").days == ()
+    logged(folder, [7])  # a query that comes late
+    logged(folder, [8])
+    assert tg.consistency.compact(namespace, **options).before == 3
+    late = flatten(spark, namespace, JOIN, "2023-01-06")
+    assert [(day.ds, day.read) for day in late.days] == [("2023-01-05", 6)]
+    assert spark.table(late.table).where("ds = '2023-01-05'").count() == 6
+    assert tg.consistency.compact(namespace, **options).partitions == ()
+    assert flatten(spark, namespace, JOIN, "2023-01-06").days == ()
+
+
+@pytest.mark.spark
+def test_a_run_finishes_what_a_killed_compaction_left(spark, namespace):
+    folder = log_folder(spark, namespace)
+    logged(folder, range(3))
+    from tidegauge.analyzers.core.filesystems import plain_path
+
+    place = place_of(plain_path(folder))
+    mortal = fs.PyFileSystem(Mortal(4))  # one of three files is deleted
+    (group,) = joined_files.joinable(mortal, place)
+    with pytest.raises(Killed):
+        joined_files.join_files(mortal, place, group)
+    done = flatten(spark, namespace, JOIN, "2023-01-06")
+    assert [day.read for day in done.days] == [3]
