@@ -1,9 +1,10 @@
-"""Fixtures for tests in a real browser: a repository with hostile names, Lab, Voila, a page that is watched."""
+"""Fixtures for tests in a real browser: a repository with hostile names, Lab, the served page, a page that is watched."""
 
 import contextlib
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -64,7 +65,7 @@ def lab(tmp_path_factory, coast):
 
 
 @pytest.fixture(scope="package")
-def voila(tmp_path_factory, coast):
+def served(tmp_path_factory, coast):
     """The address of `tidegauge dashboard` on the repository."""
     with dashboard_server(tmp_path_factory.mktemp("jupyter"), coast) as (_, url):
         yield url
@@ -146,13 +147,21 @@ def page(chromium, tmp_path):
     assert not watched.errors, f"errors on the page: {watched.errors}"
 
 
+def wait_until(page, script):
+    """Wait until an expression is true; Playwright's own waiting needs ``eval``, which our pages forbid."""
+    deadline = time.monotonic() + WAIT / 1000
+    while not page.evaluate(script):
+        assert time.monotonic() < deadline, f"never true: {script}"
+        page.wait_for_timeout(50)
+
+
 def leave(page):
-    """Leave the page, which ends its kernel in Voila."""
+    """Leave the page."""
     page.context.unroute_all()  # what a page sends as it goes is lost if it is looked at
     page.goto("about:blank")
 
 
-def open_voila(page, url, *, theme=None, state="drawn"):
+def open_served(page, url, *, theme=None, state="drawn"):
     """Open the served dashboard, and return its root when it is drawn."""
     page.goto(url if theme is None else f"{url}?theme={theme}")
     return wait_for_state(page, state)

@@ -1,12 +1,16 @@
 """Every page has an address: reload, back and forward restore it, and a message's link leads to the cause."""
 
 import json
+import re
 
 import pytest
+from tidegauge.notifications.notify import notify
 from tidegauge.repository.repository import Repository
 
 from tests.browser.coast import BAD_PARTITION, PLAIN
-from tests.browser.conftest import leave, open_lab, open_voila, wait_for_state
+from tests.browser.conftest import leave, open_lab, open_served, wait_for_state, wait_until
+from tests.browser.fleet import BAD_PARTITION as FLEET_PARTITION
+from tests.browser.fleet import STRUCK, make_fleet
 from tests.servers import dashboard_server
 
 STATE = """() => {
@@ -16,8 +20,8 @@ STATE = """() => {
 
 
 @pytest.fixture
-def root(page, voila):
-    yield open_voila(page, voila)
+def root(page, served):
+    yield open_served(page, served)
     leave(page)
 
 
@@ -48,9 +52,9 @@ def go(page, name, options, dataset=None):
     view(page, name)
 
 
-def test_a_messages_link_leads_to_the_causes_segment(page, voila, bad_incident):
+def test_a_messages_link_leads_to_the_causes_segment(page, served, bad_incident):
     number, series, part = bad_incident
-    page.goto(f"{voila}#/incidents/{number}")  # the first click, in the message
+    page.goto(f"{served}#/incidents/{number}")  # the first click, in the message
     wait_for_state(page, "drawn")
     assert page.title().startswith(f"Incident {number}: 19 Feb 2013: volume -70 %")
     cause = page.locator(".tg-cause").first
@@ -62,6 +66,31 @@ def test_a_messages_link_leads_to_the_causes_segment(page, voila, bad_incident):
     assert (name, options["ids"][0]) == ("series", series)
     assert options["focus"] == BAD_PARTITION.removeprefix("ds=")
     leave(page)
+
+
+@pytest.mark.soak  # 4,000 series are measured and looked through
+def test_of_two_hundred_tables_the_link_leads_to_the_cause_in_three_clicks(
+    page, tmp_path, monkeypatch, caplog
+):
+    file = f"sqlite:///{tmp_path / 'fleet.db'}"
+    number = make_fleet(file)
+    with dashboard_server(tmp_path, file) as (_, url):
+        monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", url)
+        caplog.set_level("INFO", "tidegauge.incidents")
+        with Repository(file) as repo:
+            assert len(repo.datasets()) == 200
+            notify(repo, ["log"], dataset=STRUCK)
+        (message,) = (one.getMessage() for one in caplog.records if STRUCK in one.getMessage())
+        assert re.search(r"volume -4[3-7] %", message)  # nine tenths of a half, and noise
+        page.goto(re.search(r"See: (\S+)", message)[1])  # the first click
+        wait_for_state(page, "drawn")
+        assert page.title().startswith(f"Incident {number}: 4 Feb 2013: volume")
+        row = page.locator(".tg-cause").first.locator("tbody tr").first
+        assert row.locator("th").inner_text() == "DE"
+        row.get_by_role("button").click()  # the second
+        view(page, "series")
+        assert page.evaluate(STATE)[2]["focus"] == FLEET_PARTITION.removeprefix("ds=")
+        leave(page)
 
 
 PLACES = {
@@ -96,7 +125,7 @@ def test_each_page_is_restored_by_reload_back_and_forward(root):
         assert {**state[2], **options} == state[2], name
     for hash_, state in reversed(seen[:-1]):
         page.go_back()
-        page.wait_for_function(f"location.hash === {json.dumps(hash_)}")
+        wait_until(page, f"location.hash === {json.dumps(hash_)}")
         view(page, state[0])
         assert page.evaluate(STATE)[2] == state[2], hash_
     page.go_forward()
@@ -107,9 +136,9 @@ def test_each_page_is_restored_by_reload_back_and_forward(root):
     assert page.evaluate(STATE)[2] == seen[1][1][2]
 
 
-def test_links_are_copied_and_other_addresses_named(page, voila):
+def test_links_are_copied_and_other_addresses_named(page, served):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(f"{voila}#/nonsense?x=1")
+    page.goto(f"{served}#/nonsense?x=1")
     root = wait_for_state(page, "drawn")
     view(page, "home")
     assert "There is no page #/nonsense?x=1" in root.locator(".tg-alert").inner_text()
@@ -127,8 +156,8 @@ def test_links_are_copied_and_other_addresses_named(page, voila):
     leave(page)
 
 
-def test_data_and_pictures_are_downloaded(page, voila):
-    page.goto(f"{voila}#/series?ids=%5B1,2%5D")
+def test_data_and_pictures_are_downloaded(page, served):
+    page.goto(f"{served}#/series?ids=%5B1,2%5D")
     root = wait_for_state(page, "drawn")
     heads = {"CSV": b"dataset,segment", "SVG": b"<svg", "PNG": b"\x89PNG"}
     for kind, head in heads.items():

@@ -1,9 +1,9 @@
-"""The dashboard is drawn in Lab and in Voila, asks nobody, has no errors, and runs nobody's names."""
+"""The dashboard is drawn in Lab and in the served page, asks nobody, has no errors, and runs nobody's names."""
 
 import pytest
 
 from tests.browser.coast import MARKUP, PLAIN
-from tests.browser.conftest import leave, open_lab, open_voila, wait_for_state
+from tests.browser.conftest import leave, open_lab, open_served, wait_for_state
 from tests.servers import dashboard_server
 
 CELLS = (
@@ -20,8 +20,8 @@ def test_it_is_drawn_in_lab(page, lab):
 
 
 @pytest.mark.parametrize("theme", [None, "dark"])
-def test_it_is_drawn_in_voila_and_nothing_else_is(page, voila, theme):
-    root = open_voila(page, voila, theme=theme)
+def test_it_is_drawn_as_a_page_and_nothing_else_is(page, served, theme):
+    root = open_served(page, served, theme=theme)
     assert root.get_attribute("data-view") == "home"
     assert page.title() == "Tables – Tidegauge"
     light = page.locator("body").get_attribute("data-jp-theme-light")
@@ -32,27 +32,36 @@ def test_it_is_drawn_in_voila_and_nothing_else_is(page, voila, theme):
     assert not page.locator(".jp-InputArea:visible, .jp-InputPrompt:visible").count()
 
 
-def test_names_are_text(page, voila):
-    root = open_voila(page, voila)
+def test_names_are_text(page, served):
+    root = open_served(page, served)
     assert MARKUP in root.get_by_label("Dataset", exact=True).text_content()
     assert not page.locator("img[src='x']").count()
     assert page.title() == "Tables – Tidegauge"
 
 
-@pytest.mark.soak
-def test_a_page_that_is_left_ends_its_kernel(page, tmp_path, coast):
-    with dashboard_server(tmp_path, coast) as (server, url):
-        open_voila(page, url)
-        (kernel,) = server.children()
-        leave(page)
-        kernel.wait(30)
-
-
-@pytest.mark.soak
-def test_what_goes_wrong_later_is_a_sentence_on_the_page(page, tmp_path, coast_copy):
+def test_what_goes_wrong_later_is_a_sentence_on_the_page_until_it_is_mended(
+    page, tmp_path, coast_copy
+):
     with dashboard_server(tmp_path, coast_copy, "--read-only") as (_, url):
-        (tmp_path / "coast.db").unlink()
-        page.goto(url)
-        shown = wait_for_state(page, "error").inner_text()
+        (tmp_path / "coast.db").rename(tmp_path / "away.db")
+        root = open_served(page, url, state="error")
+        told = root.get_by_role("alert")
+        assert f"there is no database {tmp_path / 'coast.db'} to read" in told.inner_text()
+        (tmp_path / "away.db").rename(tmp_path / "coast.db")
+        page.reload()
+        wait_for_state(page, "drawn")
         leave(page)  # before there is no server
-        assert shown == f"there is no database {tmp_path / 'coast.db'} to read"
+
+
+def test_a_page_outlives_its_server(page, tmp_path, coast):
+    with dashboard_server(tmp_path / "first", coast) as (_, url):
+        open_served(page, url)
+    page.get_by_role("tab", name="Partitions").click()  # which nothing has asked for yet
+    told = "The server of this page does not answer. It is started by: tidegauge dashboard"
+    page.get_by_text(told).wait_for()
+    port = url.rstrip("/").rpartition(":")[2]
+    with dashboard_server(tmp_path / "second", coast, "--port", port):
+        page.get_by_role("tab", name="Heat map").click()
+        page.locator(".tidegauge[data-view=overview][data-state=drawn]").wait_for()
+        page.watched.errors.clear()  # the browser said that nobody answered
+        leave(page)

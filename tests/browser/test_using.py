@@ -1,4 +1,4 @@
-"""The dashboard in use, in Lab and in Voila: opening what stands out, speaking of it, names that would do harm."""
+"""The dashboard in use, in Lab and in the served page: opening what stands out, speaking of it, names that would do harm."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from tidegauge.repository.repository import Repository
 
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
-from tests.browser.conftest import leave, open_lab, open_voila
+from tests.browser.conftest import leave, open_lab, open_served, wait_until
 from tests.servers import dashboard_server
 
 VIEWS = {
@@ -30,7 +30,7 @@ FIND = """([dataset, title]) => {
 PLACE = """([id, label]) => document.querySelector('.tidegauge').tidegauge.view('overview').locate(id, label)"""
 
 
-@pytest.fixture(params=[pytest.param("lab", marks=pytest.mark.soak), "voila"])
+@pytest.fixture(params=[pytest.param("lab", marks=pytest.mark.soak), "served"])
 def root(request, page, coast_copy):
     """The dashboard of a copy, drawn in each."""
     if request.param == "lab":
@@ -42,7 +42,7 @@ def root(request, page, coast_copy):
         )
         yield open_lab(page, lab, lab.write(name, *cells))
         return
-    yield open_voila(page, request.getfixturevalue("voila_of_copy"))
+    yield open_served(page, request.getfixturevalue("served_of_copy"))
     leave(page)
 
 
@@ -71,7 +71,7 @@ def coast_copy(reset):
 
 
 @pytest.fixture(scope="module")
-def voila_of_copy(tmp_path_factory, reset):
+def served_of_copy(tmp_path_factory, reset):
     with dashboard_server(tmp_path_factory.mktemp("jupyter"), reset()) as (_, url):
         yield url
 
@@ -144,9 +144,7 @@ def test_the_keyboard_does_so_too(root):
     heat.focus()
     for key in ("ArrowDown", "ArrowLeft", "ArrowUp"):
         heat.press(key)
-    root.page.wait_for_function(
-        "document.querySelector('.tg-status').textContent.includes('2013-')"
-    )
+    wait_until(root.page, "document.querySelector('.tg-status').textContent.includes('2013-')")
     heat.press("Enter")
     drawn(root, "series")
 
@@ -211,7 +209,7 @@ def test_what_others_write_shows_up(root, repo):
     before = root.page.evaluate("document.querySelector('.tidegauge').tidegauge.catalogue.rows")
     repo.record(PLAIN, "brand new", 1.0, partition=BAD_PARTITION)
     more = f"document.querySelector('.tidegauge').tidegauge.catalogue.rows === {before + 1}"
-    root.page.wait_for_function(more)
+    wait_until(root.page, more)
 
 
 def test_hostile_names_do_no_harm_in_any_view(root):
@@ -247,7 +245,7 @@ def test_the_blizzard(page, measured_copy, tmp_path):
     measured_copy.detect("flights")
     url = str(measured_copy.database.url)
     with dashboard_server(tmp_path / "page", url) as (_, address):
-        root = open_voila(page, address)
+        root = open_served(page, address)
         root.get_by_label("Filter series").fill("completeness dep_time")
         root.get_by_text("of 77 series").wait_for()
         press_cell(root, "flights", "Completeness dep_time", "2013-02-08")

@@ -106,7 +106,7 @@ def anomalies_list(
         if incidents:
             frame = repository.incidents(dataset, status=status, since=since, until=until)
             shown = ["id", "dataset", "severity", "series", "status", "headline"]
-            print_frame(frame, form, shown)
+            _print_linked(frame, "id", form, shown)
         else:
             frame = repository.anomalies(dataset, status=status, since=since, until=until)
             _print_anomalies(frame, form)
@@ -118,10 +118,10 @@ def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) ->
     from tidegauge.display.addresses import incident_address
     from tidegauge.repository.store.config import dashboard_url
 
+    url = dashboard_url()
     with open_repository(db, artifacts, read_only=True) as repository:
         details = repository.incident(number)
     print(details.explain())
-    url = dashboard_url()
     if url is not None:
         print(f"\nSee: {incident_address(url, details.id)}")
 
@@ -198,6 +198,17 @@ def _user() -> str | None:
 
 
 def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
-    print_frame(
-        frame, form, ["id", "dataset", "partition", "score", "severity", "status", "explanation"]
-    )
+    shown = ["id", "dataset", "partition", "score", "severity", "status", "explanation"]
+    _print_linked(frame, "incident_id", form, shown)
+
+
+def _print_linked(frame: pd.DataFrame, incident: str, form: Format, shown: list[str]) -> None:
+    """Print a frame with the addresses of its incidents, if it is known where the dashboard is served."""
+    from tidegauge.display.addresses import incident_address
+    from tidegauge.repository.store.config import dashboard_url
+
+    url = dashboard_url()
+    if url is not None:
+        addresses = [incident_address(url, int(number)) for number in frame[incident]]
+        frame, shown = frame.assign(address=addresses), [*shown, "address"]
+    print_frame(frame, form, shown)

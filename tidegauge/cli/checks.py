@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import ArtifactsOption, Db, Warehouse, open_repository, pairs
 from tidegauge.files.check_runs import FailOnLevel
 
@@ -32,6 +33,7 @@ def check(
     var: Annotated[
         list[str] | None, typer.Option(help="A variable, name=value; may be repeated.")
     ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
     warehouse: Warehouse = None,
     fail_on: Annotated[
         FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
@@ -54,6 +56,7 @@ def check(
             partitions,
             pairs("--var", var or []),
             lambda: spark_session(warehouse),
+            pairs("--tag", tag or []),
         )
     told = {
         CheckFormat.TEXT: summary.text,
@@ -63,5 +66,5 @@ def check(
     if output is None:
         print(told)
     else:
-        output.write_text(told + "\n", encoding="utf-8")
+        write_output(output, told + "\n")
     return summary.status(fail_on)

@@ -85,20 +85,34 @@ def run(
 def clean(
     namespace: Annotated[str, typer.Argument(help="The database of the query log.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the partitions that would be dropped.")
+        bool,
+        typer.Option("--dry-run", help="Only print what would be dropped, and joined."),
     ] = False,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact", help="Also join the small files of past days; needs the repository."
+        ),
+    ] = False,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
     warehouse: Warehouse = None,
 ) -> int:
     """Drop the days of a query log, and of tables made of it, that are past their retention."""
     from tidegauge.consistency import clean as clean_log
+    from tidegauge.consistency import compact as compact_log
 
-    done = clean_log(_session(warehouse), namespace, dry_run=dry_run)
+    spark = _session(warehouse)
+    done = clean_log(spark, namespace, dry_run=dry_run)
     for name in done.dropped:
         print(name)
     for one in done.derived:
         for name in one.dropped:
             print(f"{one.table} {name}")
     say(str(done))
+    if compact:
+        with open_repository(db, artifacts) as repository:
+            say(str(compact_log(namespace, repository=repository, spark=spark, dry_run=dry_run)))
     return 0
 
 
@@ -113,9 +127,12 @@ def export(
 ) -> int:
     """Export metrics as JSON lines, one per day, to serve from a key-value store."""
     from tidegauge.consistency.export_jsonl import consistency_file
+    from tidegauge.repository.history.feature_consistency import datasets_with_consistency
 
     with open_repository(db, artifacts, read_only=True) as repository:
-        name = the_dataset(repository, dataset)
+        with repository.database.read() as connection:
+            compared = datasets_with_consistency(connection)
+        name = the_dataset(repository, dataset, compared)
         count = consistency_file(repository, name, file, since=since, until=until)
         say(f"{file}: {count} days of {name}")
     return 0

@@ -7,13 +7,15 @@ import re
 import secrets
 from enum import StrEnum
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, TidegaugeError, UnknownDatasetError
 from tidegauge.cli.options import ArtifactsOption, Db, open_repository, say
+
+if TYPE_CHECKING:
+    from tidegauge.widgets.source import Shown
 
 _LOOPBACK = "127.0.0.1"
 _TOKEN = "TIDEGAUGE_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
@@ -54,6 +56,13 @@ def dashboard(
         bool,
         typer.Option("--write", help="With --host: allow labelling to all who have the token."),
     ] = False,
+    show_samples: Annotated[
+        bool,
+        typer.Option(
+            "--show-samples",
+            help="Show records that failed checks, as they were kept; else only their number.",
+        ),
+    ] = False,
     no_token: Annotated[
         bool,
         typer.Option("--no-token", help="With --host: a proxy in front asks for a password."),
@@ -66,12 +75,12 @@ def dashboard(
 
     With --host, the token is that of TIDEGAUGE_DASHBOARD_TOKEN, else a random one that is printed.
     """
-    missing = [name for name in ("anywidget", "ipykernel", "voila") if find_spec(name) is None]
-    if missing:
-        msg = f"the dashboard needs {' and '.join(missing)}: pip install 'tidegauge[notebook]'"
+    if find_spec("tornado") is None:
+        msg = "the dashboard needs tornado: pip install 'tidegauge[notebook]'"
         raise TidegaugeError(msg)
-    from tidegauge.widgets.served import Shown
+    from tidegauge.repository.store.config import dashboard_url, settings
     from tidegauge.widgets.server import is_loopback, serve
+    from tidegauge.widgets.source import Shown
 
     token = None
     if not is_loopback(host):
@@ -80,10 +89,20 @@ def dashboard(
             say(f"everyone who reaches {host} can use this dashboard; there is no password")
         else:
             token = os.environ.pop(_TOKEN, "") or secrets.token_urlsafe(24)
-    url, folder = _checked(db, artifacts, dataset, read_only=read_only)
     _check_header(user_header)
-    Shown(url, folder, dataset, read_only, user_header).put(os.environ)
-    serve(host=host, port=port, browser=browser, theme=theme, user_header=user_header, token=token)
+    url, folder = settings(db, artifacts)
+    shown = Shown(url, None if folder is None else str(folder), dataset, read_only, show_samples)
+    _check(shown)
+    serve(
+        shown,
+        host=host,
+        port=port,
+        browser=browser,
+        theme=theme,
+        user_header=user_header,
+        token=token,
+        address=dashboard_url(),
+    )
 
 
 def _check_header(name: str | None) -> None:
@@ -92,30 +111,21 @@ def _check_header(name: str | None) -> None:
         raise typer.BadParameter(msg)
 
 
-def _checked(
-    db: str | None, artifacts: str | None, dataset: str | None, *, read_only: bool
-) -> tuple[str, str | None]:
-    """Check that the repository can be opened; return its URL and folder as absolute paths."""
-    from tidegauge.repository.store.config import settings
+def _check(shown: Shown) -> None:
+    """Check that the repository can be opened, and has the dataset."""
     from tidegauge.repository.store.database import Database
 
-    url, folder = settings(db, artifacts)
-    database = Database.unchecked(url)  # a checked opening would create it
+    database = Database.unchecked(shown.db)  # a checked opening would create it
     database.close()
     if not database.is_shared:
-        msg = f"{database.name} is in memory, where another process cannot see it; name a file"
+        msg = f"{database.name} is in memory, and empty; name a file"
         raise DatabaseAccessError(msg)
     if database.file is not None and not database.file.exists():
         msg = (
             f"there is no database {database.file}; name one with --db, or make one: tidegauge run"
         )
         raise DatabaseAccessError(msg)
-    whole = database.url
-    if database.file is not None:
-        whole = whole.set(database=str(database.file.absolute()))
-    folder = None if folder is None else str(Path(folder).absolute())
-    with open_repository(url, folder, read_only=read_only) as repository:
+    with open_repository(shown.db, shown.artifacts, read_only=shown.read_only) as repository:
         there = repository.datasets()
-        if dataset is not None and dataset not in there:
-            raise UnknownDatasetError(dataset, there)
-    return whole.render_as_string(hide_password=False), folder
+        if shown.dataset is not None and shown.dataset not in there:
+            raise UnknownDatasetError(shown.dataset, there)

@@ -17,6 +17,7 @@ import typer
 
 from tidegauge import __version__
 from tidegauge.analyzers.core.errors import TidegaugeError, describe
+from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.anomalies import anomalies_app, backtest, detect
 from tidegauge.cli.checks import check
 from tidegauge.cli.consistency import consistency_app
@@ -52,19 +53,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(anomalies_app, name="anomalies")
-app.add_typer(db_app, name="db")
-app.add_typer(rules_app, name="rules")
-app.add_typer(griffin_app, name="griffin")
-app.add_typer(consistency_app, name="consistency")
 import_app = typer.Typer(help="Import metrics from other tools.", no_args_is_help=True)
-app.add_typer(import_app, name="import")
-app.command()(detect)
-app.command()(backtest)
-app.command()(check)
-app.command()(report)
-app.command()(dashboard)
-app.command()(notebooks)
 
 
 def main() -> None:
@@ -115,7 +104,6 @@ def options(
     """Measure data quality, store metric history, and detect anomalies."""
 
 
-@app.command()
 def run(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
@@ -131,6 +119,9 @@ def run(
     resegment: Annotated[
         bool, typer.Option("--resegment", help="Choose the values that are segments again.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")
+    ] = 1,
     fail_on_anomaly: Annotated[
         bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
     ] = False,
@@ -148,13 +139,13 @@ def run(
             lambda: spark_session(warehouse),
             rename=rename,
             resegment=resegment,
+            jobs=jobs,
         )
         for line in summary.lines():
             print(line)
         return summary.status(fail_on_anomaly=fail_on_anomaly)
 
 
-@app.command()
 def profile(
     table: Table,
     output: Annotated[
@@ -185,7 +176,7 @@ def profile(
     if rules is not None:
         of = {"sample_rows": sample_rows, "spark": spark, "format": source_format}
         proposed = suggest(table, dataset=dataset, **of).to_rules(table)  # type: ignore[arg-type]
-        rules.write_text(proposed, encoding="utf-8")
+        write_output(rules, proposed)
         print(f"{rules}: {proposed.count('  - ')} rules")
     text = propose(
         table, dataset, sample_rows=sample_rows, spark=spark, format=source_format
@@ -193,11 +184,10 @@ def profile(
     if output is None:
         print(text, end="")
     else:
-        output.write_text(text, encoding="utf-8")
+        write_output(output, text)
         print(f"{output}: {text.count('# ')} comments, {text.count('  - ')} analyzers")
 
 
-@app.command()
 def explain(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
@@ -217,7 +207,6 @@ def explain(
             print(plan_of(one, spark=spark))
 
 
-@app.command()
 def metrics(
     dataset: Dataset = None,
     db: Db = None,
@@ -226,6 +215,10 @@ def metrics(
         str | None, typer.Option(help="A metric, or an analyzer for all of its metrics.")
     ] = None,
     instance: Annotated[str | None, typer.Option(help="A column, columns or rule.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help="A filter of analyzers; '' for the metrics of all rows."),
+    ] = None,
     segment: Annotated[str | None, typer.Option(help="A segment, as in country=US.")] = None,
     since: Since = None,
     until: Until = None,
@@ -241,6 +234,7 @@ def metrics(
             the_dataset(repository, dataset),
             name=name,
             instance=instance,
+            where=where,
             segment=segment,
             since=since,
             until=until,
@@ -301,7 +295,6 @@ class ExportFormat(StrEnum):
     PROMETHEUS = "prometheus"
 
 
-@app.command()
 def export(
     form: Annotated[ExportFormat, typer.Argument(metavar="csv|parquet|openlineage|prometheus")],
     dataset: Dataset = None,
@@ -349,11 +342,9 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text, encoding="utf-8")
-        print(output)
+        print(write_output(output, text))
 
 
-@app.command()
 def doctor(
     db: Db = None,
     spark: Annotated[
@@ -378,7 +369,6 @@ def doctor(
     return TOOL_FAILED if wrong else 0
 
 
-@app.command()
 def demo(
     db: Db = None,
     artifacts: ArtifactsOption = None,
@@ -396,7 +386,26 @@ def demo(
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
     option = "" if db is None else f" --db {db}"
     print(f"  {command} dashboard{option}")
-    print(f"  {command} metrics flights --name Completeness --instance dep_time{option}")
+    print(f"  {command} metrics flights --name Completeness --instance dep_time --where ''{option}")
     print(f"  {command} anomalies list flights --incidents{option}")
     print("Run it again: nothing is new then, so nothing is scanned.")
     return status
+
+
+PANELS = {
+    "Begin": (demo, doctor, notebooks),
+    "Measure": (profile, explain, run, check),
+    "Look": (report, dashboard, metrics, detect, backtest, export),
+}
+GROUPS = {
+    "Look": {"anomalies": anomalies_app},
+    "Maintain": {"db": db_app, "import": import_app},
+    "Other jobs": {"rules": rules_app, "griffin": griffin_app, "consistency": consistency_app},
+}
+"""Commands and groups of commands, as ``--help`` shows them."""
+for _panel, _commands in PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+for _panel, _groups in GROUPS.items():
+    for _name, _group in _groups.items():
+        app.add_typer(_group, name=_name, rich_help_panel=_panel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -74,11 +74,13 @@ def open_repository(
         yield repository
 
 
-def the_dataset(repository: Repository, name: str | None) -> str:
-    """Return the named dataset, or the only one."""
+def the_dataset(
+    repository: Repository, name: str | None, among: Sequence[str] | None = None
+) -> str:
+    """Return the named dataset, or the only one, of all or of some."""
     if name is not None:
         return name
-    there = repository.datasets()
+    there = repository.datasets() if among is None else among
     if len(there) != 1:
         msg = (
             f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"

@@ -1,4 +1,5 @@
-// Bundle src/dashboard.ts with its styles, uPlot and uPlot's licence into static/.
+// Bundle src/dashboard.ts with its styles, uPlot and uPlot's licence into static/, and beside it src/page.ts, which
+// serves as the script of a page without a notebook.
 // Given a folder, bundle the tests into it instead, for `node --test`.
 import { readdirSync, readFileSync } from "node:fs";
 import { build } from "esbuild";
@@ -13,4 +14,5 @@ if (testFolder) {
   const licence = readFileSync("node_modules/uplot/LICENSE", "utf8");
   const banner = { js: `/*! with uPlot\n${licence}*/` };
   await build({ ...shared, entryPoints: ["src/dashboard.ts"], outdir: "static", minify: true, banner });
+  await build({ ...shared, entryPoints: ["src/page.ts"], outdir: "static", minify: true, external: ["./dashboard.js"] });
 }

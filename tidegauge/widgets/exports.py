@@ -1,4 +1,4 @@
-"""Downloads of what the dashboard shows: data as CSV, series as SVG."""
+"""The data of what the dashboard shows: as a table to read, as CSV, series as SVG."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.formatting import number
 from tidegauge.repository.history.heatmap import panorama
 from tidegauge.repository.history.plots import read_plot
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.widgets import protocol
-from tidegauge.widgets.answer import Answer
+from tidegauge.widgets.answer import Answer, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,47 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 2_000_000
 """Maximum number of cells of a CSV file that is sent to the page."""
+
+MOST_ROWS, MOST_COLUMNS = 500, 40
+"""Maximum number of rows and of columns of a table to read."""
+
+
+def data(frame: pd.DataFrame) -> Answer:
+    """Return a view's data as texts, for those who cannot see the picture: the first rows, the last columns.
+
+    Times are of UTC; missing values are None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> data(pd.DataFrame({"value": [1234.5, None], "id": [1001, 7], "late": [True, False]})).told["cells"]
+    [['1,234', '1001', 'yes'], [None, '7', 'no']]
+    """
+    some = frame.iloc[:MOST_ROWS, -MOST_COLUMNS:]
+    if any(name is not None for name in frame.index.names):
+        some = some.reset_index()
+    columns = [[_cell(value) for value in some.iloc[:, n].tolist()] for n in range(some.shape[1])]
+    told: protocol.DataAnswer = {
+        "columns": [shown(str(name)) for name in some.columns],
+        "cells": [list(row) for row in zip(*columns, strict=True)],
+        "rows": len(frame),
+        "omitted": max(0, frame.shape[1] - MOST_COLUMNS),
+    }
+    return Answer(told)
+
+
+def _cell(value: Any) -> str | None:
+    import pandas as pd
+
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return shown(str(value)) or None
 
 
 def csv(frame: pd.DataFrame, view: str) -> Answer:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
-from tidegauge.report.contents import failure_messages
 from tidegauge.repository.history.points import series_of_anomalies
 from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS, incident_rows
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
 from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.result import failure_messages, failure_samples
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, seconds, shown, table
 from tidegauge.widgets.series import MOST
@@ -31,6 +31,8 @@ PARTS = 6
 """Maximum number of parts of a cause to send."""
 FAILURES = 20
 """Maximum number of failed checks to send."""
+SAMPLES = 20
+"""Maximum number of sample records of a failed check to send."""
 SENTENCE = 1000
 """Maximum number of characters of a sentence to send."""
 SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
@@ -70,8 +72,11 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
     return repository.incidents(asked.get("table"), status=status or None)
 
 
-def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the details of an incident, and the series with the best evidence."""
+def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:
+    """Return the details of an incident, and the series with the best evidence.
+
+    Samples of failing records, which are data of the table, are sent only if they may be shown.
+    """
     found = repository.incident(int(asked["incident"]))
     firsts = found.firsts.head(MOST)["id"].tolist()
     peaks = found.peaks.head(EVIDENCE)
@@ -105,8 +110,9 @@ def incident(repository: Repository, asked: Mapping[str, Any]) -> Answer:
         "all_series": list(dict.fromkeys(series[number] for number in firsts)),
         "explanations": [shown(text, SENTENCE) for text in peaks["explanation"]],
         "causes": [_cause(move) for move in found.causes.moves],
+        "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
         "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
-        "checks": _checks(repository, found),
+        "checks": _checks(repository, found, samples=samples),
         "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
@@ -134,7 +140,9 @@ def _cause(move: Move) -> protocol.IncidentCause:
     }
 
 
-def _checks(repository: Repository, found: IncidentDetails) -> list[protocol.FailedCheck]:
+def _checks(
+    repository: Repository, found: IncidentDetails, *, samples: bool
+) -> list[protocol.FailedCheck]:
     """Return the checks by which the partitions of an incident fail, and those of the whole dataset."""
     out = {*found.anomalies["partition"], ""}
     failures = [
@@ -145,16 +153,22 @@ def _checks(repository: Repository, found: IncidentDetails) -> list[protocol.Fai
             "name": shown(row["name"]),
             "partition": shown(row["partition"]),
             "reasons": [shown(text, SENTENCE) for text in failure_messages(str(row["result"]))],
+            "samples": [
+                shown(text, SENTENCE)
+                for text in failure_samples(str(row["result"]))[: SAMPLES if samples else 0]
+            ],
         }
         for row in failures[:FAILURES]
     ]
 
 
-def say(repository: Repository, asked: Mapping[str, Any], by: str | None) -> Answer:
+def say(
+    repository: Repository, asked: Mapping[str, Any], by: str | None, *, samples: bool = False
+) -> Answer:
     """Take an action on an incident; fails if it was labelled since the page read it."""
     number = int(asked["incident"])
     _act(repository, number, asked, by, int(asked["seen"]))
-    return incident(repository, {"incident": number})
+    return incident(repository, {"incident": number}, samples=samples)
 
 
 def say_all(repository: Repository, asked: Mapping[str, Any], by: str | None) -> Answer:

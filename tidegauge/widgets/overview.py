@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -54,7 +56,7 @@ class Overview:
 
     Pages address series and partitions by their indices in the `catalogue` that they loaded.
     Catalogues are numbered, requests include the number, and the last few are kept: several pages
-    may show one dashboard.
+    may show one dashboard. Pages that ask without a commit in between share one.
 
     Parameters
     ----------
@@ -65,7 +67,10 @@ class Overview:
     def __init__(self, repository: Repository, as_of: AsOf = None) -> None:
         self.repository, self.as_of = repository, as_of
         self._kept: dict[int, HeatmapIndex] = {}
-        self._numbers = count(1)
+        self._newest: Answer | None = None
+        self._keeping = Lock()  # pages ask in several threads
+        # A page may outlive its server: no number is given twice, not even by the next process.
+        self._numbers = count(time.time_ns() // 1000)
 
     def panorama(self, connection: Connection, asked: Mapping[str, Any]) -> HeatmapIndex:
         """Return the panorama of the requesting page's catalogue; a current one if it names none.
@@ -92,10 +97,15 @@ class Overview:
 
     def catalogue(self) -> Answer:
         """Return the current series, columns and positions of anomalies."""
-        with self.repository.database.read() as connection:
-            known = panorama(connection, self.as_of)
+        with self._keeping, self.repository.database.read() as connection:
             commits = last_commit(connection)
-            found = anomalous_points(connection, known.commit)
+            if self._newest is None or self._newest.told["commits"] != commits:
+                self._newest = self._catalogue(connection, commits)
+            return self._newest
+
+    def _catalogue(self, connection: Connection, commits: int) -> Answer:
+        known = panorama(connection, self.as_of)
+        found = anomalous_points(connection, known.commit)
         words = {key: [shown(word) for word in of.words] for key, of in known.keys.items()}
         words["dataset"] = list(known.dataset.words)  # untruncated: the script sends these back
         codes = {key: of.code for key, of in known.keys.items()}

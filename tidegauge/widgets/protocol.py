@@ -520,6 +520,7 @@ class FailedCheck(TypedDict):
     name: str
     partition: str
     reasons: Sequence[str]
+    samples: Annotated[Sequence[str], "Records that fail; none unless the page may show them."]
 
 
 class IncidentEvent(TypedDict):
@@ -559,6 +560,7 @@ class IncidentAnswer(TypedDict):
     all_series: Annotated[Sequence[int], "Ids of series in order of discovery, up to a limit."]
     explanations: Annotated[Sequence[str], "One for each series of `evidence`."]
     causes: Sequence[IncidentCause]
+    schema: Annotated[Sequence[str], "Schema changes of its partitions."]
     along: Annotated[Sequence[IncidentCompanion], "Changes at the same time."]
     checks: Sequence[FailedCheck]
     timeline: Annotated[Sequence[IncidentEvent], "In order of time."]
@@ -618,6 +620,23 @@ class SvgQuestion(TypedDict):
     until: NotRequired[float]
 
 
+class ShownQuestion(TypedDict):
+    """Parameters of `csv` and `data`: what a page shows."""
+
+    view: str
+    dataset: str | None
+    options: Mapping[str, Any]
+
+
+class DataAnswer(TypedDict):
+    """The first rows of what a page shows, as text."""
+
+    columns: Sequence[str]
+    cells: Annotated[Sequence[Sequence[str | None]], "Texts by row; null where there is no value."]
+    rows: Annotated[int, "Number of rows, including those that are not sent."]
+    omitted: Annotated[int, "Number of columns that are not sent."]
+
+
 class TextAnswer(TypedDict):
     """Text of a file to download."""
 
@@ -661,7 +680,8 @@ QUESTIONS: Mapping[str, Question] = {
     "say_all": Question(SayAllQuestion, SayAllAnswer, Nothing),
     "partitions": Question(DatasetQuestion, PartitionsAnswer, FloatColumns),
     "day": Question(DayQuestion, DayAnswer, Nothing),
-    "csv": Question(Nothing, TextAnswer, Nothing),
+    "csv": Question(ShownQuestion, TextAnswer, Nothing),
+    "data": Question(ShownQuestion, DataAnswer, Nothing),
     "svg": Question(SvgQuestion, TextAnswer, Nothing),
     "pulse": Question(Nothing, PulseAnswer, Nothing),
 }

@@ -1,44 +1,254 @@
-"""Serve the dashboard as a web page by Voila, configured to contact no other host."""
+"""Serve the dashboard as a web page: one process for all pages, which contacts no other host."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import hmac
+import html
 import ipaddress
+import json
 import logging
-import os
+import signal
 import socket
+import struct
 import webbrowser
-from importlib.resources import files
-from pathlib import Path
-from tempfile import gettempdir
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from threading import Thread
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
-from tidegauge.analyzers.core.errors import TidegaugeError
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
+
+from tidegauge.analyzers.core.errors import SetupError, TidegaugeError
+from tidegauge.widgets import script
+from tidegauge.widgets.backend import current_user
+from tidegauge.widgets.source import Shown, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_PORT = 8866
 _OTHER_PORTS = 50
-_IDLE_SECONDS = 3600
-_LONGEST_FOLDER = 42
-"""A socket's path has at most 107 bytes, and Voila adds 65 to the temporary folder's."""
-MOST_PAGES = 32
-"""Pages that may be open at a time: each has a process."""
 _LARGEST_MESSAGE = 1 << 20
 """Bytes of a message that a page may send: it sends questions; answers may be larger."""
+_AT_A_TIME = 8
+"""Questions that are worked on at a time; as many threads, and connections to the database."""
+MOST_WAITING = 256
+"""Questions that may wait for their turn."""
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self';"
-        " frame-ancestors 'none'; style-src 'self' 'unsafe-inline'; font-src 'self' data:;"
-        " img-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:"
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
     ),
+    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",  # the address may hold the token
+    "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_FOLDER = Path(str(files("tidegauge").joinpath("widgets")))
+_PAGE = """<!DOCTYPE html>
+<html lang="en" style="color-scheme: {theme}">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1.0">
+    <title>Tidegauge</title>
+    <link rel="icon" href="data:,">
+    <link rel="stylesheet" href="static/dashboard.css">
+    <link rel="modulepreload" href="static/dashboard.js">
+    <script type="module" src="static/page.js"></script>
+  </head>
+  <body style="margin: 0" data-jp-theme-light="{light}" data-state="{state}">
+    <noscript>The dashboard needs JavaScript.</noscript>
+  </body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A served dashboard: the repository, and who may see it."""
+
+    source: Source
+    dataset: str | None = None
+    theme: str = "light"
+    user_header: str | None = None
+    token: str | None = None
+    cookie: str = "tidegauge"
+    """Name of the token's cookie; cookies are shared by all ports of a host."""
+    local: bool = True
+    """Whether only names of this machine, and `name`, are answered."""
+    name: str | None = None
+    """Host name by which a proxy on this machine is known to others."""
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_AT_A_TIME, "questions")
+    )
+    waiting: list[None] = field(default_factory=list)
+    """An entry for each question that is not answered yet."""
+
+
+class _Handler(RequestHandler):
+    """Answer nobody but whom the site is for."""
+
+    site: Site
+
+    def initialize(self, site: Site) -> None:
+        self.site = site
+
+    def set_default_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def prepare(self) -> None:
+        # Against DNS rebinding: a page elsewhere could point its name at our address, and read this one.
+        host = _host_name(self.request.host)
+        if self.site.local and not is_loopback(host) and host != self.site.name:
+            raise HTTPError(403, reason="This dashboard answers only on its own machine")
+        if self.site.token is not None and not self._knows(self.get_cookie(self.site.cookie)):
+            self.admit()
+
+    def admit(self) -> None:
+        """Refuse who did not show the token."""
+        reason = "Open the address with the token that tidegauge dashboard printed"
+        raise HTTPError(403, reason=reason)
+
+    def _knows(self, token: str | None) -> bool:
+        known = self.site.token or ""
+        return bool(known) and hmac.compare_digest((token or "").encode(), known.encode())
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code}: {self._reason}\n")
+
+
+class _Page(_Handler):
+    """The only page."""
+
+    def admit(self) -> None:
+        """Keep the token of the first address in a cookie, and take it out of the address."""
+        if not self._knows(self.get_query_argument("token", None)):
+            super().admit()
+        # Lax, not strict: the links of messages are followed from other sites.
+        self.set_cookie(self.site.cookie, self.site.token or "", httponly=True, samesite="Lax")
+        theme = self.get_query_argument("theme", None)
+        self.redirect("./" + (f"?theme={quote(theme)}" if theme else ""))
+
+    async def get(self) -> None:
+        loop = asyncio.get_running_loop()
+        state = await loop.run_in_executor(self.site.pool, self._state)
+        theme = self.get_query_argument("theme", self.site.theme)
+        theme = theme if theme in {"light", "dark"} else self.site.theme
+        light, told = json.dumps(theme == "light"), html.escape(json.dumps(state))
+        self.finish(_PAGE.format(theme=theme, light=light, state=told))
+
+    def _state(self) -> dict[str, Any]:
+        dataset = self.site.dataset
+        if dataset is not None:
+            options = {"overview": {"table": dataset}}
+            return {"view": "overview", "dataset": dataset, "options": options}
+        try:
+            backend = self.site.source.backend()
+            first = next(iter(backend.repository.datasets()), None)
+            return {"view": backend.first_view(), "dataset": first}
+        except TidegaugeError:
+            return {}  # its first question is answered with the error
+
+
+class _Ask(_Handler):
+    """The questions of pages, as JSON; the answers are JSON and buffers, see `framed`."""
+
+    async def post(self) -> None:
+        # Pages of other sites cannot send JSON without asking first, which is not answered.
+        if self.request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
+            raise HTTPError(415, reason="Questions are JSON")
+        self._require_same_origin()
+        try:
+            message = json.loads(self.request.body)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict) or "id" not in message:
+            raise HTTPError(400, reason="This is not a question")
+        if len(self.site.waiting) >= MOST_WAITING:
+            raise HTTPError(503, reason="Too many questions are waiting; try again later")
+        self.site.waiting.append(None)
+        try:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self.site.pool, self._answer, message)
+        finally:
+            self.site.waiting.pop()
+        self.set_header("Content-Type", "application/octet-stream")
+        self.finish(answer)
+
+    def _require_same_origin(self) -> None:
+        headers = self.request.headers
+        site, origin = headers.get("Sec-Fetch-Site"), headers.get("Origin")
+        # Behind a proxy the browser alone knows what is the same; without TLS it says the origin only.
+        same = origin is None or urlsplit(origin).netloc == self.request.host
+        if (site != "same-origin") if site else not same:
+            raise HTTPError(403, reason="Questions of other sites are not answered")
+
+    def _answer(self, message: Mapping[str, Any]) -> bytes:
+        try:
+            return framed(*self.site.source.backend().answer(message, self._author()))
+        except TidegaugeError as problem:
+            kind = type(problem).__name__
+            return framed({"id": message["id"], "error": str(problem), "kind": kind}, [])
+
+    def _author(self) -> str | None:
+        """Return the user that the reverse proxy named; the process's user if there is no proxy.
+
+        Raises
+        ------
+        TidegaugeError
+            If the header is missing or empty: the page was not opened through the proxy.
+        """
+        header = self.site.user_header
+        if header is None:
+            return current_user()
+        name = self.request.headers.get(header, "").strip()
+        if not name:
+            msg = (
+                f"the request has no header {header}: open this page through the proxy that sets it"
+            )
+            raise TidegaugeError(msg)
+        return name
+
+
+class _Unknown(_Handler):
+    """Every other address."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        raise HTTPError(404)
+
+
+class _Static(_Handler, StaticFileHandler):
+    """The script and its style; browsers keep them, and ask whether they changed."""
+
+    def initialize(self, site: Site) -> None:  # type: ignore[override]
+        self.site = site
+        StaticFileHandler.initialize(self, str(script.STATIC))
+
+    def set_extra_headers(self, path: str) -> None:
+        self.set_header("Cache-Control", "no-cache")
+
+
+def framed(message: Mapping[str, Any], buffers: list[bytes]) -> bytes:
+    r"""Join an answer: the length of its JSON in four bytes, little end first, the JSON, the buffers.
+
+    Examples
+    --------
+    >>> framed({"id": 1}, [b"ab", b"c"])
+    b'\x08\x00\x00\x00{"id":1}abc'
+    """
+    text = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+    return b"".join([struct.pack("<I", len(text)), text, *buffers])
 
 
 def serve(
+    shown: Shown,
     *,
     host: str,
     port: int | None,
@@ -46,13 +256,14 @@ def serve(
     theme: str,
     user_header: str | None = None,
     token: str | None = None,
+    address: str | None = None,
 ) -> None:
-    """Serve the dashboard until Ctrl-C or SIGTERM, then end its kernels.
-
-    The environment configures what it shows; see `tidegauge.widgets.served`.
+    """Serve the dashboard until Ctrl-C or SIGTERM.
 
     Parameters
     ----------
+    shown : Shown
+        The repository.
     host : str
         The address to listen on.
     port : int, optional
@@ -62,118 +273,95 @@ def serve(
     theme : str
         ``light`` or ``dark``; ``?theme=`` in the address overrides it.
     user_header : str, optional
-        HTTP header that is passed to the kernels, in which a reverse proxy names the user.
+        HTTP header in which a reverse proxy names the user.
     token : str, optional
-        If given, pages and kernels answer only those who know it: ``?token=`` in the first address, a
-        cookie from then on.
+        If given, only those who know it are answered: ``?token=`` in the first address, a cookie from
+        then on.
+    address : str, optional
+        Where a proxy on this machine shows the page to others; requests for its host are answered, too.
 
     Raises
     ------
+    SetupError
+        If the dashboard's script was not built, with the reason.
     TidegaugeError
         If it cannot listen there.
     """
-    _require_free(host, port)
-    # It warns about Jupyter's own settings.
-    logging.getLogger("tornado.general").setLevel(logging.ERROR)
-    _find_templates()
-    from traitlets.config import Config
-
-    config = Config()
-    config.Voila = Config(
-        notebook_path=str(_FOLDER / "dashboard.ipynb"),
-        ip=host,
-        port=DEFAULT_PORT if port is None else port,
-        port_retries=_OTHER_PORTS if port is None else 0,
-        log_level="ERROR",
-        config_file_paths=[],  # configuration files in the current folder are for other notebooks
-        # Against DNS rebinding: a page elsewhere could point its name at our address, and read this
-        # one.
-        tornado_settings={
-            "allow_remote_access": not is_loopback(host),
-            "headers": _HEADERS,
-            "websocket_max_message_size": _LARGEST_MESSAGE,
-        },
-        token=token,
-    )
-    config.VoilaConfiguration = Config(
-        template="tidegauge",
-        allow_template_override="NO",
+    why = script.problem()
+    if why is not None:
+        msg = f"the dashboard has no script: {why}; {script.CURE}"
+        raise SetupError(msg)
+    sockets = _listen(host, port)
+    logging.getLogger("tornado.general").setLevel(logging.ERROR)  # it warns of each odd request
+    bound = sockets[0].getsockname()[1]
+    site = Site(
+        source=Source(shown),
+        dataset=shown.dataset,
         theme=theme,
-        file_allowlist=[],
-        prelaunch_hook=_prepare_page,
-        http_header_envs=[user_header] if user_header else [],
-        # Exclude other installed extensions of JupyterLab.
-        extension_allowlist=[
-            "anywidget",
-            "@jupyter-widgets/jupyterlab-manager",
-            "@voila-dashboards/widgets-manager8",
-        ],
+        user_header=user_header,
+        token=token,
+        cookie=f"tidegauge-{bound}",
+        local=is_loopback(host),
+        name=urlsplit(address).hostname if address else None,
     )
-    if len(gettempdir()) <= _LONGEST_FOLDER:
-        config.KernelManager = Config(transport="ipc")  # socket files that other users cannot open
-    config.MappingKernelManager = Config(cull_idle_timeout=_IDLE_SECONDS)  # of closed pages
-    server = _server(config, browser=browser, token=token)
-    server.initialize([])
-    server.start()
+    url = _address(host, bound) + (f"?token={quote(token, safe='')}" if token else "")
+    asyncio.run(_serve(site, sockets, url, browser=browser))
 
 
-def _server(config: Any, *, browser: bool, token: str | None) -> Any:
-    """Return Voila, which is imported here because that takes seconds."""
-    from jupyter_client.kernelspec import KernelSpecManager
-    from voila.app import Voila
-
-    class ThisPython(KernelSpecManager):
-        """Kernel manager of the current Python only, and none installed under the same name."""
-
-        def _kernel_dirs_default(self) -> list[str]:
-            return []
-
-    class Server(Voila):  # type: ignore[misc]  # Voila is untyped
-        """Voila that prints its address in one line when it listens."""
-
-        def launch_browser(self) -> None:
-            """Print the address, and open it in a browser if asked to."""
-            url = self.display_url.partition("?")[0]
-            if token:
-                url += f"?token={quote(token, safe='')}"
-            if ":" in self.ip:  # IPv6
-                url = url.replace(self.ip, f"[{self.ip}]", 1)
-            print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
-            if browser:
-                # Some browsers block the process that opens them, and this one is about to serve.
-                Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-
-    config.VoilaConfiguration.kernel_spec_manager_class = ThisPython
-    return Server(config=config)
+def application(site: Site) -> Application:
+    """Return the web application of a site."""
+    given = {"site": site}
+    return Application(
+        [("/", _Page, given), ("/ask", _Ask, given), ("/static/(.*)", _Static, given)],
+        default_handler_class=_Unknown,
+        default_handler_args=given,
+        compress_response=True,
+        log_function=lambda _: None,  # addresses may hold the token
+    )
 
 
-def _prepare_page(handler: Any, **_: Any) -> None:
-    """Refuse too many pages, and set the XSRF cookie, without which a closed page keeps its kernel."""
-    from tornado.web import HTTPError
+async def _serve(site: Site, sockets: list[socket.socket], url: str, *, browser: bool) -> None:
+    server = HTTPServer(application(site), max_body_size=_LARGEST_MESSAGE)
+    server.add_sockets(sockets)
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
+    if browser:
+        # Some browsers block the process that opens them, and this one is about to serve.
+        Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    await ended.wait()
+    server.stop()
+    site.pool.shutdown(wait=False, cancel_futures=True)
+    site.source.close()
 
-    if len(handler.kernel_manager.list_kernel_ids()) >= MOST_PAGES:
-        raise HTTPError(503, f"{MOST_PAGES} pages are open; close one")
-    handler.xsrf_token  # noqa: B018 - reading it sets it
+
+def _listen(host: str, port: int | None) -> list[socket.socket]:
+    """Bind the port, or, if none is asked for, the first free one from 8866 on."""
+    tried = [port] if port is not None else range(DEFAULT_PORT, DEFAULT_PORT + _OTHER_PORTS)
+    reason: object = "no port is free"
+    for number in tried:
+        try:
+            return bind_sockets(number, host)
+        except OSError as error:
+            reason = error.strerror or error
+            if error.errno != errno.EADDRINUSE:
+                break
+    msg = f"cannot listen on {host}: {reason}; leave --host out for this machine alone"
+    if port is not None:
+        msg = f"cannot listen on {host}, port {port}: {reason}; leave --port out to find a free one"
+    raise TidegaugeError(msg)
 
 
-def _find_templates() -> None:
-    """Add our template to ``JUPYTER_PATH``, for Voila and the handlers that it starts."""
-    ours, others = str(_FOLDER / "jupyter"), os.environ.get("JUPYTER_PATH")
-    os.environ["JUPYTER_PATH"] = os.pathsep.join([ours, others] if others else [ours])
+def _address(host: str, port: int) -> str:
+    """Return the address to open; where all interfaces are listened on, by the machine's name."""
+    name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared only
+    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
 
-def _require_free(host: str, port: int | None) -> None:
-    try:
-        family = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port or 0))
-    except OSError as error:
-        reason = error.strerror or error
-        msg = f"cannot listen on {host}: {reason}; leave --host out for this machine alone"
-        if port is not None:
-            msg = f"cannot listen on {host}, port {port}: {reason}; leave --port out to find a free one"
-        raise TidegaugeError(msg) from error
+def _host_name(host: str) -> str:
+    """Return the name in a ``Host`` header, without the port."""
+    return urlsplit(f"//{host}").hostname or ""
 
 
 def is_loopback(host: str) -> bool:

@@ -18,6 +18,7 @@ checks:
   - has_size: {at_least: "${least}"}
   - is_complete: {column: name, at_least: 0.75, warn: 0.9}
   - is_unique: {column: name, level: warning}
+notify: [log]
 """
 
 
@@ -53,6 +54,7 @@ def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
     first, second = (f"ds={day}: {failed}: " for day in DAYS)
     assert f"people.yml:8: warning: {first}0.75 is not at least 0.9: 1 of 4 rows" in out
     assert f"people.yml:8: error: {second}0.5 is not at least 0.75: 2 of 4 rows" in out
+    assert out.endswith("notifications: 1 sent\n")
     kept = repo.verdicts("people", name="checks")
     assert dict(zip(kept["partition"], kept["passed"], strict=True)) == {
         f"ds={DAYS[0]}": True,
@@ -68,7 +70,9 @@ def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
     assert size["place"].endswith("people.yml:7")
     # A mended day passes, and then there is nothing left to check.
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[1]}') SELECT explode(array(1, 2, 3))")
-    assert check()[0] == 0
+    status, out = check()
+    assert status == 0
+    assert "notifications: 1 sent" in out  # that it passes again
     assert "nothing new to check" in check()[1]
 
 
@@ -114,10 +118,20 @@ def test_failures_name_bad_values_of_their_partition_unless_they_are_private(tab
     assert "'d'" not in out
 
 
+def test_a_run_is_private_by_its_tags(table, check, tmp_path, monkeypatch):
+    (tmp_path / "t.toml").write_text('[private]\ntags = ["pii"]\n')
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    status, out = check("--tag", "pii=yes", text=PATTERN)
+    assert status == 2
+    assert "3 of 4 rows\n" in out
+    assert "'d'" not in out
+
+
 def test_run_judges_checks_too(table, check, tmp_path, repo, capsys):
     (tmp_path / "people.yml").write_text(SPEC)
     assert run_command(["run", str(tmp_path / "people.yml"), "--db", str(repo.database.url)]) == 2
     out = capsys.readouterr().out
+    assert "notifications: 1 sent" in out
     assert "people.yml:8: warning: ds=2013-01-01: Completeness('name')" in out
     assert "people.yml:8: error: ds=2013-01-02: Completeness('name')" in out
     assert len(repo.verdicts("people", name="checks")) == 2

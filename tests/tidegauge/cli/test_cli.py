@@ -5,9 +5,12 @@ import io
 import json
 
 import pytest
+from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.cli.main import run_command
-from tidegauge.repository.testing.samples import day, spec
+from tidegauge.files.runs import Summary
+from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
+import tidegauge as tg
 from tidegauge import __version__
 
 
@@ -38,6 +41,22 @@ def test_metrics_as_table_csv_and_json(url, capsys):
     assert {row["status"] for row in found} == {"failed"}
     assert found[0]["value"] is None
     assert found[0]["time"].startswith("2013-01-01T00:00:00")
+
+
+def test_metrics_of_all_rows_or_of_some(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'filtered.db'}"
+    some = tg.Size(where="x > 1")
+    with tg.Repository(url) as repo:
+        commit(repo, day(1, rows=10, extra=[measurement(some, NumMatches(4))]))
+
+    def values(*options):
+        command = ["metrics", "d", "--db", url, "--name", "Size", "--format", "json", *options]
+        assert run_command(command) == 0
+        return sorted(row["value"] for row in json.loads(capsys.readouterr().out))
+
+    assert values() == [4, 10]
+    assert values("--where", "") == [10]
+    assert values("--where", "x > 1") == [4]
 
 
 def test_metrics_as_of(url, capsys):
@@ -79,9 +98,35 @@ def test_anomalies_and_detect(url, capsys):
     )
 
 
+def test_anomalies_are_listed_with_their_addresses(url, repo, monkeypatch, capsys):
+    (number,) = repo.incidents("d")["id"].tolist()
+    listing = ["anomalies", "list", "--db", url, "--format", "json"]
+    assert run_command(listing) == 0
+    assert "address" not in json.loads(capsys.readouterr().out)[0]
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://desk.example/")
+    address = f"https://desk.example/#/incidents/{number}"
+    for more in ([], ["--incidents"]):
+        assert run_command([*listing, *more]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["address"] == address
+    assert run_command(["anomalies", "list", "--incidents", "--db", url]) == 0
+    assert address in capsys.readouterr().out
+    assert run_command(["anomalies", "list", "--db", url, "--status", "resolved"]) == 0
+
+
+def test_a_run_ends_with_the_addresses_of_what_it_found(url, repo):
+    found = repo.anomalies("d")
+    (number,) = repo.incidents("d")["id"].tolist()
+    lines = Summary(anomalies=[found, found.head(0)], url="https://desk.example/").lines()
+    assert [line for line in lines if "see:" in line] == [
+        f"  see: https://desk.example/#/incidents/{number}"
+    ]
+    assert lines[-1].startswith("  see:")
+    assert not [line for line in Summary(anomalies=[found]).lines() if "see:" in line]
+
+
 def test_db_commands(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
-    assert capsys.readouterr().out == "0005 (newest: 0005)\n"
+    assert capsys.readouterr().out == "0006 (newest: 0006)\n"
     assert run_command(["db", "check", "--db", url]) == 0
     assert "sound" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
@@ -96,7 +141,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
     assert "empty" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
-    assert "upgraded from None to 0005" in capsys.readouterr().out
+    assert "upgraded from None to 0006" in capsys.readouterr().out
     assert run_command(["db", "check", "--db", url]) == 0
 
 
@@ -227,6 +272,27 @@ def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
     assert run_command(["run", "one.yml", *db, "--tag", "env"]) == 1
     assert run_command(["db", "check", *db]) == 0
     spark.sql("DROP DATABASE cli CASCADE")
+
+
+@pytest.mark.spark
+def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("a", "b", "c")
+    for number, name in enumerate(names, 1):
+        frame = spark.range(number).selectExpr("id", "'2024-01-01' AS ds")
+        frame.write.partitionBy("ds").parquet(str(tmp_path / name))
+        text = f"dataset: {name}\ntable: {tmp_path / name}\nanalyzers:\n  - Size\n"
+        (tmp_path / f"{name}.yml").write_text(text)
+    (tmp_path / "d.yml").write_text("dataset: d\ntable: ./nowhere\nanalyzers:\n  - Size\n")
+    assert run_command(["run", "*.yml", "--db", "sqlite:///r.db", "--jobs", "3"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [f"{name}: 1 partitions scanned, 1 new, 0 skipped" for name in names]
+    assert lines[-2:] == [
+        "failed: d.yml: no data files under './nowhere'",
+        "3 tables measured, 1 failed, 0 anomalies",
+    ]
+    with tg.Repository("sqlite:///r.db") as repo:
+        assert [repo.value(name, "Size") for name in names] == [1, 2, 3]
 
 
 def test_the_version_is_printed(capsys):

@@ -130,7 +130,8 @@ def test_what_comes_meanwhile_changes_no_places(talk, found):
     assert talk.ask("rows", rows=[row])[1]["values"][0, -2:].tolist() == [101.0, 3.0]
     assert talk.ask("cell", row=row, column=30)[0]["value"] == 3.0
     assert talk.ask("series", ids=[number])[1]["value"].shape == (1, 31)
-    for _ in range(8):
+    for n in range(8):
+        found.record("orders", "n", float(n), partition="ds=2012-01-01", scale="count")
         other.ask("catalogue")
     assert talk.ask("rows", rows=[row])[0]["kind"] == "OutdatedError"
 
@@ -309,8 +310,23 @@ def test_data_of_the_heat_map_of_one_table(found):
     assert dashboard.data["dataset"].tolist() == ["orders", "other"]
     dashboard.view, dashboard.options = "overview", {"overview": {"table": "other"}}
     assert dashboard.data.shape == (1, 31)
-    told, _ = Talk(dashboard).ask("csv")
+    told, _ = Talk(dashboard).ask("csv", view="overview", dataset=None, options={"table": "other"})
     assert told["text"].splitlines()[1].startswith("other,")
+
+
+def test_what_is_shown_is_sent_as_a_table_to_read(talk, monkeypatch):
+    told, _ = talk.ask("data", view="partitions", dataset="orders", options={})
+    assert told["rows"] == len(told["cells"]) == 31
+    assert told["omitted"] == 0
+    of = dict(zip(told["columns"], told["cells"][-1], strict=True))
+    assert (of["partition"], of["time"]) == (DAYS[30], "2013-01-31 00:00")
+    monkeypatch.setattr("tidegauge.widgets.exports.MOST_ROWS", 1)
+    monkeypatch.setattr("tidegauge.widgets.exports.MOST_COLUMNS", 2)
+    told, _ = talk.ask("data", view="overview", dataset=None, options={"by": "change"})
+    assert told["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
+    assert told["columns"][0] == "dataset"
+    assert (len(told["cells"]), told["omitted"]) == (1, 29)
+    assert told["rows"] == len(talk.ask("catalogue")[1]["ids"])
 
 
 def test_a_chart_is_sent_as_svg_of_one_table_only(talk, found):
@@ -417,7 +433,8 @@ def test_every_question_on_both_databases(url, script, tmp_path):
             "say": {"incident": incident, "action": "acknowledge", "seen": 0},
             "tables": {},
             "say_all": {"incidents": [incident], "action": "assign", "assignee": "bob"},
-            "csv": {},
+            "csv": {"view": "home", "dataset": None, "options": {}},
+            "data": {"view": "home", "dataset": None, "options": {}},
             "svg": {"ids": [arrays["ids"][row]]},
             "partitions": {"dataset": "orders"},
             "day": {"dataset": "orders", "partition": DAYS[30]},

@@ -1,9 +1,17 @@
 """What the incidents view is told, and what is said in it. No Spark."""
 
 import datetime as dt
+import json
+from types import SimpleNamespace
 
 import pytest
+from tidegauge.analysis import Run
+from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.analyzers.runs.recording import RunReport
+from tidegauge.files.checked import check_table
+from tidegauge.files.suite import load_suite
 from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.widgets.backend import Backend
 
 import tidegauge as tg
 from tidegauge.widgets import incidents as inbox
@@ -207,3 +215,41 @@ def test_a_sink_that_was_told_is_in_the_timeline(repo, number):
     tg.notify(repo, ["log"], severity="info")
     (_, told) = looked(repo, number)["timeline"]
     assert (told["kind"], told["by"]) == ("notified", "log")
+
+
+def test_the_checks_that_fail_on_its_partitions_are_told(repo, number, tmp_path):
+    """The verdicts are those of a suite file's checks, kept as a run keeps them."""
+    suite = tmp_path / "d.yml"
+    suite.write_text(
+        "dataset: d\ntable: db.t\nanalyzers: [Size]\nchecks:\n"
+        "  - has_size: {at_most: 98}\n  - has_size: {at_least: 90, level: warning}\n"
+    )
+    run = Run(RunReport(1, "d", RunStatus.COMPLETE), repo)
+    check_table(load_suite(suite), run, SimpleNamespace(name="db.t"))
+    (failed,) = looked(repo, number)["checks"]  # warnings pass, and 98 rows are at most 98
+    assert (failed["name"], failed["partition"]) == ("checks", "ds=2013-01-04")
+    assert failed["reasons"] == ["Size(): at most 98: 99 is not at most 98"]
+    commit(repo, day(4, "repaired", rows=97, only=[SIZE]))
+    assert looked(repo, number)["checks"] == [], "the verdict is of other data"
+
+
+def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number):
+    row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
+    log = ("rule fare: 2 of 99 records", "  ds=2013-01-04: fare=-3", "  ds=2013-01-04: fare=-1")
+    verdict = tg.CheckResult(False, (("fare", "2 records, none wanted"),), log)
+    repo.keep_verdict(
+        "d", name="fares", specification="1", passed=False, result=verdict.to_json(),
+        partition="ds=2013-01-04", fingerprint=row["fingerprint"],
+    )  # fmt: skip
+    asked = {"id": "1", "ask": "incident", "about": {"incident": number}}
+
+    def samples(**allowed):
+        (check,) = Backend(repo, **allowed).answer(asked, None)[0]["told"]["checks"]
+        assert check["reasons"] == ["fare: 2 records, none wanted"]
+        return check["samples"]
+
+    assert samples() == samples(samples=False) == []
+    assert samples(samples=True) == ["ds=2013-01-04: fare=-3", "ds=2013-01-04: fare=-1"]
+    note = {"incident": number, "action": "comment", "note": "x", "by": "ann", "seen": 0}
+    told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
+    assert "fare=-3" not in json.dumps(told)

@@ -45,7 +45,7 @@ def test_the_declarations_are_those_that_would_be_generated():
 
 
 def test_every_question_is_typed(dashboard):
-    assert set(QUESTIONS) == set(dashboard._questions)
+    assert set(QUESTIONS) == set(dashboard.backend.questions)
 
 
 def test_a_type_without_a_counterpart_is_refused():
@@ -73,8 +73,10 @@ def check(data, message, path):
 
 def test_answers_hold_what_is_declared(dashboard):
     repo = dashboard.repository
-    numbers = dashboard._questions["catalogue"]({}).arrays["ids"].tolist()
-    consistent = dashboard._questions["consistency"]({"dataset": "features"}).arrays["ids"].tolist()
+    numbers = dashboard.backend.questions["catalogue"]({}).arrays["ids"].tolist()
+    consistent = (
+        dashboard.backend.questions["consistency"]({"dataset": "features"}).arrays["ids"].tolist()
+    )
     incident = int(repo.incidents()["id"].iloc[0])
     (row,) = [
         row for row, text in enumerate(dashboard.data.index.get_level_values("name")) if text == "n"
@@ -92,8 +94,10 @@ def test_answers_hold_what_is_declared(dashboard):
         "consistency_features": {"dataset": "features", "ids": consistent},
         "incidents": {"dataset": None},
         "incident": {"incident": incident},
-        "say": {"incident": incident, "action": "acknowledge", "seen": 0},
-        "say_all": {"incidents": [incident], "action": "comment", "note": "on it"},
+        "say": {"incident": incident, "action": "acknowledge", "seen": 0, "by": "ann"},
+        "say_all": {"incidents": [incident], "action": "comment", "note": "on it", "by": "ann"},
+        "csv": {"view": "home", "dataset": None, "options": {}},
+        "data": {"view": "overview", "dataset": None, "options": {}},
         "svg": {"ids": [numbers[row]]},
         "partitions": {"dataset": "orders"},
         "day": {"dataset": "orders", "partition": DAYS[30]},
@@ -103,7 +107,7 @@ def test_answers_hold_what_is_declared(dashboard):
     for question, types in QUESTIONS.items():
         about = asked.get(question, {})
         check(about, types.about, f"{question}.about")
-        answer = dashboard._questions[question](about)
+        answer = dashboard.backend.questions[question](about)
         check(answer.told, types.answer, question)
         check(answer.arrays, types.arrays, f"{question}.arrays")
         if is_typeddict(types.arrays):

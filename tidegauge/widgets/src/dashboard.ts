@@ -6,7 +6,8 @@ import { Catalogue } from "./data/catalogue";
 import { pluralize } from "./data/format";
 import { KernelError, KernelLink } from "./data/kernel";
 import { button, copyText, h, setOptions } from "./ui/dom";
-import { ExportMenu } from "./ui/export-menu";
+import { DataTable } from "./ui/data-table";
+import { type Exported, ExportMenu } from "./ui/export-menu";
 import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
 import { readTheme, type Theme } from "./ui/theme";
 import { Compare } from "./views/compare";
@@ -92,17 +93,17 @@ class Dashboard implements Shell {
       tab.addEventListener("keydown", (event) => this.handleTabKey(event, view));
       this.tabs.set(view, tab);
     }
+    const data = button("Data", () => void this.openData(), { title: "Show the data of this view as a table", "aria-haspopup": "dialog" });
     const bar = h(
       "header",
       { class: "tg-bar" },
       h("button", { type: "button", class: "tg-skip", onclick: () => this.page.focus() }, "Skip to the content"),
       h("div", { class: "tg-tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs.values()),
       h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.datasetSelect),
-      this.copyLink,
-      this.exportMenu.element,
+      h("div", { class: "tg-page-tools" }, this.copyLink, data, this.exportMenu.element),
     );
     const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, this.status);
-    this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, main);
+    this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, main, this.dataTable.element);
     this.applyHeight();
     // Exposed for browser tests and benchmarks.
     Object.assign(this.root, { tidegauge: this });
@@ -204,7 +205,8 @@ class Dashboard implements Shell {
   /** Apply the `height` trait; 0 fills the window. */
   private applyHeight(): void {
     const height = this.model.get("height");
-    this.root.style.height = height > 0 ? `${height}px` : "calc(100vh - 18px)";
+    const whole = this.model.get("in_address") ? "100vh" : "calc(100vh - 18px)"; // a notebook has a margin
+    this.root.style.height = height > 0 ? `${height}px` : whole;
   }
 
   private selectDataset(dataset: string): void {
@@ -237,12 +239,26 @@ class Dashboard implements Shell {
     this.applying = false;
   }
 
-  private readonly exportMenu = new ExportMenu(this, () => {
+  private readonly dataTable = new DataTable();
+  private readonly exportMenu = new ExportMenu(this, () => this.shown());
+
+  /** What the page shows, for exports. */
+  private shown(): Exported {
     const view = this.model.get("view");
     const dataset = OF_ONE_DATASET.includes(view) ? this.dataset : null;
     const title = this.views.get(view)?.title?.() ?? TITLES[view];
     return { view, dataset, options: this.options<Record<string, unknown>>(view), title, element: this.page };
-  });
+  }
+
+  private async openData(): Promise<void> {
+    const { view, dataset, options, title } = this.shown();
+    try {
+      const { data } = await this.link.ask("data", { view, dataset, options });
+      this.dataTable.open(title, data);
+    } catch (error) {
+      this.showError(error);
+    }
+  }
 
   private readonly copyLink = button(
     "Copy link",

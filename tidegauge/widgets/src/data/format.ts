@@ -23,7 +23,9 @@ export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
   const percent = 100 * share;
   const digits = Math.abs(percent) < 10 ? 1 : 0;
-  return `${percent > 0 ? "+" : ""}${percent.toFixed(digits)} %`;
+  const text = Math.abs(percent).toFixed(digits);
+  const sign = Number(text) === 0 ? "" : percent > 0 ? "+" : "-"; // no -0.0 %
+  return `${sign}${text} %`;
 }
 
 /** Format a rate: `1.2 %`. */

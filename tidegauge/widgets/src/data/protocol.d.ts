@@ -521,6 +521,8 @@ export interface FailedCheck {
   name: string;
   partition: string;
   reasons: readonly string[];
+  /** Records that fail; none unless the page may show them. */
+  samples: readonly string[];
 }
 
 /** Entry of a timeline: `found`, `notified`, `notification failed`, `restated`, or a label. */
@@ -565,6 +567,8 @@ export interface IncidentAnswer {
   /** One for each series of `evidence`. */
   explanations: readonly string[];
   causes: readonly IncidentCause[];
+  /** Schema changes of its partitions. */
+  schema: readonly string[];
   /** Changes at the same time. */
   along: readonly IncidentCompanion[];
   checks: readonly FailedCheck[];
@@ -627,6 +631,24 @@ export interface SvgQuestion {
   until?: number | null;
 }
 
+/** Parameters of `csv` and `data`: what a page shows. */
+export interface ShownQuestion {
+  view: string;
+  dataset: string | null;
+  options: Record<string, unknown>;
+}
+
+/** The first rows of what a page shows, as text. */
+export interface DataAnswer {
+  columns: readonly string[];
+  /** Texts by row; null where there is no value. */
+  cells: readonly (readonly (string | null)[])[];
+  /** Number of rows, including those that are not sent. */
+  rows: number;
+  /** Number of columns that are not sent. */
+  omitted: number;
+}
+
 /** Text of a file to download. */
 export interface TextAnswer {
   text: string;
@@ -659,7 +681,8 @@ export interface Questions {
   say_all: { about: SayAllQuestion; answer: SayAllAnswer; arrays: Nothing };
   partitions: { about: DatasetQuestion; answer: PartitionsAnswer; arrays: Record<string, Float64Array> };
   day: { about: DayQuestion; answer: DayAnswer; arrays: Nothing };
-  csv: { about: Nothing; answer: TextAnswer; arrays: Nothing };
+  csv: { about: ShownQuestion; answer: TextAnswer; arrays: Nothing };
+  data: { about: ShownQuestion; answer: DataAnswer; arrays: Nothing };
   svg: { about: SvgQuestion; answer: TextAnswer; arrays: Nothing };
   pulse: { about: Nothing; answer: PulseAnswer; arrays: Nothing };
 }

@@ -57,8 +57,8 @@ export class ExportMenu {
   }
 
   private async saveCsv(): Promise<string> {
-    const { view } = this.exported();
-    const { data } = await this.shell.link.ask("csv", {});
+    const { view, dataset, options } = this.exported();
+    const { data } = await this.shell.link.ask("csv", { view, dataset, options });
     return save(new Blob([data.text], { type: "text/csv" }), `tidegauge-${view}.csv`);
   }
 

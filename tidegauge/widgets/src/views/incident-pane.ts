@@ -4,13 +4,24 @@ import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
 import { formatDuration, formatIsoTime, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
-import type { IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart } from "../data/protocol";
+import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
 import { button, h, renderName } from "../ui/dom";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
+
+/** Whether a part is a large count, of whose expectation nobody wants fractions. */
+function isCount({ value, expected }: IncidentPart): boolean {
+  return Number.isInteger(value) && expected !== null && Math.abs(expected) >= 1000;
+}
+
+function failedCheck({ name, partition, reasons, samples }: FailedCheck): HTMLElement {
+  const list = (texts: readonly string[]) => h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 400))));
+  const records = samples.length ? h("details", {}, h("summary", {}, pluralize(samples.length, "sample record")), list(samples)) : null;
+  return h("li", {}, h("b", {}, renderName(name, 80)), " in ", renderName(partition || "the table", 60), list(reasons), records);
+}
 
 const CHART = { least: 250, height: 130, main: 230 };
 const NO_ACTION = "Point at an action to read what it teaches the detectors.";
@@ -154,7 +165,8 @@ export class IncidentPane {
     const sections: (HTMLElement | null)[] = [
       section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
-      incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(({ name, partition, reasons }) => h("li", {}, h("b", {}, renderName(name, 80)), " in ", renderName(partition || "the table", 60), h("ul", {}, ...reasons.map((text) => h("li", {}, renderName(text, 400)))))))) : null,
+      incident.schema.length ? section("Schema changes", h("ul", {}, ...incident.schema.map((text) => h("li", {}, renderName(text, 600))))) : null,
+      incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,
       this.moreEvidence(incident, cards.slice(1)),
       incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map(({ text, series }) => h("li", {}, renderName(text, 600), " ", series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` }))))) : null,
       section("Timeline", h("ol", { class: "tg-timeline" }, ...incident.timeline.map(eventItem))),
@@ -204,7 +216,7 @@ export class IncidentPane {
       {},
       h("th", { scope: "row" }, renderName(part.name, 40)),
       h("td", { class: "tg-number" }, formatNumber(part.value)),
-      h("td", { class: "tg-number" }, formatNumber(part.expected)),
+      h("td", { class: "tg-number" }, formatNumber(isCount(part) ? Math.round(part.expected!) : part.expected)),
       h("td", {}, bar, formatRate(part.share)),
       h("td", {}, open),
     );

@@ -1,0 +1,60 @@
+"""The repository of a served page is opened anew when its file was replaced."""
+
+import pytest
+from tidegauge.analyzers.core.errors import DatabaseAccessError
+from tidegauge.widgets.source import Shown, Source
+
+import tidegauge as tg
+
+
+def recorded(file, *datasets):
+    with tg.Repository(f"sqlite:///{file}") as repo:
+        for name in datasets:
+            repo.record(name, "n", 1.0, partition="ds=2013-01-01")
+    return file
+
+
+@pytest.fixture
+def source(tmp_path):
+    file = recorded(tmp_path / "r.db", "a")
+    source = Source(Shown(f"sqlite:///{file}", read_only=True))
+    yield source
+    source.close()
+
+
+def test_it_is_opened_once(source):
+    backend = source.backend()
+    assert source.backend() is backend
+    assert backend.repository.datasets() == ["a"]
+    assert backend.repository.database.read_only
+
+
+def test_a_file_that_was_replaced_is_read(source, tmp_path):
+    before = source.backend()
+    recorded(tmp_path / "other.db", "b", "c").rename(tmp_path / "r.db")
+    assert source.backend().repository.datasets() == ["b", "c"]
+    assert source.backend() is not before
+
+
+def test_a_file_that_is_gone_is_an_error_until_it_is_back(source, tmp_path):
+    source.backend()
+    (tmp_path / "r.db").rename(tmp_path / "away.db")
+    for _ in range(2):
+        with pytest.raises(DatabaseAccessError, match=r"there is no database .*r\.db to read"):
+            source.backend()
+    (tmp_path / "away.db").rename(tmp_path / "r.db")
+    assert source.backend().repository.datasets() == ["a"]
+
+
+def test_pages_of_an_earlier_server_find_no_catalogue_of_another(source):
+    backend = source.backend()
+    (first, _), (again, _) = (backend.answer({"id": n, "ask": "catalogue"}, None) for n in "12")
+    number = first["told"]["catalogue"]
+    assert again["told"]["catalogue"] == number, "nothing was committed in between"
+    source.close()
+    asked = {"id": "3", "ask": "rows", "about": {"rows": [0]}, "catalogue": number}
+    told, _ = source.backend().answer(asked, None)
+    assert told["kind"] == "OutdatedError"
+    source.backend().answer({"id": "4", "ask": "catalogue"}, None)
+    told, _ = source.backend().answer(asked, None)
+    assert told["kind"] == "OutdatedError"

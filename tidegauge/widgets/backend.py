@@ -1,0 +1,185 @@
+"""Answers to the dashboard's script, the same for the widget and for the served page."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
+from tidegauge.repository.history.points import last_commit
+from tidegauge.repository.history.tables import open_incidents
+from tidegauge.repository.store.config import dashboard_url
+from tidegauge.widgets import compare as comparison
+from tidegauge.widgets import distribution, exports, protocol
+from tidegauge.widgets import incidents as inbox
+from tidegauge.widgets import partitions as ledger
+from tidegauge.widgets import series as charts
+from tidegauge.widgets import tables as home
+from tidegauge.widgets.answer import Answer
+from tidegauge.widgets.consistency import Consistency
+from tidegauge.widgets.overview import LEVELS, Overview
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.queries import AsOf
+
+VIEWS = (
+    "home",
+    "overview",
+    "series",
+    "compare",
+    "distribution",
+    "consistency",
+    "incidents",
+    "partitions",
+)
+_SIGNED = frozenset({"catalogue", "say", "say_all"})
+"""Questions whose handlers are given the known user as ``author``."""
+
+
+class Backend:
+    """Answer the questions of any number of pages, from several threads, about one repository.
+
+    Parameters
+    ----------
+    repository : Repository
+    as_of : datetime or int, optional
+        Show the overview and the series as known at that time, or after the run of that id.
+    samples : bool
+        Show samples of failing records, which are data of the tables.
+
+    Attributes
+    ----------
+    questions : mapping of str to callable
+        Handlers by the names of `protocol.QUESTIONS`.
+    """
+
+    def __init__(
+        self, repository: Repository, as_of: AsOf = None, *, samples: bool = False
+    ) -> None:
+        self.repository = repository
+        self._url = dashboard_url()
+        self._overview = Overview(repository, as_of)
+        self._consistency = Consistency(repository)
+        self.questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
+            "catalogue": self._catalogue,
+            "tables": lambda asked: home.tables(repository, asked),
+            "levels": self._overview.levels,
+            "rows": self._overview.rows,
+            "cell": self._overview.cell,
+            "series": lambda asked: charts.series(self._overview, asked),
+            "sides": lambda asked: comparison.sides(repository, asked),
+            "compare": lambda asked: comparison.compare(repository, asked),
+            "columns": lambda asked: distribution.columns(repository, asked),
+            "distribution": lambda asked: distribution.distribution(repository, asked),
+            "drifts": lambda asked: distribution.drifts(repository, asked),
+            "consistency": self._consistency.ranking,
+            "consistency_lines": self._consistency.lines,
+            "consistency_features": self._consistency.features,
+            "incidents": lambda asked: inbox.incidents(repository, asked),
+            "incident": lambda asked: inbox.incident(repository, asked, samples=samples),
+            "say": lambda asked: inbox.say(repository, asked, asked.get("author"), samples=samples),
+            "say_all": lambda asked: inbox.say_all(repository, asked, asked.get("author")),
+            "partitions": lambda asked: ledger.partitions(repository, asked),
+            "day": lambda asked: ledger.day(repository, asked),
+            "csv": self._csv,
+            "data": lambda asked: exports.data(self._shown(asked)),
+            "svg": lambda asked: exports.svg(repository, asked, as_of),
+            "pulse": self._pulse,
+        }
+
+    def first_view(self) -> str:
+        """Return the view to begin with: the tables, or the heat map if there is only one."""
+        return "home" if len(self.repository.datasets()) > 1 else "overview"
+
+    def answer(self, message: Mapping[str, Any], author: str | None) -> tuple[Any, list[bytes]]:
+        """Answer a message of the script with JSON and buffers; errors are answers, too.
+
+        Parameters
+        ----------
+        message : mapping
+            ``id``, ``ask``, ``about`` and ``catalogue``, as in `protocol`.
+        author : str or None
+            The known user, who signs labels; None if the page may name one.
+        """
+        started = time.perf_counter()
+        told, buffers = self._told(message, author)
+        spent = round(time.perf_counter() - started, 4)
+        return {"id": message["id"], "seconds": spent, **told}, buffers
+
+    def frame(self, view: str, options: Mapping[str, Any], dataset: str | None) -> pd.DataFrame:
+        """Return the full data of a view; see `Dashboard.data`."""
+        first = next(iter(self.repository.datasets()), None)
+        asked = {"dataset": dataset or first, **options}
+        frames: Mapping[str, Callable[[], pd.DataFrame]] = {
+            "home": lambda: home.frame(self.repository, asked),
+            "overview": lambda: self._overview.frame(
+                asked.get("by", next(iter(LEVELS))), asked.get("table")
+            ),
+            "series": lambda: charts.frame(self._overview, asked),
+            "compare": lambda: comparison.frame(self.repository, asked),
+            "distribution": lambda: distribution.frame(self.repository, asked),
+            "consistency": lambda: self._consistency.frame(asked),
+            "incidents": lambda: inbox.frame(self.repository, asked),
+            "partitions": lambda: ledger.frame(self.repository, asked),
+        }
+        if view not in frames:
+            raise UnknownNameError("view", view, VIEWS)
+        return frames[view]()
+
+    def _told(
+        self, message: Mapping[str, Any], author: str | None
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        ask = message.get("ask")
+        question = self.questions.get(ask) if isinstance(ask, str) else None
+        if question is None:
+            return {"error": f"no question {ask!r}", "kind": "UnknownQuestion"}, []
+        given = {"catalogue": message.get("catalogue")}
+        if ask in _SIGNED:
+            given["author"] = author
+        try:
+            return question({**(message.get("about") or {}), **given}).packed()
+        except TidegaugeError as problem:
+            return {"error": str(problem), "kind": type(problem).__name__}, []
+        except Exception as problem:  # noqa: BLE001 - every error is shown on the page
+            return {"error": describe(problem), "kind": type(problem).__name__}, []
+
+    def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
+        answer = self._overview.catalogue()
+        with self.repository.database.read() as connection:
+            still = open_incidents(connection, datetime.now(UTC))
+        settings = {
+            "open": still,
+            "datasets": self.repository.datasets(),
+            "writable": not self.repository.database.read_only,
+            "by": asked.get("author"),
+            "url": self._url,
+        }
+        told = cast("protocol.CatalogueAnswer", {**answer.told, **settings})
+        return Answer(told, answer.arrays)
+
+    def _csv(self, asked: Mapping[str, Any]) -> Answer:
+        return exports.csv(self._shown(asked), str(asked["view"]))
+
+    def _shown(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        return self.frame(str(asked["view"]), asked["options"], asked["dataset"])
+
+    def _pulse(self, _: Mapping[str, Any]) -> Answer:
+        """Return the commit count, by which the script detects changes."""
+        with self.repository.database.read() as connection:
+            told: protocol.PulseAnswer = {"commits": last_commit(connection)}
+            return Answer(told)
+
+
+def current_user() -> str | None:
+    """Return the user's name; None for root, who is nobody, and where the system has no name."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        return None
+    return None if name == "root" else name

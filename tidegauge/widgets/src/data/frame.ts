@@ -1,0 +1,19 @@
+// Answers of the server: the length of the JSON in four bytes, the JSON, and the buffers of its arrays.
+
+import type { ErrorReply, Reply } from "./protocol";
+
+/** Decode an answer; the sizes of the buffers follow from the types and shapes that the JSON names. */
+export function decodeFrame(frame: ArrayBuffer): [Reply | ErrorReply, DataView[]] {
+  const length = new DataView(frame).getUint32(0, true);
+  const message = JSON.parse(new TextDecoder().decode(new Uint8Array(frame, 4, length))) as Reply | ErrorReply;
+  const buffers: DataView[] = [];
+  let at = 4 + length;
+  if (!("error" in message)) {
+    for (const [, type, shape] of message.arrays) {
+      const size = Number(type.slice(1)) * shape.reduce((product, n) => product * n, 1);
+      buffers.push(new DataView(frame, at, size));
+      at += size;
+    }
+  }
+  return [message, buffers];
+}
