@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from tidegauge.repository.detection.backtest import Candidate
+    from tidegauge.repository.detectors.base import Detector
     from tidegauge.repository.detectors.monitor import Monitor
     from tidegauge.repository.detectors.rules import DecisionRule
     from tidegauge.repository.distributions.drift import Drifted
@@ -1501,6 +1502,63 @@ class Repository(Rendered):
             return frame_of(found, backtest.DETAIL_COLUMNS)
         return frame_of([replay.row(past) for replay in replays], backtest.BACKTEST_COLUMNS)
 
+    @series_filter(SeriesFilter)
+    def seasons(
+        self,
+        dataset: str,
+        *,
+        detector: Detector | str = "Seasonal()",
+        **series: Unpack[SeriesFilter],
+    ) -> pd.DataFrame:
+        """Return what `Seasonal` has learned of hours, weekdays, days of the month and months, in words.
+
+        Differences are to the usual hour, weekday or month of the series: in per cent or as a multiple
+        for counts and positive numbers, in percentage points for shares. What is smaller than the
+        series' noise is not told.
+
+        Parameters
+        ----------
+        dataset : str
+        detector : Seasonal or str
+            The detector, with its options.
+        name, instance, analyzer, where, segment
+            Filters; see the class notes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each series of at least eight points, with the columns segment, name, instance,
+            analyzer, seasons; the last is empty where nothing was learned.
+
+        Raises
+        ------
+        SuiteError
+            If the detector is not `Seasonal`.
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import datetime as dt
+        >>> import tidegauge as tg
+        >>> days = [dt.date(2026, 1, 5) + dt.timedelta(days=n) for n in range(63)]
+        >>> sizes = {f"ds={day}": 1000 if day.weekday() < 5 else 550 for day in days}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", sizes, scale="count")
+        ...     repo.seasons("orders")["seasons"].tolist()
+        ['Saturdays and Sundays 45 % lower']
+        """
+        from tidegauge.repository.detection.replay import BacktestHistory
+        from tidegauge.repository.detection.seasons import (
+            SEASON_COLUMNS,
+            season_rows,
+            seasonal_of,
+        )
+
+        of = seasonal_of(detector)
+        with self._selected(dataset, series) as (connection, query, _):
+            past = BacktestHistory.read(connection, dataset, query)
+        return frame_of(season_rows(past, of), SEASON_COLUMNS)
+
     def incidents(
         self,
         dataset: str | None = None,
@@ -1796,7 +1854,8 @@ class Repository(Rendered):
         """Store the verdict of rules on data, so that the same data is not judged again.
 
         A verdict on the same (name, specification, fingerprint and partition) supersedes the last one, which
-        stays visible ``as_of`` then. An equal one is not written.
+        stays visible ``as_of`` then. An equal one is not written, unless the check has said something else of
+        the partition since.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ What counts is the ratio of each round, and its median.
 Deequ gets its best reasonable usage: the schema of a partition is known, so no job reads it; each
 partition has a state provider of its own, and a backfill one repository, which then parses its file
 once. Ours reads the same files as Hive tables, which are made outside of the timing, as new
-repositories are. A daily run opens its repository, which counts on both sides: it is a new job. The
+repositories are. The last sixty partitions of a history are measured by runs of their own. A daily run opens its repository, which counts on both sides: it is a new job. The
 metrics of both sides are compared, those of the last round.
 """
 

@@ -9,6 +9,7 @@ ambiguous and are left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from tidegauge.analyzers.core.errors import MetricRuntimeError, SourceError, Tid
 from tidegauge.analyzers.core.metric import Entity, Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.measures.bins import Bin, BinnedDistribution, BucketDistribution
+from tidegauge.analyzers.measures.group_sums import HistogramOfSums, SumDistribution
 from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
 from tidegauge.analyzers.runs.ledger import (
     AnyAnalyzer,
@@ -48,6 +50,8 @@ _RENAMED = {
     "sketchSize": "sketch_size",
     "numberOfBuckets": "number_of_buckets",
 }
+_FROM = re.compile(r"\bFROM\s+([^\W\d]\w*)\b(?!\.)", re.IGNORECASE)
+"""The view that a query reads first: in Deequ that of the data."""
 _NULLS = {"Ignore": "ignore", "EmptyString": "empty", "Fail": "fail"}
 _SECONDS_BEFORE = 100_000_000_000  # in milliseconds that is 1973, in seconds the year 5138
 _NO_STATE = Failure(MetricRuntimeError("imported from Deequ, which keeps no states"))
@@ -283,14 +287,18 @@ def analyzer_from_deequ(entry: Mapping[str, Any]) -> AnyAnalyzer:
     """
     options = dict(entry)
     name = str(options.pop("analyzerName"))
-    if options.get("aggregateFunction", "count") != "count":
-        msg = f"{name} of sums has no counterpart here"
+    function = options.pop("aggregateFunction", "count")
+    if name == "Histogram" and function == "sum":
+        name, options["summed"] = "HistogramOfSums", options.pop("aggregateColumn")
+    elif function != "count":
+        msg = f"{name} with aggregateFunction {function!r} has no counterpart here"
         raise SourceError(msg)
-    for unused in ("aggregateFunction", "aggregateColumn", "shrinkingFactor"):
-        options.pop(unused, None)
+    options.pop("shrinkingFactor", None)
     behavior = (options.pop("analyzerOptions", None) or {}).get("nullBehavior", "Ignore")
     if name == "Compliance":
         options.pop("columns", None)
+    if name == "CustomSql" and (view := _FROM.search(options["expression"])):
+        options["view"] = view[1]
     if name in {"MinLength", "MaxLength"}:
         options["null_behavior"] = _NULLS[behavior]
     if name == "ApproxQuantiles":
@@ -306,8 +314,10 @@ def _metric(analyzer: AnyAnalyzer, stored: Mapping[str, Any]) -> Metric[Any]:
     """Return the metric under tidegauge's names; Deequ leaves some of its metrics unnamed."""
     kind, value = stored["metricName"], stored["value"]
     weight: float | None = None
-    if kind == "HistogramMetric":
-        value = _distribution(value)
+    if kind == "HistogramMetric" and isinstance(analyzer, HistogramOfSums):
+        value = _distribution(SumDistribution, value)
+    elif kind == "HistogramMetric":
+        value = _distribution(Distribution, value)
         weight = sum(v.absolute for v in value.values.values()) + value.tail_count
     elif kind == "HistogramBinnedMetric":
         value = _bins(value)
@@ -323,12 +333,12 @@ def _metric(analyzer: AnyAnalyzer, stored: Mapping[str, Any]) -> Metric[Any]:
     return Metric(entity, analyzer.instance, analyzer.name, Success(value), weight)
 
 
-def _distribution(value: Mapping[str, Any]) -> Distribution:
+def _distribution(kind: type[Distribution], value: Mapping[str, Any]) -> Distribution:
     values = {
         str(k): DistributionValue(int(v["absolute"]), float(v["ratio"]))
         for k, v in value["values"].items()
     }
-    return Distribution(values, int(value["numberOfBins"]), int(value.get("tailCount", 0)))
+    return kind(values, int(value["numberOfBins"]), int(value.get("tailCount", 0)))
 
 
 def _bins(value: Mapping[str, Any]) -> BinnedDistribution:

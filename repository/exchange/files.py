@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tidegauge.analyzers.core.errors import DatabaseAccessError
+from tidegauge.analyzers.core.filesystems import output_file
 from tidegauge.analyzers.core.formatting import for_spreadsheet
 
 if TYPE_CHECKING:
@@ -27,11 +27,8 @@ def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
 
 def csv_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
     """Write pages of metrics as a CSV file and return the number of rows."""
-    try:
-        with file.open("w", encoding="utf-8", newline="") as target:
-            return write_csv(pages, target)
-    except OSError as error:
-        raise DatabaseAccessError(f"cannot write {file}: {error}") from error
+    with output_file(file) as partial, partial.open("w", encoding="utf-8", newline="") as target:
+        return write_csv(pages, target)
 
 
 def parquet_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
@@ -52,11 +49,11 @@ def parquet_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
         ]
     )
     rows = 0
-    try:
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for page in pages:
-                writer.write_table(pa.Table.from_pandas(page, schema=schema, preserve_index=False))
-                rows += len(page)
-    except OSError as error:
-        raise DatabaseAccessError(f"cannot write {file}: {error}") from error
+    with (
+        output_file(file) as partial,
+        pq.ParquetWriter(partial, schema, compression="zstd") as writer,
+    ):
+        for page in pages:
+            writer.write_table(pa.Table.from_pandas(page, schema=schema, preserve_index=False))
+            rows += len(page)
     return rows

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import escaped, plain
 from tidegauge.repository.history.axes import order_ticks, seconds_of, time_ticks
 from tidegauge.repository.history.panels import Mark, PlotLine
@@ -128,34 +128,10 @@ class Plot:
             case _:
                 msg = f"{path.name!r} is no picture that can be written; name it .svg or .html"
                 raise HistoryError(msg)
-        return write_whole(path, text)
+        return write_output(path, text)
 
     def _repr_html_(self) -> str:
         return f'<div class="tidegauge">{self.svg}</div>'
-
-
-def write_whole(path: Path, text: str) -> Path:
-    """Write a file atomically, so that no reader sees a partial one.
-
-    Raises
-    ------
-    DatabaseAccessError
-        If the file is not writable.
-    """
-    partial = None
-    try:
-        with NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name[:40]}.", encoding="utf-8", delete=False
-        ) as file:
-            partial = Path(file.name)
-            file.write(text)
-        partial.chmod(0o644)
-        partial.replace(path)
-    except OSError as error:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
-        raise DatabaseAccessError(f"cannot write {path}: {error}") from error
-    return path
 
 
 def read_plot(connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None) -> Plot:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
+from tidegauge.repository.store.verdicts import standing_verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -165,26 +166,9 @@ def _incidents(now: datetime) -> sa.Subquery:
 
 def _failing() -> sa.Subquery:
     """Count the checks by dataset whose newest verdict fails on the data that is there now."""
-    v, p, pv = s.verdict.c, s.partition.c, s.partition_version.c
-    place = sa.func.row_number().over(
-        partition_by=(v.dataset_id, v.name, v.partition), order_by=v.commit_id.desc()
-    )
-    newest = sa.select(
-        v.dataset_id, v.partition_key, v.fingerprint, v.passed, place.label("place")
-    ).subquery()
-    n = newest.c
-    print_ = sa.func.coalesce(
-        pv.fingerprint, sa.literal("version/1:") + sa.cast(pv.version, sa.Text)
-    )
-    return (
-        sa.select(n.dataset_id.label("of"), sa.func.count().label("failing"))
-        .select_from(newest)
-        .outerjoin(s.partition, (p.dataset_id == n.dataset_id) & (p.key == n.partition_key))
-        .outerjoin(s.partition_version, (pv.partition_id == p.id) & s.holds(s.partition_version))
-        .where(n.place == 1, n.passed == 0, sa.func.coalesce(print_ == n.fingerprint, sa.true()))
-        .group_by(n.dataset_id)
-        .subquery()
-    )
+    v = standing_verdicts().c
+    query = sa.select(v.dataset_id.label("of"), sa.func.count().label("failing"))
+    return query.where(v.passed == 0).group_by(v.dataset_id).subquery()
 
 
 def _metrics() -> sa.Subquery:

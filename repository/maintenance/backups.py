@@ -19,6 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, NotOurDatabaseError
+from tidegauge.analyzers.core.filesystems import output_file
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import (
     SECRETS,
@@ -52,15 +53,17 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
     if target.exists():
         msg = f"{target} is there already; name another file"
         raise DatabaseAccessError(msg)
-    if database.file is not None:
-        database.copy(target)
-    elif database.is_sqlite:
+    if database.is_sqlite and database.file is None:
         msg = "a database in memory has no file to copy; its history ends with its process"
         raise DatabaseAccessError(msg)
-    else:
-        options = ("--format=custom", f"--file={target}", f"--dbname={_conninfo(database)}")
-        _run_postgres("pg_dump", database, *options)
-    _copy_files(artifacts, Artifacts(_files_of(target)))
+    with output_file(target) as partial:
+        if database.is_sqlite:
+            database.copy(partial)
+        else:
+            options = ("--format=custom", f"--file={partial}", f"--dbname={_conninfo(database)}")
+            _run_postgres("pg_dump", database, *options)
+        # Files after what refers to them, and before the backup appears: none lacks a file.
+        _copy_files(artifacts, Artifacts(_files_of(target)))
     return target
 
 
@@ -82,6 +85,8 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
     if database.is_sqlite:
         _require_sound(source)
     before = back_up(database, artifacts) if database.revision() else None
+    # Files before what refers to them: who is killed in between leaves files without a reference.
+    _copy_files(Artifacts(_files_of(source)), artifacts)
     if database.file is not None:
         with (
             closing(sqlite3.connect(source)) as copy,
@@ -92,7 +97,6 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
             )  # in one transaction: concurrent readers see the old content or the new
     else:
         _restore_postgres(database, source)
-    _copy_files(Artifacts(_files_of(source)), artifacts)
     return before
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _STATES = (s.state, s.named_state, s.folded_state)
 _PAYLOAD = ("tag", "payload", "artifact", "checksum")
+_PAGE = 200
+"""States that are read at once: 50 MiB at most, as large ones lie in files."""
 _MESSAGES = (
     s.metric.c.error,
     s.newest_metric.c.error,
@@ -117,7 +119,7 @@ def forget(
 
     def work(connection: Connection) -> None:
         lock_clock(connection)  # no batch may be decided against states that are being changed
-        done[:] = [_Work(connection, artifacts, tokens)]
+        done[:] = [_Work(connection, artifacts, tokens, dry_run=dry_run)]
         done[0].run()
         if dry_run:
             raise _DryRunError
@@ -125,10 +127,10 @@ def forget(
     try:
         database.write(work)
     except _DryRunError:
-        return done[0].result(dry_run=True)
+        return done[0].result()
     database.write(done[0].remove_files)
     database.compact()
-    return done[0].result(dry_run=False)
+    return done[0].result()
 
 
 @dataclass
@@ -138,6 +140,7 @@ class _Work:
     connection: Connection
     artifacts: Artifacts
     tokens: dict[str, str]
+    dry_run: bool
     counts: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)  # files
@@ -150,18 +153,15 @@ class _Work:
             self._messages(column)
         self.left += self._identities()
         self.left += self._numbers()
+        self.left += self._unused()
 
-    def result(self, *, dry_run: bool) -> Forgotten:
-        return Forgotten(**self.counts, left=tuple(self.left), dry_run=dry_run)
+    def result(self) -> Forgotten:
+        return Forgotten(**self.counts, left=tuple(self.left), dry_run=self.dry_run)
 
     def remove_files(self, connection: Connection) -> None:
         """Remove the files of replaced states that nothing refers to any more."""
         lock_clock(connection)  # keeps out batches whose commit could refer to one of them
-        used: set[str] = set()
-        for table in _STATES:
-            c = table.c.artifact
-            used.update(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
-        going = self.replaced - used
+        going = self.replaced - _used(connection)
         for name in sorted(going):
             self.artifacts.remove(name)
         self.counts["files"] = len(going)
@@ -171,8 +171,7 @@ class _Work:
 
     def _states(self, table: sa.Table) -> None:
         keys = list(table.primary_key)
-        query = sa.select(*keys, *(table.c[name] for name in _PAYLOAD))
-        for row in self.connection.execute(query).all():
+        for row in self._rows(table):
             key, stored = row[: len(keys)], Payload(*row[len(keys) :])
             same = sa.and_(*(c == v for c, v in zip(keys, key, strict=True)))
             try:
@@ -183,12 +182,23 @@ class _Work:
             changed = self._without(found)
             if changed is found:
                 continue
-            packed = self.artifacts.pack(changed)
-            content = {name: getattr(packed, name) for name in _PAYLOAD}
-            self.connection.execute(sa.update(table).where(same).values(content))
             self._count("states")
+            if not self.dry_run:  # which would leave files
+                packed = self.artifacts.pack(changed)
+                content = {name: getattr(packed, name) for name in _PAYLOAD}
+                self.connection.execute(sa.update(table).where(same).values(content))
             if stored.artifact is not None:
                 self.replaced.add(stored.artifact)
+
+    def _rows(self, table: sa.Table) -> Iterator[sa.Row[Any]]:
+        """Yield keys and payloads page by page: all of them may be more than the memory holds."""
+        keys = list(table.primary_key)
+        pages = sa.select(*keys, *(table.c[name] for name in _PAYLOAD)).order_by(*keys).limit(_PAGE)
+        query = pages
+        while rows := self.connection.execute(query).all():
+            yield from rows
+            last = sa.tuple_(*rows[-1][: len(keys)], types=[key.type for key in keys])
+            query = pages.where(sa.tuple_(*keys) > last)
 
     def _without(self, state: State) -> State:
         for value, token in self.tokens.items():
@@ -247,6 +257,18 @@ class _Work:
         for dataset, canonical, tag, count in self.connection.execute(query):
             if tag.partition("/")[0] in _NUMERIC:
                 yield f"{count} states of {canonical} in {dataset!r} may hold it as a number"
+
+    def _unused(self) -> Iterator[str]:
+        there = self.artifacts.files() | self.artifacts.unfinished()
+        if unused := len(there - self.replaced - _used(self.connection)):
+            yield f"{unused} files to which nothing refers may hold it; `db clean` removes those older than a day"
+
+
+def _used(connection: Connection) -> set[str]:
+    """Return the files that states refer to."""
+    columns = (table.c.artifact for table in _STATES)
+    queries = (sa.select(c).where(c.is_not(None)) for c in columns)
+    return {name for query in queries for name in connection.execute(query).scalars()}
 
 
 _NUMERIC = frozenset({"kll", "req", "min", "max", "range", "time-range"})

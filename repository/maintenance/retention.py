@@ -56,6 +56,15 @@ class Cleaned:
         Versions, and partitions with their states, that were old enough but were kept.
     dry_run : bool
         True if nothing was actually removed.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> with tg.Repository("sqlite://") as repo:
+    ...     _ = repo.record("shop", "revenue", {"ds=2026-01-01": 10.0})
+    ...     found = repo.clean(versions="90d", dry_run=True)
+    >>> found.versions, found.dry_run
+    (0, True)
     """
 
     versions: int = 0
@@ -331,7 +340,7 @@ class _Cleaner:
 
     def orphans(self) -> list[str]:
         """Return files that nothing refers to, older than a day and than every run still open."""
-        there = self.artifacts.files()
+        there = self.artifacts.files() | self.artifacts.unfinished()
         if not there:
             return []
         for table in (s.state, s.named_state, s.folded_state):
@@ -340,7 +349,13 @@ class _Cleaner:
         before = datetime.now(UTC) - _ORPHAN_AGE
         live = oldest_running_start(self.connection)
         before = before if live is None else min(before, live)
-        return sorted(name for name in there if self.artifacts.modified(name) < before)
+        return sorted(name for name in there if self._modified(name) < before)
+
+    def _modified(self, name: str) -> datetime:
+        try:
+            return self.artifacts.modified(name)
+        except FileNotFoundError:  # its writer has just completed it
+            return datetime.now(UTC)
 
     def _delete(
         self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None

@@ -22,6 +22,7 @@ from tidegauge.files.suite import load_suite
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.testing.samples import commit, day, judged
+from tidegauge.rules.state import RecordCounts
 
 import tidegauge as tg
 from tests.paths import ROOT
@@ -190,6 +191,12 @@ def test_a_small_file_that_would_fill_the_memory_is_refused():
         read_state("frequencies/1", bomb)
 
 
+def test_groups_without_their_counts_are_refused():
+    content = FrequenciesAndNumRows.of([(("a",), 1)]).pack()
+    with pytest.raises(StateError, match="not of groups and their counts"):
+        read_state("frequencies/1", content.replace(b"count", b"gount"))
+
+
 SAMPLES = [
     (state["tag"], bytes.fromhex(state["payload"]))
     for state in json.loads((ROOT / "tests/data/states.json").read_text())
@@ -201,6 +208,18 @@ def test_there_is_a_sample_of_every_kind_of_state():
     assert {tag.partition("/")[0] for tag, _ in SAMPLES} >= {
         tag.partition("/")[0] for tag in READERS if "griffin" not in tag
     }
+
+
+@pytest.mark.parametrize("content", [b"1", b"[1]", b"[[{}],null]", b"[null,3]", b"[[1],[[2]]]"])
+@pytest.mark.parametrize("tag", ["record-counts/1", "schema-match/1"])
+def test_json_of_another_form_is_refused(tag, content):
+    with pytest.raises(StateError, match="cannot be read"):
+        read_state(tag, content)
+
+
+def test_counts_of_other_rules_are_not_added():
+    with pytest.raises(tg.StateMismatchError, match="numbers of counts 1 and 2"):
+        _ = RecordCounts((1,)) + RecordCounts((1, 2))
 
 
 @given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False), st.integers(1, 8))

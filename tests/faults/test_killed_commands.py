@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from tidegauge.repository.maintenance.backups import back_up
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.testing.samples import commit, day
 
@@ -27,6 +28,7 @@ COMMANDS = {
     "forget": ["db", "forget", "--value", "a"],
     "clean": ["db", "clean", "--versions", "0d", "--states", "0d", "--runs", "0d"],
     "backup": ["db", "backup"],
+    "restore": ["db", "restore", "kept.db"],
     "export": ["export", "csv", "d", "--output", "out.csv"],
     "report": ["report", "d", "--html", "out.html"],
 }
@@ -57,6 +59,8 @@ def filled(tmp_path_factory):
     with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
         for fingerprint in ("a", "b"):
             days = range(1, 41)
+            if fingerprint == "b":
+                back_up(repository.database, repository.artifacts, folder / "kept.db")
             commit(
                 repository,
                 *(day(n, fingerprint, rows=1000 if n < 40 else 300) for n in days),
@@ -74,6 +78,18 @@ def told(folder):
         histogram = repository.merge("d", tg.Histogram("s"), allow_missing=True).value
         counts = sorted(value.absolute for value in histogram.values.values())
         return numbers.to_csv(), anomalies.to_csv(), counts, "a" in histogram.values
+
+
+def assert_outputs_are_whole(folder, whole):
+    """Check that what is there of a command's outputs is as good as if it had not been killed."""
+    if (table := folder / "out.csv").exists():
+        assert table.read_bytes() == (whole / "out.csv").read_bytes()
+    if (page := folder / "out.html").exists():
+        assert page.read_text().endswith("</html>\n")
+    for backup in folder.glob("r.*.backup.db"):
+        with tg.Repository(f"sqlite:///{backup}", read_only=True) as repository:
+            assert check(repository.database, repository.artifacts) == []
+            assert len(repository.partitions("d")) == 40
 
 
 @pytest.mark.parametrize(
@@ -107,6 +123,7 @@ def test_a_command_killed_at_any_moment_is_completed_by_the_next(name, filled, p
             process.join(60)
         with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
             assert check(repository.database, repository.artifacts) == [], f"seed {seed}"
+        assert_outputs_are_whole(folder, whole)
         process = start(folder)
         process.join(120)
         assert process.exitcode == 0

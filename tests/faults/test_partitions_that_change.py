@@ -1,10 +1,14 @@
 """Partitions that are rewritten, dropped, added or damaged around a scan."""
 
+import gzip
+import os
 import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv, orc
+from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.unreadable import measure_readable, named_partitions
 from tidegauge.analyzers.sources.sources import PathSource
@@ -104,6 +108,39 @@ def test_halves_are_tried_where_no_folder_is_named():
     assert calls == [4, 2, 2, 1, 1]
 
 
+def test_partitions_of_other_types_are_tried_as_a_batch_of_their_own():
+    """Files of three kinds: a batch is read by the types of its last one; one file is damaged."""
+    kinds = dict(zip(PARTS, ("int", "long", "damaged", "text"), strict=True))
+    calls = []
+
+    def measure(some):
+        calls.append([kinds[part] for part in some])
+        for part in some:
+            if kinds[part] == "damaged":
+                raise ReadError(f"s3a://b/t/{part.name}/a.parquet")
+            if kinds[part] != kinds[some[-1]]:
+                path = f"s3a://b/t/{part.name}/a.parquet"
+                raise OSError(f"[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] {path}")
+        return [part.name for part in some]
+
+    found, broken = measure_readable(PARTS, lambda part: part, measure)
+    assert sorted(found) == [PARTS[n].name for n in (0, 1, 3)]
+    assert set(broken) == {PARTS[2]}
+    assert calls[-3:] == [["int", "long"], ["long"], ["int"]]
+
+
+def test_the_cause_is_told_where_spark_says_only_that_it_waited():
+    error = OSError(
+        "An error occurred while calling o123.collectToPython.\n"
+        ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat a.b(c.scala:1)\n"
+        "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] file:/t/ds=1/a.csv\n"
+        "Caused by: java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n"
+    )
+    assert describe(error) == (
+        "IllegalArgumentException: CSV header does not conform to the schema."
+    )
+
+
 def test_other_errors_fail_the_batch():
     def measure(some):
         raise RuntimeError("Job aborted: executor lost")
@@ -151,6 +188,139 @@ def test_what_changes_between_listing_and_reading_is_measured_again(spark, days,
         assert found["ds=2024-01-05"] == (1, 5)
         run, _ = measured(PathSource(spark, str(days)), repository)
         assert run.report.scanned == 0
+
+
+def file_of(kind, columns):
+    """Return a file's bytes; those of Parquet and ORC know their types."""
+    table, sink = pa.table(columns), pa.BufferOutputStream()
+    if kind == "parquet":
+        pq.write_table(table, sink)
+    elif kind == "orc":
+        orc.write_table(table, sink)
+    else:
+        csv.write_csv(table, sink, csv.WriteOptions(quoting_style="none"))
+    content = sink.getvalue().to_pybytes()
+    return gzip.compress(content) if kind == "csv.gz" else content
+
+
+def put(folder, number, content, kind="parquet"):
+    """Write a day's only file; each is newer than those of the days before."""
+    place = folder / f"ds=2024-01-0{number}"
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / f"part.{kind}"
+    file.write_bytes(content)
+    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def values(repository, name, instance):
+    frame = repository.metrics("days", name=name, instance=instance)
+    days = [int(partition[-1]) for partition in frame["partition"]]
+    return dict(zip(days, frame["value"], strict=True))
+
+
+@pytest.mark.spark
+def test_a_folder_has_the_columns_of_its_newest_files(spark, tmp_path):
+    """A column is added, widened, turned into text and removed, day by day and all at once."""
+    by_day = [
+        {"x": pa.array([1], pa.int32())},
+        {"x": pa.array([2], pa.int32()), "y": [1.0]},
+        {"x": pa.array([2**40], pa.int64()), "y": [None]},
+        {"x": ["a"], "y": [2.0]},
+        {"x": ["b"]},
+    ]
+    suite = tg.Suite("days", [tg.Size(), tg.Completeness("x"), tg.Completeness("y")])
+    runs = {}
+    for way in ("each", "all"):
+        folder = tmp_path / way
+        with tg.Repository(f"sqlite:///{tmp_path / way}.db") as repository:
+            for number, columns in enumerate(by_day, 1):
+                put(folder, number, file_of("parquet", columns))
+                if way == "each" or number == len(by_day):
+                    source = PathSource(spark, str(folder))
+                    run = tg.analyze(source, suite, repository=repository, spark=spark)
+                    assert run.status == "complete"
+            assert run.unreadable == {}
+            assert values(repository, "Size", "*") == dict.fromkeys(range(1, 6), 1)
+            assert values(repository, "Completeness", "x") == dict.fromkeys(range(1, 6), 1)
+            frame = repository.metrics("days", name="Completeness", instance="y")
+            runs[way] = dict(zip(frame["partition"].str[-1:], frame["status"], strict=True))
+            if way == "each":
+                found = {
+                    day: n for day, n in values(repository, "Completeness", "y").items() if n == n
+                }
+                assert found == {2: 1, 3: 0, 4: 1}
+    assert runs["each"] == {
+        "1": "failed",
+        "2": "finite",
+        "3": "finite",
+        "4": "finite",
+        "5": "failed",
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["orc", "csv.gz"])
+def test_damage_in_other_formats_costs_its_partition(spark, tmp_path, kind):
+    """Cut off, and of another kind altogether."""
+    folder, whole = tmp_path / "days", {}
+    for number in range(1, 5):
+        whole[number] = file_of(kind, {"x": [1] * 3000 * number, "s": list(range(3000 * number))})
+        damaged = {1: whole[number][:-20], 4: b"id,x\n1,2\n" * 9}.get(number, whole[number])
+        put(folder, number, damaged, kind)
+    options = {"header": "true", "inferSchema": "true"} if kind == "csv.gz" else {}
+
+    def source():
+        return PathSource(spark, str(folder), format=kind.partition(".")[0], options=options)
+
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        run, found = measured(source(), repository)
+        assert set(run.unreadable) == {"ds=2024-01-01", "ds=2024-01-04"}
+        assert found == {"ds=2024-01-02": (1, 6000), "ds=2024-01-03": (1, 9000)}
+        for number in (1, 4):
+            put(folder, number, whole[number], kind)
+        run, found = measured(source(), repository)
+        assert set(run.changes) == {"ds=2024-01-01", "ds=2024-01-04"}
+        assert found["ds=2024-01-04"] == (1, 12000)
+
+
+@pytest.mark.spark
+def test_columns_of_text_in_another_order_are_not_confused(spark, tmp_path):
+    """Spark reads columns of CSV by their place; a header that says otherwise costs its partition."""
+    folder = tmp_path / "days"
+    for number, text in enumerate(("x,s\n1,5\n", "s,x\n5,1\n", "x,s\n1,6\n"), 1):
+        put(folder, number, text.encode(), "csv")
+    options = {"header": "true", "inferSchema": "true"}
+    source = PathSource(spark, str(folder), format="csv", options=options)
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        run, found = measured(source, repository)
+        assert set(run.unreadable) == {"ds=2024-01-02"}
+        assert "CSV header does not conform to the schema" in run.unreadable["ds=2024-01-02"]
+        assert set(found) == {"ds=2024-01-01", "ds=2024-01-03"}
+
+
+@pytest.mark.spark
+def test_what_a_listing_does_not_show_yet_is_measured_when_it_does(spark, days, tmp_path):
+    """A store whose listings lag: a new partition is missing, a rewritten one looks as it did."""
+    lagging = PathSource(spark, str(days))
+    before = lagging.list_partitions()
+    write(days, "2024-01-05", 5)
+    write(days, DAYS[0], 9)
+    now, lagging.list_partitions = lagging.list_partitions, lambda: before
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        _, found = measured(lagging, repository)
+        assert set(found) == {f"ds={day}" for day in DAYS}
+        lagging.list_partitions = now
+        run, found = measured(lagging, repository)
+        assert set(run.changes) == {f"ds={DAYS[0]}", "ds=2024-01-05"}
+        assert (found[f"ds={DAYS[0]}"][1], found["ds=2024-01-05"]) == (9, (1, 5))
+        lagging.list_partitions = lambda: before  # from another server: the new one is gone again
+        run, _ = measured(lagging, repository)
+        assert run.report.gone == ("ds=2024-01-05",)
+        lagging.list_partitions = now
+        run, found = measured(lagging, repository)
+        assert run.report.gone == ()
+        assert found["ds=2024-01-05"] == (1, 5)
+        assert found[f"ds={DAYS[0]}"][1] == 9
 
 
 @pytest.mark.spark

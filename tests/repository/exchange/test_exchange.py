@@ -2,11 +2,13 @@
 
 import json
 import math
+import os
 
 import pandas as pd
 import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.repository.exchange.deequ import analyzer_from_deequ, import_deequ
+from tidegauge.repository.exchange.files import csv_file, parquet_file
 from tidegauge.repository.exchange.openlineage import openlineage_event
 from tidegauge.repository.exchange.prometheus import prometheus_text
 from tidegauge.repository.maintenance.integrity import check
@@ -108,6 +110,40 @@ def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
     assert check(repo.database, repo.artifacts) == []
 
 
+def test_histograms_of_sums_are_taken_over(repo, tmp_path):
+    """The fields that Deequ writes for `Histogram("country", aggregateFunction = Sum("amount"))`."""
+    analyzer = {
+        "analyzerName": "Histogram",
+        "column": "country",
+        "maxDetailBins": 1000,
+        "aggregateFunction": "sum",
+        "aggregateColumn": "amount",
+    }
+    values = {"DE": {"absolute": 30, "ratio": 0.75}, "US": {"absolute": 10, "ratio": 0.25}}
+    metric = {
+        "metricName": "HistogramMetric",
+        "column": "country",
+        "numberOfBins": 2,
+        "value": {"numberOfBins": 2, "values": values},
+    }
+    result = {
+        "resultKey": {"dataSetDate": 1767225600000, "tags": {}},
+        "analyzerContext": {"metricMap": [{"analyzer": analyzer, "metric": metric}]},
+    }
+    file = tmp_path / "deequ.json"
+    file.write_text(json.dumps([result]))
+    done = import_deequ(repo, file, "orders")
+    assert (done.metrics, done.skipped) == (1, ())
+    found = repo.metrics("orders", analyzer=tg.HistogramOfSums("country", "amount"))
+    assert dict(zip(found["name"], found["value"], strict=True)) == {
+        "HistogramOfSums.bins": 2.0,
+        "HistogramOfSums.sum.DE": 30.0,
+        "HistogramOfSums.sum.US": 10.0,
+        "HistogramOfSums.ratio.DE": 0.75,
+        "HistogramOfSums.ratio.US": 0.25,
+    }
+
+
 def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
     def entry(analyzer, metric):
         return {"analyzer": analyzer, "metric": metric}
@@ -119,10 +155,10 @@ def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
         "name": "x",
         "value": 1.0,
     }
-    summed = {
+    averaged = {
         "analyzerName": "Histogram",
         "column": "a",
-        "aggregateFunction": "sum",
+        "aggregateFunction": "avg",
         "aggregateColumn": "b",
     }
     twice = {"analyzerName": "Entropy", "column": "a"}
@@ -131,7 +167,7 @@ def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
             "resultKey": {"dataSetDate": 0, "tags": {}},
             "analyzerContext": {
                 "metricMap": [
-                    entry(summed, double),
+                    entry(averaged, double),
                     entry({"analyzerName": "Novel", "column": "a"}, double),
                     entry(twice, double),
                     entry(twice, {**double, "value": 2.0}),
@@ -148,7 +184,7 @@ def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
     assert repo.metrics("orders")["entity"].tolist() == ["Multicolumn"]
     text = "\n".join(done.skipped)
     for said in (
-        "of sums",
+        "aggregateFunction 'avg'",
         "Novel",
         "Entropy('a'): ambiguous duplicate",
         "Mean: unlike Deequ's: KeyError",
@@ -171,6 +207,13 @@ def test_other_files_are_refused(repo, tmp_path, text, says):
         import_deequ(repo, file, "orders")
     with pytest.raises(tg.SourceError, match="cannot read"):
         import_deequ(repo, tmp_path / "none.json", "orders")
+
+
+def test_queries_read_the_view_that_they_name():
+    told = {"analyzerName": "CustomSql", "expression": "select sum(a) / count(*) from primary p"}
+    assert analyzer_from_deequ(told) == tg.CustomSql(told["expression"], view="primary")
+    told = {**told, "disambiguator": "share", "expression": "sum(a) / count(1)"}
+    assert analyzer_from_deequ(told) == tg.CustomSql("sum(a) / count(1)", "share")
 
 
 def test_infinite_edges_are_overflow_bins():
@@ -313,3 +356,42 @@ def test_pages_hold_everything_once(repo):
         assert max(map(len, pages)) <= max(2 * rows, 12)
         whole = pd.concat(pages, ignore_index=True)
         pd.testing.assert_frame_equal(repo.metrics("d"), whole, check_dtype=False)
+
+
+@pytest.mark.parametrize("write", [csv_file, parquet_file])
+def test_a_file_is_replaced_when_it_is_whole(repo, tmp_path, write):
+    """Else it stays what it was: at a full disk, and where reading the metrics fails."""
+    commit(repo, *(day(n) for n in range(1, 31)))
+    file = tmp_path / "metrics"
+    file.write_text("of yesterday")
+    file.chmod(0o640)
+    (tmp_path / "link").symlink_to(file)
+
+    def broken():
+        yield next(repo.pages("d", rows=25))
+        raise tg.DatabaseAccessError("the server went away")
+
+    with pytest.raises(tg.DatabaseAccessError, match="^the server went away"):
+        write(broken(), file)
+    assert [path.name for path in tmp_path.glob("*metrics*")] == ["metrics"]
+    assert file.read_text() == "of yesterday"
+    rows = write(repo.pages("d", rows=25), tmp_path / "link")
+    assert rows == len(repo.metrics("d"))
+    assert file.stat().st_mode & 0o777 == 0o640
+    read = pd.read_csv if write is csv_file else pd.read_parquet
+    assert len(read(file)) == rows
+    with pytest.raises(tg.DatabaseAccessError, match="cannot write .*: No such file or directory$"):
+        write(repo.pages("d"), tmp_path / "none" / "metrics")
+
+
+def test_a_pipe_is_written_as_it_is(repo, tmp_path):
+    commit(repo, day(1))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        csv_file(repo.pages("d"), pipe)
+        assert os.read(reader, 8) == b"dataset,"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()

@@ -365,6 +365,22 @@ def test_orphans_go_when_nobody_can_be_about_to_use_them(repo, monkeypatch):
     assert repo.artifacts.files() == used
 
 
+def test_files_of_killed_writers_go_and_those_of_others_stay(repo, monkeypatch):
+    monkeypatch.setattr("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", 10)
+    commit(repo, day(1))
+    names = {"young": f".{'c' * 40}-{'1' * 16}", "old": f".{'c' * 40}-{'2' * 16}", "other": ".keep"}
+    (repo.artifacts.root / "cc").mkdir()
+    paths = {what: repo.artifacts.root / "cc" / name for what, name in names.items()}
+    old = (dt.datetime.now(dt.UTC) - dt.timedelta(days=2)).timestamp()
+    for what, path in paths.items():
+        path.write_bytes(b"half of a state")
+        if what != "young":
+            os.utime(path, (old, old))
+    assert repo.clean().files == 1
+    assert {what for what, path in paths.items() if path.exists()} == {"young", "other"}
+    assert check(repo.database, repo.artifacts) == []
+
+
 @pytest.mark.parametrize("age", ["soon", "90", "d", "-1d", ""])
 def test_what_is_no_age_says_what_is(repo, age):
     with pytest.raises(tg.HistoryError, match="is no age; write 90d"):
@@ -601,6 +617,7 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
             repository.artifacts.remove(name)
         kept = restore(repository.database, repository.artifacts, copy)
         assert kept.exists()
+        assert not list(tmp_path.glob(".*"))  # what was written beside them has its name
         repository.database.engine.dispose()
         assert repository.metrics("d").equals(before)
         assert repository.merge("d", HIST).value["b"].absolute == 1
@@ -612,6 +629,27 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
         with pytest.raises(tg.DatabaseAccessError, match="there is no backup"):
             restore(repository.database, repository.artifacts, tmp_path / "none")
         assert len(repository.metrics("d", name="Size")) == 2
+
+
+def test_a_backup_that_breaks_off_is_none(repo, tmp_path, monkeypatch):
+    """It appears when its files are there; a restore brings the files before what refers to them."""
+    monkeypatch.setattr("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", 10)
+    commit(repo, day(1))
+    copy = back_up(repo.database, repo.artifacts, tmp_path / "copy.db")
+    commit(repo, day(1, "b", rows=7))
+    sizes = repo.metrics("d", name="Size")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tidegauge.repository.maintenance.backups._copy_files", full)
+    with pytest.raises(tg.DatabaseAccessError, match="cannot write .*second.db: No space left"):
+        back_up(repo.database, repo.artifacts, tmp_path / "second.db")
+    assert not list(tmp_path.glob("*second*"))
+    monkeypatch.setattr("tidegauge.repository.maintenance.backups.back_up", lambda *_: None)
+    with pytest.raises(OSError, match="No space left"):
+        restore(repo.database, repo.artifacts, copy)
+    assert repo.metrics("d", name="Size").equals(sizes)
 
 
 def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
@@ -634,9 +672,9 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
-    assert "is no revision before 0005; there are: none" in said("downgrade", "0007", *db, status=1)
+    assert "is no revision before 0006; there are: 0005" in said("downgrade", "0007", *db, status=1)
     said("restore", copy, *db)
-    assert "0005" in said("current", "--db", url)
+    assert "0006" in said("current", "--db", url)
     assert "sound" in said("check", *db)
     assert "is no age" in said("clean", "--states", "soon", *db, status=1)
 

@@ -71,6 +71,31 @@ def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
     assert held(tmp_path) == []
 
 
+def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
+    """Pages end within a statistic and a partition, and at the end of the table."""
+    monkeypatch.setattr("tidegauge.repository.maintenance.forgetting._PAGE", 3)
+    with tg.Repository(url, artifacts=tmp_path / "large") as repository:
+        commit(repository, *(person(number) for number in range(1, 8)))
+        commit(repository, person(7, fingerprint="b"))
+        done = repository.forget(PERSON)
+        assert (done.states, done.left) == (8 * 2, ())  # groups and top values of eight versions
+        assert repository.forget(PERSON).states == 0
+        assert check(repository.database, repository.artifacts) == []
+
+
+def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
+    """One whose run was killed before its commit, and one that was not written to its end."""
+    monkeypatch.setattr(artifacts, "LARGEST_IN_DATABASE", 10)
+    folder = tmp_path / "large"
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=folder) as repository:
+        commit(repository, day(1))
+        repository.artifacts.pack(FrequenciesAndNumRows.of([((PERSON,), 1)]))
+        (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").parent.mkdir(exist_ok=True)
+        (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").write_bytes(PERSON.encode())
+        (left,) = repository.forget(PERSON).left
+        assert left.startswith("2 files to which nothing refers may hold it")
+
+
 def test_groups_by_numbers_are_left_out():
     state = FrequenciesAndNumRows.of([((42, "a"), 3), ((7, "b"), 1)], num_nulls=2)
     found = state.forget("42", "x")

@@ -1,0 +1,256 @@
+"""Growth of time, CPU time, memory and bytes with rows, columns, partitions, analyzers, history, tables.
+
+    python benchmarks/growth.py [--axes NAME ...] [--most FACTOR] [--json FILE]
+    python benchmarks/growth.py --draw FILE.json FILE.svg
+
+One quantity grows by factors of ten, the others stay as they are. Each size is measured twice in this
+process, and the better time counts; the first size warms up. Beside it stands the bare reading of the
+same rows into nothing (Spark's ``noop`` sink), so that what is ours can be told from what is the
+reader's. The slope is that of CPU time between the two largest sizes on logarithmic scales: 1 is
+linear. ``--most 0.1`` leaves out the largest size of each axis. Drawing needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Another script here is named as a package of ours, which is the one to be found.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+import tidegauge as tg
+from tidegauge.files.runs import run_suites
+
+AXES = {
+    "rows": (10**5, 10**6, 10**7, 10**8),
+    "columns": (10, 100, 1000, 2000),
+    "partitions": (10, 100, 1000, 10_000),
+    "analyzers": (5, 50, 500, 5000),
+    "history": (10**4, 10**5, 10**6, 10**7),
+    "tables": (10, 100, 500, 2000),
+}
+NUMBERS = 8
+"""Columns of numbers, where not their number grows."""
+
+
+class Growth:
+    """The sizes of one quantity, each measured.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    folder : Path
+        Tables and databases are written here.
+    """
+
+    def __init__(self, spark, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.process = psutil.Process()
+
+    def measure(self, axis: str, size: int) -> dict:
+        """Measure one size; return seconds, CPU seconds, megabytes and bytes."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        work, bare = getattr(self, axis)(size)
+        found = {"size": size} | self._timed(work)
+        if bare is not None:
+            found |= {f"bare {key}": value for key, value in self._timed(bare).items()}
+        files = [file for file in self.folder.glob("*.db*") if file.is_file()]
+        found["database bytes"] = sum(file.stat().st_size for file in files)
+        found["driver MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        return found
+
+    def _timed(self, work) -> dict:
+        tries = []
+        for _ in range(2):
+            started, used = time.perf_counter(), self._cpu()
+            work()
+            tries.append((time.perf_counter() - started, self._cpu() - used))
+        return {
+            "seconds": round(min(wall for wall, _ in tries), 3),
+            "cpu": round(min(cpu for _, cpu in tries), 3),
+        }
+
+    def _cpu(self) -> float:
+        """Return the CPU seconds of this process and its children, Java's among them."""
+        total = 0.0
+        for process in (self.process, *self.process.children(recursive=True)):
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        return total
+
+    def _table(self, rows: int, columns: int = NUMBERS, partitions: int = 0) -> Path:
+        """Write rows of hashed numbers as Parquet, in folders by day if there are partitions."""
+        numbers = [f"pmod(xxhash64(id, {i}), 1000000) / 1e3D AS c{i}" for i in range(columns)]
+        if partitions:
+            numbers.append(f"date_add(DATE'1990-01-01', CAST(id % {partitions} AS INT)) AS ds")
+        tasks = max(2, min(rows // 500_000, 64))
+        data = self.spark.range(0, rows, 1, tasks).selectExpr(*numbers)
+        target = self.folder / "table"
+        if partitions:
+            data.repartition(8, "ds").write.partitionBy("ds").parquet(str(target))
+        else:
+            data.write.parquet(str(target))
+        return target
+
+    def _scanned(self, table: Path, analyzers: list):
+        """Return the work of measuring a folder without a repository, and of reading it bare."""
+        data = self.spark.read.parquet(str(table))
+        return (
+            lambda: tg.calculate(data, analyzers),
+            lambda: data.write.format("noop").mode("overwrite").save(),
+        )
+
+    def rows(self, size: int):
+        """Twenty analyzers of eight columns."""
+        return self._scanned(self._table(size), some_analyzers(20))
+
+    def columns(self, size: int):
+        """Completeness, mean and extremes of each column, 20,000 rows."""
+        kinds = (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)
+        analyzers = [kind(f"c{i}") for i in range(size) for kind in kinds]
+        return self._scanned(self._table(20_000, columns=size), analyzers)
+
+    def analyzers(self, size: int):
+        """Compliance with as many predicates, 100,000 rows."""
+        return self._scanned(self._table(100_000), some_analyzers(size))
+
+    def partitions(self, size: int):
+        """Partitions of a hundred rows into a new repository, twenty analyzers."""
+        table = self._table(100 * size, partitions=size)
+        suite = tg.Suite("growth", some_analyzers(20))
+        number = iter(range(2))
+
+        def work() -> None:
+            with tg.Repository(f"sqlite:///{self.folder}/{next(number)}.db") as repo:
+                tg.analyze(str(table), suite, repository=repo, spark=self.spark)
+
+        data = self.spark.read.parquet(str(table))
+        return work, lambda: data.write.format("noop").mode("overwrite").save()
+
+    def history(self, size: int):
+        """Reading a series of 1,000 days from a history of so many points; without Spark."""
+        days = [f"ds=day {i:04}" for i in range(1000)]
+        repo = tg.Repository(f"sqlite:///{self.folder}/history.db")
+        for i in range(size // len(days)):
+            repo.record("history", f"metric {i}", dict.fromkeys(days, float(i)))
+        return lambda: repo.metrics("history", name="metric 3"), None
+
+    def tables(self, size: int):
+        """One run over as many tables of one small partition each."""
+        table = self._table(1000, partitions=1)
+        for i in range(size):
+            (self.folder / f"t{i}").symlink_to(table)
+            text = f"dataset: t{i}\ntable: {self.folder}/t{i}\nanalyzers: [Size, Mean: c1]\n"
+            (self.folder / f"t{i}.yml").write_text(text)
+        number = iter(range(2))
+
+        def work() -> None:
+            with tg.Repository(f"sqlite:///{self.folder}/{next(number)}.db") as repo:
+                summary = run_suites(
+                    [str(self.folder)], repository=repo, session=lambda: self.spark
+                )
+            assert not summary.failed, summary.failed[:3]
+
+        return work, None
+
+
+def some_analyzers(count: int) -> list:
+    """Return as many different analyzers of the numbers, no two of which share an aggregate."""
+    kinds = (tg.Completeness, tg.Mean, tg.StandardDeviation, tg.Minimum, tg.Maximum)
+    plain = [kind(f"c{i}") for i in range(NUMBERS) for kind in kinds]
+    more = [tg.Compliance(f"below {i}", f"c{i % NUMBERS} < {i}") for i in range(count - len(plain))]
+    return (plain + more)[:count]
+
+
+def slope(found: list[dict]) -> float | None:
+    """Return the slope of CPU time between the two largest sizes, both on logarithmic scales."""
+    if len(found) < 2 or not (found[-1]["cpu"] and found[-2]["cpu"]):
+        return None
+    rise = math.log(found[-1]["cpu"] / found[-2]["cpu"])
+    return round(rise / math.log(found[-1]["size"] / found[-2]["size"]), 2)
+
+
+def draw(report: dict, target: Path) -> None:
+    """Draw each axis as a panel of its own, time over size."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    axes = report["axes"]
+    figure, panels = plt.subplots(2, math.ceil(len(axes) / 2), figsize=(11, 6), squeeze=False)
+    for panel in panels.flat[len(axes) :]:
+        panel.remove()
+    for panel, (name, found) in zip(panels.flat, axes.items(), strict=False):
+        sizes = [one["size"] for one in found]
+        for key, label in (
+            ("seconds", "wall"),
+            ("cpu", "CPU"),
+            ("bare cpu", "CPU of bare reading"),
+        ):
+            if key in found[0]:
+                panel.loglog(sizes, [one[key] for one in found], "o-", label=label)
+        panel.set_title(f"{name} (slope {slope(found)})")
+        panel.set_ylabel("seconds")
+        panel.grid(visible=True, alpha=0.3)
+        panel.legend()
+    figure.tight_layout()
+    figure.savefig(target)
+
+
+def main() -> None:
+    """Print a table and write JSON; or draw one."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
+    parser.add_argument("--most", type=float, default=1.0)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/growth.json"))
+    parser.add_argument("--draw", nargs=2, type=Path, metavar=("JSON", "SVG"))
+    asked = parser.parse_args()
+    if asked.draw:
+        draw(json.loads(asked.draw[0].read_text()), asked.draw[1])
+        return
+    console = Console()
+    report: dict = {"axes": {}}
+    asked.json.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
+        folder = Path(name)
+        spark = tg.spark_session(folder / "spark")
+        growth = Growth(spark, folder / "data")
+        for axis in asked.axes:
+            sizes = [size for size in AXES[axis] if size <= asked.most * AXES[axis][-1]]
+            found = report["axes"][axis] = []
+            for size in sizes:
+                found.append(growth.measure(axis, size))
+                console.print(f"{axis} {size:,}: {found[-1]}", highlight=False)
+                asked.json.write_text(json.dumps(report, indent=1))
+        spark.stop()
+    table = Table(title="Growth")
+    for column in ("axis", "largest", "seconds", "CPU", "CPU of bare reading", "slope of CPU"):
+        table.add_column(column, justify="left" if column == "axis" else "right")
+    for axis, found in report["axes"].items():
+        last = found[-1]
+        numbers = (last["seconds"], last["cpu"], last.get("bare cpu", "-"), slope(found))
+        table.add_row(axis, f"{last['size']:,}", *map(str, numbers))
+    console.print(table)
+    print(f"written to {asked.json}")
+
+
+if __name__ == "__main__":
+    main()

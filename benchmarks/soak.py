@@ -1,0 +1,278 @@
+"""Months of running in one process: memory, files, database and times of thousands of runs.
+
+    python benchmarks/soak.py [--runs N] [--tables N] [--days N] [--spark N] [--url URL] [--json FILE]
+
+*Runs*: N incremental runs on datasets that grow by a partition each, with everything that goes with it:
+states, roll-ups of 7 days and months, detection, a restated partition in every tenth run, a label in
+every fiftieth, clean-up in every hundredth. Each line of the table is a tenth of the runs. *Year*: so many
+tables measured every day, and what reading takes in the end. *Spark*: N runs that scan generated Parquet
+partitions. Wall-clock ages are of no use here, so clean-up removes all that is superseded. Processor is the
+time of this process for one run, which other load on the machine changes least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import gc
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# This script is named as nothing of ours is, but lies beside those that are.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import psutil
+import sqlalchemy as sa
+
+import tidegauge as tg
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
+from tidegauge.analyzers.runs.recording import recording
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import measurement
+
+DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+WINDOWS = ("7d", "month")
+PARTITIONS_EACH = 500
+"""Partitions of a dataset before the next one begins: a run costs what its own history does."""
+PARTS = 10
+"""Lines of the table."""
+KINDS = ("a", "b", "c")
+
+Row = dict[str, float]
+
+
+def states(number: int, chance: random.Random) -> dict[tg.Analyzer, State]:
+    """Return what is measured of a day: a weekly rhythm, noise, and one bad day in a hundred."""
+    rows = round((1000 + 200 * (number % 7 < 5)) * chance.uniform(0.97, 1.03))
+    filled = round(rows * (0.5 if number % 100 == 99 else chance.uniform(0.98, 1)))
+    groups = {(kind,): max(1, rows // (2 + place)) for place, kind in enumerate(KINDS)}
+    return {
+        tg.Size(): NumMatches(rows),
+        tg.Completeness("x"): NumMatchesAndCount(filled, rows),
+        tg.Mean("x"): SumAndCount(rows * chance.uniform(9.9, 10.1), rows),
+        tg.Histogram("kind"): FrequenciesAndNumRows.of(groups.items()),
+    }
+
+
+def measured(number: int, chance: random.Random, content: str = "a") -> MeasuredPartition:
+    """Return one day as a scan would."""
+    day = DAY + dt.timedelta(days=number)
+    found = states(number, chance)
+    size = found[tg.Size()]
+    assert isinstance(size, NumMatches)
+    return MeasuredPartition(
+        Partition(("ds",), (day.strftime("%Y-%m-%d"),)),
+        day,
+        content,
+        day,
+        "[]",
+        size.num_matches,
+        tuple(measurement(analyzer, state) for analyzer, state in found.items()),
+    )
+
+
+def usage(repository: tg.Repository) -> Row:
+    """Return memory, handles and the size of the database."""
+    gc.collect()
+    process = psutil.Process()
+    file = repository.database.file
+    with repository.database.read() as connection:
+        count = connection.execute(sa.select(sa.func.count()).select_from(s.metric)).scalar_one()
+        if file is None:
+            size = connection.execute(
+                sa.text("SELECT pg_database_size(current_database())")
+            ).scalar_one()
+        else:
+            size = sum(
+                path.stat().st_size for path in file.parent.glob(f"{file.name}*") if path.is_file()
+            )
+    return {
+        "memory, MB": process.memory_info().rss / 1e6,
+        "open files": process.num_fds(),
+        "threads": process.num_threads(),
+        "facts": count,
+        "database, MB": size / 1e6,
+        "bytes a fact": size / max(count, 1),
+    }
+
+
+def in_parts(repository: tg.Repository, number: int, step: Callable[[int], None]) -> Iterator[Row]:
+    """Take steps; yield a line for each tenth of them, with the times of its steps."""
+    size = max(1, number // PARTS)
+    for first in range(0, number, size):
+        seconds, processor = [], time.process_time()
+        for one in range(first, min(number, first + size)):
+            started = time.perf_counter()
+            step(one)
+            seconds.append(time.perf_counter() - started)
+        processor = time.process_time() - processor
+        yield {
+            "runs": first + len(seconds),
+            "median, ms": statistics.median(seconds) * 1000,
+            "slowest, ms": max(seconds) * 1000,
+            "processor, ms": processor / len(seconds) * 1000,
+            **usage(repository),
+        }
+
+
+def runs(url: str, folder: Path, number: int) -> Iterator[Row]:
+    """Run again and again, with all that goes with it."""
+    chance = random.Random(20130208)
+    with tg.Repository(url, artifacts=folder / "artifacts") as repository:
+
+        def step(one: int) -> None:
+            table, day = divmod(one, PARTITIONS_EACH)
+            dataset = f"soak {table}"
+            batch = [measured(day, chance)]
+            if day and one % 10 == 0:
+                batch.append(measured(chance.randrange(day), chance, f"again {one}"))
+            with recording(repository.store, RunSpec(dataset, "t", ("ds",))) as run:
+                assert len(run.ledger()) == day
+                run.commit(batch)
+            repository.roll_up(dataset, WINDOWS, run=run.run)
+            found = repository.detect(dataset)
+            if one % 50 == 49 and len(found):
+                repository.label(int(found["id"].iloc[0]), chance.choice(["expected", "ignore"]))
+            if one % 100 == 99:
+                repository.clean(versions="0d", runs="0d")
+
+        yield from in_parts(repository, number, step)
+        problems = check(repository.database, repository.artifacts)
+        assert problems == [], problems
+        sizes = [len(repository.partitions(dataset)) for dataset in repository.datasets()]
+        assert sum(sizes) == number, sizes
+
+
+def year(url: str, folder: Path, tables: int, days: int, times: Row) -> Iterator[Row]:
+    """Measure many tables every day, and add the times of reading in the end."""
+    chance = random.Random(20130208)
+    with tg.Repository(url, artifacts=folder / "artifacts") as repository:
+
+        def step(one: int) -> None:
+            day, table = divmod(one, tables)
+            with recording(repository.store, RunSpec(f"table {table}", "t", ("ds",))) as run:
+                run.commit([measured(day, chance)])
+
+        yield from in_parts(repository, tables * days, step)
+        name, since = f"table {tables // 2}", f"{DAY + dt.timedelta(days=days - 30):%Y-%m-%d}"
+        asked: dict[str, Callable[[], object]] = {
+            "overview of all tables": repository.overview,
+            "one series": lambda: repository.metrics(name, analyzer=tg.Completeness("x")),
+            "newest of a table": lambda: repository.latest(name),
+            "30 days of a table": lambda: repository.metrics(name, since=since),
+            "calendar of a table": lambda: repository.calendar(name),
+            "runs of a table": lambda: repository.runs(name),
+            "detection on a table": lambda: repository.detect(name),
+        }
+        for what, ask in asked.items():
+            best = []
+            for _ in range(3):
+                started = time.perf_counter()
+                ask()
+                best.append(time.perf_counter() - started)
+            # Detection looks once at what is new; all others are as quick each time.
+            times[f"{what}, ms"] = 1000 * (best[0] if what.startswith("detection") else min(best))
+
+
+def with_spark(url: str, folder: Path, number: int) -> Iterator[Row]:
+    """Scan a Parquet folder that gets a partition before each run."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    chance = random.Random(20130208)
+    spark = tg.spark_session(folder / "warehouse")
+    suite = tg.Suite(
+        "scanned",
+        [
+            tg.Size(),
+            tg.Completeness("x"),
+            tg.Mean("x"),
+            tg.ApproxQuantile("x", 0.5),
+            tg.Histogram("kind"),
+        ],
+        windows=WINDOWS,
+    )
+    with tg.Repository(url, artifacts=folder / "artifacts") as repository:
+
+        def write(day: int) -> None:
+            place = folder / "scanned" / f"ds={DAY + dt.timedelta(days=day):%Y-%m-%d}"
+            place.mkdir(parents=True, exist_ok=True)
+            rows = chance.randrange(900, 1100)
+            x = [None if chance.random() < 0.01 else chance.gauss(10, 1) for _ in range(rows)]
+            kinds = [chance.choice(KINDS) for _ in range(rows)]
+            pq.write_table(pa.table({"x": x, "kind": kinds}), place / "part.parquet")
+
+        def step(one: int) -> None:
+            write(one)
+            if one and one % 10 == 0:
+                write(chance.randrange(one))
+            tg.analyze(str(folder / "scanned"), suite, repository=repository, spark=spark)
+            repository.detect("scanned")
+
+        yield from in_parts(repository, number, step)
+        assert len(repository.partitions("scanned")) == number
+    spark.stop()
+
+
+def show(title: str, rows: Iterator[Row]) -> list[Row]:
+    """Print a table line by line, and return its rows."""
+    print(f"\n{title}")
+    found: list[Row] = []
+    for row in rows:
+        if not found:
+            print("  ".join(f"{name:>13}" for name in row))
+        cells = (f"{value:>13,.{0 if value >= 100 else 1}f}" for value in row.values())
+        print("  ".join(cells), flush=True)
+        found.append(row)
+    return found
+
+
+def main() -> None:
+    """Run what was asked for, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--tables", type=int, default=50)
+    parser.add_argument("--days", type=int, default=60, help="of the year")
+    parser.add_argument("--spark", type=int, default=0, help="runs with Spark")
+    parser.add_argument("--url", help="an empty PostgreSQL database; SQLite if left out")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+
+        def url(name: str) -> str:
+            return options.url or f"sqlite:///{folder / name}.db"
+
+        if options.runs:
+            results["runs"] = show(
+                f"{options.runs:,} runs", runs(url("runs"), folder, options.runs)
+            )
+        if options.tables and options.days:
+            times: Row = {}
+            rows = year(url("year"), folder, options.tables, options.days, times)
+            results["year"] = show(f"{options.tables} tables on {options.days} days", rows)
+            for name, value in times.items():
+                print(f"{name[:-4]:<28}{value:>10,.1f} ms")
+            results["reading after the year"] = times
+        if options.spark:
+            rows = with_spark(url("spark"), folder, options.spark)
+            results["spark"] = show(f"{options.spark} runs with Spark", rows)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
