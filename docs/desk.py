@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from itertools import product
 
 import numpy as np
@@ -66,8 +65,9 @@ def make_desk(url: str, *, until: dt.date | None = None) -> int:
 
 def _fail_check(repo: tg.Repository, dataset: str) -> None:
     newest = repo.partitions(dataset).iloc[-1]
-    result = {"failed": ["return_value >= 0: 41 records"]}
+    message = "41 records have return_value < 0, such as -12.5"
+    result = tg.CheckResult(passed=False, error_messages=(("return_value >= 0", message),))
     about = {"partition": newest["partition"], "fingerprint": newest["fingerprint"]}
     repo.keep_verdict(
-        dataset, name="amounts", specification="1", passed=False, result=json.dumps(result), **about
+        dataset, name="amounts", specification="1", passed=False, result=result.to_json(), **about
     )

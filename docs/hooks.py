@@ -11,6 +11,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from run_notebooks import OUTPUTS, key_of  # beside this file, where MkDocs looks while it loads it
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "build" / "docs" / "tidegauge"
@@ -45,13 +46,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _cells(notebook: Path) -> Iterator[str]:
+    from tidegauge.display.html import STYLE
+
+    outputs = OUTPUTS / f"{notebook.stem}.json"
+    kept = json.loads(outputs.read_text(encoding="utf-8")) if outputs.exists() else {}
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "code":
             yield f"```python\n{text}\n```"
+            yield from map(_output, kept.get(key_of(text), ()))  # none: not run since it changed
         else:
             yield re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
     yield f"`tidegauge notebooks` copies this one as `{notebook.name}`."
+    yield f"<style>{STYLE}</style>"
+
+
+def _output(output: dict[str, str]) -> str:
+    ((kind, text),) = output.items()
+    if kind == "text":
+        return f"````text\n{text}\n````"
+    if kind == "html":
+        return f'<div class="output">{text}</div>'
+    return "*In a notebook, [the dashboard](../guide/dashboard.md) is drawn here.*"
 
 
 def _cli() -> Iterator[str]:

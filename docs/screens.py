@@ -2,18 +2,22 @@
 
 python docs/screens.py desk [docs/screens]                          those of on-call.md, in light and dark
 python docs/screens.py sqlite:///.demo/tidegauge.db [docs/screens]  the guide's, on what ``make demo`` fills
+python docs/screens.py views FOLDER                                 every view, in both themes and two widths, to look at
 
 Needs Chromium. The repository is only read; that of the desk is made by `desk.make_desk`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
@@ -24,6 +28,7 @@ from tests.servers import dashboard_server
 
 SIZE = {"width": 1280, "height": 760}
 DESK_SIZE = {"width": 1440, "height": 860}
+NARROW = {"width": 1024, "height": 768}
 BLIZZARD = "ds=2013-02-08"
 
 
@@ -76,40 +81,75 @@ def desk(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as temporary:
         url = f"sqlite:///{Path(temporary) / 'desk.db'}"
-        incident = make_desk(url)
         pages = {
             "home": "#/home",
             "heat-map": "#/overview",
             "inbox": "#/incidents?group=time&status=open",
-            "incident": f"#/incidents/{incident}",
+            "incident": f"#/incidents/{make_desk(url)}",
         }
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with (
-            dashboard_server(Path(temporary), url) as (_, address),
-            sync_playwright() as playwright,
-        ):
-            program = shutil.which("chromium")
-            browser = playwright.chromium.launch(executable_path=program, args=arguments)
-            for theme in ("light", "dark"):
-                page = browser.new_page(viewport=DESK_SIZE)
-                page.goto(f"{address}?theme={theme}#/home")
-                for name, place in pages.items():
-                    page.evaluate("place => { location.hash = place; }", place)
-                    page.wait_for_timeout(500)
-                    page.wait_for_selector(".tidegauge[data-state=drawn]")
-                    page.wait_for_timeout(2500)  # small lines come after
-                    suffix = "" if theme == "light" else "-dark"
-                    page.locator(".tidegauge").screenshot(path=folder / f"{name}{suffix}.png")
-                page.goto("about:blank")
-            browser.close()
+        visit(Path(temporary), url, pages, folder, {"": DESK_SIZE})
+
+
+def views(folder: Path) -> None:
+    """Take a picture of every view, in both themes and two widths."""
+    from benchmarks.synthetic import consistent
+    from docs.desk import make_desk
+
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "desk.db"
+        incident = make_desk(f"sqlite:///{file}")
+        consistent.make(file, 30, 60)
+        with tg.Repository(f"sqlite:///{file}", read_only=True) as repo:
+            days = repo.partitions("sales_orders")["partition"].tolist()
+            cause = repo.incident(incident).causes.moves[0]
+            series = [cause.series, *cause.part_series.values()][:3]
+        sides = {"baseline": {"partition": days[-8]}, "current": {"partition": days[-1]}}
+        at = "&".join(f"{name}={quote(json.dumps(side))}" for name, side in sides.items())
+        pages = {
+            "home": "#/home",
+            "heat-map": "#/overview",
+            "heat-map-of-one": "#/overview?table=sales_orders",
+            "series": f"#/series?ids={quote(json.dumps(series))}",
+            "compare": f"#/compare?dataset=sales_orders&{at}",
+            "distribution": f"#/distribution?dataset=sales_orders&column=country&{at}",
+            "consistency": f"#/consistency?dataset={consistent.DATASET}",
+            "inbox": "#/incidents?group=time&status=open",
+            "incident": f"#/incidents/{incident}",
+            "partitions": f"#/partitions?dataset=sales_orders&partition={quote(days[-1])}",
+        }
+        visit(
+            Path(temporary), f"sqlite:///{file}", pages, folder, {"": DESK_SIZE, "-narrow": NARROW}
+        )
+
+
+def visit(
+    working: Path, url: str, pages: dict[str, str], folder: Path, sizes: dict[str, Any]
+) -> None:
+    """Take a picture of each page in both themes and some sizes."""
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with dashboard_server(working, url) as (_, address), sync_playwright() as playwright:
+        program = shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        for (suffix, size), theme in product(sizes.items(), ("light", "dark")):
+            page = browser.new_page(viewport=size)
+            page.goto(f"{address}?theme={theme}#/home")
+            for name, place in pages.items():
+                page.evaluate("place => { location.hash = place; }", place)
+                page.wait_for_timeout(500)
+                page.wait_for_selector(".tidegauge[data-state=drawn]")
+                page.wait_for_timeout(2500)  # small lines come after
+                dark = "" if theme == "light" else "-dark"
+                page.locator(".tidegauge").screenshot(path=folder / f"{name}{suffix}{dark}.png")
+            page.close()
+        browser.close()
 
 
 def main(url: str, target: str = "docs/screens") -> None:
     """Take all pictures of one kind."""
     folder = Path(target)
     folder.mkdir(parents=True, exist_ok=True)
-    if url == "desk":
-        desk(folder)
+    if url in {"desk", "views"}:
+        {"desk": desk, "views": views}[url](folder)
         return
     with tg.Repository(url, read_only=True) as repo:
         chosen = options(repo)

@@ -1,16 +1,19 @@
 """The notebooks run from top to bottom in a kernel of their own, and are kept without outputs."""
 
+import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.servers import jupyter_environment
 from tests.test_laptop import WITHOUT_SPARK
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
-SERVED = FOLDER.parent / "tidegauge" / "widgets" / "dashboard.ipynb"
-NOTEBOOKS = [*sorted(FOLDER.glob("*.ipynb")), SERVED]
+OUTPUTS = ROOT / "docs" / "outputs"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def run(name, folder, answer, *paths, **environment):
@@ -169,3 +172,26 @@ def test_notebooks_are_kept_without_outputs(path):
             assert cell.outputs == []
             assert cell.execution_count is None
     assert notebook.metadata.kernelspec.name == "python3"
+
+
+def test_the_site_has_outputs_of_every_notebook():
+    assert [file.stem for file in sorted(OUTPUTS.glob("*.json"))] == [f.stem for f in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("file", sorted(OUTPUTS.glob("*.json")), ids=lambda file: file.stem)
+def test_the_site_shows_outputs_of_these_cells(file):
+    """Those of a cell that was changed are out of date: python docs/run_notebooks.py."""
+    path = FOLDER / f"{file.stem}.ipynb"
+    spec = importlib.util.spec_from_file_location(
+        "run_notebooks", ROOT / "docs" / "run_notebooks.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    cells = json.loads(path.read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    kept = json.loads(file.read_text())
+    assert set(kept) <= {module.key_of(source) for source in code}
+    shown = [text for outputs in kept.values() for one in outputs for text in one.values()]
+    assert shown
+    assert max(map(len, shown)) <= max(module.LONGEST.values())
+    assert not re.search(r"/(tmp|home|root|work|usr)/|root@", "".join(shown))

@@ -1,0 +1,85 @@
+"""Every public name has an example in its docstring, those that need Spark run on it, and signatures read well."""
+
+import doctest
+import inspect
+import re
+
+import pytest
+
+import tidegauge as tg
+
+MODULES = ("consistency", "griffin")
+SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def public():
+    """Return functions and classes by the name under which users know them; no errors, no aliases of types."""
+    names = [name for name in tg.__all__ if name not in MODULES]
+    names += [f"{module}.{name}" for module in MODULES for name in getattr(tg, module).__all__]
+    found = {}
+    for name in names:
+        module, _, last = name.rpartition(".")
+        one = getattr(getattr(tg, module) if module else tg, last)
+        error = inspect.isclass(one) and issubclass(one, BaseException)
+        if (inspect.isclass(one) or inspect.isfunction(one)) and not error:
+            found[name] = one
+    return found
+
+
+def own_methods(name, cls):
+    """Yield public methods that a class defines itself."""
+    for method, member in vars(cls).items():
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function) and not method.startswith("_"):
+            yield f"{name}.{method}", function
+
+
+def everything():
+    for name, one in public().items():
+        yield name, one
+        if inspect.isclass(one):
+            yield from own_methods(name, one)
+
+
+def test_every_public_name_has_an_example():
+    assert [name for name, one in public().items() if ">>>" not in (one.__doc__ or "")] == []
+
+
+def test_signatures_show_types_without_quotation_marks():
+    """So that ``?`` and `help` are read as they were written."""
+    quoted = []
+    for name, one in everything():
+        try:
+            signature = inspect.signature(one)
+        except ValueError:  # of an enumeration
+            continue
+        shown = [p.annotation for p in signature.parameters.values()] + [
+            signature.return_annotation
+        ]
+        if any(re.match("['\"]", inspect.formatannotation(one)) for one in shown):
+            quoted.append(name)
+    assert quoted == []
+    assert str(inspect.signature(tg.Repository.value)).startswith(
+        "(self, dataset: str, name: str, instance: str | None = None"
+    )
+
+
+@pytest.mark.soak
+def test_examples_run_on_spark(spark, tmp_path, monkeypatch):
+    """Those that the everyday doctests leave out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    said, ran = [], 0
+    for name, one in everything():
+        text = inspect.getdoc(one) or ""
+        if "+SKIP" not in text:
+            continue
+        scope = vars(inspect.getmodule(one)).copy()
+        example = doctest.DocTestParser().get_doctest(text, scope, name, None, None)
+        for line in example.examples:
+            line.options.pop(doctest.SKIP, None)
+        doctest.DocTestRunner(optionflags=SAME).run(example, out=said.append)
+        spark.sql("DROP DATABASE IF EXISTS shop CASCADE")
+        ran += 1
+    assert said == [], "".join(said)
+    assert ran > 30
