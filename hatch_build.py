@@ -1,21 +1,38 @@
-"""Build the dashboard's script: TypeScript and uPlot, bundled by esbuild into ``tidegauge/widgets/static``.
+"""Build the dashboard's script, and the README for package indexes.
 
-Runs when the package is built or installed in place, and by ``make widgets``. Where node or npm's registry
-cannot be had, everything but the dashboard works: the reason is kept beside where the script would be, and
-``tidegauge doctor`` tells it.
+The script is TypeScript and uPlot, bundled by esbuild into ``tidegauge/widgets/static``, when the package is
+built or installed in place, and by ``make widgets``. Where node or npm's registry cannot be had, everything
+but the dashboard works: the reason is kept beside where the script would be, and ``tidegauge doctor`` tells
+it.
+
+If ``TIDEGAUGE_SITE`` says where the documentation is published, links of the README lead there: on a package
+index relative ones would lead nowhere.
+
+A wheel also gets a bill of materials (CycloneDX): what is bundled in it, and what it requires.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+README = Path(__file__).parent / "README.md"
+ON_THE_SITE = {"ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"}
+"""Files at the top that are pages of the documentation, under names in lower case."""
 WIDGETS = Path(__file__).parent / "tidegauge" / "widgets"
 STATIC = WIDGETS / "static"
 SCRIPT, STYLE = STATIC / "dashboard.js", STATIC / "dashboard.css"
@@ -27,6 +44,7 @@ class WidgetsHook(BuildHookInterface[Any]):
     """Bundles the script before the files of the package are gathered."""
 
     PLUGIN_NAME = "custom"
+    folder: str | None = None
 
     def dependencies(self) -> list[str]:
         """Name what brings node where there is none."""
@@ -39,6 +57,113 @@ class WidgetsHook(BuildHookInterface[Any]):
             raise RuntimeError(problem)
         if problem:
             self.app.display_warning(f"the dashboard will not work: {problem}")
+        if self.target_name == "wheel" and version != "editable":
+            self.folder = tempfile.mkdtemp()
+            file = Path(self.folder, f"{self.metadata.core.name}.cdx.json")
+            file.write_text(json.dumps(bill_of_materials(self.metadata), indent=1) + "\n", "utf-8")
+            build_data["sbom_files"].append(str(file))
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the bill of materials, of which the wheel holds a copy."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder)
+
+
+def bill_of_materials(metadata: Any) -> dict[str, Any]:
+    """Return the bill of materials of a wheel, as CycloneDX 1.6; the same for the same sources."""
+    core = metadata.core
+    own = {
+        "type": "library",
+        "bom-ref": f"pkg:pypi/{core.name}@{metadata.version}",
+        "name": core.name,
+        "version": metadata.version,
+        "purl": f"pkg:pypi/{core.name}@{metadata.version}",
+        "licenses": [{"expression": core.license_expression}],
+    }
+    parts = [*_bundled(), *_required(core)]
+    depends = {"ref": own["bom-ref"], "dependsOn": sorted(part["bom-ref"] for part in parts)}
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": own},
+        "components": parts,
+        "dependencies": [depends],
+    }
+
+
+def _bundled() -> Iterator[dict[str, Any]]:
+    """Yield the npm packages that the dashboard's script holds."""
+    lock = json.loads((WIDGETS / "package-lock.json").read_text("utf-8"))
+    for path, package in sorted(lock["packages"].items()):
+        if path and not package.get("dev"):
+            name = path.removeprefix("node_modules/")
+            kind, _, digest = package["integrity"].partition("-")
+            yield {
+                "type": "library",
+                "bom-ref": f"pkg:npm/{name}@{package['version']}",
+                "name": name,
+                "version": package["version"],
+                "purl": f"pkg:npm/{name.replace('@', '%40')}@{package['version']}",
+                "scope": "required",
+                "licenses": [{"expression": package["license"]}],
+                "hashes": [
+                    {
+                        "alg": kind.upper().replace("SHA", "SHA-"),
+                        "content": base64.b64decode(digest).hex(),
+                    }
+                ],
+            }
+
+
+def _required(core: Any) -> Iterator[dict[str, Any]]:
+    """Yield the Python packages that an installer brings; which versions is decided there."""
+    needed = dict.fromkeys(core.dependencies, "required")
+    for extra, texts in sorted(core.optional_dependencies.items()):
+        if extra not in {"all", "dev"}:
+            needed |= {text: "optional" for text in texts if text not in needed}
+    found: dict[str, dict[str, Any]] = {}
+    for text, scope in needed.items():
+        name = canonicalize_name(Requirement(text).name)
+        part = {"type": "library", "bom-ref": f"pkg:pypi/{name}", "name": name}
+        part |= {"purl": f"pkg:pypi/{name}", "scope": scope}
+        part["properties"] = [{"name": "tidegauge:requirement", "value": text}]
+        found.setdefault(name, part)
+    yield from (found[name] for name in sorted(found))
+
+
+class ReadmeHook(MetadataHookInterface):
+    """Makes the README's links absolute, and names the site."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set the README and the addresses of the project."""
+        site = os.environ.get("TIDEGAUGE_SITE", "").rstrip("/")
+        metadata["readme"] = {"content-type": "text/markdown", "text": readme(site)}
+        urls = {"Documentation": f"{site}/", "Changelog": f"{site}/changelog.html"}
+        metadata["urls"] = urls if site else {}
+
+
+def readme(site: str) -> str:
+    """Return the README with links to pages of a site; as it is without one.
+
+    What is no page of the site, such as the licence, becomes plain text.
+    """
+
+    def absolute(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        path, anchor, part = target.partition("#")
+        if "://" in target:
+            return link[0]
+        if not path.startswith("docs/") and path not in ON_THE_SITE:
+            return text.strip("[]")
+        page = path.removeprefix("docs/") if path.startswith("docs/") else path.lower()
+        return f"{text}({site}/{re.sub('[.]md$', '.html', page)}{anchor}{part})"
+
+    whole = README.read_text(encoding="utf-8")
+    return re.sub(r"(!?\[[^\]\[]*\])\(([^)\s]+)\)", absolute, whole) if site else whole
 
 
 def out_of_date() -> bool:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def main() -> None:
     version = project_version()
     missing = [name for name in PYTHONS if not runs(f"python{name}")]
     if missing and not here:
-        problems.append(f"no Python {', '.join(missing)} on this machine")
+        names = ", ".join(missing)
+        problems.append(
+            f"no Python {names} starts here (those of pyenv: name them in PYENV_VERSION)"
+        )
     if problems:
         sys.exit("not ready: " + "; ".join(problems))
     shutil.rmtree(DIST, ignore_errors=True)
@@ -47,6 +51,10 @@ def main() -> None:
     wheel, source = next(DIST.glob("*.whl")), next(DIST.glob("*.tar.gz"))
     run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(source))
     run(sys.executable, "-m", "check_wheel_contents", str(wheel))
+    if relative := relative_links(wheel):
+        print(
+            f"NOTE: {relative} links of the README are relative: TIDEGAUGE_SITE makes them absolute"
+        )
     for python in PYTHONS:
         if python not in missing:
             for package in (wheel, source):
@@ -65,6 +73,14 @@ def runs(python: str) -> bool:
     if shutil.which(python) is None:
         return False
     return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
+
+
+def relative_links(wheel: Path) -> int:
+    """Return the number of links in the package's description that lead nowhere on an index."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        text = archive.read(name).decode()
+    return len(re.findall(r"\]\((?!\w+:)[^)\s]+\)", text))
 
 
 def unready() -> Iterator[str]:

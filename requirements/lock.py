@@ -27,7 +27,10 @@ pin("dev.txt", "--extra", "all", "--extra", "dev")
 extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("--extra", extra)]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))
+pin("mongo.txt", sources=("mongo.in",))
 pin("peers.txt", sources=("peers.in",))
+# With extras: pip takes those that a package asks for as requirements of their own.
+pin("migration.txt", "--no-strip-extras", sources=("migration.in",))
 for name in ("docs", "release"):  # beside dev.txt, in one environment
     pin(f"{name}.txt", "--constraint", str(HERE / "dev.txt"), sources=(f"{name}.in",))
 # Environments of older releases of Spark, with the packages of their time.

@@ -1,6 +1,8 @@
 """What is released: a wheel holds all that is needed and nothing of how it is made, the source both."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,14 +11,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from hatch_build import SCRIPT
+from hatch_build import SCRIPT, readme
 
 ROOT = Path(__file__).parents[1]
 NEEDED = (
     "tidegauge/widgets/static/dashboard.js",
     "tidegauge/widgets/static/dashboard.css",
-    "tidegauge/widgets/dashboard.ipynb",
-    "tidegauge/widgets/jupyter/voila/templates/tidegauge/index.html.j2",
+    "tidegauge/widgets/static/page.js",
     "tidegauge/__init__.pyi",
     "tidegauge/py.typed",
 )
@@ -32,11 +33,18 @@ MADE_OF = (
 )
 
 
-def built(kind, folder):
+def built(kind, folder, **environment):
     if not SCRIPT.exists():
         pytest.skip("the dashboard's script is not built: make widgets")
     build = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        build,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     (file,) = folder.iterdir()
     return file
@@ -55,6 +63,37 @@ def test_a_wheel(wheel):
         assert any(fnmatch(name, needed) for name in names), needed
     for pattern in MADE_OF:
         assert not [name for name in names if fnmatch(name, pattern)]
+
+
+def test_a_wheel_is_the_same_byte_by_byte(wheel, tmp_path):
+    """Built again: at another place of the world, with another order of sets."""
+    again = built("wheel", tmp_path, PYTHONHASHSEED="7", TZ="Asia/Tokyo", LC_ALL="C")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_the_bill_of_materials_names_what_is_in_a_wheel_and_what_it_requires(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if "/sboms/" in name)
+        bill = json.loads(archive.read(name))
+        script = archive.read("tidegauge/widgets/static/dashboard.js").decode()
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert bill["metadata"]["component"]["name"] == "tidegauge"
+    parts = {part["purl"]: part for part in bill["components"]}
+    assert len(parts) == len(bill["components"])
+    assert set(bill["dependencies"][0]["dependsOn"]) == {p["bom-ref"] for p in parts.values()}
+    bundled = {part["name"]: part for purl, part in parts.items() if purl.startswith("pkg:npm/")}
+    sources = (ROOT / "tidegauge/widgets/src").rglob("*.ts")
+    imported = re.compile(r"""(?:from|import) ["']([^."'][^"']*)["']""")
+    found = {name for source in sources for name in imported.findall(source.read_text())}
+    types = {"@anywidget/types"}  # of which nothing is left in the script
+    assert {name.removesuffix("/dist/uPlot.min.css") for name in found} - types == set(bundled)
+    assert bundled["uplot"]["licenses"] == [{"expression": "MIT"}]
+    assert "Copyright (c) 2022 Leon Sorokin" in script  # which its licence asks for
+    assert len(bundled["uplot"]["hashes"][0]["content"]) == 128
+    assert parts["pkg:pypi/sqlalchemy"]["scope"] == "required"
+    assert parts["pkg:pypi/pyspark"]["scope"] == "optional"
+    assert parts["pkg:pypi/alembic"]["properties"][0]["value"].startswith("alembic>=")
+    assert "pkg:pypi/ruff" not in parts
 
 
 def test_the_source(tmp_path):
@@ -131,3 +170,38 @@ with tg.Repository("sqlite:///x.db") as repo:
 spark.stop()
 """)
     assert lines[-2:] == ["[50.0, 50.0]", "2"]
+
+
+def test_the_readme_of_a_release_leads_to_the_site():
+    site = "https://tidegauge.example.org"
+    links = re.findall(r"\]\(([^)\s]+)\)", readme(site))
+    assert f"{site}/flights.svg" in links
+    assert f"{site}/cookbook.html#personal-data" in links
+    assert f"{site}/security.html" in links
+    for link in links:
+        page = link.removeprefix(f"{site}/").partition("#")[0]
+        if page in {"architecture.html", "changelog.html", "security.html"}:
+            continue  # docs/hooks.py makes them
+        assert (ROOT / "docs" / page.replace(".html", ".md")).exists(), link
+    assert "[Contributing](" in readme("")
+    assert " Contributing " in readme(site)
+    assert readme("") == (ROOT / "README.md").read_text()
+
+
+def test_the_package_names_the_site_if_it_is_told():
+    def metadata(**site):
+        command = [sys.executable, "-m", "hatchling", "metadata"]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **site},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    told = metadata(TIDEGAUGE_SITE="https://tidegauge.example.org/")
+    assert told["urls"]["Documentation"] == "https://tidegauge.example.org/"
+    assert "](docs/" not in told["readme"]["text"]
+    assert "](docs/" in metadata(TIDEGAUGE_SITE="")["readme"]["text"]

@@ -10,9 +10,12 @@ importing the package loads neither Spark nor pandas.
 
 import lazy_loader
 
+from tidegauge.display.signatures import readable
+
 __version__ = "0.1.0"
 
-_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find = readable(_attribute)
 
 
 def __getattr__(name: str) -> object:

@@ -84,6 +84,7 @@ from .analyzers.measures.extremes import Maximum as Maximum
 from .analyzers.measures.extremes import Minimum as Minimum
 from .analyzers.measures.extremes import Range as Range
 from .analyzers.measures.frequencies import FrequenciesAndNumRows as FrequenciesAndNumRows
+from .analyzers.measures.group_sums import HistogramOfSums as HistogramOfSums
 from .analyzers.measures.histogram import Histogram as Histogram
 from .analyzers.measures.information import Entropy as Entropy
 from .analyzers.measures.information import MutualInformation as MutualInformation
@@ -94,6 +95,7 @@ from .analyzers.measures.moments import StandardDeviation as StandardDeviation
 from .analyzers.measures.moments import Variance as Variance
 from .analyzers.measures.quantiles import ApproxQuantile as ApproxQuantile
 from .analyzers.measures.quantiles import ApproxQuantiles as ApproxQuantiles
+from .analyzers.measures.references import ColumnMatch as ColumnMatch
 from .analyzers.measures.references import DatasetMatch as DatasetMatch
 from .analyzers.measures.references import ReferentialIntegrity as ReferentialIntegrity
 from .analyzers.measures.req import ReqQuantile as ReqQuantile
@@ -210,6 +212,7 @@ from .rules.tasks import DQMFix as DQMFix
 from .rules.tasks import DQMRule as DQMRule
 from .rules.tasks import DQMTask as DQMTask
 from .rules.tasks import Fix as Fix
+from .rules.tasks import ForeignKeyRule as ForeignKeyRule
 from .rules.tasks import FormatFix as FormatFix
 from .rules.tasks import FormatRule as FormatRule
 from .rules.tasks import NotNullFix as NotNullFix
@@ -217,6 +220,7 @@ from .rules.tasks import NotNullRule as NotNullRule
 from .rules.tasks import Rule as Rule
 from .rules.tasks import SetFix as SetFix
 from .rules.tasks import SetRule as SetRule
+from .rules.tasks import UniqueRule as UniqueRule
 from .rules.validation import ValidationSet as ValidationSet
 from .rules.validation import ValidationTask as ValidationTask
 from .rules.verdicts import RepositoryVerdicts as RepositoryVerdicts

@@ -65,6 +65,15 @@ class Explanation:
         Maximum number of segments that are measured per partition as well.
     failures : mapping of Analyzer to Failure
         Analyzers that cannot run on this table, with the error.
+
+    Examples
+    --------
+    >>> jobs = (PlannedJob("aggregate", 2, ("amount",)),)
+    >>> print(Explanation("orders", 30, (30,), jobs, ("amount",), passes=1.0, state_bytes=96))
+    orders: 30 partitions in 1 batches of 1 jobs
+    columns read: 1, each 1.0 times on average
+    states: about 96 bytes a partition
+      1. aggregate    2  of amount
     """
 
     dataset: str
@@ -128,7 +137,11 @@ def explain(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> print(tg.explain("warehouse.flights", tg.Suite("flights", [tg.Size()])))  # doctest: +SKIP
+    >>> orders = tg.spark_session().sql("SELECT 5 AS amount, '2026-01-01' AS ds")  # doctest: +SKIP
+    >>> suite = tg.Suite("orders", [tg.Size(), tg.Mean("amount")], partition_by=["ds"])
+    >>> print(tg.explain(orders, suite))  # doctest: +SKIP
+    orders: 1 partitions in 1 batches of 1 jobs
+    ...
     """
     if isinstance(table, SuiteFile):
         file = table

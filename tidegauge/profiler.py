@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
 from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
+from tidegauge.analyzers.measures.bins import KLLSketch
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.moments import StandardDeviation
-from tidegauge.analyzers.measures.quantiles import ApproxQuantiles
+from tidegauge.analyzers.measures.quantiles import ApproxQuantiles, sketch_size
 from tidegauge.analyzers.measures.sums import Mean
 from tidegauge.analyzers.measures.texts import (
     PATTERNS,
@@ -48,6 +51,10 @@ FEWEST_ROWS = 20
 """Minimum number of rows or values to infer patterns, uniqueness and ranges from."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 RANK_ERROR = 0.025
+BUCKETS = 24
+"""Number of ranges in the picture of a numeric column."""
+_NUMBERED = re.compile(r"(?:^|_)(?i:id|key|no|nr|num|number|seq)$|[a-z](?:Id|ID|Key|No)$")
+"""Names of columns whose numbers only tell rows apart."""
 
 
 STATISTICS: Mapping[str, Callable[[str], AnyAnalyzer]] = {
@@ -81,9 +88,16 @@ PROFILE_COLUMNS = columns(
 )
 
 
+def _buckets(column: str) -> KLLSketch:
+    """Return the analyzer for the distribution of a numeric column; it shares the quantiles' sketch."""
+    return KLLSketch(column, sketch_size(RANK_ERROR), BUCKETS)
+
+
 def _analyzers_of(column: str, kind: str) -> list[AnyAnalyzer]:
     """Return the analyzers to run on a column of the sample."""
     more = [STATISTICS[name](column) for name in _OF_KIND.get(kind, ())]
+    if kind in NUMERIC:
+        more.append(_buckets(column))
     return [*sample_analyzers(column, kind), *more]
 
 
@@ -103,8 +117,10 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Rendered):
     """A proposed suite with the reason for each analyzer.
+
+    In a notebook it shows a row for each column, with a picture of its values.
 
     Attributes
     ----------
@@ -123,7 +139,17 @@ class Profile:
         The type of each column and struct field, by path.
     metrics : mapping of Analyzer to Metric
         What was measured on the sample.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> orders = tg.spark_session().range(1000).selectExpr("id % 7 AS amount")  # doctest: +SKIP
+    >>> found = tg.profile(orders, "orders")  # doctest: +SKIP
+    >>> found.rows, found.suite.dataset, found.choices[0].analyzer  # doctest: +SKIP
+    (1000, 'orders', Size())
     """
+
+    renderer: ClassVar[str] = "tidegauge.display.profiles:render_profile"
 
     suite: Suite
     table: str | None
@@ -161,6 +187,16 @@ class Profile:
         if isinstance(value, TopDistribution):
             return value.estimates()
         return value
+
+    def buckets(self, column: str) -> list[tuple[float, float, float]]:
+        """Return equally wide ranges of a column's numbers: start, end and number of values.
+
+        None for a column that is not numeric, has an infinite value, or no value at all.
+        """
+        metric = self.metrics.get(_buckets(column))
+        if metric is None or metric.failed:
+            return []
+        return [(b.low, b.high, b.absolute) for b in metric.value.buckets]
 
     def to_yaml(self) -> str:
         """Return the suite as the YAML text of a suite file, with a comment on each analyzer."""
@@ -223,9 +259,14 @@ def profile(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> found = tg.profile("warehouse.orders")  # doctest: +SKIP
+    >>> orders = tg.spark_session().range(1000).selectExpr("IF(id < 200, NULL, id % 7) AS amount")  # doctest: +SKIP
+    >>> found = tg.profile(orders, "orders")  # doctest: +SKIP
+    >>> found.columns[["column", "completeness", "minimum", "maximum"]].values.tolist()  # doctest: +SKIP
+    [['amount', 0.8, 0.0, 6.0]]
     >>> print(found.to_yaml())  # a suite file, with a comment on each choice  # doctest: +SKIP
-    >>> found.columns[["column", "completeness", "distinct"]]  # doctest: +SKIP
+    # Proposed from 1,000 rows on ...
+    dataset: orders
+    ...
     """
     name = table if isinstance(table, str) else None
     dataset = dataset or name_of(table)
@@ -238,7 +279,11 @@ def profile(
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
     for column, kind in sample.columns:
         seen = _ColumnProfile(
-            column, kind, rows, {a: metrics[a] for a in sample_analyzers(column, kind)}
+            column,
+            kind,
+            rows,
+            sample.total,
+            {a: metrics[a] for a in sample_analyzers(column, kind)},
         )
         found = list(seen.choices())
         chosen += found
@@ -256,6 +301,7 @@ class _ColumnProfile:
     column: str
     kind: str
     rows: int
+    total: int
     metrics: Mapping[AnyAnalyzer, Any]
 
     def _value(self, analyzer: AnyAnalyzer) -> Any:
@@ -272,7 +318,7 @@ class _ColumnProfile:
             yield Choice(Completeness(c), _share_text(complete))
             yield from self._distinct()
         if kind in NUMERIC:
-            yield from self._numbers()
+            yield from () if self._is_number_of_row else self._numbers()
         elif kind in TEXT:
             yield from self._texts()
         elif kind in TEMPORAL:
@@ -281,13 +327,32 @@ class _ColumnProfile:
         elif kind == "boolean":
             yield Choice(Compliance(f"{c} is true", c), "Share of true values.")
 
+    @property
+    def _values(self) -> float:
+        """Number of values in the sample."""
+        return (self._value(Completeness(self.column)) or 0) * self.rows
+
+    @property
+    def _is_unique(self) -> bool:
+        """Whether almost all values are different."""
+        distinct = self._value(ApproxCountDistinct(self.column)) or 0
+        unique = self._value(ApproxUniqueValueRatio((self.column,))) or 0
+        alone = unique >= MOSTLY and distinct >= MOSTLY * self._values * 0.95
+        return alone and self._values >= FEWEST_ROWS
+
+    @property
+    def _is_number_of_row(self) -> bool:
+        """Whether the numbers only tell rows apart: by the column's name, or a range without gaps."""
+        if self.kind not in INTEGRAL or not self._is_unique:
+            return False
+        low, high = self._value(Minimum(self.column)), self._value(Maximum(self.column))
+        dense = low is not None and high is not None and high - low < 2 * self.total
+        return dense or _NUMBERED.search(self.column.rpartition(".")[2]) is not None
+
     def _distinct(self) -> Iterator[Choice]:
-        c = self.column
+        c, values = self.column, self._values
         distinct = self._value(ApproxCountDistinct(c)) or 0
-        unique = self._value(ApproxUniqueValueRatio((c,)))
-        values = (self._value(Completeness(c)) or 0) * self.rows
-        alone = unique is not None and unique >= MOSTLY and distinct >= MOSTLY * values * 0.95
-        if alone and values >= FEWEST_ROWS:
+        if self._is_unique:
             yield Choice(ApproxUniqueness((c,)), "Almost all values are unique: possibly a key.")
         elif 0 < distinct <= min(CATEGORIES, values / ROWS_BY_CATEGORY) and self.kind != "boolean":
             yield Choice(Histogram(c, CATEGORIES), f"{distinct:.0f} distinct values: categorical.")
@@ -310,7 +375,7 @@ class _ColumnProfile:
     def _texts(self) -> Iterator[Choice]:
         c = self.column
         kinds = self._value(DataType(c))
-        values = (self._value(Completeness(c)) or 0) * self.rows
+        values = self._values
         for name in PATTERNS:
             share = self._value(PatternMatch(c, name, "ignore"))
             if share is not None and share >= MOSTLY and values >= FEWEST_ROWS:

@@ -110,7 +110,7 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
             test("spark", CONNECT)
         if not more and version == versions()[0]:  # whose packages are the oldest
             left_out = (f"--ignore={path}" for path in OF_DEVELOPMENT)
-            # Packages that only development has, such as Voila, may be missing there.
+            # Packages that only development has, such as JupyterLab, may be missing there.
             test(PURE, *PARALLEL, "tests", *left_out, TIDEGAUGE_REQUIRE_ALL="0")
     if formats != "no" and version in PACKAGES:  # in a session of their own, with their packages
         test(spark, "tests/formats", TIDEGAUGE_SESSION="formats")

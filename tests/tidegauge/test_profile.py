@@ -5,6 +5,7 @@ from tidegauge.files.rules import load_rules
 from tidegauge.files.suite import load_suite
 
 import tidegauge as tg
+from tests.pages import read_page, shown
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +36,7 @@ def test_it_finds_keys_categories_patterns_and_ranges(shop, spark):
         by_column.setdefault(choice.analyzer.instance, []).append(choice.analyzer)
     kinds = {c: {type(a).__name__ for a in some} for c, some in by_column.items()}
     assert found.rows == 2000
-    assert "ApproxUniqueness" in kinds["order_id"]
+    assert kinds["order_id"] == {"Completeness", "ApproxUniqueness"}  # its numbers mean nothing
     assert "ApproxUniqueness" not in kinds["email"]
     assert tg.PatternMatch("email", "EMAIL", "ignore") in by_column["email"]
     assert tg.Histogram("status", 50) in by_column["status"]
@@ -72,6 +73,38 @@ def test_the_statistics_of_its_columns(shop, spark):
     assert found["top_values"]["gift"] == {"false": 1000, "true": 1000}
     assert found["mean"]["size(`my tags`)"] == 1.5  # 0 to 3, as often each
     assert found["type"]["address.zip"] == "string"
+
+
+def test_numbers_that_only_tell_rows_apart_have_no_quantiles(spark):
+    """A hash is known by its name, a running number by its range; unique amounts are neither."""
+    data = spark.range(100, 200).selectExpr(
+        "id AS line",
+        "xxhash64(id) AS `order`",
+        "xxhash64(id) AS customerId",
+        "id * id AS amount",
+        "struct(xxhash64(id) AS user_id) AS buyer",
+    )
+    measured = {
+        choice.analyzer.column
+        for choice in tg.profile(data, "numbered").choices
+        if isinstance(choice.analyzer, tg.ApproxQuantiles)
+    }
+    assert measured == {"order", "amount"}
+
+
+def test_a_notebook_shows_a_picture_of_each_column(shop, spark):
+    """Order ids are spread evenly: 24 bars; of three states two are as high as the picture."""
+    found = tg.profile(shop, spark=spark)
+    counts = [count for *_, count in found.buckets("order_id")]
+    assert len(counts) == 24
+    assert sum(counts) == 2000
+    assert max(abs(count - 2000 / 24) for count in counts) <= 2 * 0.025 * 2000
+    assert found.buckets("status") == []
+    text = shown(found)
+    for told in ("Profile of shop.orders", "order_id", "90 %", "999.5", "new, paid, sent", "2,000"):
+        assert told in text, told
+    tags, _ = read_page(found._repr_html_())
+    assert tags.count("path") == 9  # of all but sizes of arrays
 
 
 def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):

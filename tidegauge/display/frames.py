@@ -37,15 +37,36 @@ def render_frame(frame: pd.DataFrame) -> str:
     return card(lambda rows, width: _pieces(frame, rows, width))
 
 
-def _pieces(frame: pd.DataFrame, rows: int, most: int) -> Iterator[Markup]:
-    rows = min(rows, _MOST_ROWS)
+def frame_text(frame: pd.DataFrame) -> str:
+    """Return a result as text for a terminal: as pandas shows it, with the columns that matter at the left.
+
+    Columns that are empty, or have one value in all of several rows, are named below, so that the others
+    have room.
+    """
+    plain = pd.DataFrame(frame)
+    if not len(plain) or not plain.columns.is_unique:
+        return repr(plain)
+    kept, same, empty = _told_apart(plain)
+    shown = repr(plain[_ordered(kept, plain)])
+    told = [f"{name}={one_line(str(plain[name].iloc[0]), _LONGEST)}" for name in same]
+    notes = [f"all with {', '.join(told)}"] if told else []
+    notes += [f"nothing in {', '.join(map(str, empty))}"] if empty else []
+    return "\n".join([shown, *notes])
+
+
+def _told_apart(frame: pd.DataFrame) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the columns to show, those with one value in all of several rows, and the empty ones."""
     empty = [column for column in frame.columns if len(frame) and _is_empty(frame[column])]
     kept = [column for column in frame.columns if column not in empty]
     same = [column for column in kept if len(frame) > 1 and _is_same(frame[column])]
-    if len(same) < len(kept):  # else nothing would be left of the table
-        kept = [column for column in kept if column not in same]
-    else:
-        same = []
+    if len(same) == len(kept):  # else nothing would be left of the table
+        return kept, [], empty
+    return [column for column in kept if column not in same], same, empty
+
+
+def _pieces(frame: pd.DataFrame, rows: int, most: int) -> Iterator[Markup]:
+    rows = min(rows, _MOST_ROWS)
+    kept, same, empty = _told_apart(frame)
     half = rows // 2
     cut = len(frame) > rows
     first = frame.iloc[: half if cut else rows]

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import RuleError, TidegaugeError
+from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.repository.history.axes import seconds_of
 from tidegauge.repository.history.panels import PlotLine
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.rules.judging import standing_failures
-from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,15 +143,6 @@ def _verdicts(repository: Repository, dataset: str, since: Moment) -> list[Row]:
     start = Window.between(since, None).since
     found = standing_failures(repository, dataset)
     return [one for one in found if start is None or (one["time"] and one["time"] >= start)]
-
-
-def failure_messages(result: str) -> list[str]:
-    """Return the messages of a stored verdict; one that is not tidegauge's as it is."""
-    try:
-        found = CheckResult.from_json(result)
-    except RuleError:
-        return [result]
-    return [f"{name}: {message}" for name, message in found.error_messages]
 
 
 def _worst(incidents: Sequence[Row]) -> list[Row]:

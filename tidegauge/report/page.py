@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import Markup, escaped
 from tidegauge.display.addresses import dataset_address, incident_address
 from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
@@ -16,12 +17,11 @@ from tidegauge.report.contents import (
     ReportSeries,
     Row,
     contents_of,
-    failure_messages,
 )
 from tidegauge.repository.history.axes import order_ticks, time_ticks
-from tidegauge.repository.history.plots import write_whole
 from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
 from tidegauge.repository.store.frames import records
+from tidegauge.rules.result import failure_messages
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -87,7 +87,7 @@ def write_report(
     full = rows[:MOST_DATASETS]
     most = max(LEAST_SERIES, MOST_SERIES // max(1, len(full)))
     parts = (contents_of(repository, row, since, most=most) for row in full)
-    return write_whole(file, "".join(_page(repository.database.name, rows, parts, made, since)))
+    return write_output(file, "".join(_page(repository.database.name, rows, parts, made, since)))
 
 
 def _page(
@@ -219,7 +219,8 @@ def _incident(evidence: ReportEvidence, url: str | None) -> Iterator[str]:
         yield picture(
             evidence.lines, time_ticks if evidence.timed else _places, tall=95, largest=_LARGEST
         )
-    causes = [str(cause) for cause in (*details.causes.moves, *details.causes.companions)]
+    found = details.causes
+    causes = [str(cause) for cause in (*found.moves, *found.schema, *found.companions)]
     texts = causes[:_CAUSES] or details.firsts["explanation"].tolist()[:_CAUSES]
     yield from (str(sentence(text, 600)) for text in texts)
     said = [

@@ -42,6 +42,29 @@ def test_a_result_is_a_frame_and_a_plain_frame_is_no_result():
         pd.testing.assert_frame_equal(frame, plain * 2)
 
 
+def test_in_a_terminal_values_come_first_and_what_all_share_below():
+    names = ["dataset", "partition", "time", "name", "instance", "segment", "analyzer", "value"]
+    rows = [
+        {"dataset": "flights", "partition": f"ds=2013-01-0{n}", "time": None, "name": "Mean",
+         "instance": column, "segment": "", "analyzer": f"Mean({column!r})", "value": 1.5 * n}
+        for n, column in ((1, "a"), (2, "b"))
+    ]  # fmt: skip
+    assert repr(frame_of(rows, names)).splitlines() == [
+        "  instance      partition  value   analyzer",
+        "0        a  ds=2013-01-01    1.5  Mean('a')",
+        "1        b  ds=2013-01-02    3.0  Mean('b')",
+        "all with dataset=flights, name=Mean",
+        "nothing in time, segment",
+    ]
+    assert str(frame_of(rows, names)) == repr(frame_of(rows, names))
+    selected = frame_of(rows, names)[["dataset", "value"]]
+    assert repr(selected) == "   dataset  value\n0  flights    1.5\n1  flights    3.0"
+    assert repr(frame_of([], ["name", "value"])).startswith("Empty DataFrame")
+    assert repr(frame_of(rows[:1], ["name", "value"])) == "   name  value\n0  Mean    1.5"
+    twice = ResultFrame([[1, 2]], columns=["a", "a"])
+    assert repr(twice) == "   a  a\n0  1  2"
+
+
 def test_types_go_by_the_query_and_not_by_the_name_of_a_column():
     rows = [{"rows": "all", "value": "high", "version": "1.0", "started_at": "noon"}]
     frame = frames.frame_of(rows, frames.columns("rows value version started_at"))
