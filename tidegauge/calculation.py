@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.analyzer import Analyzer, StateLoader, StatePersis
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State, as_state
-from tidegauge.analyzers.scan.scan import metric_of, scan
+from tidegauge.analyzers.scan.scan import measure, metric_of, scan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,6 +161,8 @@ def calculate(
     asked = _analyzers_of(analyzers, "tg.calculate(data, [tg.Size()])")
     if not asked:
         return Metrics({})
+    if aggregate_with is None and save_states_with is None:
+        return Metrics(measure(data, asked), asked)
     outcomes = dict(scan(data, asked).whole.states)
     if aggregate_with is not None:
         known = _by_statistic(asked, aggregate_with.load)

@@ -37,11 +37,14 @@ class Frequencies:
     where : str or None
     numbers : str or None
         Spark SQL of doubles or decimals to add up in each group; the answer is then a `GroupSums`.
+    values : bool
+        Whether the values are needed; otherwise the answer is only the `GroupSizes`.
     """
 
     expressions: tuple[str, ...]
     where: str | None
     numbers: str | None = None
+    values: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, T
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import WrongColumnTypeError
-from tidegauge.analyzers.core.metric import Entity
+from tidegauge.analyzers.core.metric import Entity, Metric, attempt
 from tidegauge.analyzers.core.requests import Frequencies, Request
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
@@ -146,6 +146,45 @@ def added_up(tables: Sequence[pa.Table], keys: list[str], numbers: list[str]) ->
     return found.rename_columns([*keys, *numbers])
 
 
+@dataclass(frozen=True, slots=True)
+class GroupSizes:
+    """Numbers of groups by their size: what frequencies are without their values.
+
+    Enough for exact uniqueness and entropy, and small however many values there are, but not
+    mergeable: the same value may be in two pieces of data.
+
+    Attributes
+    ----------
+    sizes : ndarray of int64
+        Different numbers of rows in a group.
+    groups : ndarray of int64
+        Number of groups of each size.
+
+    Examples
+    --------
+    >>> sizes = FrequenciesAndNumRows.of([(("x",), 1), (("y",), 1), (("z",), 5)]).group_sizes()
+    >>> sizes.num_rows, sizes.num_groups, sizes.num_groups_of(1)
+    (7, 3, 2)
+    """
+
+    sizes: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows in all groups."""
+        return int(self.sizes @ self.groups)
+
+    @property
+    def num_groups(self) -> int:
+        """The number of groups."""
+        return int(self.groups.sum())
+
+    def num_groups_of(self, count: int) -> int:
+        """Return the number of groups with exactly ``count`` rows."""
+        return int(self.groups[self.sizes == count].sum())
+
+
 @register_state("frequencies/1")
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class FrequenciesAndNumRows(State):
@@ -231,6 +270,12 @@ class FrequenciesAndNumRows(State):
         """Yield each group's values and count, in no particular order."""
         columns = [column.to_pylist() for column in self.frequencies.columns]
         yield from ((tuple(row[:-1]), row[-1]) for row in zip(*columns, strict=True))
+
+    def group_sizes(self) -> GroupSizes:
+        """Return the number of groups by their size, the smallest first."""
+        import numpy as np
+
+        return GroupSizes(*np.unique(self.counts(), return_counts=True))
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Return the number of rows of each group, in no particular order."""
@@ -347,3 +392,29 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
         """Return the frequencies; without any, those of no rows."""
         return cells[0] or FrequenciesAndNumRows()
+
+
+@dataclass(frozen=True, repr=False)
+class GroupSizeAnalyzer(GroupingAnalyzer[float]):
+    """A grouping analyzer whose metric depends on the sizes of the groups alone, not on the values."""
+
+    @abstractmethod
+    def measure_sizes(self, sizes: GroupSizes) -> float:
+        """Compute the metric's value."""
+
+    def weight_of(self, sizes: GroupSizes) -> float:
+        """Return the number of rows."""
+        return sizes.num_rows
+
+    def metric_of_sizes(self, sizes: GroupSizes) -> Metric[float]:
+        """Compute the metric from the sizes of the groups."""
+        outcome = attempt(lambda: self.measure_sizes(sizes))
+        return Metric(self.entity, self.instance, self.name, outcome, self.weight_of(sizes))
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Compute the metric's value."""
+        return self.measure_sizes(state.group_sizes())
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the weight by the sizes of the groups: by default the number of rows."""
+        return self.weight_of(state.group_sizes())

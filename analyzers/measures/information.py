@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegauge.analyzers.core.analyzer import analyzer
 from tidegauge.analyzers.core.errors import NumberOfSpecifiedColumnsError
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupingAnalyzer
+from tidegauge.analyzers.measures.frequencies import (
+    COUNT,
+    FrequenciesAndNumRows,
+    GroupingAnalyzer,
+    GroupSizeAnalyzer,
+    GroupSizes,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-def entropy(counts: npt.NDArray[np.int64]) -> float:
-    """Return the entropy, in nats, of a distribution given by counts.
+def entropy(counts: npt.NDArray[np.int64], groups: npt.NDArray[np.int64] | int = 1) -> float:
+    """Return the entropy, in nats, of a distribution given by counts and how often each occurs.
 
     Examples
     --------
@@ -26,21 +31,12 @@ def entropy(counts: npt.NDArray[np.int64]) -> float:
     """
     import numpy as np
 
-    shares = counts / counts.sum()
-    return max(float(-(shares * np.log(shares)).sum()), 0.0) + 0.0  # no -0.0
-
-
-@dataclass(frozen=True, repr=False)
-class _InformationAnalyzer(GroupingAnalyzer[float]):
-    scale: ClassVar[Scale] = Scale.POSITIVE
-
-    def weight(self, state: FrequenciesAndNumRows) -> float:
-        """Return the number of rows."""
-        return state.num_rows
+    shares = counts / (counts * groups).sum()
+    return max(float(-(groups * shares * np.log(shares)).sum()), 0.0) + 0.0  # no -0.0
 
 
 @analyzer
-class Entropy(_InformationAnalyzer):
+class Entropy(GroupSizeAnalyzer):
     """Entropy of a column, in nats: the sum of -p ln p over its values.
 
     Nulls are ignored; empty metric if all values are null.
@@ -52,6 +48,8 @@ class Entropy(_InformationAnalyzer):
     0.693147181
     """
 
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
     column: str
 
     @property
@@ -59,15 +57,15 @@ class Entropy(_InformationAnalyzer):
         """The column to group by."""
         return (self.column,)
 
-    def measure(self, state: FrequenciesAndNumRows) -> float:
-        """Return the entropy of the counts."""
-        if not state.num_rows:
+    def measure_sizes(self, sizes: GroupSizes) -> float:
+        """Return the entropy of the sizes."""
+        if not sizes.num_rows:
             raise self.no_data()
-        return entropy(state.counts())
+        return entropy(sizes.sizes, sizes.groups)
 
 
 @analyzer
-class MutualInformation(_InformationAnalyzer):
+class MutualInformation(GroupingAnalyzer[float]):
     """Mutual information of two columns, in nats.
 
     The sum of pxy ln(pxy / (px py)) over the pairs of values: 0 if the columns are independent, the
@@ -82,12 +80,18 @@ class MutualInformation(_InformationAnalyzer):
     0.693147181
     """
 
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
     columns: tuple[str, ...]
 
     @property
     def grouping_columns(self) -> tuple[str, ...]:
         """Both columns."""
         return self.columns
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the number of rows."""
+        return state.num_rows
 
     def check_parameters(self) -> None:
         """Require exactly two columns."""

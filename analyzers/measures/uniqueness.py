@@ -13,7 +13,10 @@ from tidegauge.analyzers.core.errors import NoColumnsSpecifiedError
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows, GroupingAnalyzer
+from tidegauge.analyzers.measures.frequencies import (
+    GroupSizeAnalyzer,
+    GroupSizes,
+)
 
 _MICROSECONDS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
 _JSON = (
@@ -23,7 +26,7 @@ _JSON = (
 
 
 @dataclass(frozen=True, repr=False)
-class _ColumnsAnalyzer(GroupingAnalyzer[float]):
+class _ColumnsAnalyzer(GroupSizeAnalyzer):
     scale: ClassVar[Scale] = Scale.RATIO
 
     columns: tuple[str, ...]
@@ -39,10 +42,6 @@ class _ColumnsAnalyzer(GroupingAnalyzer[float]):
             msg = f"{type(self).__name__} needs at least one column"
             raise NoColumnsSpecifiedError(msg)
 
-    def weight(self, state: FrequenciesAndNumRows) -> float:
-        """Return the number of rows."""
-        return state.num_rows
-
 
 @analyzer
 class Uniqueness(_ColumnsAnalyzer):
@@ -54,16 +53,17 @@ class Uniqueness(_ColumnsAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
-    >>> Uniqueness("x").compute_metric_from(state).value
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> tg.Uniqueness("x").compute_metric_from(state).value
     0.25
     """
 
-    def measure(self, state: FrequenciesAndNumRows) -> float:
+    def measure_sizes(self, sizes: GroupSizes) -> float:
         """Return the number of values that occur once divided by rows."""
-        if not state.num_rows:
+        if not sizes.num_rows:
             raise self.no_data()
-        return state.num_groups_of(1) / state.num_rows
+        return sizes.num_groups_of(1) / sizes.num_rows
 
 
 @analyzer
@@ -72,16 +72,17 @@ class Distinctness(_ColumnsAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
-    >>> Distinctness("x").compute_metric_from(state).value
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> tg.Distinctness("x").compute_metric_from(state).value
     0.5
     """
 
-    def measure(self, state: FrequenciesAndNumRows) -> float:
+    def measure_sizes(self, sizes: GroupSizes) -> float:
         """Return the number of groups divided by rows."""
-        if not state.num_rows:
+        if not sizes.num_rows:
             raise self.no_data()
-        return state.num_groups / state.num_rows
+        return sizes.num_groups / sizes.num_rows
 
 
 @analyzer
@@ -90,16 +91,17 @@ class CountDistinct(_ColumnsAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a", None), 1), (("b", "c"), 3)])
-    >>> CountDistinct(["x", "y"]).compute_metric_from(state).value
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.of([(("a", None), 1), (("b", "c"), 3)])
+    >>> tg.CountDistinct(["x", "y"]).compute_metric_from(state).value
     2.0
     """
 
     scale: ClassVar[Scale] = Scale.COUNT
 
-    def measure(self, state: FrequenciesAndNumRows) -> float:
+    def measure_sizes(self, sizes: GroupSizes) -> float:
         """Return the number of groups."""
-        return float(state.num_groups)
+        return float(sizes.num_groups)
 
 
 @analyzer
@@ -108,20 +110,21 @@ class UniqueValueRatio(_ColumnsAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
-    >>> UniqueValueRatio("x").compute_metric_from(state).value
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> tg.UniqueValueRatio("x").compute_metric_from(state).value
     0.5
     """
 
-    def measure(self, state: FrequenciesAndNumRows) -> float:
+    def measure_sizes(self, sizes: GroupSizes) -> float:
         """Return the number of values that occur once divided by distinct values."""
-        if not state.num_rows:
+        if not sizes.num_rows:
             raise self.no_data()
-        return state.num_groups_of(1) / state.num_groups
+        return sizes.num_groups_of(1) / sizes.num_groups
 
-    def weight(self, state: FrequenciesAndNumRows) -> float:
+    def weight_of(self, sizes: GroupSizes) -> float:
         """Return the number of distinct values."""
-        return state.num_groups
+        return sizes.num_groups
 
 
 @analyzer
@@ -138,8 +141,9 @@ class DuplicateRowCount(_ColumnsAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
-    >>> DuplicateRowCount("x").compute_metric_from(state).value
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> tg.DuplicateRowCount("x").compute_metric_from(state).value
     3.0
     """
 
@@ -170,6 +174,6 @@ class DuplicateRowCount(_ColumnsAnalyzer):
         nulls = " AND ".join(f"{name} IS NULL" for name in names)
         return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
 
-    def measure(self, state: FrequenciesAndNumRows) -> float:
+    def measure_sizes(self, sizes: GroupSizes) -> float:
         """Return the number of rows minus those that occur once."""
-        return float(state.num_rows - state.num_groups_of(1))
+        return float(sizes.num_rows - sizes.num_groups_of(1))

@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.requests import (
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, names_in, where_holds
-from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
+from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupSizes
 from tidegauge.analyzers.measures.group_sums import ADDENDS, SUM
 from tidegauge.analyzers.scan.capabilities import Capabilities, to_arrow
 from tidegauge.analyzers.scan.grouping import Groups, Key, split_by_groups
@@ -170,6 +170,44 @@ class Grouping(ScanJob):
 
 
 @dataclass(frozen=True)
+class SizeCounting(ScanJob):
+    """Sizes of the groups by the same expressions, one for each filter.
+
+    The groups are counted by their size before they leave Spark, however many there are.
+    """
+
+    kind: ClassVar[str] = "group sizes"
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Count the groups by size."""
+        from pyspark.sql import functions as F
+
+        expressions = self.requests[0].expressions
+        columns = [f"{COLUMN_PREFIX}g{i}" for i in range(len(expressions))]
+        named = (f"{e} AS {n}" for e, n in zip(expressions, columns, strict=True))
+        keyed = groups.with_keys(data, *named)
+        keyed = keyed.where(" OR ".join(f"{name} IS NOT NULL" for name in columns))
+        sizes = [f"{COLUMN_PREFIX}c{i}" for i in range(len(self.requests))]
+        cells = [
+            F.expr(count_rows(request.where)).alias(size)
+            for size, request in zip(sizes, self.requests, strict=True)
+        ]
+        counted = groups.aggregated(keyed, cells, columns).groupBy(*groups.names, *sizes)
+        table = to_arrow(counted.agg(F.expr("count(1)").alias(COUNT)))
+        parts = [(groups.key_of(key), rows) for key, rows in split_by_groups(table, groups.names)]
+        return {
+            request: {key: _sizes(rows, size) for key, rows in parts}
+            for request, size in zip(self.requests, sizes, strict=True)
+        }
+
+
+def _sizes(rows: pa.Table, size: str) -> GroupSizes:
+    found = rows.group_by(size).aggregate([(COUNT, "sum")]).sort_by(size)
+    sizes, groups = found[size].to_numpy(), found[f"{COUNT}_sum"].to_numpy()
+    return GroupSizes(sizes[sizes > 0], groups[sizes > 0])
+
+
+@dataclass(frozen=True)
 class WorkerSketching(ScanJob):
     """Sketches that Python workers build, one per task and group. The results are lists of bytes."""
 
@@ -313,7 +351,7 @@ def jobs_for(
         Whether the data has no more than about `SMALL_BYTES`.
     """
     plain: dict[str | None, list[Aggregate]] = {}
-    frequencies: dict[tuple[str, ...], list[Frequencies]] = {}
+    frequencies: dict[tuple[tuple[str, ...], bool], list[Frequencies]] = {}
     native: list[Sketch] = []
     python: list[Sketch] = []
     jobs: list[ScanJob] = []
@@ -325,7 +363,7 @@ def jobs_for(
             case Aggregate(_, rows):
                 plain.setdefault(rows, []).append(request)
             case Frequencies(expressions):
-                frequencies.setdefault(expressions, []).append(request)
+                frequencies.setdefault((expressions, request.values), []).append(request)
             case Sketch():
                 (native if session.is_native(request) else python).append(request)
     made: list[ScanJob] = []
@@ -338,7 +376,8 @@ def jobs_for(
         for pack in packed_by_columns(some, columns)
     ]
     made += map(NativeSketching, _chunks(native, SKETCHES))
-    made += [Grouping(tuple(some)) for some in frequencies.values()]
+    for (_, values), some in frequencies.items():
+        made.append((Grouping if values else SizeCounting)(tuple(some)))
     made += map(WorkerSketching, _chunks(python, SKETCHES))
     return made + jobs
 

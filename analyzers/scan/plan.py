@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tidegauge.analyzers.core.requests import (
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows
+from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer
 from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities
 from tidegauge.analyzers.scan.jobs import ScanJob, jobs_for, own_job
 from tidegauge.analyzers.scan.query_logs import handled_errors
@@ -75,8 +76,11 @@ def plan(
     private: Privacy = PUBLIC,
     *,
     small: bool = False,
+    states: bool = True,
 ) -> Plan:
     """Check every analyzer against the schema and plan the scan, without reading data.
+
+    Without ``states``, frequencies that no metric needs the values of become group sizes.
 
     Analyzers whose states would hold values of private columns fail. To find analyzers whose
     expressions Spark cannot resolve, all are resolved together, and one by one only if that fails.
@@ -90,6 +94,8 @@ def plan(
             made.failures[analyzer] = checked
         else:
             made.requests[analyzer] = checked.value
+    if not states:
+        _leave_out_values(made)
     probes = {a: _probes(a, asked, made.session) for a, asked in made.requests.items()}
     if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
         for analyzer, texts in probes.items():
@@ -100,6 +106,23 @@ def plan(
             if job is not None:
                 _drop(made, analyzer, _unreadable(data, job))
     return made
+
+
+def _leave_out_values(made: Plan) -> None:
+    """Request group sizes in place of frequencies whose values no analyzer reads."""
+    read = {
+        request.expressions
+        for analyzer, asked in made.requests.items()
+        for request in asked
+        if isinstance(request, Frequencies) and not isinstance(analyzer, GroupSizeAnalyzer)
+    }
+    for analyzer, asked in made.requests.items():
+        made.requests[analyzer] = tuple(
+            replace(request, values=False)
+            if isinstance(request, Frequencies) and request.expressions not in read
+            else request
+            for request in asked
+        )
 
 
 def _drop(made: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:

@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.requests import ROWS, Request
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import SegmentSet, Values
-from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer, GroupSizes
 from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
 from tidegauge.analyzers.scan.capabilities import activate, worker_error
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 AnyAnalyzer = Analyzer[Any, Any]
-Outcome = Success[State] | Failure
+Outcome = Success[Any] | Failure
+"""A state, or the sizes of groups where only the metric is asked for; otherwise an error."""
 Results = dict[Request, dict[Key, Any] | Failure]
 
 JOBS_AT_ONCE = 4
@@ -120,9 +121,7 @@ def scan(
     made = plan(data, analyzers, private, small=small)
     groups = Groups(tuple(by), tuple(segments))
     results = _run(data, made, groups)
-    rows = results[ROWS]
-    if isinstance(rows, Failure):  # the data cannot be read at all
-        raise rows.error
+    rows = _rows(results)
     wanted = sorted(key for key in rows if keep(key[0]))
     if by:
         _isolate(data, made, results, groups, sorted({values for values, _ in wanted}))
@@ -136,6 +135,32 @@ def scan(
         key[0]: _fold(made, results, key, parts.get(key[0], {})) for key in wanted if not key[1]
     }
     return Scan(found, _fold(made, results, None))
+
+
+def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyzer, Metric[Any]]:
+    """Compute the metrics of all rows in one pass, without their states.
+
+    Frequencies of which only the group sizes count stay in Spark.
+
+    Raises
+    ------
+    SourceError
+        If the data are not a DataFrame of Spark, or are a stream.
+    """
+    _check_data(data)
+    activate(data.sparkSession)
+    made = plan(data, analyzers, states=False)
+    results = _run(data, made, Groups())
+    outcomes = _fold(made, results, next(iter(_rows(results)), None)).states
+    return {analyzer: metric_of(analyzer, outcome) for analyzer, outcome in outcomes.items()}
+
+
+def _rows(results: Results) -> dict[Key, Any]:
+    """Return the number of rows by group, or raise why the data cannot be read at all."""
+    rows = results[ROWS]
+    if isinstance(rows, Failure):
+        raise rows.error
+    return rows
 
 
 def _without_values(results: Results, private: Privacy) -> Results:
@@ -290,6 +315,8 @@ def state_outcome(data: DataFrame, analyzer: AnyAnalyzer) -> Outcome:
 def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:
     """Compute an analyzer's metric from the outcome of a scan."""
     match outcome:
+        case Success(GroupSizes() as sizes) if isinstance(analyzer, GroupSizeAnalyzer):
+            return analyzer.metric_of_sizes(sizes)
         case Success(state):
             return analyzer.compute_metric_from(state)
         case Failure(error):

@@ -3,7 +3,7 @@
 import pytest
 from tidegauge.analyzers.core.requests import Frequencies
 from tidegauge.analyzers.scan.grouping import Groups
-from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching
+from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching, SizeCounting
 from tidegauge.analyzers.scan.plan import plan
 from tidegauge.analyzers.scan.scan import scan
 
@@ -74,6 +74,31 @@ def test_a_part_of_the_job_for_small_data_may_be_sketches_alone(table):
     sketch = job.requests[-1]
     whole, part = (some.run(table, Groups()) for some in (job, job.only([sketch])))
     assert part == {sketch: whole[sketch]}
+
+
+def test_group_sizes_give_the_metrics_that_frequencies_give(table):
+    """What needs no values leaves them in Spark, filters and nulls included."""
+    data = table.selectExpr("*", "CASE WHEN x > 4 THEN s END AS hole", "id DIV 2 AS pair")
+    columns = ("s", "hole", "pair", ("hole", "x"), "id")
+    analyzers = [
+        kind(column, where=where)
+        for column in columns
+        for where in (None, "x > 5", "x > 99")
+        for kind in (tg.Uniqueness, tg.Distinctness, tg.CountDistinct, tg.UniqueValueRatio)
+    ]
+    analyzers += [tg.Entropy("hole"), tg.DuplicateRowCount("pair"), tg.Size()]
+    kept = tg.InMemoryStateProvider()
+    metrics = tg.calculate(data, analyzers)
+    assert metrics.json() == tg.calculate(data, analyzers, save_states_with=kept).json()
+    assert metrics[tg.Uniqueness("id")].value == 1.0
+    assert metrics[tg.DuplicateRowCount("pair")].value == 1000.0
+    assert metrics[tg.CountDistinct("hole")].value == 3.0
+    assert metrics[tg.Uniqueness("s", where="x > 99")].empty
+    assert tg.calculate(data.where("false"), analyzers)[tg.CountDistinct("s")].value == 0.0
+    jobs = plan(data, [*analyzers, tg.Histogram("s")], states=False).jobs
+    kinds = {job.requests[0].expressions: type(job) for job in jobs[1:]}
+    assert kinds.pop(("`s`",)) is Grouping  # the histogram reads the values
+    assert set(kinds.values()) == {SizeCounting}
 
 
 @pytest.mark.soak
