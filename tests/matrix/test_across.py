@@ -11,7 +11,11 @@ from tidegauge.analyzers.scan.scan import scan
 from tests.analyzers.measures.test_merging_flights import EVERY, assert_equal, data, exact
 
 __all__ = ["data", "exact"]  # fixtures
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # Within one Spark, tests/analyzers/measures/test_merging_flights.py merges the same states.
+    *([] if "TIDEGAUGE_MATRIX" in os.environ else [pytest.mark.soak]),
+]
 
 
 @pytest.fixture(scope="module")
