@@ -37,8 +37,8 @@ from tidegauge.analyzers.runs.ledger import (
 from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
 from tidegauge.analyzers.runs.unreadable import measure_readable
+from tidegauge.analyzers.scan.cost import SMALL_BYTES
 from tidegauge.analyzers.scan.grouping import most_frequent_values
-from tidegauge.analyzers.scan.jobs import SMALL_BYTES
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source

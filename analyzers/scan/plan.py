@@ -47,6 +47,8 @@ class Plan:
         Requests of all other analyzers.
     small : bool
         Whether the data is so small that it takes fewer jobs; see `jobs_for`.
+    sampled : bool
+        Whether jobs may read the first rows beforehand.
     """
 
     session: Capabilities
@@ -54,12 +56,13 @@ class Plan:
     failures: dict[AnyAnalyzer, Failure] = field(default_factory=dict)
     requests: dict[AnyAnalyzer, tuple[Request, ...]] = field(default_factory=dict)
     small: bool = False
+    sampled: bool = False
 
     @property
     def jobs(self) -> list[ScanJob]:
         """The jobs, each one pass and one Spark action."""
         asked = [ROWS, *(r for some in self.requests.values() for r in some)]
-        return jobs_for(asked, self.session, self.columns, small=self.small)
+        return jobs_for(asked, self.session, self.columns, small=self.small, sampled=self.sampled)
 
     def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
         """Return the analyzers that need each request."""

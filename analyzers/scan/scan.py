@@ -23,6 +23,7 @@ from tidegauge.analyzers.core.segments import SegmentSet, Values
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer, GroupSizes
 from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
 from tidegauge.analyzers.scan.capabilities import activate, worker_error
+from tidegauge.analyzers.scan.cost import plan_cost
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
 from tidegauge.analyzers.scan.jobs import ScanJob
 from tidegauge.analyzers.scan.plan import Plan, plan
@@ -150,6 +151,9 @@ def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyz
     _check_data(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, states=False)
+    if len(made.jobs) > 1:
+        cost = plan_cost(data)
+        made.small, made.sampled = cost.small, cost.sampled
     results = _run(data, made, Groups())
     outcomes = _fold(made, results, next(iter(_rows(results)), None)).states
     return {analyzer: metric_of(analyzer, outcome) for analyzer, outcome in outcomes.items()}

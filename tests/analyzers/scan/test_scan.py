@@ -1,7 +1,10 @@
 """The plan, and what one scan costs."""
 
+import shutil
+
 import pytest
 from tidegauge.analyzers.core.requests import Frequencies
+from tidegauge.analyzers.scan.cost import mostly_distinct, plan_cost
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching, SizeCounting
 from tidegauge.analyzers.scan.plan import plan
@@ -99,6 +102,33 @@ def test_group_sizes_give_the_metrics_that_frequencies_give(table):
     kinds = {job.requests[0].expressions: type(job) for job in jobs[1:]}
     assert kinds.pop(("`s`",)) is Grouping  # the histogram reads the values
     assert set(kinds.values()) == {SizeCounting}
+
+
+def test_rows_that_mostly_differ_are_shuffled_before_they_are_grouped(spark, table):
+    """Sizes by id: 1 each; by x of 0 to 6: 143 rows for the first six values, 142 for the last."""
+    for column, sizes, groups in (("id", [1], [1000]), ("x", [142, 143], [1, 6])):
+        request = Frequencies((f"`{column}`",), None, values=False)
+        job = SizeCounting((request,), sampled=True)
+        assert mostly_distinct(table, [column]) == (column == "id")
+        found = job.run(table, Groups())[request][(), ""]
+        assert (found.sizes.tolist(), found.groups.tolist()) == (sizes, groups)
+    assert not mostly_distinct(table.where("false"), ["id"])
+
+
+def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
+    assert plan_cost(table).small
+    joined = table.join(table.hint("shuffle_merge"), "id")
+    assert plan_cost(joined).shuffles
+    assert not plan_cost(joined).sampled
+    rows = spark.createDataFrame([(1,)], "x int")  # of unknown size
+    assert plan_cost(rows).sampled
+    path = str(tmp_path / "gone")
+    table.write.parquet(path)
+    gone = spark.read.parquet(path)
+    assert plan_cost(gone).small
+    shutil.rmtree(path)
+    with pytest.raises(Exception, match="gone"):
+        tg.calculate(gone, [tg.Uniqueness("id")])
 
 
 @pytest.mark.soak

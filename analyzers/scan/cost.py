@@ -1,0 +1,77 @@
+"""Estimates of what a DataFrame costs to read, from Spark's plan and from its first rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.scan.capabilities import to_arrow
+from tidegauge.analyzers.scan.views import Views
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SMALL_BYTES = 2**20
+"""Size of files up to which data is small: then the number of jobs matters, not their speed."""
+SAMPLE_ROWS = 10_000
+
+_SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.,E+]+) ([KMGTPE]?i?)B\b")
+_FACTORS = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)} | {"": 1.0}
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """Spark's estimate of a DataFrame.
+
+    Attributes
+    ----------
+    size : float
+        Bytes; infinite if Spark gives none.
+    shuffles : bool
+        Whether reading the first rows computes more than those rows: the plan has a shuffle.
+    """
+
+    size: float
+    shuffles: bool
+
+    @property
+    def small(self) -> bool:
+        """Whether the data are so small that fewer jobs are better than faster ones."""
+        return self.size <= SMALL_BYTES
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the first rows cost little beside all rows."""
+        return not self.small and not self.shuffles
+
+
+def plan_cost(data: DataFrame) -> PlanCost:
+    """Estimate the cost of reading a DataFrame, without a job: Spark explains its plan.
+
+    Its text is the only interface to its statistics that Spark Connect has, too.
+    """
+    from pyspark.errors import AnalysisException
+
+    views = Views(data.sparkSession)
+    try:
+        views.add("data", data)
+        sql = f"EXPLAIN COST SELECT * FROM {views.view('data')}"  # noqa: S608 - a name of ours
+        ((text,),) = data.sparkSession.sql(sql).collect()
+    except AnalysisException:  # such as files that are gone: the scan tells of it
+        return PlanCost(inf, shuffles=True)
+    finally:
+        views.drop()
+    logical, _, physical = text.partition("== Physical Plan ==")
+    found = _SIZE.search(logical)
+    size = float(found[1].replace(",", "")) * _FACTORS[found[2]] if found else inf
+    return PlanCost(size, "Exchange" in physical)
+
+
+def mostly_distinct(data: DataFrame, columns: Sequence[str]) -> bool:
+    """Return whether most of the first rows differ in some columns."""
+    head = to_arrow(data.select(*columns).limit(SAMPLE_ROWS))
+    distinct = int(head.group_by(list(columns)).aggregate([]).num_rows)
+    return bool(distinct * 2 > head.num_rows)
