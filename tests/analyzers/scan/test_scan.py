@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from tidegauge.analyzers.core.requests import Frequencies
-from tidegauge.analyzers.scan.cost import mostly_distinct, plan_cost
+from tidegauge.analyzers.scan.cost import PlanCost, mostly_distinct, plan_cost
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching, SizeCounting
 from tidegauge.analyzers.scan.plan import plan
@@ -120,8 +120,6 @@ def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
     joined = table.join(table.hint("shuffle_merge"), "id")
     assert plan_cost(joined).shuffles
     assert not plan_cost(joined).sampled
-    rows = spark.createDataFrame([(1,)], "x int")  # of unknown size
-    assert plan_cost(rows).sampled
     path = str(tmp_path / "gone")
     table.write.parquet(path)
     gone = spark.read.parquet(path)
@@ -129,6 +127,13 @@ def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
     shutil.rmtree(path)
     with pytest.raises(Exception, match="gone"):
         tg.calculate(gone, [tg.Uniqueness("id")])
+
+
+@pytest.mark.classic
+def test_data_of_unknown_size_are_not_small(spark):
+    rows = spark.createDataFrame([(1,)], "x int")  # rows of Python, which Connect counts
+    assert plan_cost(rows) == PlanCost(8 * 2.0**60, shuffles=False)
+    assert plan_cost(rows).sampled
 
 
 @pytest.mark.soak
