@@ -102,6 +102,7 @@ def test_group_sizes_give_the_metrics_that_frequencies_give(table):
     kinds = {job.requests[0].expressions: type(job) for job in jobs[1:]}
     assert kinds.pop(("`s`",)) is Grouping  # the histogram reads the values
     assert set(kinds.values()) == {SizeCounting}
+    assert set(kinds) == {("`hole`", "`x`"), ("`pair`",), ("`id`",)}  # x and hole give hole, too
 
 
 def test_rows_that_mostly_differ_are_shuffled_before_they_are_grouped(spark, table):
