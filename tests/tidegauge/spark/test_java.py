@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tidegauge.spark.session import LOG_SETTINGS
 
 from tests.paths import ROOT
 from tidegauge.spark import java
-from tidegauge.spark.session import LOG_SETTINGS
 
 
 def test_the_java_that_is_there_is_used(tmp_path, monkeypatch):
