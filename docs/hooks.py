@@ -104,4 +104,4 @@ def _row(name: str, parameter: Any) -> str:
     default = parameter.default
     shown = getattr(default, "value", default)
     plain = isinstance(shown, str | int | float | Path) and not isinstance(shown, bool)
-    return f"| `{name}` | {meaning} | {f'`{shown}`' if plain else ''} |"
+    return f"| `{name}`{{ .option }} | {meaning} | {f'`{shown}`' if plain else ''} |"

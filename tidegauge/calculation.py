@@ -77,6 +77,14 @@ class Metrics(list[Metric[Any]]):
         pandas.DataFrame
             With the columns entity, instance, name (``Histogram.abs.x`` and the like for metrics of
             several numbers), value (NaN without one), weight, error, analyzer.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import Completeness, NumMatchesAndCount
+        >>> email = Completeness("email")
+        >>> metrics = Metrics({email: email.compute_metric_from(NumMatchesAndCount(3, 4))})
+        >>> metrics.frame()[["instance", "name", "value", "weight"]].values.tolist()
+        [['email', 'Completeness', 0.75, 4.0]]
         """
         from tidegauge.repository.store.frames import columns, frame_of
 
@@ -84,7 +92,16 @@ class Metrics(list[Metric[Any]]):
         return frame_of(list(self._rows()), kinds)
 
     def json(self) -> str:
-        """Return the rows of `frame` as a JSON array; NaN and infinities are text, as in ``"NaN"``."""
+        """Return the rows of `frame` as a JSON array; NaN and infinities are text, as in ``"NaN"``.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import Completeness, NumMatchesAndCount
+        >>> email = Completeness("email")
+        >>> metrics = Metrics({email: email.compute_metric_from(NumMatchesAndCount(3, 4))})
+        >>> print(metrics.json())
+        [{"entity": "Column", "instance": "email", "name": "Completeness", "value": 0.75, "weight": 4, "error": null, "analyzer": "Completeness('email')"}]
+        """
         rows = [{**row, "value": _json_number(row["value"])} for row in self._rows()]
         return json.dumps(rows, ensure_ascii=False, allow_nan=False)
 

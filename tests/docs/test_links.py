@@ -35,6 +35,14 @@ def test_the_site_shows_every_page():
     assert sorted(shown) == sorted(there | GENERATED)
 
 
+def test_search_works_from_disk_without_another_host():
+    """The plugin loads its shim from another host unless a polyfill is named ``iframe-worker``."""
+    told = (ROOT / "mkdocs.yml").read_text()
+    assert "\n  - offline" in told
+    (shim,) = re.findall(r"^  polyfills: \[(\S*iframe-worker\S*)\]", told, re.MULTILINE)
+    assert "IFrameWorker" in (ROOT / "docs" / shim).read_text()
+
+
 def test_every_public_name_is_in_the_reference_once():
     named = []
     for page in (ROOT / "docs" / "reference" / "api").glob("*.md"):

@@ -165,6 +165,14 @@ class Suggestions:
         ------
         SuiteError
             If there are no suggestions.
+
+        Examples
+        --------
+        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> found = Suggestions("orders", (one, two))
+        >>> found.check("new orders", "warning", only=[0])
+        Check('new orders', 'warning') of 1 constraints
         """
         some = self._some(only)
         return Check(
@@ -191,6 +199,20 @@ class Suggestions:
         ------
         SuiteError
             If there are no suggestions.
+
+        Examples
+        --------
+        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> found = Suggestions("orders", (one, two))
+        >>> print(found.to_python(only=[0]), end="")
+        import tidegauge as tg
+        <BLANKLINE>
+        check = (
+            tg.Check('orders', dataset='orders')
+            # No null.
+            .is_complete('id')
+        )
         """
         grave = "" if level == Level.ERROR else f", {str(level)!r}"
         lines = [f"tg.Check({name or self.dataset!r}{grave}, dataset={self.dataset!r})"]
@@ -213,6 +235,19 @@ class Suggestions:
         ------
         SuiteError
             If there are no suggestions.
+
+        Examples
+        --------
+        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> found = Suggestions("orders", (one, two))
+        >>> print(found.to_rules("shop.orders"), end="")
+        dataset: "orders"
+        table: "shop.orders"
+        rules:
+          # No null.
+          - NotNullRule: {"column": "id", "policy": "FailAny"}
+        # not of single rows: Size(): at least 600
         """
         found = [(one.constraint, one.reason) for one in self._some(only)]
         return rules_yaml(self.dataset, table, found)
@@ -224,6 +259,14 @@ class Suggestions:
         -------
         pandas.DataFrame
             With the columns constraint, reason, source, rows, partitions, analyzer, code.
+
+        Examples
+        --------
+        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> found = Suggestions("orders", (one, two))
+        >>> found.frame()[["constraint", "source", "rows"]].values.tolist()
+        [["Completeness('id'): at least 1", 'data', 9], ['Size(): at least 600', 'history', 0]]
         """
         rows = [
             {

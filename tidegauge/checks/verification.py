@@ -86,6 +86,15 @@ class Verification:
         ------
         UnknownNameError
             If it is not one of the verified checks.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people").is_complete("email")
+        >>> found = tg.verify(people, [check, tg.Check("size").has_size((2, 2))])  # doctest: +SKIP
+        >>> found.status_of("people"), found.status_of("size")  # doctest: +SKIP
+        ('error', 'success')
         """
         place = self._place(check)
         results = [one.result for one in self.judged if one.check == place]
@@ -100,6 +109,15 @@ class Verification:
             With the columns check, level, dataset, segment, partition, time, constraint, status
             (``success``, ``failure``, ``no data`` if a filter left no value, ``no history`` if
             there was no earlier value), value (NaN if it is not a number), message, hint, analyzer.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
+        >>> found = tg.verify(people, check)  # doctest: +SKIP
+        >>> found.frame()[["constraint", "status", "value"]].values.tolist()  # doctest: +SKIP
+        [["Completeness('email'): at least 1", 'failure', 0.5], ['Size(): exactly 2', 'success', 2.0]]
         """
         return self._frame(self.judged)
 
@@ -120,6 +138,16 @@ class Verification:
         ------
         CheckFailedError
             Carries this object.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
+        >>> found = tg.verify(people, check)  # doctest: +SKIP
+        >>> found.raise_if_failed()  # doctest: +SKIP
+        Traceback (most recent call last):
+        tidegauge.analyzers.core.errors.CheckFailedError: ...
         """
         if level not in list(Level):
             raise UnknownNameError("level of a check", level, list(Level))
@@ -157,6 +185,15 @@ class Verification:
         SuiteError
             If no constraint applies to single rows, there is no data, or the data already has such
             a column.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
+        >>> found = tg.verify(people, check)  # doctest: +SKIP
+        >>> found.rows("people").collect()  # doctest: +SKIP
+        [Row(email=None, broken=["Completeness('email'): at least 1"])]
         """
         failed = self._not_evaluated(check) if data is None else {}
         return failing_rows(self._data(data), self._check(check), column, limit, failed)
@@ -180,6 +217,15 @@ class Verification:
         ------
         SuiteError
             As for `rows`.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
+        >>> found = tg.verify(people, check)  # doctest: +SKIP
+        >>> found.row_level("people").where("email IS NULL").first()  # doctest: +SKIP
+        Row(email=None, Completeness('email'): at least 1=False)
         """
         failed = self._not_evaluated(check) if data is None else {}
         return row_level_frame(self._data(data), self._check(check), failed)
@@ -206,6 +252,16 @@ class Verification:
         ------
         SuiteError
             If the selection matches several partitions, or none.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
+        >>> found = tg.verify(people, check)  # doctest: +SKIP
+        >>> facet = found.openlineage()["dataQualityAssertions"]  # doctest: +SKIP
+        >>> [(one["name"], one["success"]) for one in facet["assertions"]]  # doctest: +SKIP
+        [("Completeness('email'): at least 1", False), ('Size(): exactly 2', True)]
         """
         return assertions_facet_of(
             self.judged, self.checks, self.names, dataset, partition, segment
@@ -248,7 +304,17 @@ class Verification:
         return [one for one in self.judged if not one.result.passed]
 
     def level_of(self, one: PartitionResult) -> str:
-        """Return the level of a result: the check's, or ``warning`` if the constraint only warns."""
+        """Return the level of a result: the check's, or ``warning`` if the constraint only warns.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
+        >>> check = tg.Check("people", "warning").is_complete("email").has_size((2, 2))
+        >>> found = tg.verify(people, check)  # doctest: +SKIP
+        >>> [found.level_of(one) for one in found.judged]  # doctest: +SKIP
+        ['warning', 'warning']
+        """
         if one.result.status is ConstraintStatus.WARNING:
             return str(Level.WARNING)
         return str(self.checks[one.check].level)

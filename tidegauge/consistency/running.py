@@ -82,17 +82,9 @@ def run(
     Examples
     --------
     >>> import tidegauge as tg
+    >>> from tidegauge.demo.features import log_search
     >>> spark = tg.spark_session()  # doctest: +SKIP
-    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
-    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
-    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
-    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = tg.consistency.LogSchema.of("search", key, value)
-    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
-    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
-    ...     _ = log.register(schema)
-    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
-    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> log_search(spark, "shop")  # doctest: +SKIP
     >>> backfill = tg.consistency.QueryBackfill("SELECT user, ts, 3 AS clicks FROM logged_keys")
     >>> search = tg.consistency.Configuration("shop", "search", ("user",), backfill)
     >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
@@ -154,8 +146,12 @@ def compact(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> print(tg.consistency.compact("features", repository="sqlite:///features.db"))  # doctest: +SKIP
-    features.query_log: joined 1,440 files of 2 partitions into 2
+    >>> from tidegauge.demo.features import log_search
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> log_search(spark, "shop", clients=2)  # doctest: +SKIP
+    >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+    ...     print(tg.consistency.compact("shop", repository=repo, spark=spark))
+    `shop`.`query_logs`: joined 2 files of 1 partitions into 1
     """
     return compaction.compact(
         spark or spark_session(), namespace, as_repository(repository), now, dry_run=dry_run
@@ -215,17 +211,9 @@ def estimate_lag(
     Examples
     --------
     >>> import tidegauge as tg
+    >>> from tidegauge.demo.features import log_search
     >>> spark = tg.spark_session()  # doctest: +SKIP
-    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
-    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
-    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
-    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = tg.consistency.LogSchema.of("search", key, value)
-    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
-    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
-    ...     _ = log.register(schema)
-    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
-    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> log_search(spark, "shop")  # doctest: +SKIP
     >>> backfill = tg.consistency.QueryBackfill("SELECT user, ts, 3 AS clicks FROM logged_keys")
     >>> search = tg.consistency.Configuration("shop", "search", ("user",), backfill)
     >>> times = {"longest_ms": 120_000, "step_ms": 60_000, "until": "2023-01-05"}

@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.sql import quote
 from tidegauge.consistency.configuration import Configuration
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.schemas import LogSchema
-from tidegauge.consistency.log.table import create_log_table, log_folder, table_of
+from tidegauge.consistency.log.table import create_log_table, log_folder, sync_log_table, table_of
 from tidegauge.demo.shop import BROKEN_HOURS, CLICKS_LAG_MS, PRICES_LAG_MS, SEARCHES_LAG_MS, Shop
 from tidegauge.files.consistency import load_configuration
 
@@ -120,6 +120,37 @@ def make_features(
         late_hours=("00-00", "01-00"),
         broken=tuple(f"ds={shop.days[shop.broken]}/hr_minute={hour}-00" for hour in BROKEN_HOURS),
     )
+
+
+def log_search(spark: SparkSession, namespace: str, *, clients: int = 1) -> None:
+    """Create a query log in which each client logged one query of the join ``search``.
+
+    It was asked on 2023-01-05 for user 7, and answered with ``clicks`` 3.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    namespace : str
+        The database, created unless it exists.
+    clients : int
+        Each writes a file of its own.
+
+    Examples
+    --------
+    >>> from tidegauge.spark.session import spark_session
+    >>> spark = spark_session()  # doctest: +SKIP
+    >>> log_search(spark, "shop")  # doctest: +SKIP
+    >>> spark.table("shop.query_logs").select("ds", "join_name").collect()  # doctest: +SKIP
+    [Row(ds='2023-01-05', join_name='search')]
+    """
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(namespace)}").collect()
+    create_log_table(spark, namespace)
+    key, value = _record("Key", {"user": "long"}), _record("Value", {"clicks": "int"})
+    for _ in range(clients):
+        with QueryLog(log_folder(spark, namespace)) as log:
+            log.register(LogSchema.of(JOIN, key, value))
+            log.log(JOIN, {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
+    sync_log_table(spark, namespace)
 
 
 def _read(text: str) -> Configuration:

@@ -113,6 +113,14 @@ class Applied:
         ------
         RuleError
             If the data has a column of that name.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
+        >>> ages.apply(rides).rejects_as("why").orderBy("age").first()  # doctest: +SKIP
+        Row(age=-1, ds='mon', why=['plausible'])
         """
         flags = self._flags(column, reasons)
         self._warn()
@@ -200,6 +208,17 @@ class Applied:
         SourceError
             If the rejects do not fit the table.
         RuleError
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import tidegauge as tg
+        >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
+        >>> folder = f"{tempfile.mkdtemp()}/rejects"
+        >>> ages.apply(rides).quarantine(folder)  # doctest: +SKIP
+        >>> tg.spark_session().read.parquet(folder).count()  # doctest: +SKIP
+        2
         """
         target = open_target(self.masked.frame.sparkSession, table)
         quarantine(self, target, mode, partitions, column, reasons)
@@ -210,7 +229,17 @@ class Applied:
         return RecordCounts.merge([found.counts for found in self.tallies.values()])
 
     def partitions(self) -> dict[str, RecordCounts]:
-        """Return the counts of each partition by name, as mergeable states."""
+        """Return the counts of each partition by name, as mergeable states.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
+        >>> found = ages.apply(rides, partition_by=["ds"]).partitions()  # doctest: +SKIP
+        >>> {name: counts.records for name, counts in found.items()}  # doctest: +SKIP
+        {'ds=mon': 2, 'ds=tue': 1}
+        """
         return {
             Partition(self.by, values).name: found.counts
             for values, found in sorted(self.tallies.items())
@@ -223,6 +252,15 @@ class Applied:
         -------
         pandas.DataFrame
             With the columns partition, entity, name, instance, value, weight, status, error.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
+        >>> found = ages.apply(rides, partition_by=["ds"]).metrics()  # doctest: +SKIP
+        >>> found[found["name"] == "RuleViolations"][["partition", "instance", "value"]].values.tolist()  # doctest: +SKIP
+        [['ds=mon', 'plausible', 1.0], ['ds=tue', 'plausible', 1.0]]
         """
         return _metrics_frame(self)
 
@@ -239,6 +277,15 @@ class Applied:
         ------
         RuleError
             If there were more than 4,096 combinations, so that only sums were kept.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
+        >>> found = ages.apply(rides).combinations()  # doctest: +SKIP
+        >>> found[["records", "violated"]].values.tolist()  # doctest: +SKIP
+        [[2, ('plausible',)], [1, ()]]
         """
         import pandas as pd
 

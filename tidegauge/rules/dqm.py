@@ -101,6 +101,15 @@ class DQM(DQMDefinition):
         RuleError
             If only one of ``repository`` and ``dataset`` is given, or the data is neither a frame
             nor a parser.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(2))
+        >>> applied = ages.apply(riders)  # doctest: +SKIP
+        >>> applied.data.collect(), applied.rejects.count(), applied.check.passed  # doctest: +SKIP
+        ([Row(age=34)], 2, False)
         """
         parser = None
         if isinstance(data, ParserValidation):
@@ -218,7 +227,18 @@ class DQM(DQMDefinition):
         ).run(data)
 
     def attach(self, data: DataFrame) -> Attached:
-        """Apply rules and fixes to a frame without reading it; `Attached.check` judges later."""
+        """Apply rules and fixes to a frame without reading it; `Attached.check` judges later.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+        >>> attached = tg.DQM("ages").add(tg.BoundRule("age", 1, 150)).attach(riders)  # doctest: +SKIP
+        >>> attached.data.collect()  # doctest: +SKIP
+        [Row(age=34)]
+        >>> attached.check().passed, attached.state.total_rule_count  # doctest: +SKIP
+        (True, 2)
+        """
         return Attached(self, data)
 
 

@@ -20,6 +20,9 @@ from tidegauge.spark.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOG_SETTINGS = Path(str(files("tidegauge.spark"))) / "log4j2.properties"
+"""What sessions started here log: errors only."""
+
 
 def spark_session(
     warehouse: str | Path | None = None,
@@ -71,8 +74,7 @@ def spark_session(
         raise SourceError(msg)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reported by tidegauge
-    log4j = files("tidegauge").joinpath("log4j2.properties")
-    java_options = [f"-Dlog4j2.configurationFile={log4j}"]
+    java_options = [f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.ui.showConsoleProgress", "false")

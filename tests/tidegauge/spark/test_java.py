@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tidegauge.spark.session import LOG_SETTINGS
 
 from tests.paths import ROOT
 from tidegauge.spark import java
@@ -84,3 +85,8 @@ with tg.Repository("sqlite://") as repo:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == ["3", "100.0"]
+    assert "ERROR" not in done.stderr  # Log4j's, if it does not find its settings
+
+
+def test_the_settings_of_sparks_log_are_there():
+    assert "rootLogger.level = error" in LOG_SETTINGS.read_text().splitlines()

@@ -130,17 +130,9 @@ def flatten(
     Examples
     --------
     >>> import tidegauge as tg
+    >>> from tidegauge.demo.features import log_search
     >>> spark = tg.spark_session()  # doctest: +SKIP
-    >>> _ = spark.sql("CREATE DATABASE IF NOT EXISTS shop")  # doctest: +SKIP
-    >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
-    >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
-    >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = tg.consistency.LogSchema.of("search", key, value)
-    >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
-    >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
-    ...     _ = log.register(schema)
-    ...     log.log("search", {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
-    >>> tg.consistency.sync_log_table(spark, "shop")  # doctest: +SKIP
+    >>> log_search(spark, "shop")  # doctest: +SKIP
     >>> tg.consistency.flatten(spark, "shop", "search", until="2023-01-05").table  # doctest: +SKIP
     '`shop`.`search_logged`'
     >>> spark.table("shop.search_logged").select("user", "clicks", "ds").collect()  # doctest: +SKIP
