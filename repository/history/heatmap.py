@@ -126,8 +126,10 @@ class HeatmapIndex:
         return _looked_up(_inverse(self.partitions, self.column), partitions)
 
 
-def panorama(connection: Connection, as_of: AsOf = None) -> HeatmapIndex:
-    """Read the rows and columns of the heat map, now or as of a past commit."""
+def panorama(
+    connection: Connection, as_of: AsOf = None, dataset: str | None = None
+) -> HeatmapIndex:
+    """Read the rows and columns of the heat map of all datasets or one, now or as of a past commit."""
     d, e, a = s.dataset.c, s.series.c, s.analyzer.c
     watched = a.kind == Watched.__name__
     series = (
@@ -135,6 +137,8 @@ def panorama(connection: Connection, as_of: AsOf = None) -> HeatmapIndex:
         .join_from(s.series, s.analyzer)
         .join(s.dataset)
     )
+    if dataset is not None:
+        series = series.where(d.name == dataset)
     ids, owner, late, *texts = fetch_columns(connection, series)
     keys = dict(zip(KEYS, map(Coded.from_texts, texts), strict=True))
     codes = {key: coded.code for key, coded in keys.items()}
@@ -147,15 +151,17 @@ def panorama(connection: Connection, as_of: AsOf = None) -> HeatmapIndex:
         series=np.array(ids, np.int64)[places],
         owner=np.array(owner, np.int64)[places],
         **{key: coded.taken(places) for key, coded in keys.items()},
-        **_columns(connection, commit),
+        **_columns(connection, commit, dataset),
         commit=commit,
     )
 
 
-def _columns(connection: Connection, commit: int | None) -> dict[str, Any]:
+def _columns(connection: Connection, commit: int | None, dataset: str | None) -> dict[str, Any]:
     """Return the attributes of `HeatmapIndex` that are about partitions, now or as of a commit."""
     p = s.partition.c
     query = sa.select(p.id, p.dataset_id, p.name, p.time)
+    if dataset is not None:
+        query = query.join_from(s.partition, s.dataset).where(s.dataset.c.name == dataset)
     if commit is not None:
         then = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
         query = query.where(p.first_seen_at <= then.scalar_subquery())
