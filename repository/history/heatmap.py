@@ -290,9 +290,7 @@ def change_levels(
     return np.where(two, level, 0).astype(np.uint8)[:, first - begin :]
 
 
-def _within(
-    of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _within(of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the ids of the partitions of some series in a range of columns."""
     here = (of.column >= first) & (of.column < last)
     return of.partitions[here & np.isin(of.within, np.unique(of.owner[rows]))]

@@ -113,7 +113,8 @@ def _merged(
 ) -> NDArray[np.float64]:
     """Return each metric of the merged states of a window; NaN where a partition has no state."""
     values: dict[tuple[str, ...], float] = {}
-    for segment, text in found[["segment", "analyzer"]].drop_duplicates().head(MOST_MERGED).values:
+    analyzers = found[["segment", "analyzer"]].drop_duplicates().head(MOST_MERGED)
+    for segment, text in analyzers.itertuples(index=False, name=None):
         since, until = window
         try:
             metric = repository.merge(dataset, text, since=since, until=until, segment=segment)
