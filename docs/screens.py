@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,25 @@ def options(repo: tg.Repository) -> dict[str, dict[str, Any]]:
     }
 
 
+IDLE = "() => document.querySelector('.tidegauge').tidegauge.link.pending.size === 0"
+
+
+def settle(page: Page) -> None:
+    """Wait until the view is drawn and everything that it asked for is there: small lines, drifts, seasons."""
+    quiet, deadline = 0, time.monotonic() + 120
+    while quiet < 3 and time.monotonic() < deadline:  # pages forbid the eval of wait_for_function
+        page.wait_for_timeout(300)
+        quiet = quiet + 1 if page.evaluate(IDLE) else 0
+    page.wait_for_selector(".tidegauge[data-state=drawn]")
+    page.wait_for_timeout(500)
+
+
 def turn(page: Page, view: str, chosen: dict[str, Any] | None) -> None:
     """Turn to a view, and wait until it is drawn."""
     go = "([view, options]) => document.querySelector('.tidegauge').tidegauge.go(view, options ?? undefined)"
     page.evaluate(go, [view, chosen])
     page.wait_for_selector(f".tidegauge[data-view={view}][data-state=drawn]")
-    page.wait_for_timeout(2500)  # small lines and drifts come after
+    settle(page)
 
 
 def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: str) -> None:
@@ -104,13 +118,19 @@ def views(folder: Path) -> None:
             cause = repo.incident(incident).causes.moves[0]
             series = [cause.series, *cause.part_series.values()][:3]
         sides = {"baseline": {"partition": days[-8]}, "current": {"partition": days[-1]}}
-        at = "&".join(f"{name}={quote(json.dumps(side))}" for name, side in sides.items())
+        at = _address(sides)
+        weeks = {
+            "baseline": {"since": days[-14][3:], "until": days[-8][3:]},
+            "current": {"since": days[-7][3:], "until": days[-1][3:]},
+        }
         pages = {
             "home": "#/home",
             "heat-map": "#/overview",
             "heat-map-of-one": "#/overview?table=sales_orders",
             "series": f"#/series?ids={quote(json.dumps(series))}",
+            "series-of-one": f"#/series?ids={quote(json.dumps(series[:1]))}",
             "compare": f"#/compare?dataset=sales_orders&{at}",
+            "compare-weeks": f"#/compare?dataset=sales_orders&{_address(weeks)}",
             "distribution": f"#/distribution?dataset=sales_orders&column=country&{at}",
             "consistency": f"#/consistency?dataset={consistent.DATASET}",
             "inbox": "#/incidents?group=time&status=open",
@@ -120,6 +140,11 @@ def views(folder: Path) -> None:
         visit(
             Path(temporary), f"sqlite:///{file}", pages, folder, {"": DESK_SIZE, "-narrow": NARROW}
         )
+
+
+def _address(sides: dict[str, Any]) -> str:
+    """Return the sides of a comparison as part of an address."""
+    return "&".join(f"{name}={quote(json.dumps(side))}" for name, side in sides.items())
 
 
 def visit(
@@ -132,12 +157,11 @@ def visit(
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         for (suffix, size), theme in product(sizes.items(), ("light", "dark")):
             page = browser.new_page(viewport=size)
+            page.set_default_timeout(120_000)
             page.goto(f"{address}?theme={theme}#/home")
             for name, place in pages.items():
                 page.evaluate("place => { location.hash = place; }", place)
-                page.wait_for_timeout(500)
-                page.wait_for_selector(".tidegauge[data-state=drawn]")
-                page.wait_for_timeout(2500)  # small lines come after
+                settle(page)
                 dark = "" if theme == "light" else "-dark"
                 page.locator(".tidegauge").screenshot(path=folder / f"{name}{suffix}{dark}.png")
             page.close()

@@ -72,8 +72,12 @@ class HeatmapIndex:
         Series ids, one per row.
     dataset, segment, instance, name, analyzer : Coded
         Keys of each series.
+    owner : array of int
+        Dataset id of each series.
     partitions : array of int
         Partition ids, in order of column and name.
+    within : array of int
+        Dataset id of each partition.
     column : array of int
         Column of each partition.
     labels : sequence of str
@@ -90,7 +94,9 @@ class HeatmapIndex:
     instance: Coded
     name: Coded
     analyzer: Coded
+    owner: NDArray[np.int64]
     partitions: NDArray[np.int64]
+    within: NDArray[np.int64]
     column: NDArray[np.int64]
     labels: Sequence[str]
     times: NDArray[np.float64]
@@ -120,41 +126,65 @@ class HeatmapIndex:
         return _looked_up(_inverse(self.partitions, self.column), partitions)
 
 
-def panorama(connection: Connection, as_of: AsOf = None) -> HeatmapIndex:
-    """Read the rows and columns of the heat map, now or as of a past commit."""
+def panorama(
+    connection: Connection, as_of: AsOf = None, dataset: str | None = None
+) -> HeatmapIndex:
+    """Read the rows and columns of the heat map of all datasets or one, now or as of a past commit."""
     d, e, a = s.dataset.c, s.series.c, s.analyzer.c
+    watched = a.kind == Watched.__name__
     series = (
-        sa.select(e.id, a.kind == Watched.__name__, d.name, a.segment, e.instance, e.name, a.text)
+        sa.select(e.id, d.id, watched, d.name, a.segment, e.instance, e.name, a.text)
         .join_from(s.series, s.analyzer)
         .join(s.dataset)
     )
-    columns = fetch_columns(connection, series)
-    keys = dict(zip(KEYS, (Coded.from_texts(column) for column in columns[2:]), strict=True))
+    if dataset is not None:
+        series = series.where(d.name == dataset)
+    ids, owner, late, *texts = fetch_columns(connection, series)
+    keys = dict(zip(KEYS, map(Coded.from_texts, texts), strict=True))
     codes = {key: coded.code for key, coded in keys.items()}
-    watched = np.array(columns[1], np.int8)
     # lexsort takes the most significant key last.
-    order: list[NDArray[Any]] = [codes["analyzer"], codes["segment"], codes["name"], watched]
-    places = np.lexsort([*order, codes["instance"], codes["dataset"]])
-    commit, p = commit_as_of(connection, as_of), s.partition.c
-    query = sa.select(p.id, p.name, p.time).order_by(p.name)
+    order: list[NDArray[Any]] = [codes["analyzer"], codes["segment"], codes["name"]]
+    order += [np.array(late, np.int8), codes["instance"], codes["dataset"]]
+    places = np.lexsort(order)
+    commit = commit_as_of(connection, as_of)
+    return HeatmapIndex(
+        series=np.array(ids, np.int64)[places],
+        owner=np.array(owner, np.int64)[places],
+        **{key: coded.taken(places) for key, coded in keys.items()},
+        **_columns(connection, commit, dataset),
+        commit=commit,
+    )
+
+
+def _columns(connection: Connection, commit: int | None, dataset: str | None) -> dict[str, Any]:
+    """Return the attributes of `HeatmapIndex` that are about partitions, now or as of a commit."""
+    p = s.partition.c
+    query = sa.select(p.id, p.dataset_id, p.name, p.time)
+    if dataset is not None:
+        query = query.join_from(s.partition, s.dataset).where(s.dataset.c.name == dataset)
     if commit is not None:
         then = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
         query = query.where(p.first_seen_at <= then.scalar_subquery())
-    found = sorted(
-        ((row.time is None, row.time or row.name, row.id) for row in connection.execute(query)),
-        key=lambda row: row[:2],
-    )
-    moments = list(dict.fromkeys(row[1] for row in found))
-    column = {moment: n for n, moment in enumerate(moments)}
-    return HeatmapIndex(
-        np.array(columns[0], np.int64)[places],
-        **{key: coded.taken(places) for key, coded in keys.items()},
-        partitions=np.array([row[2] for row in found], np.int64),
-        column=np.array([column[row[1]] for row in found], np.int64),
-        labels=[m if isinstance(m, str) else _label(m) for m in moments],
-        times=np.array([np.nan if isinstance(m, str) else m.timestamp() for m in moments]),
-        commit=commit,
-    )
+    # There may be a million partitions, but few different names and times: only these are looked at.
+    ids, within, names, stored = fetch_columns(connection, query)
+    read = p.time.type.dialect_impl(connection.dialect).result_processor(connection.dialect, None)
+    time_of = {raw: raw if read is None else read(raw) for raw in set(stored)}
+    name = Coded.from_texts(names)
+    times = sorted({time for time in time_of.values() if time is not None})
+    at = {time: n for n, time in enumerate(times)}
+    place_of = {raw: at.get(time, -1) for raw, time in time_of.items()}
+    column = np.fromiter((place_of[raw] for raw in stored), np.int64, len(stored))
+    timeless = np.unique(name.code[column < 0])  # sorted by name
+    column = np.where(column < 0, len(times) + np.searchsorted(timeless, name.code), column)
+    order = np.lexsort([name.code, column])
+    others = [name.words[code] for code in timeless.tolist()]
+    return {
+        "partitions": np.array(ids, np.int64)[order],
+        "within": np.array(within, np.int64)[order],
+        "column": column[order],
+        "labels": [*map(_label, times), *others],
+        "times": np.array([*(time.timestamp() for time in times), *(np.nan for _ in others)]),
+    }
 
 
 def _label(moment: Any) -> str:
@@ -179,7 +209,7 @@ def score_levels(
     query = sa.select(c.partition_id, c.block, c.members, c.score).where(
         s.holds(s.score, of.commit), in_blocks(of.series[rows].tolist())
     )
-    for some in chunks(_within(of, first, last).tolist()):
+    for some in chunks(_within(of, first, last, rows).tolist()):
         found = connection.execute(query.where(c.partition_id.in_(some)))
         for partition, block, members, scores in found:
             bits = np.unpackbits(np.frombuffer(members, np.uint8), bitorder="little")
@@ -204,19 +234,23 @@ def values(
     out = np.full((len(rows), last - first), np.nan)
     row_of, rank = _inverse(of.series[rows]), _inverse(of.partitions)
     m = s.metric.c
-    query = sa.select(m.partition_id, m.series_id, m.value).where(
+    finite = sa.select(m.partition_id, m.series_id, m.value).where(
         s.holds(s.metric, of.commit), m.status == "finite"
     )
-    wanted = of.series[rows].tolist()
-    if len(wanted) <= _LISTED:
-        query = query.where(m.series_id.in_(wanted))
-    for some in chunks(_within(of, first, last).tolist(), _AT_ONCE):
-        partition, series, value = fetch_columns(connection, query.where(m.partition_id.in_(some)))
-        row = _looked_up(row_of, np.array(series, np.int64))
-        place = rank[np.array(partition, np.int64)]
-        here = np.argsort(place, kind="stable")  # the last of a column comes last and wins
-        here = here[row[here] >= 0]
-        out[row[here], of.column[place[here]] - first] = np.array(value, np.float64)[here]
+    for mine in _by_dataset(of, rows):
+        wanted = of.series[mine].tolist()
+        listed = len(wanted) <= _LISTED
+        query = finite.where(m.series_id.in_(wanted)) if listed else finite
+        at_once = max(_AT_ONCE, _POINTS // len(wanted)) if listed else _AT_ONCE
+        for some in chunks(_within(of, first, last, mine).tolist(), at_once):
+            partition, series, value = fetch_columns(
+                connection, query.where(m.partition_id.in_(some))
+            )
+            row = _looked_up(row_of, np.array(series, np.int64))
+            place = rank[np.array(partition, np.int64)]
+            here = np.argsort(place, kind="stable")  # the last of a column comes last and wins
+            here = here[row[here] >= 0]
+            out[row[here], of.column[place[here]] - first] = np.array(value, np.float64)[here]
     return out
 
 
@@ -224,6 +258,8 @@ _LISTED = 450
 """Maximum of series ids listed in a query; for more, all series are read."""
 _AT_ONCE = 30
 """Partitions read at once, which bounds memory: their points are tuples for a moment."""
+_POINTS = 15_000
+"""Points read at once of a few series, for the same reason."""
 
 
 def change_levels(
@@ -254,9 +290,18 @@ def change_levels(
     return np.where(two, level, 0).astype(np.uint8)[:, first - begin :]
 
 
-def _within(of: HeatmapIndex, first: int, last: int) -> NDArray[np.int64]:
-    """Return the partition ids in a range of columns."""
-    return of.partitions[(of.column >= first) & (of.column < last)]
+def _within(of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the ids of the partitions of some series in a range of columns."""
+    here = (of.column >= first) & (of.column < last)
+    return of.partitions[here & np.isin(of.within, np.unique(of.owner[rows]))]
+
+
+def _by_dataset(of: HeatmapIndex, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Split rows by dataset."""
+    owner = of.owner[rows]
+    order = np.argsort(owner, kind="stable")
+    parts = np.split(order, 1 + np.flatnonzero(np.diff(owner[order])))
+    return [rows[some] for some in parts if len(some)]
 
 
 def _inverse(ids: NDArray[np.int64], entry: NDArray[np.int64] | None = None) -> NDArray[np.int64]:

@@ -73,8 +73,10 @@ class Backend:
             "rows": self._overview.rows,
             "cell": self._overview.cell,
             "series": lambda asked: charts.series(self._overview, asked),
+            "seasons": lambda asked: charts.seasons(self._overview, asked),
             "sides": lambda asked: comparison.sides(repository, asked),
             "compare": lambda asked: comparison.compare(repository, asked),
+            "merged": lambda asked: comparison.merged(repository, asked),
             "columns": lambda asked: distribution.columns(repository, asked),
             "distribution": lambda asked: distribution.distribution(repository, asked),
             "drifts": lambda asked: distribution.drifts(repository, asked),
@@ -150,7 +152,7 @@ class Backend:
             return {"error": describe(problem), "kind": type(problem).__name__}, []
 
     def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
-        answer = self._overview.catalogue()
+        answer = self._overview.catalogue(asked.get("table"))
         with self.repository.database.read() as connection:
             still = open_incidents(connection, datetime.now(UTC))
         settings = {

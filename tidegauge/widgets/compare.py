@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.errors import HistoryError, TidegaugeError
+from tidegauge.analyzers.core.metric import flatten
 from tidegauge.repository.history.points import partition_names
 from tidegauge.repository.store.facts import dimensions_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
@@ -28,6 +29,9 @@ _SIDES = frozenset({"baseline", "current"})
 _BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down"})
 """Request fields that select no side: the state of the table."""
 SERIES = ("segment", "name", "instance", "analyzer")
+MERGED = ("merged_baseline", "merged_current")
+MOST_MERGED = 200
+"""Maximum number of analyzers whose states are merged: each reads those of all partitions of a window."""
 
 
 def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
@@ -57,7 +61,7 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return every metric on both sides, the most surprising first, with the ids of their series."""
-    found = frame(repository, asked)
+    found = frame(repository, asked, with_merged=False)
     # A row that is unusual because of a stored anomaly may rank low by surprise: keep it.
     kept = found.sort_values("unusual", ascending=False, kind="stable").head(MOST).sort_index()
     told = {"total": len(found), "unusual": int(found["unusual"].sum())}
@@ -74,8 +78,13 @@ def _ids(repository: Repository, dataset: str, found: pd.DataFrame) -> NDArray[n
     return np.array([known.get(row, np.nan) for row in rows], np.float64)
 
 
-def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the full comparison; by default of the newest partition with an earlier one."""
+def frame(
+    repository: Repository, asked: Mapping[str, Any], *, with_merged: bool = True
+) -> pd.DataFrame:
+    """Return the full comparison; by default of the newest partition with an earlier one.
+
+    Windows of time also have the metrics of their merged states, as `MERGED`.
+    """
     if not set(asked) - _BESIDE:
         asked = {**asked, **_usual(repository, asked)}
     given = sorted(set(asked) - _BESIDE)
@@ -86,7 +95,35 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
         )
         raise HistoryError(msg)
     baseline, current = side(asked["baseline"]), side(asked["current"])
-    return repository.compare(asked["dataset"], baseline, current)
+    found = repository.compare(asked["dataset"], baseline, current)
+    if isinstance(baseline, tuple) and with_merged:
+        columns = (_merged(repository, asked["dataset"], found, one) for one in (baseline, current))
+        found = found.assign(**dict(zip(MERGED, columns, strict=True)))
+    return found
+
+
+def merged(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return the metrics of two windows of time, each of the merged states of all its partitions."""
+    found = frame(repository, asked)
+    return table(found[[*SERIES, *(name for name in MERGED if name in found)]])
+
+
+def _merged(
+    repository: Repository, dataset: str, found: pd.DataFrame, window: tuple[Any, Any]
+) -> NDArray[np.float64]:
+    """Return each metric of the merged states of a window; NaN where a partition has no state."""
+    values: dict[tuple[str, ...], float] = {}
+    analyzers = found[["segment", "analyzer"]].drop_duplicates().head(MOST_MERGED)
+    for segment, text in analyzers.itertuples(index=False, name=None):
+        since, until = window
+        try:
+            metric = repository.merge(dataset, text, since=since, until=until, segment=segment)
+            numbers = {(one.name, one.instance): one.value for one in flatten(metric)}
+        except TidegaugeError:  # it has no states, or not of all partitions
+            continue
+        values.update({(segment, *key, text): value for key, value in numbers.items()})
+    rows = found[list(SERIES)].itertuples(index=False, name=None)
+    return np.array([values.get(row, np.nan) for row in rows], np.float64)
 
 
 def _usual(repository: Repository, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,8 +41,8 @@ LEVELS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
     "change": change_levels,
 }
 """Colour scales of the heat map."""
-KEPT = 8
-"""Maximum number of catalogues to keep."""
+KEPT = {False: 8, True: 64}
+"""Maximum number of catalogues to keep: of all tables, and of one."""
 JUDGED = ("expected", "lower", "upper", "score", "p_value")
 FOUND = ("id", "incident_id", "severity", "status", "explanation")
 
@@ -66,8 +66,9 @@ class Overview:
 
     def __init__(self, repository: Repository, as_of: AsOf = None) -> None:
         self.repository, self.as_of = repository, as_of
-        self._kept: dict[int, HeatmapIndex] = {}
-        self._newest: Answer | None = None
+        self._kept: Mapping[bool, dict[int, HeatmapIndex]] = {False: {}, True: {}}
+        self._newest: dict[str | None, Answer] = {}
+        self._commits = -1
         self._keeping = Lock()  # pages ask in several threads
         # A page may outlive its server: no number is given twice, not even by the next process.
         self._numbers = count(time.time_ns() // 1000)
@@ -83,35 +84,39 @@ class Overview:
         number = asked.get("catalogue")
         if number is None:
             return panorama(connection, self.as_of)
-        if number not in self._kept:
-            msg = "what this page knows is out of date; it is read anew"
-            raise OutdatedError(msg)
-        return self._kept[number]
+        for kept in self._kept.values():
+            if number in kept:
+                return kept[number]
+        msg = "what this page knows is out of date; it is read anew"
+        raise OutdatedError(msg)
 
-    def _keep(self, known: HeatmapIndex) -> int:
-        number = next(self._numbers)
-        self._kept[number] = known
-        for old in sorted(self._kept)[:-KEPT]:
-            self._kept.pop(old, None)
+    def _keep(self, known: HeatmapIndex, *, single: bool) -> int:
+        number, kept = next(self._numbers), self._kept[single]
+        kept[number] = known
+        for old in sorted(kept)[: -KEPT[single]]:
+            kept.pop(old, None)
         return number
 
-    def catalogue(self) -> Answer:
-        """Return the current series, columns and positions of anomalies."""
+    def catalogue(self, table: str | None = None) -> Answer:
+        """Return the current series, columns and positions of anomalies, of all tables or one."""
         with self._keeping, self.repository.database.read() as connection:
             commits = last_commit(connection)
-            if self._newest is None or self._newest.told["commits"] != commits:
-                self._newest = self._catalogue(connection, commits)
-            return self._newest
+            if self._commits != commits or len(self._newest) == KEPT[True]:
+                self._newest.clear()  # no answer outlives its catalogue
+                self._commits = commits
+            if table not in self._newest:
+                self._newest[table] = self._catalogue(connection, commits, table)
+            return self._newest[table]
 
-    def _catalogue(self, connection: Connection, commits: int) -> Answer:
-        known = panorama(connection, self.as_of)
+    def _catalogue(self, connection: Connection, commits: int, table: str | None) -> Answer:
+        known = panorama(connection, self.as_of, table)
         found = anomalous_points(connection, known.commit)
         words = {key: [shown(word) for word in of.words] for key, of in known.keys.items()}
         words["dataset"] = list(known.dataset.words)  # untruncated: the script sends these back
         codes = {key: of.code for key, of in known.keys.items()}
         labels = [shown(label) for label in known.labels]
         told: dict[str, Any] = {"words": words, "labels": labels, "commits": commits}
-        told["catalogue"] = self._keep(known)
+        told["catalogue"] = self._keep(known, single=table is not None)
         row, column = known.rows_of(found[:, 0]), known.columns_of(found[:, 1])
         marks = np.stack([row, column], axis=1)[(row >= 0) & (column >= 0)].astype(np.int32)
         numbers: dict[str, NDArray[Any]] = {
@@ -177,7 +182,7 @@ class Overview:
     def frame(self, by: str = "score", table: str | None = None) -> pd.DataFrame:
         """Return the numbers of the heat map: a row for each series, a column for each time.
 
-        With ``table`` only the series of that dataset are returned.
+        With ``table`` only the series and times of that dataset are returned.
 
         Scores are rounded down to sixteenths, changes are the steps of `change_levels` as relative
         changes; NaN where there is none.
@@ -185,11 +190,9 @@ class Overview:
         import pandas as pd
 
         with self.repository.database.read() as connection:
-            known = panorama(connection, self.as_of)
+            known = panorama(connection, self.as_of, table)
             series, columns = known.shape
-            rows = np.array(
-                [n for n in range(series) if table in {None, known.dataset.word(n)}], np.int64
-            )
+            rows = np.arange(series)
             level = _read(by)(connection, known, 0, columns, rows).astype(np.float64)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2

@@ -86,6 +86,12 @@ class WindowSide(TypedDict):
 Side: TypeAlias = PartitionSide | RunSide | WindowSide
 
 
+class CatalogueQuestion(TypedDict):
+    """Parameters of `catalogue`: the only table that is wanted."""
+
+    table: NotRequired[str]
+
+
 class CatalogueAnswer(TypedDict):
     """Catalogue: texts of all series, labels of all columns, and settings of the repository."""
 
@@ -257,6 +263,18 @@ class SeriesArrays(TypedDict):
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     old: Annotated[NDArray[np.float64], "Restatements as (row, column, version, value)."]
+
+
+class SeasonsQuestion(TypedDict):
+    """Parameters of `seasons`: ids of series."""
+
+    ids: Sequence[int]
+
+
+class SeasonsAnswer(TypedDict):
+    """Seasons of series in words, in the order asked for; empty where nothing was learned."""
+
+    seasons: Sequence[str]
 
 
 class RunChoice(TypedDict):
@@ -658,14 +676,16 @@ class Question(NamedTuple):
 
 
 QUESTIONS: Mapping[str, Question] = {
-    "catalogue": Question(Nothing, CatalogueAnswer, CatalogueArrays),
+    "catalogue": Question(CatalogueQuestion, CatalogueAnswer, CatalogueArrays),
     "tables": Question(Nothing, TablesAnswer, FloatColumns),
     "levels": Question(LevelsQuestion, LevelsAnswer, LevelsArrays),
     "rows": Question(RowsQuestion, Nothing, SparklineArrays),
     "cell": Question(CellQuestion, CellAnswer, Nothing),
     "series": Question(SeriesQuestion, SeriesAnswer, SeriesArrays),
+    "seasons": Question(SeasonsQuestion, SeasonsAnswer, Nothing),
     "sides": Question(DatasetQuestion, SidesAnswer, TimesArrays),
     "compare": Question(CompareQuestion, CompareAnswer, FloatColumns),
+    "merged": Question(CompareQuestion, Table, FloatColumns),
     "columns": Question(DatasetQuestion, ColumnsAnswer, Nothing),
     "distribution": Question(DistributionQuestion, DistributionAnswer, DistributionArrays),
     "drifts": Question(DriftsQuestion, Table, FloatColumns),

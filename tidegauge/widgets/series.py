@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
+    from tidegauge.repository.detectors.seasonal import Seasonal
     from tidegauge.widgets.overview import Overview
 
 
@@ -77,6 +78,35 @@ def _answer(
         **bounds,
     }
     return Answer(told, numbers)
+
+
+def seasons(overview: Overview, asked: Mapping[str, Any]) -> Answer:
+    """Return the seasons that each of some series has, in words, by the detector that looks at it."""
+    from tidegauge.repository.detection.replay import BacktestHistory
+    from tidegauge.repository.detection.seasons import season_rows
+
+    told = []
+    with overview.repository.database.read() as connection:
+        known = overview.panorama(connection, asked)
+        for row in _rows(known, asked.get("ids", ()), None):
+            name = known.dataset.word(row)
+            query = MetricQuery(series=[int(known.series[row])])
+            detector = _seasonal(connection, name)
+            found = season_rows(BacktestHistory.read(connection, name, query), detector)
+            parts = [(one["segment"], one["seasons"]) for one in found if one["seasons"]]
+            several = len(found) > 1  # a series with values in several segments of partitions
+            told.append("; ".join(f"{of}: {words}" if several else words for of, words in parts))
+    answer: protocol.SeasonsAnswer = {"seasons": [shown(text, 400) for text in told]}
+    return Answer(answer)
+
+
+def _seasonal(connection: Connection, dataset: str) -> Seasonal:
+    """Return the `Seasonal` that scored a dataset, with its options; the default one if none did."""
+    from tidegauge.repository.detectors.base import DETECTORS
+    from tidegauge.repository.detectors.seasonal import Seasonal
+
+    used = map(DETECTORS.parse, detectors(connection, dataset_id(connection, dataset)))
+    return next((one for one in used if isinstance(one, Seasonal)), Seasonal())
 
 
 def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:

@@ -108,3 +108,31 @@ def test_sides_that_are_missing_or_misspelt_are_named(repo, given):
     with pytest.raises(tg.HistoryError, match="needs baseline and current") as raised:
         chosen(repo, **dict.fromkeys(given, FIRST))
     assert str(raised.value).endswith(f"; there are: {', '.join(sorted(given))}")
+
+
+EARLY = {"since": "2013-01-01", "until": "2013-01-03"}
+LATE = {"since": "2013-01-07", "until": "2013-01-09"}
+
+
+def test_windows_are_told_of_their_merged_states_too(repo):
+    repo.record("d", "revenue", {f"ds=2013-01-0{n}": 1.0 for n in range(1, 10)})
+    answer = comparison.merged(repo, {"dataset": "d", "baseline": EARLY, "current": LATE})
+    names, arrays = answer.told["texts"]["name"], answer.arrays
+    row = names.index("Size")
+    assert arrays["merged_baseline"][row] == 11 + 12 + 13
+    assert arrays["merged_current"][row] == 17 + 18 + 19
+    # One row a day is incomplete: the mean of all rows, not of days.
+    row = names.index("Completeness")
+    assert arrays["merged_baseline"][row] == pytest.approx(33 / 36)
+    assert arrays["merged_current"][row] == pytest.approx(51 / 54)
+    assert math.isnan(arrays["merged_current"][names.index("revenue")])  # no state
+    assert len(names) == told(repo, EARLY, LATE).told["rows"]
+
+
+def test_partitions_have_nothing_to_merge(repo):
+    assert "merged_current" not in comparison.frame(
+        repo, {"dataset": "d", "baseline": FIRST, "current": LAST}
+    )
+    assert "merged_current" in comparison.frame(
+        repo, {"dataset": "d", "baseline": EARLY, "current": LATE}
+    )

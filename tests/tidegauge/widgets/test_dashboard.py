@@ -309,9 +309,38 @@ def test_data_of_the_heat_map_of_one_table(found):
     assert dashboard.view == "home"
     assert dashboard.data["dataset"].tolist() == ["orders", "other"]
     dashboard.view, dashboard.options = "overview", {"overview": {"table": "other"}}
-    assert dashboard.data.shape == (1, 31)
+    assert dashboard.data.shape == (1, 1)  # the days of orders are no columns of it
     told, _ = Talk(dashboard).ask("csv", view="overview", dataset=None, options={"table": "other"})
     assert told["text"].splitlines()[1].startswith("other,")
+
+
+def test_the_catalogue_of_one_table_has_its_own_series_and_times(found):
+    found.record("other", "n", {DAYS[4]: 7.0, DAYS[2]: 6.0})
+    talk = Talk(tg.Dashboard(found))
+    whole, arrays = talk.ask("catalogue")
+    assert len(whole["labels"]) == 31
+    told, own = talk.ask("catalogue", table="other")
+    assert told["labels"] == ["2013-01-03", "2013-01-05"]
+    assert told["datasets"] == ["orders", "other"]  # to choose another from
+    assert own["ids"].tolist() == arrays["ids"][-1:].tolist()
+    _, drawn = talk.ask("rows", rows=[0])
+    assert drawn["values"].tolist() == [[6, 7]]
+    talk.catalogue = whole["catalogue"]  # which is still known
+    _, drawn = talk.ask("rows", rows=[len(arrays["ids"]) - 1])
+    assert np.nansum(drawn["values"]) == 13
+
+
+def test_catalogues_of_many_tables_push_out_that_of_none_other(found, monkeypatch):
+    monkeypatch.setattr("tidegauge.widgets.overview.KEPT", {False: 1, True: 1})
+    found.record("other", "n", 1.0, partition=DAYS[0])
+    talk = Talk(tg.Dashboard(found))
+    first = talk.ask("catalogue")[0]["catalogue"]
+    old = talk.ask("catalogue", table="other")[0]["catalogue"]
+    talk.ask("catalogue", table="orders")
+    talk.catalogue = old
+    assert talk.ask("rows", rows=[0])[0]["kind"] == "OutdatedError"
+    talk.catalogue = first
+    assert talk.ask("rows", rows=[0])[1]["values"].shape == (1, 31)
 
 
 def test_what_is_shown_is_sent_as_a_table_to_read(talk, monkeypatch):

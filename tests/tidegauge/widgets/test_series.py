@@ -1,5 +1,6 @@
 """What the series and distribution views are told. No Spark, no browser."""
 
+import datetime as dt
 import math
 from dataclasses import replace
 
@@ -142,3 +143,23 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
     assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
     every = distribution.drifts(repo, {**asked, "segment": ""})
     assert every.told["texts"]["segment"] == ["country=DE", "country=FR"]
+
+
+def test_seasons_are_told_in_words(repo):
+    # Weekends have 45 % less: 550 of 1000.
+    days = [dt.date(2026, 1, 5) + dt.timedelta(days=n) for n in range(63)]
+    sizes = {f"ds={day}": 1000 if day.weekday() < 5 else 550 for day in days}
+    repo.record("orders", "rows", sizes, scale="count")
+    repo.record("orders", "steady", dict.fromkeys(sizes, 3.0))
+    overview = Overview(repo)
+    ids = overview.catalogue().arrays["ids"].tolist()
+    told = charts.seasons(overview, {"ids": ids}).told["seasons"]
+    assert told == ["Saturdays and Sundays 45 % lower", ""]
+
+
+def test_seasons_of_nothing(repo):
+    repo.record("orders", "rows", 1.0, partition="ds=2026-01-05")
+    overview = Overview(repo)
+    ids = overview.catalogue().arrays["ids"].tolist()
+    assert charts.seasons(overview, {"ids": ids}).told["seasons"] == [""]
+    assert charts.seasons(overview, {"ids": []}).told["seasons"] == []

@@ -298,7 +298,10 @@ class Dashboard implements Shell {
     this.heading.textContent = `${TITLES[name]} – Tidegauge`;
     this.datasetSelect.parentElement!.hidden = !OF_ONE_DATASET.includes(name);
     try {
-      if (this.stale) await this.fetchCatalogue();
+      if (this.stale) {
+        this.view(name).prefetch?.();
+        await this.fetchCatalogue();
+      }
       this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;
       this.showOpenCount();
       this.datasetSelect.value = this.dataset;

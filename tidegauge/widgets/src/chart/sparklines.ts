@@ -55,8 +55,9 @@ export class Sparklines {
   }
 }
 
-/** Draw a sparkline, joining the minimum and maximum of the columns under each pixel. */
-function draw(canvas: HTMLCanvasElement, values: Float32Array, colour: string): void {
+/** Draw a sparkline from its first value on, so that longer histories of other tables do not press it together, joining the minimum and maximum of the columns under each pixel. */
+function draw(canvas: HTMLCanvasElement, all: Float32Array, colour: string): void {
+  const values = all.subarray(Math.max(0, all.findIndex((value) => !Number.isNaN(value))));
   const context = canvas.getContext("2d")!;
   const { width, height } = canvas;
   let [low, high] = [Infinity, -Infinity];

@@ -12,6 +12,8 @@ export class Catalogue {
   readonly datasets: readonly string[];
   readonly writable: boolean;
   readonly commits: number;
+  /** Number of the catalogue, which questions with rows or columns repeat. */
+  readonly number: number;
   /** Author of labels that are added here. */
   readonly by: string | null;
   /** Address of the dashboard for links; null if it is not set. */
@@ -27,6 +29,7 @@ export class Catalogue {
   constructor({ data, arrays }: AnswerTo<"catalogue">) {
     ({ words: this.words, labels: this.labels, datasets: this.datasets } = data);
     ({ writable: this.writable, commits: this.commits, by: this.by, url: this.url, open: this.open } = data);
+    this.number = data.catalogue;
     ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
     this.codes = arrays;
   }

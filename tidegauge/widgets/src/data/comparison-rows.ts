@@ -25,12 +25,26 @@ export function filterRows(cells: TableColumns, text: string, unusual: boolean):
   return rows;
 }
 
+const KEYS = ["segment", "name", "instance", "analyzer"] as const;
+
+/** Add the metrics of merged states to the rows of the same series: both sides, and the relative change as `merged`. */
+export function joinMerged(cells: TableColumns, merged: TableColumns): void {
+  const key = ({ texts }: TableColumns, row: number) => JSON.stringify(KEYS.map((name) => texts[name][row]));
+  const places = new Map(Array.from({ length: merged.rows }, (_, row) => [key(merged, row), row]));
+  const rows = Array.from({ length: cells.rows }, (_, row) => places.get(key(cells, row)));
+  const side = (name: string) => Float64Array.from(rows, (place) => (place === undefined ? NaN : (merged.numbers[name]?.[place] ?? NaN)));
+  const [before, after] = [side("merged_baseline"), side("merged_current")];
+  const change = before.map((value, row) => (value === after[row] ? 0 : value ? (after[row] - value) / Math.abs(value) : NaN));
+  Object.assign(cells.numbers, { merged_baseline: before, merged_current: after, merged: change });
+}
+
 /** Comparator of rows by a column; NaN sorts last in both directions, ties keep their order. */
 export function compareByColumn(cells: TableColumns, key: string, descending: boolean): (a: number, b: number) => number {
   const sign = descending ? -1 : 1;
   const texts = cells.texts[key];
   if (texts) return (a, b) => sign * (texts[a] ?? "").localeCompare(texts[b] ?? "", "en") || a - b;
   const numbers = cells.numbers[key];
+  if (!numbers) return (a, b) => a - b; // not known yet
   return (a, b) => {
     const [left, right] = [numbers[a], numbers[b]];
     if (Number.isNaN(left) || Number.isNaN(right)) return Number(Number.isNaN(left)) - Number(Number.isNaN(right)) || a - b;

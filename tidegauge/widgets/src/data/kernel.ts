@@ -63,14 +63,17 @@ export class KernelLink {
     model.on("msg:custom", this.onMessage);
   }
 
-  /** Send a question; the promise resolves to its answer, or rejects with a `KernelError`. */
-  ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["about"]): Promise<AnswerTo<Q>> {
+  /**
+   * Send a question; the promise resolves to its answer, or rejects with a `KernelError`. Rows and columns are of
+   * `catalogue`, by default that of all tables.
+   */
+  ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["about"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
     const id = `${this.clientId}:${++this.count}`;
     return new Promise((resolve, reject) => {
       // The kernel answers each question with its own types; see protocol.py.
       const settle = resolve as (answer: Answer<unknown>) => void;
       this.pending.set(id, { resolve: settle, reject, ask, at: performance.now() });
-      const request: Request = { id, ask, about: about as Request["about"], catalogue: this.catalogue };
+      const request: Request = { id, ask, about: about as Request["about"], catalogue };
       this.model.send(request);
     });
   }

@@ -66,6 +66,11 @@ export interface WindowSide {
 
 export type Side = PartitionSide | RunSide | WindowSide;
 
+/** Parameters of `catalogue`: the only table that is wanted. */
+export interface CatalogueQuestion {
+  table?: string;
+}
+
 /** Catalogue: texts of all series, labels of all columns, and settings of the repository. */
 export interface CatalogueAnswer {
   /** Distinct texts of each series key. */
@@ -237,6 +242,16 @@ export interface SeriesArrays {
   upper: Float64Array;
   /** Restatements as (row, column, version, value). */
   old: Float64Array;
+}
+
+/** Parameters of `seasons`: ids of series. */
+export interface SeasonsQuestion {
+  ids: readonly number[];
+}
+
+/** Seasons of series in words, in the order asked for; empty where nothing was learned. */
+export interface SeasonsAnswer {
+  seasons: readonly string[];
 }
 
 /** Run that can be a comparison side. */
@@ -661,14 +676,16 @@ export interface PulseAnswer {
 
 /** Questions by name: parameters, answer, and arrays of the answer. */
 export interface Questions {
-  catalogue: { about: Nothing; answer: CatalogueAnswer; arrays: CatalogueArrays };
+  catalogue: { about: CatalogueQuestion; answer: CatalogueAnswer; arrays: CatalogueArrays };
   tables: { about: Nothing; answer: TablesAnswer; arrays: Record<string, Float64Array> };
   levels: { about: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
   rows: { about: RowsQuestion; answer: Nothing; arrays: SparklineArrays };
   cell: { about: CellQuestion; answer: CellAnswer; arrays: Nothing };
   series: { about: SeriesQuestion; answer: SeriesAnswer; arrays: SeriesArrays };
+  seasons: { about: SeasonsQuestion; answer: SeasonsAnswer; arrays: Nothing };
   sides: { about: DatasetQuestion; answer: SidesAnswer; arrays: TimesArrays };
   compare: { about: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array> };
+  merged: { about: CompareQuestion; answer: Table; arrays: Record<string, Float64Array> };
   columns: { about: DatasetQuestion; answer: ColumnsAnswer; arrays: Nothing };
   distribution: { about: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
   drifts: { about: DriftsQuestion; answer: Table; arrays: Record<string, Float64Array> };

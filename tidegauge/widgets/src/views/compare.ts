@@ -1,7 +1,7 @@
 // Compare view: metrics of two partitions, runs or time windows side by side, the most surprising first.
 
 import { whereClause } from "../data/catalogue";
-import { changeBarLength, compareByColumn, filterRows, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
+import { changeBarLength, compareByColumn, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
 import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind } from "../data/comparison-sides";
 import { formatNumber, formatPercent, pluralize } from "../data/format";
 import type { CompareAnswer, Side } from "../data/protocol";
@@ -27,12 +27,13 @@ const KINDS = [["partitions", "partitions"], ["runs", "runs"], ["windows", "wind
 const COLUMNS = [
   ["name", "Metric"], ["instance", "Column"], ["segment", "Segment"], ["baseline", "Baseline"],
   ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
-  ["unusual", "Note"],
+  ["merged", "Merged"], ["unusual", "Note"],
 ] as const;
 /** Surprise above which a difference is unusual; `UNUSUAL` in repository/history/comparison.py. */
 const UNUSUAL = 4;
 const COLUMN_HELP: Record<string, string> = {
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
+  merged: "Exact metric of each window, computed from the states of all its partitions",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
 };
 
@@ -54,6 +55,8 @@ export class Compare implements View {
   private data: CompareAnswer | null = null;
   private tableKey = "";
   private order: number[] = [];
+  /** Columns with a stored distribution. */
+  private distributed: ReadonlySet<string> = new Set();
 
   constructor(private readonly shell: Shell) {
     this.kind = selectField("Compare", KINDS, this.options.kind ?? "partitions", (kind) => this.selectKind(kind as SideKind));
@@ -151,10 +154,22 @@ export class Compare implements View {
       const sameSides = this.tableKey !== "" && this.tableKey.includes(JSON.stringify(sides));
       this.tableKey = requestKey;
       if (!sameSides) this.rows.element.scrollTop = this.rows.active = 0;
+      if (kind === "windows") void this.fetchMerged(requestKey, dataset, baseline, current).catch((error) => this.shell.showError(error));
     }
+    this.element.classList.toggle("tg-windows", kind === "windows");
     this.arrangeRows();
     const { unusual: count, total } = this.data!;
     this.shell.announce(`${pluralize(count, "unusual difference")} among ${pluralize(total, "metric")}.`);
+  }
+
+  /** Fetch the metrics of the merged states of both windows: the other numbers are there before. */
+  private async fetchMerged(key: string, dataset: string, baseline: Side, current: Side): Promise<void> {
+    const { link } = this.shell;
+    const [answer, columns] = await Promise.all([link.ask("merged", { dataset, baseline, current }), link.ask("columns", { dataset })]);
+    if (this.tableKey !== key || !this.table) return;
+    joinMerged(this.table, { texts: answer.data.texts, numbers: answer.arrays, rows: answer.data.rows });
+    this.distributed = new Set(columns.data.names);
+    this.arrangeRows();
   }
 
   /** Sides to compare: the saved ones if they still exist, else the default. */
@@ -234,6 +249,7 @@ export class Compare implements View {
       cell("change", signed(value("change"))),
       relative,
       this.surprise(cell("surprise"), value("surprise"), status),
+      this.merged(cell("merged"), row),
       cell("unusual", note),
     );
     if (value("surprise") > UNUSUAL) element.classList.add("tg-unusual");
@@ -249,6 +265,27 @@ export class Compare implements View {
     const bar = h("span", { class: "tg-bar-room", "aria-hidden": "true" }, h("span", { class: "tg-bar-fill" }));
     (bar.firstChild as HTMLElement).style.width = `${100 * surpriseBarLength(surprise)}%`;
     cell.append(bar, h("span", {}, surprise >= 300 ? "300" : surprise.toFixed(1)));
+    return cell;
+  }
+
+  /** Fill the cell of the merged windows, with the way to their distributions. */
+  private merged(cell: HTMLElement, row: number): HTMLElement {
+    const { numbers, texts } = this.table!;
+    if (!numbers.merged) return cell;
+    const [before, after] = [numbers.merged_baseline[row], numbers.merged_current[row]];
+    if (Number.isNaN(before) && Number.isNaN(after)) {
+      cell.append(h("span", { class: "tg-muted" }, "no states"));
+      return cell;
+    }
+    cell.append(`${formatNumber(before)} → ${formatNumber(after)} `, h("span", { class: "tg-muted" }, `${formatPercent(numbers.merged[row])} `));
+    cell.title = `of all partitions together: baseline ${formatNumber(before)}, current ${formatNumber(after)}, change ${signed(after - before)}`;
+    const column = texts.instance[row] ?? "";
+    const { baseline, current } = this.options;
+    if (!this.distributed.has(column)) return cell;
+    const segment = texts.segment[row] || null;
+    const open = button("▤", () => this.shell.go("distribution", { column, baseline, current, segment }), { title: `Distributions of ${column} in both windows`, tabindex: "-1" });
+    open.addEventListener("click", (event) => event.stopPropagation()); // the row opens the series
+    cell.append(open);
     return cell;
   }
 

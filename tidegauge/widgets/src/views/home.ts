@@ -3,6 +3,7 @@
 import { Sparklines } from "../chart/sparklines";
 import type { Catalogue } from "../data/catalogue";
 import { formatAge, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import type { AnswerTo } from "../data/kernel";
 import { filterTables, HEALTH, sortTables, type TableHealth, tablesOf } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
 import { severityMark } from "../ui/severity";
@@ -47,6 +48,8 @@ export class Home implements View {
   private now = 0;
   private catalogue: Catalogue | null = null;
   private sparklines: Sparklines | null = null;
+  /** Answer that was asked for before the catalogue was there. */
+  private asked: Promise<AnswerTo<"tables">> | null = null;
 
   constructor(private readonly shell: Shell) {
     this.filter = h("input", {
@@ -89,10 +92,17 @@ export class Home implements View {
     this.updateOptions({ sort: key, reverse: sort === key && !reverse });
   }
 
+  prefetch(): void {
+    this.asked = this.shell.link.ask("tables", {});
+    this.asked.catch(() => undefined); // awaited by open, unless the catalogue fails, too
+  }
+
   async open(): Promise<void> {
     const { catalogue, link } = this.shell;
     if (this.catalogue !== catalogue) {
-      const answer = await link.ask("tables", {});
+      const asked = this.asked ?? link.ask("tables", {});
+      this.asked = null;
+      const answer = await asked;
       this.tables = tablesOf(answer);
       this.now = answer.data.now;
       this.catalogue = catalogue;

@@ -1,7 +1,7 @@
 // Overview: heat map of all series over time, with scrolling, zoom, sorting, filter and selection.
 
 import { Sparklines } from "../chart/sparklines";
-import type { Catalogue, SeriesKey } from "../data/catalogue";
+import { Catalogue, type SeriesKey } from "../data/catalogue";
 import { pluralize } from "../data/format";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
@@ -66,7 +66,12 @@ export class Overview implements View {
   private sparklines!: Sparklines;
   private cursorCell = { index: 0, column: 0 };
   private frame = 0;
+  private turn = 0;
   private catalogue: Catalogue | null = null;
+  /** Table of `catalogue`; null for all. */
+  private table: string | null = null;
+  /** Catalogue of all tables at that time: once it is fetched again, the table's is out of date, too. */
+  private whole: Catalogue | null = null;
   private readonly sizes = new ResizeObserver(() => this.onResize());
   private dragStart: { x: number; y: number } | null = null;
   private dragging = false;
@@ -143,14 +148,34 @@ export class Overview implements View {
     void this.open().catch((error) => this.shell.showError(error));
   }
 
-  async open(): Promise<void> {
+  /** Catalogue of what is shown: rows and columns are of it. Other tables' partitions are no columns of one table's. */
+  private get own(): Catalogue {
+    return this.catalogue ?? this.shell.catalogue;
+  }
+
+  /** Fetch the catalogue of the table that is shown, unless it is known. */
+  private async ownCatalogue(): Promise<Catalogue> {
     const { catalogue, link } = this.shell;
+    const { table } = this.options;
+    if (table === null || !catalogue.datasets.includes(table)) return catalogue;
+    if (this.catalogue && this.table === table && this.whole === catalogue) return this.catalogue;
+    return new Catalogue(await link.ask("catalogue", { table }));
+  }
+
+  async open(): Promise<void> {
+    const turn = ++this.turn;
+    const catalogue = await this.ownCatalogue();
+    if (turn !== this.turn) return;
+    const { link } = this.shell;
     if (this.catalogue !== catalogue) {
+      const another = this.table !== this.options.table;
       const before = this.catalogue;
       this.catalogue = catalogue;
+      this.table = this.options.table;
+      this.whole = this.shell.catalogue;
       this.levels.clear();
       this.loading.clear();
-      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values;
+      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows }, catalogue.number)).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw());
       this.marks.clear();
       for (let n = 0; n < catalogue.marks.length; n += 2) {
@@ -161,7 +186,7 @@ export class Overview implements View {
       const label = before?.labels[this.cursorCell.column];
       this.arrangeRows();
       this.fitCanvas();
-      if (!before) this.resetView();
+      if (!before || another) this.resetView();
       // Keep the cursor on its series and time, although rows may have been added.
       const index = at === null ? -1 : this.order.indexOf(catalogue.rowOf(at));
       const column = label === undefined ? -1 : catalogue.labels.indexOf(label);
@@ -189,14 +214,15 @@ export class Overview implements View {
   }
 
   private async fetchLevels(by: LevelKind): Promise<void> {
-    const { link, catalogue } = this.shell;
+    const { link } = this.shell;
+    const catalogue = this.own;
     const { rows, columns } = catalogue;
     const levels = new LevelMatrix(rows, columns, by === "score" ? SCORE_STRENGTH : CHANGE_STRENGTH);
     levels.loadedFrom = columns;
     this.levels.set(by, levels);
     this.arrangeRows();
     const fetchColumns = async (first: number, last: number, rows?: number[]) => {
-      const { arrays } = await link.ask("levels", { by, first, last, ...(rows && { rows }) });
+      const { arrays } = await link.ask("levels", { by, first, last, ...(rows && { rows }) }, catalogue.number);
       levels.write(arrays.levels, first, last, rows);
     };
     const visible = this.heatmap.visibleRows(this.order);
@@ -231,7 +257,7 @@ export class Overview implements View {
 
   /** Filter, group and sort the rows. */
   private arrangeRows(): void {
-    const { catalogue } = this.shell;
+    const catalogue = this.own;
     const { by, sort, filter, table, toggled, ids } = this.options;
     const { group } = this;
     this.choices.by.querySelector("select")!.value = by;
@@ -269,7 +295,8 @@ export class Overview implements View {
   }
 
   private get content(): HeatmapContent | null {
-    const { catalogue, theme } = this.shell;
+    const { theme } = this.shell;
+    const catalogue = this.own;
     const { by, table } = this.options;
     const levels = this.levels.get(by);
     if (!levels) return null;
@@ -348,7 +375,7 @@ export class Overview implements View {
     const index = viewport.top + down / viewport.rowHeight;
     viewport.rowHeight *= rows;
     viewport.columnWidth *= columns;
-    this.heatmap.clamp(this.order.length, this.shell.catalogue.columns);
+    this.heatmap.clamp(this.order.length, this.own.columns);
     viewport.left = column - across / viewport.columnWidth;
     viewport.top = index - down / viewport.rowHeight;
     this.redraw();
@@ -369,7 +396,7 @@ export class Overview implements View {
   }
 
   private resetView(): void {
-    this.heatmap.reset(this.shell.catalogue.columns, FIRST_COLUMNS, 18);
+    this.heatmap.reset(this.own.columns, FIRST_COLUMNS, 18);
     this.redraw();
   }
 
@@ -401,7 +428,7 @@ export class Overview implements View {
     } else {
       viewport.top += (down * step) / viewport.rowHeight;
       viewport.left += (across * step) / viewport.columnWidth;
-      this.heatmap.clamp(this.order.length, this.shell.catalogue.columns);
+      this.heatmap.clamp(this.order.length, this.own.columns);
     }
     // At the end of the range, let the page scroll.
     const same = (Object.keys(before) as (keyof typeof before)[]).every((k) => before[k] === viewport[k]);
@@ -454,7 +481,7 @@ export class Overview implements View {
     if (!start || this.dragging) return;
     const { index, column } = this.heatmap.cellAt(event.offsetX, event.offsetY);
     const row = this.order[index];
-    if (row === undefined || column >= this.shell.catalogue.columns) return;
+    if (row === undefined || column >= this.own.columns) return;
     this.cursorCell = { index, column: column < 0 ? this.cursorCell.column : column };
     if (row < 0) this.toggleFolded(row);
     else if (event.shiftKey) this.toggleSelected(row);
@@ -483,7 +510,7 @@ export class Overview implements View {
   }
 
   private moveCursor(down: number, across: number): void {
-    const { columns } = this.shell.catalogue;
+    const { columns } = this.own;
     const index = Math.min(this.order.length - 1, Math.max(0, this.cursorCell.index + down));
     const column = Math.min(columns - 1, Math.max(0, this.cursorCell.column + across));
     this.cursorCell = { index, column };
@@ -504,7 +531,7 @@ export class Overview implements View {
 
   /** Page coordinates of a cell, by series id and column label; used by browser tests. */
   locate(id: number, label: string): { x: number; y: number } {
-    const { catalogue } = this.shell;
+    const catalogue = this.own;
     const row = catalogue.rowOf(id);
     const heading = [...this.folded].find(([, members]) => members.includes(row))?.[0];
     if (heading !== undefined) this.toggleFolded(heading);
@@ -528,7 +555,7 @@ export class Overview implements View {
   }
 
   private saveSelection(): void {
-    const ids = [...this.selected].map((row) => this.shell.catalogue.ids[row]);
+    const ids = [...this.selected].map((row) => this.own.ids[row]);
     this.shell.saveOptions("overview", { ...this.options, ids });
     this.showSelection();
     this.redraw();
@@ -536,7 +563,7 @@ export class Overview implements View {
 
   private showSelection(): void {
     const { size } = this.selected;
-    const ids = () => [...this.selected].map((selected) => this.shell.catalogue.ids[selected]);
+    const ids = () => [...this.selected].map((selected) => this.own.ids[selected]);
     const open = button(`Compare ${pluralize(size, "series", "series")}`, () => this.shell.go("series", { ids: ids() }), { class: "tg-primary" });
     const clear = button("Clear", () => {
       this.selected.clear();
@@ -563,7 +590,7 @@ export class Overview implements View {
   }
 
   private openSeries(row: number, column: number): void {
-    const { catalogue } = this.shell;
+    const catalogue = this.own;
     this.hideTooltip();
     this.shell.go("series", { ids: [catalogue.ids[row]], focus: catalogue.labels[column] ?? null });
   }
@@ -575,7 +602,7 @@ export class Overview implements View {
 
   private tooltipTurn = 0;
   private readonly fetchCell = debounce(50, (row: number, column: number, turn: number) => {
-    void this.shell.link.ask("cell", { row, column }).then(
+    void this.shell.link.ask("cell", { row, column }, this.own.number).then(
       ({ data }) => turn === this.tooltipTurn && !this.tip.hidden && this.showCell(row, data),
       (error) => this.shell.showError(error),
     );
@@ -583,7 +610,7 @@ export class Overview implements View {
 
   /** Show the tooltip of a cell: its names at once, its details when the kernel answers. */
   private showTooltip(row: number, column: number, x: number, y: number): void {
-    const { catalogue } = this.shell;
+    const catalogue = this.own;
     const title = h("strong", {}, renderName(`${catalogue.text("dataset", row)} · ${catalogue.title(row)}`, 90));
     this.tooltipTurn++;
     if (column < 0 || column >= catalogue.columns) this.tip.replaceChildren(title);
@@ -599,7 +626,7 @@ export class Overview implements View {
   }
 
   private showCell(row: number, cell: CellAnswer): void {
-    const { catalogue } = this.shell;
+    const catalogue = this.own;
     const title = `${catalogue.text("dataset", row)} · ${catalogue.title(row)}`;
     this.tip.replaceChildren(...cellTooltip(title, cell));
     this.shell.announce(cellDescription(title, cell));

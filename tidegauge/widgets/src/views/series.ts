@@ -13,6 +13,8 @@ import { pointTooltip } from "../ui/tooltip";
 import "./series.css";
 
 const MAX_SERIES = 50;
+/** Number of series up to which their seasons are told. */
+const MAX_SEASONS = 4;
 const DAY = 86400;
 /** Ratio of sizes above which series default to small multiples. */
 const MAX_SCALE_RATIO = 30;
@@ -60,6 +62,7 @@ export class Series implements View {
   private readonly tip = h("div", { class: "tg-tip", hidden: true });
   private readonly help = h("span", { class: "tg-muted tg-help" }, HELP);
   private readonly note = h("span", { class: "tg-muted" });
+  private readonly seasons = h("div", { class: "tg-seasons tg-muted", hidden: true });
   private answer: SeriesAnswer | null = null;
   private answerKey = "";
   private turn = 0;
@@ -94,7 +97,7 @@ export class Series implements View {
     const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious);
     const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
     const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note, this.help);
-    this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, windowTools, holder, foot);
+    this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.seasons, windowTools, holder, foot);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
     this.field.addEventListener("blur", () => this.hideTooltip());
   }
@@ -114,8 +117,21 @@ export class Series implements View {
       if (turn !== this.turn) return;
       [this.answer, this.answerKey, this.catalogue] = [answer, key, catalogue];
       this.fillOverlaySelect();
+      this.seasons.hidden = true;
+      if (ids.length && ids.length <= MAX_SEASONS) void this.fetchSeasons(ids, turn).catch((error) => this.shell.showError(error));
     }
     this.show();
+  }
+
+  /** Show what was learned of hours, weekdays and months, once it is known: it takes longer than the chart. */
+  private async fetchSeasons(ids: number[], turn: number): Promise<void> {
+    const { seasons } = (await this.shell.link.ask("seasons", { ids })).data;
+    if (turn !== this.turn) return;
+    const told = seasons.map((words, n) => [this.answer?.data.series.findIndex(({ id }) => id === ids[n]) ?? -1, words] as const);
+    const parts = told.filter(([row, words]) => row >= 0 && words).map(([row, words]) => (ids.length > 1 ? `${this.lineTitle(row)}: ${words}` : words));
+    this.seasons.textContent = parts.length ? `Seasons: ${parts.join(" · ")}` : "";
+    this.seasons.title = this.seasons.textContent;
+    this.seasons.hidden = !parts.length;
   }
 
   private updateOptions(changes: Partial<Options>): void {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { changeBarLength, compareByColumn, filterRows, surpriseBarLength, type TableColumns } from "../../src/data/comparison-rows";
+import { changeBarLength, compareByColumn, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../../src/data/comparison-rows";
 
 const cells: TableColumns = {
   rows: 4,
@@ -42,4 +42,17 @@ test("infinite numbers are ordered, too", () => {
 test("bars are as long as the root of a change, and as a surprise up to twelve", () => {
   assert.deepEqual([0.25, -0.25, 3, -Infinity, NaN, 0].map(changeBarLength), [0.5, -0.5, 1, -1, 0, 0]);
   assert.deepEqual([0, 3, 300].map(surpriseBarLength), [0, 0.25, 1]);
+});
+
+test("merged metrics meet the rows of their series", () => {
+  const own: TableColumns = { ...cells, numbers: {} };
+  const taken = (places: number[]) => Object.fromEntries(Object.entries(cells.texts).map(([key, words]) => [key, places.map((place) => words[place])]));
+  const numbers = { merged_baseline: Float64Array.from([10, 4, 0]), merged_current: Float64Array.from([5, 4, 3]) };
+  joinMerged(own, { rows: 3, texts: taken([3, 1, 0]), numbers });
+  assert.deepEqual([...own.numbers.merged_baseline], [0, 4, NaN, 10]);
+  assert.deepEqual([...own.numbers.merged], [NaN, 0, NaN, -0.5]);
+});
+
+test("a column that is not there yet keeps the order", () => {
+  assert.deepEqual([0, 1, 2, 3].sort(compareByColumn(cells, "merged", true)), [0, 1, 2, 3]);
 });
