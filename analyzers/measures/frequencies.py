@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -169,6 +169,14 @@ class GroupSizes:
 
     sizes: npt.NDArray[np.int64]
     groups: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, groups: Mapping[int, int]) -> Self:
+        """Build them from the number of groups by size."""
+        import numpy as np
+
+        numbers = np.array(sorted(groups.items()), np.int64).reshape(-1, 2)
+        return cls(numbers[:, 0], numbers[:, 1])
 
     @property
     def num_rows(self) -> int:

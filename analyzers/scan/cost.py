@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.scan.capabilities import to_arrow
 from tidegauge.analyzers.scan.views import Views
 
 if TYPE_CHECKING:
@@ -72,6 +71,5 @@ def plan_cost(data: DataFrame) -> PlanCost:
 
 def mostly_distinct(data: DataFrame, columns: Sequence[str]) -> bool:
     """Return whether most of the first rows differ in some columns."""
-    head = to_arrow(data.select(*columns).limit(SAMPLE_ROWS))
-    distinct = int(head.group_by(list(columns)).aggregate([]).num_rows)
-    return bool(distinct * 2 > head.num_rows)
+    head = data.selectExpr(f"xxhash64({', '.join(columns)})").limit(SAMPLE_ROWS).collect()
+    return 2 * len(set(head)) > len(head)

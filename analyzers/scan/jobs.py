@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -211,18 +212,19 @@ class SizeCounting(ScanJob):
             if len(names) < len(columns):
                 part = part.where(_not_all_null(names)).groupBy(*groups.names, *names).agg(*sums)
             by_size = part.groupBy(*groups.names, *sizes.values())
-            number = F.lit(len(parts)).alias(_PART)
-            parts[wanted] = by_size.agg(F.expr("count(1)").alias(COUNT)).select("*", number)
-        table = to_arrow(reduce(lambda one, other: one.unionAll(other), parts.values()))
+            place = F.lit(len(parts)).alias(_PART)
+            parts[wanted] = by_size.agg(F.expr("count(1)").alias(COUNT)).select("*", place)
+        rows = reduce(lambda one, other: one.unionAll(other), parts.values()).collect()
         numbers = {wanted: i for i, wanted in enumerate(parts)}
-        found = [(groups.key_of(key), rows) for key, rows in split_by_groups(table, groups.names)]
-        return {
-            request: {
-                key: _sizes(rows, numbers[request.expressions], sizes[request.where])
-                for key, rows in found
-            }
-            for request in self.requests
-        }
+        answers: Answers = {}
+        for request in self.requests:
+            number, size = numbers[request.expressions], sizes[request.where]
+            cells: dict[Key, Counter[int]] = {}
+            for row in rows:
+                if row[_PART] == number and row[size]:
+                    cells.setdefault(groups.key_of(row), Counter())[row[size]] += row[COUNT]
+            answers[request] = {key: GroupSizes.of(cell) for key, cell in cells.items()}
+        return answers
 
 
 _PART = f"{COLUMN_PREFIX}part"
@@ -230,14 +232,6 @@ _PART = f"{COLUMN_PREFIX}part"
 
 def _not_all_null(columns: Iterable[str]) -> str:
     return " OR ".join(f"{name} IS NOT NULL" for name in columns)
-
-
-def _sizes(rows: pa.Table, part: int, size: str) -> GroupSizes:
-    import pyarrow.compute as pc
-
-    own = rows.filter(pc.and_(pc.equal(rows[_PART], part), pc.greater(rows[size], 0)))
-    found = own.group_by(size).aggregate([(COUNT, "sum")]).sort_by(size)
-    return GroupSizes(found[size].to_numpy(), found[f"{COUNT}_sum"].to_numpy())
 
 
 def nested(requests: Iterable[Frequencies]) -> list[tuple[Frequencies, ...]]:
