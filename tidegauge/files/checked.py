@@ -177,15 +177,17 @@ def _told_again(
             one.result.constraint, ComparisonConstraint
         )
         verdict = None if anew else known.get(one.partition)
-        kept = dict(verdict.error_messages).get(_named(one)) if verdict else None
+        told = {} if verdict is None else dict(verdict.error_messages + verdict.warnings)
+        kept = told.get(_named(one))
         result = replace(one.result, message=kept) if kept else one.result
         found.append(replace(one, result=result))
     return found
 
 
 def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> CheckResult:
-    """Return the verdict on one partition; warnings pass and stand in its log."""
+    """Return the verdict on one partition, which passes if it only warns."""
     errors = [one for one in results if is_error(checked, one)]
+    warnings = [one for one in results if not one.result.passed and one not in errors]
     return CheckResult(
         passed=not errors,
         error_messages=tuple((_named(one), one.result.message) for one in errors),
@@ -195,6 +197,7 @@ def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> Check
             if one.result.message
         ),
         outcomes=tuple((_named(one), one not in errors) for one in results),
+        warnings=tuple((_named(one), one.result.message) for one in warnings),
     )
 
 
