@@ -111,13 +111,11 @@ def verdict_message(
     return title, "\n".join(line for line in body if line)
 
 
-def _counted(
-    failed: Collection[str], warned: Collection[str], recovered: Collection[str]
-) -> str:
+def _counted(failed: Collection[str], warned: Collection[str], recovered: Collection[str]) -> str:
     """Count partitions; empty for a dataset that is not partitioned."""
     if not any((*failed, *warned, *recovered)):
         return ""
-    told = []
+    told: list[str] = []
     for names, one, many in (
         (failed, "fails", "fail"),
         (warned, "warns", "warn"),

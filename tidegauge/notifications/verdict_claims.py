@@ -8,7 +8,7 @@ keeps what it was told of warnings before, so that both may be asked for in turn
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +141,9 @@ class VerdictNews:
             self._outcomes.clear()
             for one in claimed:
                 told = _told(one, known)
-                outcome = self._outcomes[one.dataset_id, one.subject] = one.outcome(told, self.least)
+                outcome = self._outcomes[one.dataset_id, one.subject] = one.outcome(
+                    told, self.least
+                )
                 _keep_claim(connection, one, outcome, self.sink, known, now)
 
         claimed: list[_Standing] = []
@@ -231,8 +233,9 @@ def _standing(
         query = query.where(v.dataset_id.in_(datasets))
     if not told:
         query = query.where(failed)
-    for *about, passed, text, checked_at in connection.execute(query):
-        yield _Standing(*about, bool(passed), *_read(text), checked_at)
+    for of, dataset, name, partition, passed, text, checked_at in connection.execute(query):
+        errors, warnings = _read(text)
+        yield _Standing(of, dataset, name, partition, bool(passed), errors, warnings, checked_at)
 
 
 def _read(text: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:

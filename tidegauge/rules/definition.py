@@ -75,6 +75,10 @@ class DQMDefinition(ValidationTask):
             raise RuleError(msg)
         return self._copy(policies=(*self.policies, made))
 
+    def named(self, name: str) -> Self:
+        """Return a copy of another name."""
+        return self._copy(name=name)
+
     def add_action(self) -> Self:
         """Return a copy that reads the data even without rules and fixes."""
         return self._copy(_action=True)

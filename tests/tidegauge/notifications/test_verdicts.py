@@ -121,7 +121,10 @@ def test_a_sink_of_errors_is_not_told_of_warnings(repo, caplog):
     judged(repo, "ds=1", warned="mean")
     judged(repo, "ds=2", "size", warned="mean")
     assert len(tg.notify(repo, "log", severity="error")) == 1
-    assert told(caplog)[0].splitlines()[1:-1] == ["1 partition fails", "- ds=2: size: size is wrong"]
+    assert told(caplog)[0].splitlines()[1:-1] == [
+        "1 partition fails",
+        "- ds=2: size: size is wrong",
+    ]
     # The same sink asked for warnings: only these are new to it.
     assert len(tg.notify(repo, "log", severity="warning")) == 1
     assert told(caplog)[0].splitlines()[0] == "Tidegauge: checks failed in flights"
