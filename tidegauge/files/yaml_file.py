@@ -282,7 +282,7 @@ def verdict_name(path: Path, dataset: str, kind: str, same: str = "") -> str:
     path : Path
     dataset : str
     kind : str
-        Such as ``checks``, which stands behind the file's name.
+        Such as ``checks``, which stands behind the file's name unless that holds it.
     same : str, optional
         The name if the file is called as its dataset; the kind if not given.
 
@@ -290,10 +290,12 @@ def verdict_name(path: Path, dataset: str, kind: str, same: str = "") -> str:
     --------
     >>> verdict_name(Path("suites/flights.yml"), "flights", "checks")
     'checks'
-    >>> verdict_name(Path("suites/nightly.yml"), "flights", "checks")
-    'nightly checks'
+    >>> [verdict_name(Path(name), "flights", "checks") for name in ("nightly.yml", "flight_checks.yml")]
+    ['nightly checks', 'flight_checks']
     """
-    return (same or kind) if path.stem == dataset else f"{path.stem} {kind}"
+    if path.stem == dataset:
+        return same or kind
+    return path.stem if kind in path.stem else f"{path.stem} {kind}"
 
 
 def check_verdict_names(files: Iterable[tuple[Path, str, str]]) -> None:

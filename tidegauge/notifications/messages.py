@@ -73,7 +73,7 @@ def verdict_message(
     ----------
     dataset : str
     name : str
-        Name of the verdicts: ``checks`` for those of a suite file.
+        Name of the verdicts, such as ``checks``.
     failed : mapping of str to sequence of str
         The messages of each partition that fails; empty for the whole dataset.
     recovered : sequence of str

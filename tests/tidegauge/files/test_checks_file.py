@@ -64,7 +64,7 @@ def test_checks_in_a_file_say_what_python_says(load):
         .has_not_drifted("dep_delay")
     )
     assert grave == same
-    assert light == tg.Check("flights", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
+    assert light == tg.Check("checks", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
     # What they need is measured, once.
     assert set(grave.analyzers) | set(light.analyzers) <= set(file.suite.analyzers)
     assert file.suite.analyzers.count(tg.Size()) == 1
@@ -123,6 +123,7 @@ RULES = "{rules: [{NotNullRule: tail}]}"
     [
         ("flights.yml", "", "checks"),
         ("nightly.yml", "", "nightly checks"),
+        ("flight_checks.yml", "", "flight_checks"),
         ("nightly.yml", "name: of the night\n", "of the night"),
     ],
 )

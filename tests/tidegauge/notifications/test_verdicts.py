@@ -6,7 +6,7 @@ import pytest
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day, spec
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import close_verdicts, standing_failures
 from tidegauge.rules.result import CheckResult
 
 import tidegauge as tg
@@ -279,3 +279,17 @@ def test_verdicts_are_claimed_on_both_databases(url, tmp_path):
         assert tg.notify(repo, "log") == []
         judged(repo, print_="b")
         assert len(tg.notify(repo, "log")) == 1
+
+
+def test_what_was_kept_under_another_name_is_closed(repo):
+    """Only failures of the same rules; a file of the old name judges by others, or says so again."""
+    judged(repo, "ds=1", "size", specification="mine")
+    judged(repo, "ds=2", "size", specification="another's")
+    judged(repo, "ds=3", "size", specification="mine", name="dqm")
+    for now in ("checks", "nightly checks", "nightly checks"):
+        close_verdicts(repo, "flights", "checks", "mine", now)
+        found = {(row["name"], row["partition"]) for row in standing_failures(repo, "flights")}
+        still = {("checks", "ds=1")} if now == "checks" else set()
+        assert found == {("checks", "ds=2"), ("dqm", "ds=3")} | still
+    judged(repo, "ds=1", "size", specification="mine")
+    assert len(standing_failures(repo, "flights")) == 3
