@@ -198,11 +198,14 @@ def _verdicts(repository: Repository, dataset: str, partition: str) -> Iterator[
     for row in kept.to_dict("records"):
         try:
             verdict = json.loads(row["result"])
-            outcomes, messages = verdict["outcomes"], dict(verdict["errorMessages"])
+            outcomes, messages = dict(verdict["outcomes"]), dict(verdict["errorMessages"])
+            warnings = dict(verdict.get("warnings", ()))
         except (ValueError, KeyError, TypeError):  # of another release
             continue
-        for name, passed in outcomes:
+        for name, passed in (outcomes | dict.fromkeys(warnings, False)).items():
             told = {"assertion": row["name"], "name": name, "success": passed}
             if name in messages:
                 told |= {"severity": "error", "description": messages[name]}
+            elif name in warnings:
+                told |= {"severity": "warn", "description": warnings[name]}
             yield told

@@ -65,11 +65,10 @@ def run(
 @rules_app.command()
 def check(specs: Specs, warehouse: Warehouse = None) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
-    from tidegauge.files.rules import check_shared_targets, find_rules, load_rules
+    from tidegauge.files.rules import load_all_rules
     from tidegauge.spark.session import spark_session
 
-    files = [load_rules(path) for path in find_rules(specs)]
-    check_shared_targets(files)
+    files = load_all_rules(specs)
     spark = spark_session(warehouse)
     problems = 0
     for file in files:

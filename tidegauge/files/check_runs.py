@@ -13,7 +13,7 @@ from tidegauge.analysis import analyze
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, describe
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
 from tidegauge.files.runs import sinks_of, tables_of
-from tidegauge.files.suite import find_suites, load_suite
+from tidegauge.files.suite import load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.spark.session import spark_session
 
@@ -81,7 +81,7 @@ class ChecksSummary:
             suite = ET.SubElement(
                 root,
                 "testsuite",
-                name=table.run.dataset,
+                name=f"{table.file.name} of {table.run.dataset}",
                 tests=str(len(judged)),
                 failures=str(len(failures)),
                 errors="0",
@@ -113,8 +113,8 @@ def run_checks(
 ) -> ChecksSummary:
     """Measure the tables of suite files, evaluate their checks on each partition, and notify.
 
-    All files are read before Spark is started. Verdicts are kept in the repository under the name
-    ``checks``: a partition that passed is judged again only if it, or the checks, changed; one that
+    All files are read before Spark is started. Verdicts are kept in the repository under each file's
+    name for them (`SuiteFile.name`): a partition that passed is judged again only if it, or the checks, changed; one that
     failed is judged each time. Numbers that are stored are not measured again.
 
     Parameters
@@ -134,9 +134,9 @@ def run_checks(
     Raises
     ------
     SuiteError
-        If a file cannot be read, or has no checks.
+        If a file cannot be read or has no checks, or two keep verdicts of a dataset under one name.
     """
-    files = [load_suite(path, variables) for path in find_suites(patterns)]
+    files = load_suites(patterns, variables)
     for file in files:
         if not file.checks:
             msg = f"{file.path}: the file has no checks; list them under checks:"

@@ -16,8 +16,8 @@ from tidegauge.checks.comparisons import ComparisonConstraint
 from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.checks.verification import Verification
 from tidegauge.checks.verifying import verify_stored, with_examples
-from tidegauge.files.suite import SuiteFile
-from tidegauge.rules.judging import fingerprints, kept_verdicts
+from tidegauge.files.suite import CHECKS, SuiteFile
+from tidegauge.rules.judging import close_verdicts, fingerprints, kept_verdicts
 from tidegauge.rules.result import CheckResult
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from tidegauge.analyzers.core.privacy import Privacy
     from tidegauge.analyzers.sources.sources import Source
-
-NAME = "checks"
-"""Name under which the verdicts of checks are kept."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +53,9 @@ class CheckedTable:
         yield str(self.run)
         found = self.verification
         if not found.judged:
-            yield "  nothing new to check; what was checked before passed"
+            yield f"  {self.file.name}: nothing new to check; what was checked before passed"
             return
-        yield f"  {str(found).splitlines()[0]}"
+        yield f"  {self.file.name}: {str(found).splitlines()[0]}"
         yield from self.failures()
 
     def failures(self) -> Iterator[str]:
@@ -110,7 +107,7 @@ def check_table(
     told = [[str(check.level), c.description] for check in file.checks for c in check.constraints]
     specification = key_of(canonical_json(told))
     prints = fingerprints(repository, run.dataset)
-    known = kept_verdicts(repository, run.dataset, NAME, specification)
+    known = kept_verdicts(repository, run.dataset, file.name, specification)
     settled = {name for name, verdict in known.items() if verdict.passed} - run.changes.keys()
     due = sorted(prints.keys() - settled) if partitions in ("new", "all") else partitions
     found: Sequence[PartitionResult] = ()
@@ -134,7 +131,7 @@ def check_table(
         verdict = _verdict(checked, results)
         repository.keep_verdict(
             run.dataset,
-            name=NAME,
+            name=file.name,
             specification=specification,
             fingerprint=prints[name],
             passed=verdict.passed,
@@ -142,6 +139,7 @@ def check_table(
             partition=name,
             run=run.id,
         )
+    close_verdicts(repository, run.dataset, CHECKS, specification, file.name)
     return checked
 
 
@@ -177,15 +175,17 @@ def _told_again(
             one.result.constraint, ComparisonConstraint
         )
         verdict = None if anew else known.get(one.partition)
-        kept = dict(verdict.error_messages).get(_named(one)) if verdict else None
+        told = {} if verdict is None else dict(verdict.error_messages + verdict.warnings)
+        kept = told.get(_named(one))
         result = replace(one.result, message=kept) if kept else one.result
         found.append(replace(one, result=result))
     return found
 
 
 def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> CheckResult:
-    """Return the verdict on one partition; warnings pass and stand in its log."""
+    """Return the verdict on one partition, which passes if it only warns."""
     errors = [one for one in results if is_error(checked, one)]
+    warnings = [one for one in results if not one.result.passed and one not in errors]
     return CheckResult(
         passed=not errors,
         error_messages=tuple((_named(one), one.result.message) for one in errors),
@@ -195,6 +195,7 @@ def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> Check
             if one.result.message
         ),
         outcomes=tuple((_named(one), one not in errors) for one in results),
+        warnings=tuple((_named(one), one.result.message) for one in warnings),
     )
 
 

@@ -23,6 +23,8 @@ from tidegauge.rules import policies, tasks
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import DQMPolicy, DQMTaskPolicy, FailParserCountPolicy
 
+DQM_NAME = "dqm"
+"""Name of the verdicts of rules, unless a file or its name say otherwise."""
 _RULES = {kind.__name__: kind for kind in (
     tasks.Rule, tasks.BoundRule, tasks.SetRule, tasks.FormatRule, tasks.NotNullRule,
     tasks.ForeignKeyRule, tasks.UniqueRule,
@@ -76,7 +78,7 @@ class ReadDQM:
     of_parser: tuple[DQMPolicy, ...] = ()
 
 
-def read_dqm(file: YamlFile, *place: str, name: str = "dqm") -> ReadDQM:
+def read_dqm(file: YamlFile, *place: str, name: str = DQM_NAME) -> ReadDQM:
     """Parse the lists ``rules``, ``fixes`` and ``policies``.
 
     Parameters

@@ -11,8 +11,15 @@ from pydantic import Field
 
 from tidegauge.analyzers.core.errors import RuleError, SuiteError
 from tidegauge.analyzers.sources.targets import check_disjoint_locations
-from tidegauge.files.dqm import ReadDQM, read_dqm
-from tidegauge.files.yaml_file import TableDocument, TimeFields, YamlFile, find_files
+from tidegauge.files.dqm import DQM_NAME, ReadDQM, read_dqm
+from tidegauge.files.yaml_file import (
+    TableDocument,
+    TimeFields,
+    YamlFile,
+    check_verdict_names,
+    find_files,
+    verdict_name,
+)
 from tidegauge.rules.applied import BROKEN
 from tidegauge.rules.dqm import DQM
 from tidegauge.suite import Suite
@@ -30,7 +37,7 @@ class _File(TableDocument):
     """The fields of a rules file."""
 
     keys: list[str] = []
-    name: str = "dqm"
+    name: str | None = None
     rules: list[Any] = []
     fixes: list[Any] = []
     policies: list[Any] = []
@@ -164,7 +171,10 @@ def load_rules(path: str | Path) -> RulesFile:
     file = YamlFile.read(path, "rules file")
     fields = file.fields(_File, {"time": TimeFields})
     table = fields.source(file, "rules file")
-    read = read_dqm(file, name=fields.name)
+    name = fields.name
+    if name is None:
+        name = verdict_name(file.path, fields.dataset, "rules", DQM_NAME)
+    read = read_dqm(file, name=name)
     parsed = _parsed(file, fields, read)
     dqm = read.dqm
     if not dqm.needs_action:
@@ -213,6 +223,20 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
     return find_files(patterns, "rules file")
 
 
+def load_all_rules(patterns: Sequence[str]) -> list[RulesFile]:
+    """Read the rules files that paths, folders and globs select, which do not get in each other's way.
+
+    Raises
+    ------
+    SuiteError
+        If one cannot be read, or two write to one place or keep verdicts under one name.
+    """
+    files = [load_rules(path) for path in find_rules(patterns)]
+    check_verdict_names((file.path, file.suite.dataset, file.dqm.name) for file in files)
+    check_shared_targets(files)
+    return files
+
+
 def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None = None) -> None:
     """Check that no two rules files write to one place: each would replace the other's partitions.
 
@@ -258,6 +282,8 @@ def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | No
         "lenient_dates": fields.lenient_dates,
         "policies": read.of_parser,
     }
+    if read.dqm.name != DQM_NAME:
+        parsed["name"] = f"parser of {fields.path}, {read.dqm.name}"
     from tidegauge.rules.parsing.parser import ParserValidation
 
     try:

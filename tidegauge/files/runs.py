@@ -15,7 +15,7 @@ from tidegauge.analyzers.runs.progress import Silent
 from tidegauge.analyzers.scan.capabilities import activate
 from tidegauge.display.addresses import incident_address
 from tidegauge.files.checked import CheckedTable, check_table, open_file
-from tidegauge.files.suite import SuiteFile, find_suites, load_suite
+from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.spark.session import spark_session
@@ -131,7 +131,7 @@ def run_suites(
     SuiteError
         If a file cannot be read as a suite.
     """
-    files = [load_suite(path) for path in find_suites(patterns)]
+    files = load_suites(patterns)
     spark = session()
     progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
     summary = Summary(url=_dashboard())

@@ -17,14 +17,16 @@ from tidegauge.analyzers.core.segments import MAX_SEGMENTS
 from tidegauge.checks.check import Check
 from tidegauge.files.analyzers import read_analyzer
 from tidegauge.files.checks import read_checks
-from tidegauge.files.dqm import read_dqm
+from tidegauge.files.dqm import DQM_NAME, read_dqm
 from tidegauge.files.yaml_file import (
     Document,
     TableDocument,
     TimeFields,
     YamlFile,
+    check_verdict_names,
     find_files,
     line_of,
+    verdict_name,
 )
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.rules.dqm import DQM
@@ -34,7 +36,7 @@ from tidegauge.suite import AnyAnalyzer, Suite
 class _DQM(Document):
     """The rules of a suite."""
 
-    name: str = "dqm"
+    name: str | None = None
     rules: list[Any] = []
     fixes: list[Any] = []
     policies: list[Any] = []
@@ -43,6 +45,7 @@ class _DQM(Document):
 class _File(TableDocument):
     """The fields of a suite file."""
 
+    name: str | None = None
     segments: list[list[str]] = []
     analyzers: list[Any] = []
     monitors: list[dict[str, Any]] = []
@@ -55,6 +58,10 @@ class _File(TableDocument):
     checks: list[Any] = []
     private: list[str] = []
     variables: dict[str, str] = {}
+
+
+CHECKS = "checks"
+"""Name of the verdicts of a file's checks, unless the file says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class SuiteFile:
         What the metrics are wanted to be; the suite measures what they need.
     check_lines : mapping of str to int
         Line of each constraint, by its description.
+    name : str
+        Name under which the verdicts of the checks are kept.
     """
 
     path: Path
@@ -84,6 +93,7 @@ class SuiteFile:
     lines: Mapping[AnyAnalyzer, int]
     checks: tuple[Check, ...] = ()
     check_lines: Mapping[str, int] = field(default_factory=dict)
+    name: str = CHECKS
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""
@@ -131,12 +141,17 @@ class _Reader:
         lines: dict[AnyAnalyzer, int] = {}
         for item in file.items("analyzers"):
             lines.setdefault(read_analyzer(file, item), line_of(item))
-        read = read_checks(file, fields.dataset)
+        name = (
+            verdict_name(file.path, fields.dataset, CHECKS) if fields.name is None else fields.name
+        )
+        if not name.strip():
+            raise file.error(file.node, "name: the checks need a name that is not empty")
+        read = read_checks(file, name)
         for check in read.checks:
             for constraint in check.constraints:
                 lines.setdefault(constraint.analyzer, read.lines[constraint.description])
         monitors = [self._monitor(item) for item in file.items("monitors")]
-        dqm = None if fields.dqm is None else self._rules(fields.dqm.name)
+        dqm = None if fields.dqm is None else self._rules(fields.dqm.name, fields.dataset)
         try:
             suite = Suite(
                 dataset=fields.dataset,
@@ -165,9 +180,12 @@ class _Reader:
             lines,
             read.checks,
             read.lines,
+            name,
         )
 
-    def _rules(self, name: str) -> DQM:
+    def _rules(self, name: str | None, dataset: str) -> DQM:
+        if name is None:
+            name = verdict_name(self.file.path, dataset, "rules", DQM_NAME)
         read = read_dqm(self.file, "dqm", name=name)
         for policy in read.of_parser:
             msg = f"{policy.name} is about files that are parsed, which rules files do"
@@ -179,6 +197,23 @@ class _Reader:
             return Monitor.from_dict(self.file.plain(item))
         except (SuiteError, PreconditionError) as error:
             raise self.file.error(item, error) from error
+
+
+def load_suites(
+    patterns: Sequence[str], variables: Mapping[str, str] | None = None
+) -> list[SuiteFile]:
+    """Read the suite files that paths, folders and globs select, whose verdicts have names of their own.
+
+    Raises
+    ------
+    SuiteError
+        If one cannot be read, or two keep verdicts of a dataset under one name.
+    """
+    files = [load_suite(path, variables) for path in find_suites(patterns)]
+    named = [(file, file.name) for file in files if file.checks]
+    named += [(file, file.suite.dqm.name) for file in files if file.suite.dqm is not None]
+    check_verdict_names((file.path, file.suite.dataset, name) for file, name in named)
+    return files
 
 
 def find_suites(patterns: Sequence[str]) -> list[Path]:

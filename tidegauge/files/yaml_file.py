@@ -6,7 +6,7 @@ Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -269,6 +269,56 @@ def _find(node: yaml.Node, place: Sequence[str | int]) -> yaml.Node:
 def as_folder(path: str) -> str:
     """Return a path with a slash, which distinguishes it from a table's name."""
     return path if "/" in path else f"./{path}"
+
+
+def verdict_name(path: Path, dataset: str, kind: str, same: str = "") -> str:
+    """Return the name of a file's verdicts, if it does not give one.
+
+    The name depends on the file alone, not on what other files there are: several files of one
+    dataset are called differently, so their verdicts do not replace each other.
+
+    Parameters
+    ----------
+    path : Path
+    dataset : str
+    kind : str
+        Such as ``checks``, which stands behind the file's name unless that holds it.
+    same : str, optional
+        The name if the file is called as its dataset; the kind if not given.
+
+    Examples
+    --------
+    >>> verdict_name(Path("suites/flights.yml"), "flights", "checks")
+    'checks'
+    >>> [verdict_name(Path(name), "flights", "checks") for name in ("nightly.yml", "flight_checks.yml")]
+    ['nightly checks', 'flight_checks']
+    """
+    if path.stem == dataset:
+        return same or kind
+    return path.stem if kind in path.stem else f"{path.stem} {kind}"
+
+
+def check_verdict_names(files: Iterable[tuple[Path, str, str]]) -> None:
+    """Check that no two files keep verdicts of a dataset under one name: they would take turns.
+
+    Parameters
+    ----------
+    files : iterable of (Path, str, str)
+        Files with their datasets and the names of their verdicts.
+
+    Raises
+    ------
+    SuiteError
+    """
+    seen: dict[tuple[str, str], Path] = {}
+    for path, dataset, name in files:
+        first = seen.setdefault((dataset, name), path)
+        if first != path:
+            msg = (
+                f"{path}: the verdicts on {dataset!r} are called {name!r}, as are those of {first};"
+                " give one of the files another name:"
+            )
+            raise SuiteError(msg)
 
 
 def find_files(patterns: Sequence[str], kind: str) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tidegauge.analyzers.core.formatting import one_line
@@ -64,20 +65,23 @@ def verdict_message(
     failed: Mapping[str, Sequence[str]],
     recovered: Sequence[str],
     url: str | None = None,
+    warned: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[str, str]:
-    """Return title and body of the message of a check that fails, or passes again.
+    """Return title and body of the message of a check that fails, warns, or passes again.
 
     Parameters
     ----------
     dataset : str
     name : str
-        Name of the verdicts: ``checks`` for those of a suite file.
+        Name of the verdicts, such as ``checks``.
     failed : mapping of str to sequence of str
         The messages of each partition that fails; empty for the whole dataset.
     recovered : sequence of str
         Partitions that pass again.
     url : str, optional
         Address of the dashboard; if not given, the message names the command that shows the verdicts.
+    warned : mapping of str to sequence of str
+        The messages of each partition that only warns.
 
     Examples
     --------
@@ -90,30 +94,34 @@ def verdict_message(
     - ds=2013-02-07 passes again
     See: tidegauge rules history flights --failed
     """
-    outcome = "failed" if failed else "pass again"
+    outcome = "failed" if failed else "warn" if warned else "pass again"
     title = f"Tidegauge: {plain(name, _SHORT)} {outcome} in {plain(dataset, _SHORT)}"
     told = [
         f"{partition}: {message}" if partition else message
-        for partition, messages in failed.items()
+        for partition, messages in (*failed.items(), *warned.items())
         for message in messages or ["failed"]
     ]
     told += [f"{partition or 'the whole'} passes again" for partition in recovered]
     lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
     if len(told) > CLEAREST:
         lines.append(f"and {len(told) - CLEAREST} more")
-    see = dataset_address(url, dataset) if url else f"tidegauge rules history {dataset} --failed"
-    body = [_counted(failed, recovered), *lines, f"See: {plain(see, _LONG)}"]
+    show = f"tidegauge rules history {dataset}{' --failed' if failed or not warned else ''}"
+    see = dataset_address(url, dataset) if url else show
+    body = [_counted(failed, warned, recovered), *lines, f"See: {plain(see, _LONG)}"]
     return title, "\n".join(line for line in body if line)
 
 
-def _counted(failed: Collection[str], recovered: Collection[str]) -> str:
+def _counted(failed: Collection[str], warned: Collection[str], recovered: Collection[str]) -> str:
     """Count partitions; empty for a dataset that is not partitioned."""
-    if not any((*failed, *recovered)):
+    if not any((*failed, *warned, *recovered)):
         return ""
-    told = []
-    if failed:
-        told.append("1 partition fails" if len(failed) == 1 else f"{len(failed)} partitions fail")
-    if recovered:
-        unit = "" if failed else " partition" if len(recovered) == 1 else " partitions"
-        told.append(f"{len(recovered)}{unit} pass{'es' if len(recovered) == 1 else ''} again")
+    told: list[str] = []
+    for names, one, many in (
+        (failed, "fails", "fail"),
+        (warned, "warns", "warn"),
+        (recovered, "passes again", "pass again"),
+    ):
+        if names:
+            unit = "" if told else " partition" if len(names) == 1 else " partitions"
+            told.append(f"{len(names)}{unit} {one if len(names) == 1 else many}")
     return ", ".join(told)

@@ -98,8 +98,8 @@ def notify(
     """Notify sinks of open incidents and of failed checks, each sink once.
 
     Of checks, and of rules with policies, the newest verdict on the current content of each partition is
-    told when it fails, when other constraints fail than before, and when it passes again: one message
-    for each check of a dataset, however many partitions. Checks of level ``warning`` are not told.
+    told when it fails or warns, when other constraints do than before, and when it passes again: one
+    message for each check of a dataset, however many partitions.
 
     Failures are retried by later calls, after 1, 5 and 30 minutes and 2 hours: five attempts in
     all. A process that dies while it sends may have sent: after an hour, another sends again.
@@ -116,7 +116,9 @@ def notify(
     dataset : str or collection of str, optional
         All if not given.
     severity : str
-        Minimum severity of incidents: ``info``, ``warning`` or ``error``. A failed check is an error.
+        Minimum severity of incidents and verdicts: ``info``, ``warning`` or ``error``. A failed check
+        is an error; one of which only limits of `Check.warn`, constraints of level ``warning`` or rules
+        of severity ``warning`` are broken is a warning.
     seconds : float
         Timeout of a message. A sink whose failures take that long in total is skipped until the
         next call.
@@ -209,7 +211,7 @@ def _tell(
         return
     incidents = due_incidents(database, sink.name, datasets, severity, _now())
     due: list[_News] = [IncidentNews(database, sink.name, one) for one in incidents]
-    due += due_verdicts(database, sink.name, datasets, _now())
+    due += due_verdicts(database, sink.name, datasets, severity, _now())
     if not due:
         return
     try:

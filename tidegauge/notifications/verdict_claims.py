@@ -1,7 +1,8 @@
 """Claims on notifications of verdicts: each sink is told once that a check fails, and that it passes again.
 
-A sink is told of an outcome: that a partition passes, or by which of its constraints it fails. Numbers
-that change while the same constraints fail are no news.
+A sink is told of an outcome: that a partition passes, or which of its constraints fail and which warn.
+Numbers that change while the same constraints fail are no news. A sink that is told of errors only
+keeps what it was told of warnings before, so that both may be asked for in turn.
 """
 
 from __future__ import annotations
@@ -22,25 +23,31 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.verdicts import standing_verdicts
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.result import WARNINGS, CheckResult
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 PASSED = ""
 """Outcome of a verdict that passed, which is what a sink believes that was never told anything."""
+_BETWEEN = "/"
+"""Stands in an outcome between the hash of what fails and that of what warns, if something warns."""
 
 
 @dataclass(frozen=True)
 class _Standing:
-    """The newest verdict of a check on the current content of a partition."""
+    """The newest verdict of a check on the current content of a partition.
+
+    Of one that failed and is not tidegauge's, nothing is told but that: its JSON may hold records.
+    """
 
     dataset_id: int
     dataset: str
     name: str
     partition: str
     passed: bool
-    result: str
+    errors: Sequence[tuple[str, str]]
+    warnings: Sequence[tuple[str, str]]
     checked_at: datetime
 
     @property
@@ -49,23 +56,38 @@ class _Standing:
         return key_of(canonical_json([self.name, self.partition]))
 
     @property
-    def outcome(self) -> str:
+    def severity(self) -> Severity:
+        """``error`` if it failed, ``warning`` if it only warns, else ``info``."""
+        if not self.passed:
+            return Severity.ERROR
+        return Severity.WARNING if self.warnings else Severity.INFO
+
+    @property
+    def failed(self) -> str:
         """The hash of the constraints that fail."""
-        if self.passed:
-            return PASSED
-        return key_of(canonical_json(sorted({name for name, _ in self._failures})))
+        return PASSED if self.passed else _hash_of(self.errors)
 
-    @property
-    def messages(self) -> list[str]:
-        """The messages of the constraints that fail; of a verdict that is not tidegauge's, none."""
-        return [f"{name}: {message}" for name, message in self._failures]
+    def outcome(self, told: str, severity: Severity) -> str:
+        """Return what a sink believes that was told one outcome, once it is told this one.
 
-    @property
-    def _failures(self) -> Sequence[tuple[str, str]]:
-        try:
-            return CheckResult.from_json(self.result).error_messages
-        except RuleError:  # JSON of a user's own, which may hold records
-            return ()
+        Parameters
+        ----------
+        told : str
+            The outcome that it was told before.
+        severity : Severity
+            Minimum severity of what it is told.
+        """
+        warned = _parts(told)[1]
+        if severity is not Severity.ERROR:
+            warned = _hash_of(self.warnings) if self.warnings else ""
+        return _BETWEEN.join((self.failed, warned)) if warned else self.failed
+
+    def messages(self, severity: Severity) -> list[str]:
+        """Return the messages of the constraints that fail, and of those that warn."""
+        told = [f"{name}: {message}" for name, message in self.errors]
+        if severity is not Severity.ERROR:
+            told += [f"warning: {name}: {message}" for name, message in self.warnings]
+        return told
 
 
 @dataclass
@@ -76,13 +98,17 @@ class VerdictNews:
     ----------
     database : Database
     sink : str
+    least : Severity
+        Minimum severity of what the sink is told.
     standing : list of _Standing
         Their verdicts; after `claim`, those that were claimed.
     """
 
     database: Database
     sink: str
+    least: Severity
     standing: list[_Standing] = field(default_factory=list)
+    _outcomes: dict[tuple[int, str], str] = field(default_factory=dict, init=False)
 
     @property
     def number(self) -> None:
@@ -95,8 +121,14 @@ class VerdictNews:
 
     @property
     def severity(self) -> Severity:
-        """``error`` if a partition fails, else ``info``."""
-        return Severity.INFO if all(one.passed for one in self.standing) else Severity.ERROR
+        """The worst of its partitions'."""
+        found = {self._severity_of(one) for one in self.standing}
+        return next(one for one in reversed(Severity) if one in found)
+
+    def _severity_of(self, one: _Standing) -> Severity:
+        """Return the severity of a verdict; ``info`` if the sink is not told of it."""
+        hidden = one.severity is Severity.WARNING and self.least is Severity.ERROR
+        return Severity.INFO if hidden else one.severity
 
     def claim(self, now: datetime) -> bool:
         """Claim what is still due; return False if that is nothing."""
@@ -105,9 +137,14 @@ class VerdictNews:
         def work(connection: Connection) -> None:
             lock_clock(connection)
             known = _notices(connection, self.sink)
-            claimed[:] = [one for one in self.standing if _is_news(one, known, now)]
+            claimed[:] = [one for one in self.standing if _is_news(one, known, self.least, now)]
+            self._outcomes.clear()
             for one in claimed:
-                _keep_claim(connection, one, self.sink, known, now)
+                told = _told(one, known)
+                outcome = self._outcomes[one.dataset_id, one.subject] = one.outcome(
+                    told, self.least
+                )
+                _keep_claim(connection, one, outcome, self.sink, known, now)
 
         claimed: list[_Standing] = []
         self.database.write(work)
@@ -117,21 +154,29 @@ class VerdictNews:
     def message(self, url: str | None) -> tuple[str, str]:
         """Return title and body."""
         first = self.standing[0]
-        failed = {one.partition: one.messages for one in self.standing if not one.passed}
-        recovered = [one.partition for one in self.standing if one.passed]
-        return verdict_message(first.dataset, first.name, failed, recovered, url)
+        of: dict[Severity, dict[str, list[str]]] = {severity: {} for severity in Severity}
+        for one in self.standing:
+            of[self._severity_of(one)][one.partition] = one.messages(self.least)
+        return verdict_message(
+            first.dataset,
+            first.name,
+            of[Severity.ERROR],
+            list(of[Severity.INFO]),
+            url,
+            warned=of[Severity.WARNING],
+        )
 
     def settle(self, now: datetime, error: str) -> None:
         """Record that it was sent, or the error."""
         n = s.verdict_notice.c
 
         def work(connection: Connection) -> None:
-            for one in self.standing:
-                sent = {"sent_at": now, "error": None, "told": one.outcome}
+            for (of, subject), outcome in self._outcomes.items():
+                sent = {"sent_at": now, "error": None, "told": outcome}
                 connection.execute(
                     sa.update(s.verdict_notice)
-                    .where(n.dataset_id == one.dataset_id, n.subject == one.subject)
-                    .where(n.sink == self.sink, n.outcome == one.outcome, n.sent_at.is_(None))
+                    .where(n.dataset_id == of, n.subject == subject)
+                    .where(n.sink == self.sink, n.outcome == outcome, n.sent_at.is_(None))
                     .values(**({"error": error} if error else sent))
                 )
 
@@ -139,9 +184,15 @@ class VerdictNews:
 
 
 def due_verdicts(
-    database: Database, sink: str, datasets: Collection[str] | None, now: datetime
+    database: Database,
+    sink: str,
+    datasets: Collection[str] | None,
+    severity: Severity,
+    now: datetime,
 ) -> list[VerdictNews]:
     """Return the checks whose outcome on some partitions a sink does not know yet.
+
+    Those of a lower severity are left out; that a check passes again is told of all that were told.
 
     Raises
     ------
@@ -154,21 +205,25 @@ def due_verdicts(
         # What passes is news only to a sink that was told, or may have been, that it fails.
         standing = [
             one
-            for one in _standing(connection, wanted, failed_only=not known)
-            if _is_news(one, known, now)
+            for one in _standing(connection, wanted, severity, told=bool(known))
+            if _is_news(one, known, severity, now)
         ]
     for one in standing:
-        news = found.setdefault((one.dataset, one.name), VerdictNews(database, sink))
+        news = found.setdefault((one.dataset, one.name), VerdictNews(database, sink, severity))
         news.standing.append(one)
     return list(found.values())
 
 
 def _standing(
-    connection: Connection, datasets: Collection[int] | None, *, failed_only: bool
+    connection: Connection, datasets: Collection[int] | None, severity: Severity, *, told: bool
 ) -> Iterator[_Standing]:
+    """Yield the verdicts that stand; those that pass without a warning only to a sink that was told."""
     standing, d = standing_verdicts(), s.dataset.c
     v = standing.c
-    result = sa.case((v.passed == 0, v.result), else_="")
+    failed = v.passed == 0
+    if severity is not Severity.ERROR:
+        failed |= v.result.contains(f'"{WARNINGS}": [', autoescape=True)
+    result = sa.case((failed, v.result), else_="")
     query = (
         sa.select(v.dataset_id, d.name, v.name, v.partition, v.passed, result, v.checked_at)
         .join_from(standing, s.dataset, d.id == v.dataset_id)
@@ -176,10 +231,31 @@ def _standing(
     )
     if datasets is not None:
         query = query.where(v.dataset_id.in_(datasets))
-    if failed_only:
-        query = query.where(v.passed == 0)
-    for of, dataset, name, partition, passed, *told in connection.execute(query):
-        yield _Standing(of, dataset, name, partition, bool(passed), *told)
+    if not told:
+        query = query.where(failed)
+    for of, dataset, name, partition, passed, text, checked_at in connection.execute(query):
+        errors, warnings = _read(text)
+        yield _Standing(of, dataset, name, partition, bool(passed), errors, warnings, checked_at)
+
+
+def _read(text: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+    """Return what fails and what warns in a stored verdict; nothing of JSON of a user's own."""
+    try:
+        found = CheckResult.from_json(text)
+    except RuleError:
+        return (), ()
+    return found.error_messages, found.warnings
+
+
+def _hash_of(told: Sequence[tuple[str, str]]) -> str:
+    """Return the hash of the names of constraints."""
+    return key_of(canonical_json(sorted({name for name, _ in told})))
+
+
+def _parts(outcome: str) -> tuple[str, str]:
+    """Return the hashes of what fails and of what warns."""
+    failed, _, warned = outcome.partition(_BETWEEN)
+    return failed, warned
 
 
 def _notices(connection: Connection, sink: str) -> dict[tuple[int, str], Any]:
@@ -188,34 +264,43 @@ def _notices(connection: Connection, sink: str) -> dict[tuple[int, str], Any]:
     return {(row.dataset_id, row.subject): row for row in rows}
 
 
-def _is_news(one: _Standing, known: Mapping[tuple[int, str], Any], now: datetime) -> bool:
+def _told(one: _Standing, known: Mapping[tuple[int, str], Any]) -> str:
+    """Return the outcome that a sink was told last."""
+    notice = known.get((one.dataset_id, one.subject))
+    return PASSED if notice is None else str(notice.told)
+
+
+def _is_news(
+    one: _Standing, known: Mapping[tuple[int, str], Any], severity: Severity, now: datetime
+) -> bool:
     """Return whether a sink that was told the known notices is due to be told a verdict."""
-    notice, outcome = known.get((one.dataset_id, one.subject)), one.outcome
-    if notice is None:
-        return outcome != PASSED
-    if outcome == notice.told:
+    told = _told(one, known)
+    outcome = one.outcome(told, severity)
+    if outcome == told:
         return False
-    return _is_anew(one, notice) or is_due(notice, now)
+    notice = known.get((one.dataset_id, one.subject))
+    return notice is None or _is_anew(one, outcome, notice) or is_due(notice, now)
 
 
-def _is_anew(one: _Standing, notice: Any) -> bool:
+def _is_anew(one: _Standing, outcome: str, notice: Any) -> bool:
     """Return whether attempts are counted anew: for another outcome, or one that came back."""
     given_up = notice.attempts > len(PAUSES)
-    return one.outcome != notice.outcome or (given_up and bool(one.checked_at > notice.tried_at))
+    return outcome != notice.outcome or (given_up and bool(one.checked_at > notice.tried_at))
 
 
 def _keep_claim(
     connection: Connection,
     one: _Standing,
+    outcome: str,
     sink: str,
     known: Mapping[tuple[int, str], Any],
     now: datetime,
 ) -> None:
     notice: Any = known.get((one.dataset_id, one.subject))
     n = s.verdict_notice.c
-    anew = notice is None or _is_anew(one, notice)
+    anew = notice is None or _is_anew(one, outcome, notice)
     values = {
-        "outcome": one.outcome,
+        "outcome": outcome,
         "attempts": 1 if anew else notice.attempts + 1,
         "tried_at": now,
         "sent_at": None,

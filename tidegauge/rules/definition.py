@@ -75,6 +75,10 @@ class DQMDefinition(ValidationTask):
             raise RuleError(msg)
         return self._copy(policies=(*self.policies, made))
 
+    def named(self, name: str) -> Self:
+        """Return a copy of another name."""
+        return self._copy(name=name)
+
     def add_action(self) -> Self:
         """Return a copy that reads the data even without rules and fixes."""
         return self._copy(_action=True)
@@ -216,11 +220,14 @@ class DQMDefinition(ValidationTask):
             If a policy needs the data and none is given.
         """
         verdicts: list[tuple[str, str | None]] = []
+        warnings: list[tuple[str, str]] = []
         rules = [(t, p) for t, p in self.task_policies if isinstance(t, DQMRule)]
         fixes = [(t, p) for t, p in self.task_policies if not isinstance(t, DQMRule)]
         for task, minded in rules + fixes:
             failed = state.errors.get(task.name)
             if isinstance(minded, FailNone) and failed is None:
+                if isinstance(task, DQMRule) and (warning := _warning(task, state)):
+                    warnings.append((task.name, warning))
                 continue
             if isinstance(task, DQMRule):
                 counts = state.rule_count(task.name), state.rule_records(task.name)
@@ -236,6 +243,7 @@ class DQMDefinition(ValidationTask):
             error_messages=tuple((name, reason) for name, reason in verdicts if reason is not None),
             check_log=(*state.log(), *self._unparsed(state)),
             outcomes=tuple((name, reason is None) for name, reason in verdicts),
+            warnings=tuple(warnings),
         )
 
     @property
@@ -259,6 +267,13 @@ class DQMDefinition(ValidationTask):
         """Return the numbers of rules, fixes and policies."""
         rules, fixes = len(self.tasks.rules), len(self.tasks.fixes)
         return f"DQM({rules} rules, {fixes} fixes, {len(self.policies)} policies)"
+
+
+def _warning(rule: DQMRule, state: DQMState) -> str:
+    """Return the warning of a rule that does not reject, and has no policy; empty if all satisfy it."""
+    count = 0 if rule.rejects else state.rule_count(rule.name)
+    told = f"{count} of {state.rule_records(rule.name)} records break it" if count else ""
+    return f"{rule.message}: {told}" if told and rule.message else told
 
 
 def total(groups: Iterable[Tally]) -> Tally:

@@ -46,8 +46,9 @@ class ParsedSource:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of files and parser."""
-        how = key_of(canonical_json(self.parser.identity()))
+        """Fingerprint of files and how they are read, whatever the policies on what cannot be."""
+        told = self.parser.identity()
+        how = key_of(canonical_json({**told, "parser": None, "policies": None}))
         return f"{self.parser.fingerprint(self.spark)}/{how}"
 
     def list_partitions(self) -> list[ListedPartition]:

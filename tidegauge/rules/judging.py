@@ -202,6 +202,29 @@ def standing_failures(repository: Repository, dataset: str) -> list[dict[str, An
     return [{**row, "dataset": dataset, "passed": False} for row in rows]
 
 
+def close_verdicts(
+    repository: Repository, dataset: str, name: str, specification: str, now: str
+) -> None:
+    """Let failed verdicts pass that the same rules or checks kept under another name than now.
+
+    They would stand until their data changes, as nothing judges under that name any more.
+    """
+    if name == now:
+        return
+    told = CheckResult(passed=True, check_log=(f"judged as {now!r} from here on",)).to_json()
+    for row in standing_failures(repository, dataset):
+        if (row["name"], row["specification"]) == (name, specification):
+            repository.keep_verdict(
+                dataset,
+                name=name,
+                specification=f"now {now}",  # other than theirs, which a file of this name may judge by
+                fingerprint=row["fingerprint"],
+                passed=True,
+                result=told,
+                partition=row["partition"],
+            )
+
+
 def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:
     """Return the fingerprint of each existing partition; its version if it has no fingerprint."""
     ledger = repository.partitions(dataset)

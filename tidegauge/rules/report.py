@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegauge.analysis import Run
+from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
 from tidegauge.rules.result import CheckResult
@@ -81,7 +82,8 @@ class RulesRun:
         for name, why in self.run.unreadable.items():
             yield f"  {name}: cannot be read: {why}"
         state, tasks = self.state, self.file.dqm.tasks
-        yield f"  {state.records} records, {state.rejects} rejected"
+        name = "" if self.file.dqm.name == DQM_NAME else f"{self.file.dqm.name}: "
+        yield f"  {name}{state.records} records, {state.rejects} rejected"
         if not self.checks and self.parser is None:
             yield "  the table has no partitions: nothing was judged"
         for rule in tasks.ordered:

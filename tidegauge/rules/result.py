@@ -12,6 +12,8 @@ from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.display.html import Rows, card, heading, marked, sentence, table
 
 _VERSION = 1
+WARNINGS = "warnings"
+"""Key of the warnings in JSON, which is there only if there are some."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class CheckResult:
         Log lines on all tasks, including those without a policy.
     outcomes : tuple of (str, bool)
         Name of each policy, with True if it holds.
+    warnings : tuple of (str, str)
+        Name and message of what only warns: the verdict passes all the same.
 
     Examples
     --------
@@ -37,16 +41,20 @@ class CheckResult:
     (False, (('age', True), ('fare', False)))
     >>> CheckResult.from_json(bad.to_json()) == bad
     True
+    >>> print(CheckResult(True, warnings=(("email", "2 of 9 records break it"),)))
+    passed: 0 policies hold; warning: email: 2 of 9 records break it
     """
 
     passed: bool
     error_messages: tuple[tuple[str, str], ...] = ()
     check_log: tuple[str, ...] = ()
     outcomes: tuple[tuple[str, bool], ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         pairs = object.__setattr__
-        pairs(self, "error_messages", tuple((str(a), str(b)) for a, b in self.error_messages))
+        for told in ("error_messages", "warnings"):
+            pairs(self, told, tuple((str(a), str(b)) for a, b in getattr(self, told)))
         pairs(self, "check_log", tuple(map(str, self.check_log)))
         pairs(self, "outcomes", tuple((str(a), bool(b)) for a, b in self.outcomes))
 
@@ -59,6 +67,7 @@ class CheckResult:
             self.error_messages + other.error_messages,
             self.check_log + other.check_log,
             self.outcomes + other.outcomes,
+            self.warnings + other.warnings,
         )
 
     def terminate_at_error(self) -> CheckResult:
@@ -75,17 +84,16 @@ class CheckResult:
 
     def to_json(self) -> str:
         """Return JSON that `from_json` reads."""
-        return json.dumps(
-            {
-                "version": _VERSION,
-                "passed": self.passed,
-                "errorMessages": self.error_messages,
-                "checkLog": self.check_log,
-                "outcomes": self.outcomes,
-            },
-            ensure_ascii=False,
-            indent=1,
-        )
+        told: dict[str, Any] = {
+            "version": _VERSION,
+            "passed": self.passed,
+            "errorMessages": self.error_messages,
+            "checkLog": self.check_log,
+            "outcomes": self.outcomes,
+        }
+        if self.warnings:  # by this key they are looked for
+            told[WARNINGS] = self.warnings
+        return json.dumps(told, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> CheckResult:
@@ -99,19 +107,21 @@ class CheckResult:
         try:
             kept: dict[str, Any] = json.loads(text)
             parts = kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"]
-            if kept["version"] != _VERSION or not _is_verdict(*parts):
+            warnings = kept.get(WARNINGS, [])
+            if kept["version"] != _VERSION or not _is_verdict(*parts, warnings):
                 raise ValueError(kept["version"])  # noqa: TRY301 - one message for all unreadable input
-            return cls(*parts)
+            return cls(*parts, warnings)
         except (ValueError, KeyError, TypeError) as error:
             msg = f"not the JSON of a CheckResult: {text[:80]!r}"
             raise RuleError(msg) from error
 
     def __str__(self) -> str:
         """Return the verdict in one line."""
+        warned = "".join(f"; warning: {name}: {message}" for name, message in self.warnings)
         if self.passed:
-            return f"passed: {len(self.outcomes)} policies hold"
+            return f"passed: {len(self.outcomes)} policies hold{warned}"
         failed = "; ".join(f"{name}: {message}" for name, message in self.error_messages)
-        return f"failed: {failed}"
+        return f"failed: {failed}{warned}"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)
@@ -127,6 +137,7 @@ class CheckResult:
             )
             for name, good in self.outcomes
         ]
+        rows += [(name, "warns", sentence(text, 4 * width)) for name, text in self.warnings]
         if rows:
             yield table(["policy", "", "why"], Rows.first_of(rows, most), width)
         if self.check_log:
@@ -166,7 +177,7 @@ def failure_samples(result: str) -> list[str]:
     return [line.strip() for line in found.check_log if line.startswith("  ")]
 
 
-def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any) -> bool:
+def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any, warnings: Any) -> bool:
     """Return whether values are of the types of a verdict."""
     return (
         isinstance(passed, bool)
@@ -174,6 +185,7 @@ def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any) -> bool:
         and isinstance(log, list)
         and all(isinstance(line, str) for line in log)
         and _are_pairs(outcomes, bool)
+        and _are_pairs(warnings, str)
     )
 
 

@@ -20,13 +20,14 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.runs.ledger import own_part
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
-from tidegauge.files.rules import RulesFile, check_shared_targets, find_rules, load_rules
+from tidegauge.files.dqm import DQM_NAME
+from tidegauge.files.rules import RulesFile, check_shared_targets, load_all_rules
 from tidegauge.notifications.notify import notify_all
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.file_sources import ParsedSource, open_rules_source, parser_verdict
-from tidegauge.rules.judging import counts_of, fingerprints, kept_verdicts
+from tidegauge.rules.judging import close_verdicts, counts_of, fingerprints, kept_verdicts
 from tidegauge.rules.masks import mask
 from tidegauge.rules.publish import Publication
 from tidegauge.rules.report import RulesRun, RulesSummary
@@ -73,8 +74,7 @@ def run_rules(
     SuiteError
         If a file is not a valid rules file.
     """
-    files = [load_rules(path) for path in find_rules(patterns)]
-    check_shared_targets(files)
+    files = load_all_rules(patterns)
     spark = spark_session(warehouse)
     check_shared_targets(files, spark)
     summary = RulesSummary()
@@ -122,6 +122,8 @@ def run_file(
     except Exception as error:  # noqa: BLE001 - what was counted and judged is still reported
         problem = str(error) if isinstance(error, TidegaugeError) else describe(error)
     checks = {**run.checks, **writer.judge_with_samples()}
+    before = file.dqm.named(DQM_NAME).specification
+    close_verdicts(repository, run.dataset, DQM_NAME, before, file.dqm.name)
     return RulesRun(
         file, run, writer.state(), checks, parsed, writer.samples, writer.written, problem
     )

@@ -236,7 +236,8 @@ def told(repo):
     verdict = tg.CheckResult(
         passed=False,
         error_messages=(("has rows", "9 is not at least 10"),),
-        outcomes=(("has rows", False), ("x is complete", True)),
+        outcomes=(("has rows", False), ("x is complete", True), ("y is usual", True)),
+        warnings=(("y is usual", "2 is odd"),),
     )
     of = {"name": "checks", "specification": "a", "partition": "ds=2013-01-30"}
     repo.keep_verdict(HOSTILE, **of, fingerprint="b", passed=False, result=verdict.to_json())
@@ -276,11 +277,15 @@ def test_openlineage_events_are_what_its_client_would_send(told):
     assert metrics["rowCount"] == 9
     assert metrics["columnMetrics"]["x"]["nullCount"] == 1
     assertions = entry["inputFacets"]["dataQualityAssertions"]["assertions"]
-    failed, judged = [a for a in assertions if not a["success"]]
+    failed, judged, warned = [a for a in assertions if not a["success"]]
     assert (failed["name"], failed["actual"], failed["severity"]) == ("Size(*)", "9", "error")
     assert judged == {
         **{"assertion": "checks", "name": "has rows", "success": False, "severity": "error"},
         "description": "9 is not at least 10",
+    }
+    assert warned == {
+        **{"assertion": "checks", "name": "y is usual", "success": False, "severity": "warn"},
+        "description": "2 is odd",
     }
     assert {"assertion": "checks", "name": "x is complete", "success": True} in assertions
 

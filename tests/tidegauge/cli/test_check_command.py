@@ -5,6 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.cli.main import run_command
+from tidegauge.rules.judging import standing_failures
 
 DAYS = ("2013-01-01", "2013-01-02")
 # By day: of 4 names one is null on the first, two on the second.
@@ -144,3 +145,42 @@ def test_files_without_checks_and_unknown_variables_are_errors(check):
     status, out = check("--var", "leest=1")
     assert status == 1
     assert "no variable 'leest'; did you mean 'least'" in out
+
+
+OTHER = """
+dataset: people
+table: people_of_checks
+partition_by: [ds]
+checks:
+  - has_distinctness: {columns: name, at_least: 0.1}
+"""
+
+
+def test_two_files_of_one_dataset_keep_their_verdicts_apart(table, check, tmp_path, repo, capsys):
+    """What one file found stands while the other passes, in whichever order they are run."""
+    (tmp_path / "nightly.yml").write_text(OTHER)
+    other = ["check", str(tmp_path / "nightly.yml"), "--db", str(repo.database.url)]
+    assert check()[0] == 2
+    for _ in range(2):
+        assert run_command(other) == 0
+        assert "  nightly checks: " in capsys.readouterr().out
+        (row,) = standing_failures(repo, "people")
+        assert (row["name"], row["partition"]) == ("checks", f"ds={DAYS[1]}")
+        assert check()[0] == 2
+    assert set(repo.verdicts("people")["name"]) == {"checks", "nightly checks"}
+    # Both in one command: two suites of JUnit.
+    junit = tmp_path / "junit.xml"
+    of_both = ["--format", "junit", "--output", str(junit), "--partitions", "ds>=2013-01-01"]
+    assert run_command(["check", str(tmp_path), "--db", str(repo.database.url), *of_both]) == 2
+    names = [(suite.get("name"), suite.get("failures")) for suite in ET.parse(junit).getroot()]
+    assert names == [("nightly checks of people", "0"), ("checks of people", "1")]
+
+
+def test_what_a_file_kept_as_checks_before_it_had_a_name_is_closed(table, check, tmp_path, repo):
+    """Databases of before hold the verdicts of all files as `checks`."""
+    assert check()[0] == 2
+    assert check(text=f"name: of people\n{SPEC}")[0] == 2
+    assert [row["name"] for row in standing_failures(repo, "people")] == ["of people"]
+    # A file of that name judges as it did.
+    assert check()[0] == 2
+    assert [row["name"] for row in standing_failures(repo, "people")] == ["checks", "of people"]

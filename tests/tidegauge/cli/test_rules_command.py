@@ -2,6 +2,8 @@
 
 import pytest
 from tidegauge.cli.main import run_command
+from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.result import CheckResult
 from tidegauge.rules.run import _Writer
 
 import tidegauge as tg
@@ -213,7 +215,7 @@ def test_a_file_is_parsed_and_judged(rules, tmp_path):
     text = CSV.format(path=file, strict="false")
     status, out = rules(text)
     assert status == 0
-    assert "  2 records, 1 rejected" in out
+    assert "  people rules: 2 records, 1 rejected" in out
     assert "parser: 1 of 3 records: number" in out
     strict = CSV.format(path=file, strict="true")
     status, out = rules(strict)
@@ -224,6 +226,59 @@ def test_a_file_is_parsed_and_judged(rules, tmp_path):
     assert "0 partitions scanned" in out
     file.write_text("ann,10\nbob,10\n")
     assert rules(strict)[0] == 0
+
+
+@pytest.mark.soak
+def test_two_files_that_parse_alike_keep_their_verdicts_apart(rules, tmp_path, repo):
+    """Policies on what cannot be read are no other content: neither outdates what the other found."""
+    file = tmp_path / "ages.csv"
+    file.write_text("ann,10\nbob,ten\ncyd,200\n")
+    strict = CSV.format(path=file, strict="true")
+    lenient = "name: lenient\n" + CSV.format(path=file, strict="false")
+    assert rules(strict)[0] == 2
+    for _ in range(2):
+        status, out = rules(lenient)
+        assert status == 0
+        assert "0 partitions scanned" in out
+        assert [row["name"] for row in standing_failures(repo, "ages")] == [
+            f"parser of {file}, people rules"
+        ]
+        status, out = rules(strict)
+        assert status == 2
+        assert "0 partitions scanned" in out
+
+
+def test_two_rules_files_of_one_dataset_keep_their_verdicts_apart(table, rules, repo):
+    other = "name: others\n" + SPEC.replace("age <> 2", "age <> 3").replace(
+        "FailCount: 2", "FailCount: 9"
+    )
+    assert rules()[0] == 2
+    before = standing_failures(repo, "people")
+    for _ in range(2):
+        assert rules(other)[0] == 0
+        assert [row["name"] for row in standing_failures(repo, "people")] == ["dqm"]
+        assert rules()[0] == 2
+    assert [row["id"] for row in standing_failures(repo, "people")] == [row["id"] for row in before]
+    status, out = rules("", "history")
+    assert {"dqm", "others"} <= set(out.split())
+
+
+def test_a_broken_rule_of_severity_warning_warns_unless_a_policy_decides(
+    table, rules, repo, caplog
+):
+    caplog.set_level("INFO", "tidegauge.incidents")
+    notified = SPEC + "notify: [log]\n"
+    rules(notified)
+    (told,) = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
+    warning = "not two: 1 of 4 records break it"
+    assert told.splitlines()[1:-1] == [
+        "1 partition fails, 1 warns",
+        f"- ds={DAYS[1]}: age: 2 of 4 records, fewer than 2 wanted",
+        f"- ds={DAYS[2]}: warning: {warning}",
+    ]
+    assert f"passed: 1 policies hold; warning: {warning}" in rules("", "history")[1]
+    rules(notified.replace("on_null: pass}", "on_null: pass, policy: {FailCount: 2}}"))
+    assert CheckResult.from_json(repo.verdicts("people")["result"][0]).warnings == ()
 
 
 def test_the_example_of_the_guide(spark):

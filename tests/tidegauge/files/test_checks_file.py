@@ -1,7 +1,7 @@
 """Checks of suite files. No Spark."""
 
 import pytest
-from tidegauge.files.suite import load_suite
+from tidegauge.files.suite import load_suite, load_suites
 
 import tidegauge as tg
 
@@ -44,7 +44,7 @@ def test_checks_in_a_file_say_what_python_says(load):
     file = load(SPEC)
     grave, light = file.checks
     same = (
-        tg.Check("flights")
+        tg.Check("checks")
         .is_complete("dep_time")
         .is_complete("dep_delay", at_least=0.9, hint="Ask the tower.")
         .warn(0.95)
@@ -64,7 +64,7 @@ def test_checks_in_a_file_say_what_python_says(load):
         .has_not_drifted("dep_delay")
     )
     assert grave == same
-    assert light == tg.Check("flights", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
+    assert light == tg.Check("checks", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
     # What they need is measured, once.
     assert set(grave.analyzers) | set(light.analyzers) <= set(file.suite.analyzers)
     assert file.suite.analyzers.count(tg.Size()) == 1
@@ -112,3 +112,50 @@ def test_mistakes_name_the_line(load, item, says):
         load(f"dataset: a\ntable: a\nchecks:\n  - has_size: 1\n  - {item}\n")
     assert "flights.yml:5: " in str(raised.value)
     assert says in str(raised.value)
+
+
+ONE = "dataset: flights\ntable: f\nchecks: [is_complete: dep_time]\n"
+RULES = "{rules: [{NotNullRule: tail}]}"
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "name"),
+    [
+        ("flights.yml", "", "checks"),
+        ("nightly.yml", "", "nightly checks"),
+        ("flight_checks.yml", "", "flight_checks"),
+        ("nightly.yml", "name: of the night\n", "of the night"),
+    ],
+)
+def test_verdicts_are_called_by_the_file_unless_it_is_called_as_its_dataset(
+    tmp_path, file, given, name
+):
+    (tmp_path / file).write_text(given + ONE)
+    found = load_suite(tmp_path / file)
+    assert (found.name, found.checks[0].name) == (name, name)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("flights.yml", "dqm"), ("nightly.yml", "nightly rules")]
+)
+def test_rules_of_a_suite_file_are_called_likewise(tmp_path, file, name):
+    (tmp_path / file).write_text(f"{ONE}dqm: {RULES}\n")
+    assert load_suite(tmp_path / file).suite.dqm.name == name
+
+
+def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "flights.yml").write_text(ONE)
+    with pytest.raises(
+        tg.SuiteError, match="are called 'checks', as are those of .*a/flights.yml; give"
+    ):
+        load_suites([str(tmp_path)])
+    (tmp_path / "b" / "flights.yml").write_text("name: others\n" + ONE)
+    assert [file.name for file in load_suites([str(tmp_path)])] == ["checks", "others"]
+    # Without checks nothing is kept, and one file may be given twice.
+    (tmp_path / "b" / "flights.yml").write_text("dataset: flights\ntable: f\nanalyzers: [Size]\n")
+    assert len(load_suites([str(tmp_path), str(tmp_path / "a")])) == 2
+    (tmp_path / "b" / "flights.yml").write_text("name: ''\n" + ONE)
+    with pytest.raises(tg.SuiteError, match=r"flights.yml:1: name: the checks need a name"):
+        load_suites([str(tmp_path)])

@@ -47,7 +47,7 @@ def test_a_rules_file_says_what_python_says(write):
     loaded = load_rules(write(SPEC))
     values = ["01", "NO", "07", 7, 1.5, "7", True, dt.date(2013, 2, 8), None]
     python = (
-        tg.DQM()
+        tg.DQM("rules")  # as the file is called
         .add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.01))
         .add(
             tg.Rule(
@@ -251,7 +251,7 @@ def test_one_rule_for_many_columns_and_some_records(write):
             + "  - Rule: {expr: a > 0, where: b > 0}\n"
         )
     )
-    same = tg.DQM()
+    same = tg.DQM("rules")
     for column in "ab":
         same = same.add(tg.NotNullRule(column), tg.FailAny)
     for column in "cd":

@@ -3,9 +3,10 @@
 import datetime as dt
 
 import pytest
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day, spec
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import close_verdicts, standing_failures
 from tidegauge.rules.result import CheckResult
 
 import tidegauge as tg
@@ -14,10 +15,14 @@ from tests.tidegauge.notifications.web import web
 pytest.importorskip("apprise")
 
 
-def judged(repo, partition="", failed=(), print_="a", dataset="flights", **key):
-    """Keep the verdict on a partition: the names of the constraints that fail, none if it passes."""
-    names = [failed] if isinstance(failed, str) else failed
-    result = CheckResult(not names, tuple((name, f"{name} is wrong") for name in names))
+def judged(repo, partition="", failed=(), print_="a", dataset="flights", warned=(), **key):
+    """Keep the verdict on a partition: the names of the constraints that fail, and of those that warn."""
+    names, warnings = ([one] if isinstance(one, str) else one for one in (failed, warned))
+    result = CheckResult(
+        not names,
+        tuple((name, f"{name} is wrong") for name in names),
+        warnings=tuple((name, f"{name} is odd") for name in warnings),
+    )
     of = {"name": "checks", "specification": "s", "fingerprint": print_, **key}
     repo.keep_verdict(dataset, partition=partition, passed=not names, result=result.to_json(), **of)
 
@@ -75,6 +80,78 @@ def test_other_constraints_are_news_and_other_numbers_are_not(repo, caplog):
         "Tidegauge: checks failed in flights",
         "- size: size is wrong",
     ]
+
+
+def test_warnings_are_told_once_and_again_when_others_warn(repo, caplog):
+    judged(repo, "ds=1", warned="mean")
+    judged(repo, "ds=2", "size", warned="mean")
+    judged(repo, "ds=3")
+    assert len(tg.notify(repo, "log")) == 1
+    assert told(caplog) == [
+        "Tidegauge: checks failed in flights\n"
+        "1 partition fails, 1 warns\n"
+        "- ds=2: size: size is wrong\n"
+        "- ds=2: warning: mean: mean is odd\n"
+        "- ds=1: warning: mean: mean is odd\n"
+        "See: tidegauge rules history flights --failed"
+    ]
+    assert tg.notify(repo, "log") == []
+    judged(repo, "ds=1", warned=["mean", "sum"], print_="b")
+    judged(repo, "ds=2", warned="mean", print_="b")
+    assert len(tg.notify(repo, "log")) == 1
+    assert told(caplog) == [
+        "Tidegauge: checks warn in flights\n"
+        "2 partitions warn\n"
+        "- ds=1: warning: mean: mean is odd\n"
+        "- ds=1: warning: sum: sum is odd\n"
+        "- ds=2: warning: mean: mean is odd\n"
+        "See: tidegauge rules history flights"
+    ]
+    judged(repo, "ds=1", print_="c")
+    assert len(tg.notify(repo, "log")) == 1
+    assert told(caplog)[0].splitlines()[:3] == [
+        "Tidegauge: checks pass again in flights",
+        "1 partition passes again",
+        "- ds=1 passes again",
+    ]
+    assert tg.notify(repo, "log") == []
+
+
+def test_a_sink_of_errors_is_not_told_of_warnings(repo, caplog):
+    judged(repo, "ds=1", warned="mean")
+    judged(repo, "ds=2", "size", warned="mean")
+    assert len(tg.notify(repo, "log", severity="error")) == 1
+    assert told(caplog)[0].splitlines()[1:-1] == [
+        "1 partition fails",
+        "- ds=2: size: size is wrong",
+    ]
+    # The same sink asked for warnings: only these are new to it.
+    assert len(tg.notify(repo, "log", severity="warning")) == 1
+    assert told(caplog)[0].splitlines()[0] == "Tidegauge: checks failed in flights"
+    # And in turn, without news.
+    assert tg.notify(repo, "log", severity="error") == tg.notify(repo, "log") == []
+    # What only warns passes, for it.
+    judged(repo, "ds=2", warned="mean", print_="b")
+    assert len(tg.notify(repo, "log", severity="error")) == 1
+    assert told(caplog)[0].splitlines()[:2] == [
+        "Tidegauge: checks pass again in flights",
+        "1 partition passes again",
+    ]
+    assert tg.notify(repo, "log") == []
+
+
+def test_the_severity_of_a_message_is_the_worst_of_its_partitions(repo):
+    from tidegauge.notifications.verdict_claims import due_verdicts
+
+    def severities(least):
+        now = dt.datetime.now(dt.UTC)
+        return [str(one.severity) for one in due_verdicts(repo.database, "x", None, least, now)]
+
+    judged(repo, "ds=1", warned="mean")
+    assert severities(Severity.WARNING) == severities(Severity.INFO) == ["warning"]
+    assert severities(Severity.ERROR) == []
+    judged(repo, "ds=2", failed="mean")
+    assert severities(Severity.WARNING) == severities(Severity.ERROR) == ["error"]
 
 
 def test_each_check_and_each_sink_is_told_by_itself(repo):
@@ -152,8 +229,8 @@ def test_a_claim_is_one_processes_and_is_taken_over_after_an_hour(repo, clock):
     from tidegauge.notifications.verdict_claims import due_verdicts
 
     judged(repo, "ds=1", "size")
-    (one,) = due_verdicts(repo.database, "log", None, clock.now)
-    (other,) = due_verdicts(repo.database, "log", None, clock.now)
+    (one,) = due_verdicts(repo.database, "log", None, Severity.WARNING, clock.now)
+    (other,) = due_verdicts(repo.database, "log", None, Severity.WARNING, clock.now)
     judged(repo, "ds=2", "size")
     assert one.claim(clock.now)
     assert not other.claim(clock.now)
@@ -202,3 +279,17 @@ def test_verdicts_are_claimed_on_both_databases(url, tmp_path):
         assert tg.notify(repo, "log") == []
         judged(repo, print_="b")
         assert len(tg.notify(repo, "log")) == 1
+
+
+def test_what_was_kept_under_another_name_is_closed(repo):
+    """Only failures of the same rules; a file of the old name judges by others, or says so again."""
+    judged(repo, "ds=1", "size", specification="mine")
+    judged(repo, "ds=2", "size", specification="another's")
+    judged(repo, "ds=3", "size", specification="mine", name="dqm")
+    for now in ("checks", "nightly checks", "nightly checks"):
+        close_verdicts(repo, "flights", "checks", "mine", now)
+        found = {(row["name"], row["partition"]) for row in standing_failures(repo, "flights")}
+        still = {("checks", "ds=1")} if now == "checks" else set()
+        assert found == {("checks", "ds=2"), ("dqm", "ds=3")} | still
+    judged(repo, "ds=1", "size", specification="mine")
+    assert len(standing_failures(repo, "flights")) == 3
