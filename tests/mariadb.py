@@ -70,16 +70,22 @@ class MariaDB:
         command = [*program, f"--port={self.port}", f"--socket={folder}/socket",
                    "--bind-address=127.0.0.1", "--default-time-zone=+00:00", f"--init-file={first}"]  # fmt: skip
         self.server = Server(command, folder / "server", dict(os.environ))
-        self.server.wait_for("ready for connections", within=120.0)
+        try:  # seconds, and minutes on a busy machine
+            self.server.wait_for("ready for connections", within=600.0)
+        except BaseException:
+            self.server.end()
+            raise
 
 
 @contextlib.contextmanager
 def mariadb(statements: str):
     """Start a server with the tables that statements make, and stop it."""
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-mariadb-"))
-    server = MariaDB(folder, statements)
     try:
-        yield server
+        server = MariaDB(folder, statements)
+        try:
+            yield server
+        finally:
+            server.server.end()
     finally:
-        server.server.end()
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import socket
 import tempfile
-import time
 from pathlib import Path
-
-from tidegauge.spark.java import ensure_java
 
 from tests import maven
 from tests.environments import environment
-from tests.servers import Server, free_port
+from tests.java import GATEWAY, java
 
-PROJECT = maven.pom("de.bwaldvogel:mongo-java-server:1.47.0", "net.sf.py4j:py4j:0.10.9.9!")
+PROJECT = maven.pom("de.bwaldvogel:mongo-java-server:1.47.0", GATEWAY)
 
 
 def fetch() -> str | None:
@@ -33,35 +28,11 @@ def packages() -> Path:
 @contextlib.contextmanager
 def mongo():
     """Start a server that keeps documents in memory; yield its port, and stop it."""
-    from py4j.java_gateway import GatewayParameters, JavaGateway
-
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-mongo-"))
-    port = free_port()
-    command = [
-        ensure_java(),
-        "-Xmx256m",
-        "-cp",
-        f"{maven.folder_of(PROJECT)}/*",
-        "py4j.GatewayServer",
-    ]
-    server = Server([*command, str(port)], folder, dict(os.environ))
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
     try:
-        deadline = time.monotonic() + 60
-        while not _listens(port):
-            assert server.process.poll() is None, server.said
-            assert time.monotonic() < deadline, server.said
-            time.sleep(0.1)
-        package = gateway.jvm.de.bwaldvogel.mongo
-        database = package.MongoServer(package.backend.memory.MemoryBackend())
-        yield database.bind().getPort()
+        with java(PROJECT, folder, "-Xmx256m") as (_, classes):
+            package = classes.de.bwaldvogel.mongo
+            database = package.MongoServer(package.backend.memory.MemoryBackend())
+            yield database.bind().getPort()
     finally:
-        gateway.close()
-        server.end()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False

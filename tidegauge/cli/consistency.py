@@ -71,7 +71,7 @@ def run(
         )  # fmt: skip
         print(done)
         failed = False
-        for dataset, partitions in done.written.items():
+        for dataset, partitions in done.judged.items():
             for headline in repository.incidents(dataset, status="open").headline:
                 print(f"  {headline}")
             found = repository.anomalies(dataset, status="open")["partition"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,8 @@ class ConsistencyRun:
     logged : int
         How many of these were new.
     notices : tuple of str
+    found : mapping of str to tuple of str
+        Partitions of anomalies that no run had found before, by dataset.
     """
 
     dataset: str
@@ -62,6 +64,7 @@ class ConsistencyRun:
     log_dataset: str = ""
     logged: int = 0
     notices: tuple[str, ...] = ()
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def changes(self) -> Mapping[str, Any]:
@@ -69,11 +72,12 @@ class ConsistencyRun:
         return {name: change for one in self.reports for name, change in one.changes.items()}
 
     @property
-    def written(self) -> Mapping[str, tuple[str, ...]]:
-        """The partitions with new metrics, by dataset; those of the log are its flattened days."""
+    def judged(self) -> Mapping[str, tuple[str, ...]]:
+        """Partitions with new metrics or anomalies, by dataset; the log's are its flattened days."""
         days = tuple(f"{DATE}={day.ds}" for day in self.flattened.days)
-        found = {self.dataset: tuple(self.changes), self.log_dataset: days if self.logged else ()}
-        return {dataset: partitions for dataset, partitions in found.items() if partitions}
+        new = {self.dataset: tuple(self.changes), self.log_dataset: days if self.logged else ()}
+        both = {dataset: (*some, *self.found.get(dataset, ())) for dataset, some in new.items()}
+        return {dataset: partitions for dataset, partitions in both.items() if partitions}
 
     def __str__(self) -> str:
         """Return a summary of a few lines."""

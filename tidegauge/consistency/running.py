@@ -101,12 +101,16 @@ def run(
         spark or spark_session(), told, repository,
         until=until, since=since, recompute=recompute, tags=tags,
     )  # fmt: skip
-    if done.reports:
-        repository.detect(told.dataset)
-    if done.logged:
-        monitors = [Monitor.from_dict(one) for one in told.watched if is_of_log(one)]
-        repository.detect(done.log_dataset, monitors)
-    return done
+    of_log = [Monitor.from_dict(one) for one in told.watched if is_of_log(one)]
+    found: dict[str, tuple[str, ...]] = {}
+    known = repository.datasets()
+    # Also where nothing is new: the run before may have been killed after it had recorded.
+    for name, monitors in ((told.dataset, None), (done.log_dataset, of_log)):
+        if name in known:
+            before = repository.anomalies(name)["id"]
+            after = repository.detect(name, monitors)
+            found[name] = tuple(after.loc[~after["id"].isin(before), "partition"])
+    return replace(done, found=found)
 
 
 def compact(

@@ -21,7 +21,7 @@ from tidegauge.griffin.config import Job
 from tidegauge.griffin.dsl.aliases import free
 from tidegauge.griffin.measuring import Round, RuleMeasurement, measure
 from tidegauge.griffin.preparation import Prepared, prepare
-from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep, keep_sample
+from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep
 from tidegauge.griffin.results import Document, GriffinResult, merged
 from tidegauge.griffin.sinks import Sink
 from tidegauge.repository.store.config import privacy_settings
@@ -126,10 +126,7 @@ class Engine:
         if self.repository is not None:
             kept = self._kept(this, found, rows)
             stateful = {one.prepared.name for one in found if one.prepared.measure is not None}
-            run = keep(kept, result.rules, stateful, self.repository)
-            for rule in result.rules:
-                about = (kept, rule, run, self.repository)
-                attempt(f"samples of {rule.name}", keep_sample, *about)
+            run = keep(kept, result.rules, stateful, self.repository, attempt)
         notices = (
             *self.job.notices,
             *(f"{one.name}: {said}" for one in result.rules for said in one.notices),

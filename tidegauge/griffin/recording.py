@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,13 @@ class RoundRecord:
     samples: int = SAMPLED
 
 
-def keep(found: RoundRecord, rules: Iterable[RuleResult], stateful: set[str], to: Recorder) -> int:
+def keep(
+    found: RoundRecord,
+    rules: Iterable[RuleResult],
+    stateful: set[str],
+    to: Recorder,
+    attempt: Callable[..., None],
+) -> int:
     """Store the results of a round as a run, and return the run's id.
 
     Parameters
@@ -77,6 +83,9 @@ def keep(found: RoundRecord, rules: Iterable[RuleResult], stateful: set[str], to
         Rules whose metrics are among the measurements; the metrics of the others are recorded as
         values.
     to : Recorder
+    attempt : callable
+        Given a name, a function and its arguments, it notes what fails: without a sample of a rule
+        the others are stored.
     """
     spec = RunSpec(found.dataset, None, found.keys, found.suite, "all", found.tags)
     rules = list(rules)
@@ -86,6 +95,8 @@ def keep(found: RoundRecord, rules: Iterable[RuleResult], stateful: set[str], to
         for rule in rules:
             if rule.name not in stateful:
                 _record(found.dataset, rule, to)
+        for rule in rules:
+            attempt(f"samples of {rule.name}", _keep_sample, found, rule, run.run, to)
         run.commit(list(_measured(found)))
     return run.run
 
@@ -117,7 +128,7 @@ def _record(dataset: str, rule: RuleResult, to: Recorder) -> None:
         to.record(dataset, name, values, instance=rule.source, segment=segment)
 
 
-def keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) -> None:
+def _keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) -> None:
     """Store sample records of a rule, as a verdict on the measured partitions."""
     if not found.samples or rule.records is None or rule.error is not None:
         return

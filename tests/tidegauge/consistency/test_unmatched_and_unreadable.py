@@ -9,11 +9,14 @@ from tidegauge.consistency.compare.measures import ConsistencyRows
 from tidegauge.consistency.compare.states import RowPresence
 from tidegauge.consistency.configuration import WATCHED, Configuration
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.consistency.log.flatten import Flattened
+from tidegauge.consistency.log.schemas import Columns, LogSchema
 from tidegauge.consistency.log.table import append_queries, log_folder
+from tidegauge.consistency.pipeline import ConsistencyRun
 from tidegauge.consistency.running import run
 
 from tests.tidegauge.consistency.logged_queries import D5, DAY, record
+from tidegauge.consistency import pipeline
 
 KEY, VALUE = record("Key", user="long"), record("Value", n=["null", "float"])
 SQL = "SELECT user, ts, CAST(n AS DOUBLE) AS n FROM logged_keys JOIN offline USING (user)"
@@ -73,6 +76,21 @@ def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
 def test_what_would_fail_later_is_refused(more, said):
     with pytest.raises(SuiteError, match=said):
         conf("ns", **more)
+
+
+def test_what_a_killed_run_has_recorded_is_judged_by_the_next(repository, monkeypatch):
+    """The killed one did not get to detection; for the next one nothing is new."""
+    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
+    flattened = Flattened("ns.search_logged", Columns({}, {}, {}), (), (), ())
+    done = ConsistencyRun("ns.search", flattened, (), (), "t", "ns.search.log")
+    monkeypatch.setattr(pipeline, "run", lambda *_, **__: done)
+    assert run(told, repository=repository, spark=object()).judged == {}
+    days = {f"ds=2026-01-{n:02}": 0.0 for n in range(1, 29)}
+    for name, metric in (("ns.search", "rows"), ("ns.search.log", "QueryLog.unreadable_share")):
+        repository.record(name, metric, {**days, "ds=2026-01-29": 0.5}, scale="ratio")
+    wanted = {"ns.search": ("ds=2026-01-29",), "ns.search.log": ("ds=2026-01-29",)}
+    assert run(told, repository=repository, spark=object()).judged == wanted
+    assert run(told, repository=repository, spark=object()).judged == {}
 
 
 @pytest.mark.spark
