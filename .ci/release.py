@@ -51,6 +51,7 @@ def main() -> None:
     wheel, source = next(DIST.glob("*.whl")), next(DIST.glob("*.tar.gz"))
     run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(source))
     run(sys.executable, "-m", "check_wheel_contents", str(wheel))
+    check_bill_of_materials(wheel)
     if relative := relative_links(wheel):
         print(
             f"NOTE: {relative} links of the README are relative: TIDEGAUGE_SITE makes them absolute"
@@ -73,6 +74,18 @@ def runs(python: str) -> bool:
     if shutil.which(python) is None:
         return False
     return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
+
+
+def check_bill_of_materials(wheel: Path) -> None:
+    """End the program unless the wheel's bill of materials keeps to the schema of CycloneDX."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".cdx.json"))
+        bill = archive.read(name).decode()
+    if (wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill)) is not None:
+        sys.exit(f"{name} is no CycloneDX 1.6: {wrong}")
 
 
 def relative_links(wheel: Path) -> int:

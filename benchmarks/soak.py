@@ -1,6 +1,7 @@
 """Months of running in one process: memory, files, database and times of thousands of runs.
 
-    python benchmarks/soak.py [--runs N] [--tables N] [--days N] [--spark N] [--url URL] [--json FILE]
+    python benchmarks/soak.py [--runs N] [--each N] [--tables N] [--days N] [--spark N]
+        [--seconds N] [--url URL] [--json FILE]
 
 *Runs*: N incremental runs on datasets that grow by a partition each, with everything that goes with it:
 states, roll-ups of 7 days and months, detection, a restated partition in every tenth run, a label in
@@ -16,12 +17,14 @@ import argparse
 import datetime as dt
 import gc
 import json
+import math
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 # This script is named as nothing of ours is, but lies beside those that are.
@@ -44,8 +47,6 @@ from tidegauge.repository.testing.samples import measurement
 
 DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 WINDOWS = ("7d", "month")
-PARTITIONS_EACH = 500
-"""Partitions of a dataset before the next one begins: a run costs what its own history does."""
 PARTS = 10
 """Lines of the table."""
 KINDS = ("a", "b", "c")
@@ -108,18 +109,31 @@ def usage(repository: tg.Repository) -> Row:
     }
 
 
-def in_parts(repository: tg.Repository, number: int, step: Callable[[int], None]) -> Iterator[Row]:
-    """Take steps; yield a line for each tenth of them, with the times of its steps."""
-    size = max(1, number // PARTS)
-    for first in range(0, number, size):
+@dataclass
+class Length:
+    """How long a soak goes on: a number of runs, or fewer where the time is over before."""
+
+    runs: int
+    seconds: float
+
+
+def in_parts(repository: tg.Repository, most: Length, step: Callable[[int], None]) -> Iterator[Row]:
+    """Take steps; yield a line for each tenth of them, or of the time, with the times of its steps."""
+    size, began, done, part = math.ceil(most.runs / PARTS), time.perf_counter(), 0, 0
+    while done < most.runs and part < PARTS:
+        part += 1
         seconds, processor = [], time.process_time()
-        for one in range(first, min(number, first + size)):
+        until = began + part * most.seconds / PARTS
+        while not seconds or (
+            len(seconds) < size and done < most.runs and time.perf_counter() < until
+        ):
             started = time.perf_counter()
-            step(one)
+            step(done)
             seconds.append(time.perf_counter() - started)
+            done += 1
         processor = time.process_time() - processor
         yield {
-            "runs": first + len(seconds),
+            "runs": done,
             "median, ms": statistics.median(seconds) * 1000,
             "slowest, ms": max(seconds) * 1000,
             "processor, ms": processor / len(seconds) * 1000,
@@ -127,13 +141,13 @@ def in_parts(repository: tg.Repository, number: int, step: Callable[[int], None]
         }
 
 
-def runs(url: str, folder: Path, number: int) -> Iterator[Row]:
-    """Run again and again, with all that goes with it."""
+def runs(url: str, folder: Path, most: Length, each: int) -> Iterator[Row]:
+    """Run again and again, with all that goes with it, on datasets of so many partitions each."""
     chance = random.Random(20130208)
     with tg.Repository(url, artifacts=folder / "artifacts") as repository:
 
         def step(one: int) -> None:
-            table, day = divmod(one, PARTITIONS_EACH)
+            table, day = divmod(one, each)
             dataset = f"soak {table}"
             batch = [measured(day, chance)]
             if day and one % 10 == 0:
@@ -148,15 +162,19 @@ def runs(url: str, folder: Path, number: int) -> Iterator[Row]:
             if one % 100 == 99:
                 repository.clean(versions="0d", runs="0d")
 
-        yield from in_parts(repository, number, step)
+        done = 0.0
+        for line in in_parts(repository, most, step):
+            yield line
+            done = line["runs"]
         problems = check(repository.database, repository.artifacts)
         assert problems == [], problems
         sizes = [len(repository.partitions(dataset)) for dataset in repository.datasets()]
-        assert sum(sizes) == number, sizes
+        assert sum(sizes) == done, sizes
 
 
-def year(url: str, folder: Path, tables: int, days: int, times: Row) -> Iterator[Row]:
+def year(url: str, folder: Path, tables: int, most: Length, times: Row) -> Iterator[Row]:
     """Measure many tables every day, and add the times of reading in the end."""
+    days = 0
     chance = random.Random(20130208)
     with tg.Repository(url, artifacts=folder / "artifacts") as repository:
 
@@ -165,7 +183,9 @@ def year(url: str, folder: Path, tables: int, days: int, times: Row) -> Iterator
             with recording(repository.store, RunSpec(f"table {table}", "t", ("ds",))) as run:
                 run.commit([measured(day, chance)])
 
-        yield from in_parts(repository, tables * days, step)
+        for line in in_parts(repository, most, step):
+            yield line
+            days = int(line["runs"]) // tables
         name, since = f"table {tables // 2}", f"{DAY + dt.timedelta(days=days - 30):%Y-%m-%d}"
         asked: dict[str, Callable[[], object]] = {
             "overview of all tables": repository.overview,
@@ -186,7 +206,7 @@ def year(url: str, folder: Path, tables: int, days: int, times: Row) -> Iterator
             times[f"{what}, ms"] = 1000 * (best[0] if what.startswith("detection") else min(best))
 
 
-def with_spark(url: str, folder: Path, number: int) -> Iterator[Row]:
+def with_spark(url: str, folder: Path, most: Length) -> Iterator[Row]:
     """Scan a Parquet folder that gets a partition before each run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -221,8 +241,11 @@ def with_spark(url: str, folder: Path, number: int) -> Iterator[Row]:
             tg.analyze(str(folder / "scanned"), suite, repository=repository, spark=spark)
             repository.detect("scanned")
 
-        yield from in_parts(repository, number, step)
-        assert len(repository.partitions("scanned")) == number
+        done = 0.0
+        for line in in_parts(repository, most, step):
+            yield line
+            done = line["runs"]
+        assert len(repository.partitions("scanned")) == done
     spark.stop()
 
 
@@ -243,9 +266,18 @@ def main() -> None:
     """Run what was asked for, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument(
+        "--each",
+        type=int,
+        default=500,
+        help="runs after which the next dataset begins: a run costs what its own history does",
+    )
     parser.add_argument("--tables", type=int, default=50)
     parser.add_argument("--days", type=int, default=60, help="of the year")
     parser.add_argument("--spark", type=int, default=0, help="runs with Spark")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="end each part after so long, if not before"
+    )
     parser.add_argument("--url", help="an empty PostgreSQL database; SQLite if left out")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -258,17 +290,19 @@ def main() -> None:
 
         if options.runs:
             results["runs"] = show(
-                f"{options.runs:,} runs", runs(url("runs"), folder, options.runs)
+                f"{options.runs:,} runs on datasets of {options.each} partitions",
+                runs(url("runs"), folder, Length(options.runs, options.seconds), options.each),
             )
         if options.tables and options.days:
             times: Row = {}
-            rows = year(url("year"), folder, options.tables, options.days, times)
+            most = Length(options.tables * options.days, options.seconds)
+            rows = year(url("year"), folder, options.tables, most, times)
             results["year"] = show(f"{options.tables} tables on {options.days} days", rows)
             for name, value in times.items():
                 print(f"{name[:-4]:<28}{value:>10,.1f} ms")
             results["reading after the year"] = times
         if options.spark:
-            rows = with_spark(url("spark"), folder, options.spark)
+            rows = with_spark(url("spark"), folder, Length(options.spark, options.seconds))
             results["spark"] = show(f"{options.spark} runs with Spark", rows)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")

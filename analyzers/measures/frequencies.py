@@ -53,6 +53,18 @@ def _check_size(metadata: Any, size: int) -> None:
         raise ValueError(msg)
 
 
+def _check_layout(metadata: Any) -> None:
+    """Refuse lists, which `packed` never writes.
+
+    The schema is asked, and not `RowGroupMetaData.column`: of damaged metadata that ends the process.
+    """
+    for place in range(metadata.num_columns):
+        column = metadata.schema.column(place)
+        if column.max_repetition_level:
+            msg = f"a column {column.path!r} of lists"
+            raise ValueError(msg)
+
+
 def packed(table: pa.Table) -> bytes:
     """Serialize a table as a Parquet file."""
     import pyarrow.parquet as pq
@@ -70,7 +82,15 @@ def unpacked(payload: bytes) -> pa.Table:
     # Most are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
     _check_size(file.metadata, len(payload))
+    _check_layout(file.metadata)
     return file.read(use_threads=False)
+
+
+def are_counts(column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds numbers of rows: integers, none of them missing."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(column.type)) and not column.null_count
 
 
 def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
@@ -341,7 +361,7 @@ class FrequenciesAndNumRows(State):
             msg = "a Parquet file without the number of rows"
             raise ValueError(msg)
         names = table.column_names
-        if names != [*map(str, range(len(names) - 1)), COUNT] or table[COUNT].null_count:
+        if names != [*map(str, range(len(names) - 1)), COUNT] or not are_counts(table[COUNT]):
             msg = (
                 f"a Parquet file of the columns {', '.join(names)}, not of groups and their counts"
             )

@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.state import State, mismatch, register_state
 from tidegauge.analyzers.measures.frequencies import (
     COUNT,
     added_up,
+    are_counts,
     packed,
     unpacked,
     without_value,
@@ -187,9 +188,15 @@ class GroupSums(State):
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
+        import pyarrow as pa
+
         table = unpacked(payload)
-        if table.column_names != [_KEY, SUM, COUNT]:
+        if table.column_names != [_KEY, SUM, COUNT] or not are_counts(table[COUNT]):
             msg = f"a Parquet file of {', '.join(table.column_names)}"
+            raise ValueError(msg)
+        kind = table[SUM].type
+        if not (pa.types.is_decimal(kind) or pa.types.is_float64(kind)):
+            msg = f"a Parquet file whose sums are of the type {kind}"
             raise ValueError(msg)
         return cls(table)
 

@@ -1,8 +1,11 @@
-"""Fuzz the readers of states by coverage: `python -m tests.faults.fuzz_states [--seconds N] [--only KIND] [CORPUS]`.
+"""Fuzz the readers of states by coverage: `python -m tests.faults.fuzz_states [--seconds N] [--only KIND,KIND] [CORPUS]`.
 
 Needs the package atheris. Whatever bytes are stored under a tag, a reader returns a state, or raises our
 `StateError`: any other error ends the run, as do 512 MB of memory for one state and more than twenty
 seconds; the bytes are kept in the corpus. What is read must also be packed, read again and added.
+libFuzzer prints its seed; `--seed` repeats it. With `LD_PRELOAD=libc_malloc_debug.so.0
+GLIBC_TUNABLES=glibc.malloc.check=3 ARROW_DEFAULT_MEMORY_POOL=system` a library that writes beside its
+memory is caught where it frees it, and not some kinds later.
 """
 
 import argparse
@@ -28,7 +31,8 @@ def main() -> None:
     """Fuzz until the time is over."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--only", default="", help="tags that begin so")
+    parser.add_argument("--only", default="", help="tags that begin so, with commas between them")
+    parser.add_argument("--seed", type=int, default=0, help="of libFuzzer; drawn by it if left out")
     parser.add_argument("corpus", nargs="?", type=Path, help="a folder that keeps what was found")
     options = parser.parse_args()
 
@@ -44,7 +48,7 @@ def main() -> None:
     samples = [
         (state["tag"], bytes.fromhex(state["payload"]))
         for state in json.loads((DATA / "states.json").read_text())
-        if state["tag"].startswith(options.only)
+        if state["tag"].startswith(tuple(options.only.split(",")))
     ]
     tags = sorted({tag for tag, _ in samples} & set(READERS))
     if not tags:
@@ -81,7 +85,12 @@ def main() -> None:
             print(f"  {tag:<28}{calls[tag]:>10,}{read[tag]:>10,}")
         sys.stdout.flush()
 
-    limits = [f"-max_total_time={options.seconds}", f"-timeout={LONGEST}", "-max_len=4096"]
+    limits = [
+        f"-seed={options.seed}",
+        f"-max_total_time={options.seconds}",
+        f"-timeout={LONGEST}",
+        "-max_len=4096",
+    ]
     atheris.Setup([sys.argv[0], str(folder), f"-artifact_prefix={folder}/", *limits], one)
     atheris.Fuzz()
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
 from tidegauge.files.suite import load_suite
 from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import artifacts
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.testing.samples import commit, day, judged
 from tidegauge.rules.state import RecordCounts
@@ -195,6 +197,47 @@ def test_groups_without_their_counts_are_refused():
     content = FrequenciesAndNumRows.of([(("a",), 1)]).pack()
     with pytest.raises(StateError, match="not of groups and their counts"):
         read_state("frequencies/1", content.replace(b"count", b"gount"))
+
+
+@pytest.mark.parametrize(
+    ("tag", "columns"),
+    [
+        ("group-sums/1", {"0": ["a"], "sum": pa.array([b"x" * 32], pa.binary(32)), "count": [1]}),
+        ("group-sums/1", {"0": ["a"], "sum": [1.0], "count": ["1"]}),
+        ("frequencies/1", {"0": ["a"], "count": [1.5]}),
+        ("frequencies/1", {"0": [["a", "b"]], "count": [1]}),
+    ],
+    ids=["sums of bytes", "counts of text", "counts with fractions", "a list"],
+)
+def test_parquet_of_other_types_is_refused(tag, columns):
+    sink = io.BytesIO()
+    totals = {"tidegauge.num_rows": "1", "tidegauge.num_nulls": "0"}
+    pq.write_table(pa.table(columns).replace_schema_metadata(totals), sink)
+    with pytest.raises(StateError, match="cannot be read: a (Parquet file|column)"):
+        read_state(tag, sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("tag", "content"),
+    [
+        (state["tag"], state["payload"])
+        for state in json.loads((ROOT / "tests/data/states.json").read_text())
+    ],
+)
+def test_damage_is_seen_before_a_library_reads_it(tmp_path, monkeypatch, tag, content):
+    """Bytes that are stored are compared with their checksum first: what C++ makes of damage is never asked."""
+    stored = payload(bytes.fromhex(content), tag=tag)
+    read = []
+    monkeypatch.setattr(artifacts, "read_state", lambda *state: read.append(state))
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
+        for place in range(len(stored.payload)):
+            damaged = bytearray(stored.payload)
+            damaged[place] ^= 1 << place % 8
+            with pytest.raises(tg.CorruptStateError, match="checksum differs"):
+                repo.artifacts.unpack(replace(stored, payload=bytes(damaged)))
+        assert not read
+        repo.artifacts.unpack(stored)
+    assert read == [(tag, bytes.fromhex(content))]
 
 
 SAMPLES = [

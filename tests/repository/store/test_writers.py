@@ -222,14 +222,17 @@ def test_a_full_disk_is_named_and_left_whole(tmp_path):
 # leases
 
 
-def test_two_runs_of_one_dataset_measure_nothing_twice(url, folder):
-    """The second waits, and then finds nothing new."""
+def test_runs_of_one_dataset_at_once_measure_nothing_twice(url, folder):
+    """As of schedulers that start the same: three every day, ten in a soak. All but one wait, and find nothing new."""
     tg.Repository(url, artifacts=folder).close()
     runs = [start("measure", url, folder, "d", 1, 12) for _ in range(soak(3, 10))]
     *waited, first = sorted(ended(run).count("measured") for run in runs)
     assert (set(waited), first) == ({0}, 11)
     with tg.Repository(url, artifacts=folder) as repository:
         assert set(repository.metrics("d")["version"]) == {1}
+        assert repository.metrics("d", name="Size")["value"].tolist() == list(range(1, 12))
+        assert repository.runs("d")["status"].tolist() == ["complete"] * len(runs)
+        assert check(repository.database, repository.artifacts) == []
 
 
 @pytest.mark.soak

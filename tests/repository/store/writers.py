@@ -60,7 +60,7 @@ def measure(url, artifacts, dataset, first, last):
     """Measure what is new, as a run does: under a lease, by the ledger."""
     with (
         tg.Repository(url, artifacts=artifacts) as repository,
-        repository.store.hold(dataset, 60) as fence,
+        repository.store.hold(dataset, 500) as fence,
     ):
         run = repository.store.open_run(spec(dataset), fence)
         known = repository.store.ledger(dataset)

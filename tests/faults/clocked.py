@@ -1,0 +1,91 @@
+"""A process whose host's clock libfaketime sets: `python -m tests.faults.clocked WHAT URL CLOCK`.
+
+CLOCK is the file that libfaketime reads: by how many seconds the clock is wrong.
+"""
+
+import datetime as dt
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.analyzers.runs.recording import recording
+from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
+
+import tidegauge as tg
+
+
+def set_clock(file, seconds):
+    """Let the clock be wrong by so many seconds from now on, for all who look at the file."""
+    whole = Path(file).with_suffix(".new")  # a reader of half a number would be elsewhere
+    whole.write_text(f"{seconds:+d}")
+    whole.rename(file)
+
+
+def between(url, clock, back):
+    """Measure a partition three times: by the true clock, by one set back, by the true one again."""
+    for seconds, fingerprint, rows in ((0, "a", 1), (-int(back), "b", 2), (0, "c", 3)):
+        set_clock(clock, seconds)
+        with tg.Repository(url, artifacts=Path(clock).parent) as repository:
+            with recording(repository.store, spec()) as run:
+                run.commit([day(1, fingerprint, rows=rows), day(1 + rows, rows=9)])
+            repository.record("d", "y", float(rows), partition="ds=2013-01-01")
+            print(dt.datetime.now(dt.UTC).isoformat(), flush=True)
+
+
+def during(url, clock, back):
+    """Measure what is new, while the clock is set back after each third partition."""
+    with (
+        tg.Repository(url, artifacts=Path(clock).parent) as repository,
+        repository.store.hold("d", 500) as fence,
+    ):
+        run = repository.store.open_run(spec(), fence)
+        known = repository.store.ledger("d")
+        for number in range(1, 11):
+            if day(number, only=[SIZE]).partition.name in known:
+                continue
+            repository.store.commit_batch(run, [day(number, rows=number)])
+            print("measured", number, flush=True)
+            if number % 3 == 0:
+                set_clock(clock, -int(back) * number)
+        repository.store.close_run(run, RunStatus.COMPLETE, {})
+
+
+def overdue(url, clock, back):
+    """Say what is overdue at noon of a day, then by a clock set back, then at noon again."""
+    true = dt.datetime.now(dt.UTC)
+    noon = true.replace(hour=12, minute=0, second=0, microsecond=0)
+    days = [noon - dt.timedelta(hours=12, days=n) for n in range(43, 3, -1)]
+    with tg.Repository(url, artifacts=Path(clock).parent) as repository:
+        for seconds in (0, -int(back), 0):
+            set_clock(clock, round((noon - true).total_seconds()) + seconds)
+            if not seconds:
+                with recording(repository.store, spec()) as run:
+                    run.commit([arrived(one) for one in days])
+            repository.detect("d", [tg.Monitor(detector="MissingPartition")])
+            calendar = repository.calendar("d")
+            told = repository.anomalies("d")["explanation"].tolist()
+            print((calendar["status"] == "missing").sum(), *told, sep="\t", flush=True)
+
+
+def arrived(time):
+    """Return a measured day whose data came two hours after its end."""
+    import dataclasses
+
+    from tidegauge.analyzers.core.partitions import Partition
+    from tidegauge.analyzers.measures.counts import NumMatches
+
+    return dataclasses.replace(
+        day(1, only=[SIZE]),
+        partition=Partition(("ds",), (f"{time:%Y-%m-%d}",)),
+        time=time,
+        arrived_at=time + dt.timedelta(hours=26),
+        measurements=(measurement(SIZE, NumMatches(10)),),
+    )
+
+
+if __name__ == "__main__":
+    # libfaketime miscalculates the absolute times that Python sleeps until.
+    time.sleep = threading.Event().wait
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,132 @@
+"""The clock of the whole process is set back by libfaketime: between runs, during them, and when asked what is overdue."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+
+import tidegauge as tg
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.soak
+HOUR, DAY = 3600, 86400
+BACK = pytest.mark.parametrize("back", [HOUR, DAY], ids=["an hour", "a day"])
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a process of `tests.faults.clocked` by a clock that all of them share."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    if not found:
+        pytest.skip("libfaketime is not installed: apt-get install faketime")
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    set_back = {
+        "LD_PRELOAD": str(found[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # a clock that is set back does not turn this one
+        "NO_FAKE_STAT": "1",
+    }
+
+    started = []
+
+    def start(what, url, back):
+        command = [sys.executable, "-m", "tests.faults.clocked", what, url, str(clock), str(back)]
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | set_back,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ended(process):
+    out, err = process.communicate(timeout=590)
+    assert process.returncode == 0, err
+    return out.splitlines()
+
+
+@BACK
+def test_between_runs_versions_and_commits_keep_their_order(url, tmp_path, start, back):
+    first, second, third = (
+        dt.datetime.fromisoformat(x) for x in ended(start("between", url, back))
+    )
+    assert second < first < third  # the clock was set back, and then it was right
+    with tg.Repository(url, artifacts=tmp_path) as repository:
+        assert repository.runs("d")["status"].tolist() == ["complete"] * 3
+        sizes = repository.metrics("d", name="Size")
+        assert sizes["value"].tolist() == [3, 9, 9, 9]
+        assert sizes["version"].tolist() == [3, 1, 1, 1]
+        assert repository.metrics("d", name="y")["value"].tolist() == [3]
+        (versions,) = repository.versions("d", "ds=2013-01-01", name="Size").itertuples()
+        assert versions[-3:] == (1, 2, 3)  # by number, their sizes
+        with repository.database.read() as connection:
+            order = sa.select(s.commit.c.committed_at).order_by(s.commit.c.id)
+            times = connection.execute(order).scalars().all()
+        assert times == sorted(times)
+        assert len(times) == 6
+        # A view shows what was committed by then: at the first run's end all that was by a clock set back.
+        seen = repository.metrics("d", name="y", as_of=times[1])["value"].tolist()
+        assert seen == [2 if times[1] == times[3] else 1]
+        assert repository.metrics("d", name="y", as_of=third)["value"].tolist() == [3]
+        assert check(repository.database, repository.artifacts) == []
+
+
+@BACK
+def test_during_a_run_its_lease_holds_and_nobody_measures_twice(url, tmp_path, start, back):
+    runs = [start("during", url, back) for _ in range(2)]
+    measured = [ended(run) for run in runs]
+    assert sorted(map(len, measured)) == [0, 10]
+    with tg.Repository(url, artifacts=tmp_path) as repository:
+        assert repository.runs("d")["status"].tolist() == ["complete"] * 2
+        sizes = repository.metrics("d", name="Size")
+        assert sizes["value"].tolist() == list(range(1, 11))
+        assert set(sizes["version"]) == {1}
+        assert check(repository.database, repository.artifacts) == []
+
+
+@BACK
+def test_a_run_that_is_killed_by_a_clock_set_back_is_completed_at_once(url, tmp_path, start, back):
+    """Its lease would hold for an hour or a day: what counts is that its process is gone."""
+    killed = start("during", url, back)
+    for line in killed.stdout:
+        if line == "measured 4\n":  # the clock was set back after the third
+            break
+    killed.kill()
+    killed.communicate(timeout=60)
+    rest = ended(start("during", url, back))
+    assert rest[-1] == "measured 10"
+    with tg.Repository(url, artifacts=tmp_path) as repository:
+        assert sorted(repository.runs("d")["status"]) == ["complete", "interrupted"]
+        assert repository.metrics("d", name="Size")["value"].tolist() == list(range(1, 11))
+        assert check(repository.database, repository.artifacts) == []
+
+
+@pytest.mark.parametrize(("back", "days"), [(HOUR, 3), (DAY, 2), (4 * DAY, 0)])
+def test_overdue_is_what_the_clock_says_and_told_again_when_it_is_right(
+    tmp_path, start, back, days
+):
+    """Noon is 3 days and 12 hours after the newest partition's end; data take 2 hours, of which 4 are allowed."""
+    said = [
+        line.split("\t") for line in ended(start("overdue", f"sqlite:///{tmp_path / 'r.db'}", back))
+    ]
+    assert [int(missing) for missing, *_ in said] == [3, days, 3]
+    for missing, *told in said:
+        assert len(told) == (missing != "0")
+        assert all(f"is the newest, {missing} days overdue since" in one for one in told)
