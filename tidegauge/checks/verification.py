@@ -260,8 +260,8 @@ class Verification:
         >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
         >>> found = tg.verify(people, check)  # doctest: +SKIP
         >>> facet = found.openlineage()["dataQualityAssertions"]  # doctest: +SKIP
-        >>> [(one["name"], one["success"]) for one in facet["assertions"]]  # doctest: +SKIP
-        [("Completeness('email'): at least 1", False), ('Size(): exactly 2', True)]
+        >>> [(one["assertion"], one["success"]) for one in facet["assertions"]]  # doctest: +SKIP
+        [('Completeness', False), ('Size', True)]
         """
         return assertions_facet_of(
             self.judged, self.checks, self.names, dataset, partition, segment

@@ -236,9 +236,8 @@ class Applied:
         >>> import tidegauge as tg
         >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
         >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
-        >>> found = ages.apply(rides, partition_by=["ds"]).partitions()  # doctest: +SKIP
-        >>> {name: counts.records for name, counts in found.items()}  # doctest: +SKIP
-        {'ds=mon': 2, 'ds=tue': 1}
+        >>> list(ages.apply(rides, partition_by=["ds"]).partitions())  # doctest: +SKIP
+        ['ds=mon', 'ds=tue']
         """
         return {
             Partition(self.by, values).name: found.counts
