@@ -147,10 +147,11 @@ def panorama(
     order += [np.array(late, np.int8), codes["instance"], codes["dataset"]]
     places = np.lexsort(order)
     commit = commit_as_of(connection, as_of)
+    sorted_keys: dict[str, Any] = {key: coded.taken(places) for key, coded in keys.items()}
     return HeatmapIndex(
         series=np.array(ids, np.int64)[places],
         owner=np.array(owner, np.int64)[places],
-        **{key: coded.taken(places) for key, coded in keys.items()},
+        **sorted_keys,
         **_columns(connection, commit, dataset),
         commit=commit,
     )
@@ -176,7 +177,8 @@ def _columns(connection: Connection, commit: int | None, dataset: str | None) ->
     column = np.fromiter((place_of[raw] for raw in stored), np.int64, len(stored))
     timeless = np.unique(name.code[column < 0])  # sorted by name
     column = np.where(column < 0, len(times) + np.searchsorted(timeless, name.code), column)
-    order = np.lexsort([name.code, column])
+    places: list[NDArray[Any]] = [name.code, column]
+    order = np.lexsort(places)
     others = [name.words[code] for code in timeless.tolist()]
     return {
         "partitions": np.array(ids, np.int64)[order],
