@@ -177,8 +177,7 @@ def _columns(connection: Connection, commit: int | None, dataset: str | None) ->
     column = np.fromiter((place_of[raw] for raw in stored), np.int64, len(stored))
     timeless = np.unique(name.code[column < 0])  # sorted by name
     column = np.where(column < 0, len(times) + np.searchsorted(timeless, name.code), column)
-    places: list[NDArray[Any]] = [name.code, column]
-    order = np.lexsort(places)
+    order = np.lexsort((name.code, column))
     others = [name.words[code] for code in timeless.tolist()]
     return {
         "partitions": np.array(ids, np.int64)[order],
