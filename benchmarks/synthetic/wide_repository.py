@@ -80,7 +80,7 @@ def make(
 
 
 def copy(repo: tg.Repository, datasets: Sequence[str]) -> None:
-    """Fill the tables after the first `MEASURED` with copies of their rows, under other ids."""
+    """Fill the tables after the first `MEASURED`, a multiple of it, with copies of their rows, under other ids."""
     tables = [one for one in schema.metadata.sorted_tables if one.name not in _SHARED]
     with repo.database.engine.begin() as connection:
         newest = (sa.select(sa.func.max(schema.metadata.tables[name].c.id)) for name in _COPIED)

@@ -131,7 +131,7 @@ class Plot:
         return write_output(path, text)
 
     def _repr_html_(self) -> str:
-        return f'<div class="tidegauge">{self.svg}</div>'
+        return f'<div class="tidegauge-output">{self.svg}</div>'
 
 
 def read_plot(connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None) -> Plot:

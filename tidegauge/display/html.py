@@ -47,14 +47,14 @@ MARKS = {
 """Symbol and colour of status words; the word is kept, so neither is needed to understand it."""
 
 STYLE = """
-.tidegauge{font:13px/1.45 system-ui,sans-serif;color:inherit;max-width:100%;overflow-x:auto}
-.tidegauge p{margin:.3em 0}.tidegauge .note{opacity:.7}
-.tidegauge table{border-collapse:collapse;margin:.3em 0;font-size:inherit;color:inherit}
-.tidegauge table th,.tidegauge table td{text-align:left!important;vertical-align:top;padding:2px 12px 2px 0;
+.tidegauge-output{font:13px/1.45 system-ui,sans-serif;color:inherit;max-width:100%;overflow-x:auto}
+.tidegauge-output p{margin:.3em 0}.tidegauge-output .note{opacity:.7}
+.tidegauge-output table{border-collapse:collapse;margin:.3em 0;font-size:inherit;color:inherit}
+.tidegauge-output table th,.tidegauge-output table td{text-align:left!important;vertical-align:top;padding:2px 12px 2px 0;
 border:0;border-bottom:1px solid rgba(128,128,128,.3);background:none;color:inherit;white-space:nowrap}
-.tidegauge table th{font-weight:600}.tidegauge .long{white-space:normal;min-width:32em}
-.tidegauge table .number{text-align:right!important;font-variant-numeric:tabular-nums}
-.tidegauge svg{max-width:100%;height:auto}
+.tidegauge-output table th{font-weight:600}.tidegauge-output .long{white-space:normal;min-width:32em}
+.tidegauge-output table .number{text-align:right!important;font-variant-numeric:tabular-nums}
+.tidegauge-output svg{max-width:100%;height:auto}
 """.strip()
 
 
@@ -202,7 +202,7 @@ def card(render: Callable[[int, int], Iterable[str]]) -> str:
     """
     page = ""
     for rows, most in _STEPS:
-        page = f'<div class="tidegauge"><style>{STYLE}</style>{"".join(render(rows, most))}</div>'
+        page = f'<div class="tidegauge-output"><style>{STYLE}</style>{"".join(render(rows, most))}</div>'
         if len(page.encode()) < LARGEST_CARD:
             break
     return page

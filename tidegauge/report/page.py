@@ -39,7 +39,7 @@ _CSS = """
 :root{color-scheme:light dark;--page:#fff;--text:#1c1e21;--line:rgba(128,128,128,.35)}
 @media(prefers-color-scheme:dark){:root{--page:#16181c;--text:#dfe1e5}}
 body{background:var(--page);color:var(--text);margin:0 auto;padding:1.2em 1.5em;max-width:1100px}
-.tidegauge{font-size:14px;overflow-x:visible}
+.tidegauge-output{font-size:14px;overflow-x:visible}
 h1{font-size:1.6em;margin:0}h2{font-size:1.3em;margin:2em 0 .4em;border-bottom:2px solid var(--line)}
 h3{font-size:1.05em;margin:1.4em 0 .3em}
 .tiles{display:flex;flex-wrap:wrap;gap:10px;margin:.8em 0}
@@ -96,7 +96,7 @@ def _page(
     of = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(of)} - Tidegauge</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'<style>{STYLE}{_CSS}</style></head><body><div class="tidegauge">'
+    yield f'<style>{STYLE}{_CSS}</style></head><body><div class="tidegauge-output">'
     yield f"<h1>Tidegauge report: {isolated(of, 200)}</h1>"
     scope = f", from {since} on" if since else ""
     yield note(f"Made {made:%Y-%m-%d %H:%M} UTC from {name}, as of that time{scope}.", 400)

@@ -1,5 +1,6 @@
 """The dashboard's script: its own tests run in node, its types hold, and it is built as it should be."""
 
+import re
 import subprocess
 
 import hatch_build
@@ -74,3 +75,11 @@ def test_where_it_cannot_be_built_the_reason_is_kept_until_it_can(tmp_path, monk
     assert hatch_build.build() is None
     assert not (tmp_path / "missing.txt").exists()
     assert not hatch_build.out_of_date()
+
+
+def test_outputs_beside_the_dashboard_in_a_notebook_keep_their_own_style():
+    from tidegauge.display.html import STYLE
+
+    root = re.compile(r"\.tidegauge(?![\w-])")  # the class of the dashboard alone
+    assert root.search((WIDGETS / "src" / "ui" / "base.css").read_text())
+    assert not root.search(STYLE)

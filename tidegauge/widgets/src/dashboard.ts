@@ -299,7 +299,7 @@ class Dashboard implements Shell {
     this.datasetSelect.parentElement!.hidden = !OF_ONE_DATASET.includes(name);
     try {
       if (this.stale) {
-        this.view(name).prefetch?.();
+        this.view(name).prepare?.();
         await this.fetchCatalogue();
       }
       this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;

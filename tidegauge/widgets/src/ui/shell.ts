@@ -37,7 +37,7 @@ export interface View {
   /** Show what the options ask for; called on navigation and after the repository changed. */
   open(): Promise<void>;
   /** Ask what needs no catalogue, while the catalogue is fetched. */
-  prefetch?(): void;
+  prepare?(): void;
   /** Title of what is shown, for the browser's tab; the view's name if not given. */
   title?(): string;
   /** Redraw after the size or the colours changed. */

@@ -92,7 +92,7 @@ export class Home implements View {
     this.updateOptions({ sort: key, reverse: sort === key && !reverse });
   }
 
-  prefetch(): void {
+  prepare(): void {
     this.asked = this.shell.link.ask("tables", {});
     this.asked.catch(() => undefined); // awaited by open, unless the catalogue fails, too
   }
