@@ -78,5 +78,5 @@ def test_an_interrupted_round_of_griffin_is_interrupted_and_not_failed(store, mo
     whole = Partition((), ())
     found = RoundRecord("d", "{}", (), (whole,), {}, "[]", {whole: 1})
     with pytest.raises(KeyboardInterrupt):
-        keep(found, [], set(), SimpleNamespace(store=store))
+        keep(found, [], set(), SimpleNamespace(store=store), lambda _, act, *of: act(*of))
     assert [closed[0] for closed in store.closed] == [RunStatus.INTERRUPTED]
