@@ -515,7 +515,7 @@ def test_an_interval_has_an_order(interval):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: HoltWinters(0), r"HoltWinters\(0\): period must be 2 or more"),
+        (lambda: HoltWinters(0), r"HoltWinters\(period=0\): period must be 2 or more"),
         (lambda: SimpleThreshold(1, 2), "lower_bound must not exceed upper_bound"),
         (lambda: OnlineNormal(-1), "numbers from 0 on"),
         (lambda: tg.Novelty(quiet=0), "quiet and prefix must be at least 1"),
