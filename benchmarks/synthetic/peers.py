@@ -15,6 +15,7 @@ DEVIATIONS = 3  # from which on the peers' z-scores alarm
 BAND = 1.96
 HALF, DOUBLE = 0.5, 2.0
 LEAST = 7
+WEEK, PAST = 7, 28  # days
 
 Detector = Callable[[np.ndarray], Verdict]
 
@@ -149,11 +150,26 @@ def elementary(values: np.ndarray) -> Verdict:
     return scores, scores > DEVIATIONS
 
 
+def seasonal_naive(values: np.ndarray) -> Verdict:
+    """Return the z-score of the change from the same weekday a week ago, among the last 28 changes."""
+    change = np.full(len(values), np.nan)
+    change[WEEK:] = values[WEEK:] - values[:-WEEK]
+    scores = np.full(len(values), np.nan)
+    for day in range(WEEK + LEAST, len(values)):
+        past = change[max(day - PAST, 0) : day]
+        if np.count_nonzero(~np.isnan(past)) >= LEAST:
+            scores[day] = _distance(change[day : day + 1], 0.0, np.nanstd(past))[0]
+    scores[np.isnan(change)] = np.nan
+    with np.errstate(invalid="ignore"):
+        return scores, scores > DEVIATIONS
+
+
 PEERS: dict[str, Detector] = {
     "OnlineNormal": online_normal,
     "BatchNormal": batch_normal,
     "RelativeRateOfChange": relative_rate_of_change,
     "Elementary": elementary,
+    "seasonal naive": seasonal_naive,
 }
 SLOW: dict[str, Detector] = {"HoltWinters": holt_winters}
 

@@ -204,6 +204,10 @@ class Detector(Description):
     least: ClassVar[int] = 1
     rule: ClassVar[str] = "OutsideBand()"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_parameters()
+
     def reach(self, grid: Grid) -> int | None:
         """Return the number of earlier partitions that a score may depend on; None for all.
 

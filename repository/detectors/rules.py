@@ -37,6 +37,10 @@ class DecisionRule(Description):
 
     weighted: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_parameters()
+
     @abstractmethod
     def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
         """Return a mask of the anomalies.

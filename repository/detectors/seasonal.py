@@ -58,10 +58,6 @@ class Seasonal(Detector):
     cycles: int = 14
     seasons: tuple[str, ...] = (AUTO,)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_parameters()
-
     def check_parameters(self) -> None:
         """Validate that `cycles` exceeds those from which effects are estimated, and the seasons' names."""
         if self.cycles <= OCCURRENCES:

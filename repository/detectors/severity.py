@@ -24,7 +24,7 @@ SHARES = (0.01, 0.1)
 COUNTS = (0.1, 0.5)
 """Relative departures of counts from which they are a warning, and an error."""
 NUMBERS = 0.5
-"""Relative departure of other numbers from which it is a warning."""
+"""Departure of other numbers, relative to the smaller of the two, from which it is a warning."""
 WEIGHTS = np.array([0.25, 1.0, 2.0])
 """Weights in the decision of departures that would be information, a warning and an error."""
 
@@ -42,9 +42,10 @@ def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Sev
 
     Shares: an error from a tenth of the rows, a warning from a hundredth. Counts: an error where
     half of the expected number is missing or there is half as much again, a warning from a tenth.
-    Other numbers: a warning from a change by half. Extremes, which a single row can move, and
-    smaller changes are information. Counts below thirty are at most a warning. An anomaly of a part
-    of the table, by a filter, segment or value, is one step less severe.
+    Other numbers: a warning where the larger is half as much again as the smaller, as from 100 to
+    150 or 67. Extremes, which a single row can move, and smaller changes are information. Counts
+    below thirty are at most a warning. An anomaly of a part of the table, by a filter, segment or
+    value, is one step less severe.
 
     Parameters
     ----------
@@ -87,7 +88,10 @@ def severity_steps(
     part = [bool(row["filter"] or row["segment"] or row["kind"] == "Histogram") for row in series]
     with np.errstate(all="ignore"):
         off = np.abs(values - expected)
-        relative = np.where(expected == 0, np.inf, off / np.abs(expected))
+        # A half and a double depart equally far, but for counts, of which none can be missing twice.
+        smaller = np.minimum(np.abs(values), np.abs(expected))
+        usual = np.where(counts, np.abs(expected), smaller)
+        relative = np.where(usual == 0, np.inf, off / usual)
         size = np.where(shares, off, relative)
         steps = (~(size < warning)).astype(np.int8) + ~(size < error)
         few = counts & (np.maximum(values, expected) < SMALL)

@@ -60,7 +60,6 @@ class Strategy(Detector):
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score each point from partition `start` on, from earlier points; see `Detector.score`."""
-        self.check_parameters()
         with np.errstate(all="ignore"):
             scores = self._judge(history, start)
             if history.restarts is not None:
@@ -88,7 +87,6 @@ class Strategy(Detector):
         IllegalAnalyzerParameterError
             If the interval ends before it starts, or starts below zero.
         """
-        self.check_parameters()
         x = np.array(values, dtype=float).reshape(1, -1)
         first, last = interval or (min(self._earliest, x.size), x.size)
         if not 0 <= first <= last:

@@ -17,7 +17,13 @@ from tidegauge.repository.numerics.counts import SMALL, CountForecast
 from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
 from tidegauge.repository.numerics.medians import median
-from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread, restore, transform
+from tidegauge.repository.numerics.scales import (
+    LEAST_COUNT,
+    least_spread,
+    restore,
+    rows_of,
+    transform,
+)
 from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
 
 if TYPE_CHECKING:
@@ -59,6 +65,10 @@ AROUND = 7
 YEAR = 365
 BASE = (45, 15)
 """Days before a day of the year from whose level its effect is measured: from, until."""
+INFLATION = 1.3
+"""Ratio of a new point's spread to that of errors, where few points are known."""
+FEW_CYCLES = 3
+"""Cycles of a season below which its newest days count before their cycle is complete."""
 SURPRISE = 3.0
 """Spreads off from which a day is compared with the same days of earlier months."""
 NOTICEABLE = 2.0
@@ -178,6 +188,8 @@ class Walk:
         self.column = self.margin + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
+        # Counts and shares of rows have tails of their own; a storm among them is no noise.
+        self.heavy = rows_of(Scale.POSITIVE, history.scales)
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
         shape = (len(history.values), self.margin + grid.size)
@@ -190,6 +202,8 @@ class Walk:
         self.told = np.zeros(shape, dtype=bool)
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
+        known = ~np.isnan(self.y)
+        self.begun = np.where(known.any(axis=1), known.argmax(axis=1), shape[1])
         self.recovery = RECOVERY * min(max(grid.period, SHORT), LONG)
         self.learning = max(LEARNING, grid.period) if grid.within_days else LEARNING
         self.shift_alarms, self.shift_within = shift_rule(grid)
@@ -256,8 +270,26 @@ class Walk:
         found = np.zeros((len(self.y), 1))
         for season in self.seasons:
             known = np.tile(found, season.slots // found.shape[1])
-            found = known + season.effects(points, known)
+            found = known + season.effects(points, known, self._newest(season, c))
         self.effects = found
+
+    def _newest(self, season: Season, c: int) -> tuple[Floats, NDArray[np.bool_]] | None:
+        """Return the newest half cycle, not yet in the season, against the mean of the last cycle.
+
+        Only while some series have few cycles: later ones do not need it.
+        """
+        new = (self.points >= season.slots) & (self.points < FEW_CYCLES * season.slots)
+        if not new.any():
+            return None
+        swing = np.full((len(self.y), season.slots), np.nan)
+        alarmed = np.zeros(swing.shape, dtype=bool)
+        mean = self._mean(slice(c - season.slots, c), np.ones(season.slots))
+        for p in range(c - season.slots // 2, c):
+            if self.slot[p] >= 0:
+                slot = self.slot[p] % season.slots
+                swing[new, slot] = (self.moved[:, p] - mean)[new]
+                alarmed[new, slot] = np.isnan(self.usable[new, p])
+        return swing, alarmed
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
         c = self.column[t]
@@ -267,6 +299,9 @@ class Walk:
         y = self.y[:, c]
         off = np.abs(y - now.centre)
         score = tails.student_score(off / width, now.freedom)
+        heavy = self.heavy
+        tail = tails.HeavyTail.from_errors(now.errors[heavy], width[heavy])
+        score[heavy] = np.minimum(score[heavy], tail.score(off[heavy] / width[heavy]))
         score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
@@ -289,7 +324,10 @@ class Walk:
         scores.reason[:, k] = np.where(fit & expected.recovered, Reason.RECOVERY, reason)
         drifts &= score > REASON_ABOVE
         centre = np.where(drifts, before, now.centre)
-        reach = np.where(drifts, step, width) * special.stdtrit(now.freedom, 1 - BAND / 2)
+        limit = special.stdtrit(now.freedom, 1 - BAND / 2)
+        far = limit.copy()
+        far[heavy] = np.maximum(limit[heavy], tail.limit(BAND))
+        reach = np.where(drifts, step * limit, width * far)
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         bounds = restore(np.where(fit[:, None], usual, np.nan), self.history.scales)
         shown = (fit & ~drifts & ~atoms)[few]
@@ -303,7 +341,7 @@ class Walk:
         few, counted = self._small_counts(now, slice(c - self.memory, c))
         now.centre[few] = np.log1p(counted.mean)
         mean = now.centre[few]
-        now = replace(now, centre=self._repeated(now, c, y))
+        now = replace(now, centre=self._repeated(now, c, y), spread=self._second_week(now, c))
         width, least = self._width(t, now)
         by_date = self._on_the_calendar(t, y, now.centre, width)
         settled = self._before_shift(c, y, by_date, width)
@@ -363,6 +401,22 @@ class Walk:
                 before = self.moved[:, c - season.slots]
                 centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
         return centre
+
+    def _second_week(self, now: Forecast, c: int) -> Floats:
+        """Return the spreads; in the second week of days that of forecasts by `_repeated`.
+
+        A weekend is two large errors in seven, so that of the middle one is taken.
+        """
+        new = (now.points > WEEKDAYS) & (now.points < 2 * WEEKDAYS)
+        if not self.grid.daily or not self.seasons or not new.any():
+            return now.spread
+        past = slice(c - self.memory + 1, c)
+        before = slice(past.start - WEEKDAYS, past.stop - WEEKDAYS)
+        repeated = np.abs(self.moved[new, past] - self.moved[new, before])
+        errors = np.fmin(now.errors[new], repeated)
+        spread = now.spread.copy()
+        spread[new] = 1.4826 * median(errors) * INFLATION
+        return np.fmin(spread, now.spread)
 
     def _on_the_calendar(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
         """Return the expected values; of surprises those of the same day of months or a year ago.
@@ -474,17 +528,39 @@ class Walk:
         for season in self.seasons:
             half = season.slots // 2
             slot = self.slot[c - half]
-            if slot < 0:
-                continue
-            around = self.filled[:, c - 2 * half : c + 1]
-            share = np.ones(around.shape[1])
-            if season.slots % 2 == 0:
-                share[[0, -1]] = 0.5
-            known = ~np.isnan(around)
-            count = known @ share
-            mean = np.where(known, around, 0) @ share / np.maximum(count, 1)
-            swing = np.where(2 * count >= season.slots, self.moved[:, c - half] - mean, np.nan)
-            season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
+            if slot >= 0:
+                share = np.ones(2 * half + 1)
+                if season.slots % 2 == 0:
+                    share[[0, -1]] = 0.5
+                mean = self._mean(slice(c - 2 * half, c + 1), share)
+                # The first days have no whole cycle around them: without a weekend they would be low.
+                mean[self.begun > c - 2 * half] = np.nan
+                swing = self.moved[:, c - half] - mean
+                season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
+            new = np.flatnonzero(self.begun == c - season.slots + 1)
+            if self.grid.daily and new.size:
+                self._begin(season, slice(c - season.slots + 1, c + 1), new)
+
+    def _begin(self, season: Season, first: slice, new: NDArray[np.intp]) -> None:
+        """Compare the first days of some series with the mean of their first week.
+
+        Of days only: one December that stood out would keep a year from being learned.
+        """
+        mean = self._mean(first, np.ones(season.slots))
+        for p in range(first.start, first.start + season.slots // 2):
+            if self.slot[p] >= 0:
+                swing = self.moved[:, p] - mean
+                alarmed = np.isnan(self.usable[:, p])
+                season.push(self.slot[p] % season.slots, swing, alarmed, new)
+
+    def _mean(self, columns: slice, share: Floats) -> Floats:
+        """Return the weighted means of columns; NaN where less than half of a cycle is known."""
+        around = self.filled[:, columns]
+        known = ~np.isnan(around)
+        count = known @ share
+        mean = np.where(known, around, 0) @ share / np.maximum(count, 1)
+        found: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
+        return found
 
     def _shift(self, i: int, t: int) -> None:
         """Accept a level shift: move the past to the new level, keeping season and spread."""

@@ -88,14 +88,24 @@ class Season:
         self.swing = np.full((series, slots, OCCURRENCES), np.nan)
         self.alarmed = np.zeros(self.swing.shape, dtype=bool)
 
-    def push(self, slot: int, swing: Floats, alarmed: NDArray[np.bool_]) -> None:
-        """Add an occurrence of a slot of all series; NaN for none."""
+    def push(
+        self,
+        slot: int,
+        swing: Floats,
+        alarmed: NDArray[np.bool_],
+        some: NDArray[np.intp] | slice = slice(None),
+    ) -> None:
+        """Add an occurrence of a slot of all series, or of some; NaN for none."""
         for kept, new in ((self.swing, swing), (self.alarmed, alarmed)):
-            of = kept[:, slot]
-            of[:, :-1] = of[:, 1:]
-            of[:, -1] = new
+            kept[some, slot, :-1] = kept[some, slot, 1:]
+            kept[some, slot, -1] = new[some]
 
-    def effects(self, points: NDArray[np.intp], known: Floats) -> Floats:
+    def effects(
+        self,
+        points: NDArray[np.intp],
+        known: Floats,
+        newest: tuple[Floats, NDArray[np.bool_]] | None = None,
+    ) -> Floats:
         """Return the effect of each slot beyond what is known; 0 where it explains nothing.
 
         Each effect is shrunk as far as chance could explain it, and all of them as far as they fail
@@ -107,9 +117,15 @@ class Season:
             Number of points that the series have so far.
         known : array of float, shape (series, slots)
             Effects of a shorter season.
+        newest : tuple of array, optional
+            One more occurrence of each slot, and whether it alarmed, both of shape (series, slots).
         """
-        swing = self.swing - known[..., None]
-        counted = ~np.isnan(swing) & (~self.alarmed | self._repeated()[..., None])
+        kept, alarmed = self.swing, self.alarmed
+        if newest is not None:
+            kept = np.concatenate([kept, newest[0][..., None]], axis=2)
+            alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
+        swing = kept - known[..., None]
+        counted = ~np.isnan(swing) & (~alarmed | self._repeated()[..., None])
         taken = np.where(counted, swing, np.nan)
         effects = np.nan_to_num(median(taken))
         left = np.abs(taken - effects[..., None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,10 @@ LOOK = 2.0
 OFTEN, RUNS = 5, 3
 """Alarms within memory, and runs of them, from which the tail counts as heavy."""
 CLOSE = 1.1
+FROM = 2.5
+"""Spreads from which errors are in the tail."""
+EXPONENT, PRIOR, POINTS = 4.0, 4.0, 60.0
+"""Exponent of a tail before errors are known in it, its weight in errors, and in points."""
 ATOM = 0.6
 """Share of a single value from which a series is nearly constant and scored by its departures."""
 UNSEEN = 2.0
@@ -47,6 +52,47 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
     p = 2 * special.stdtr(freedom, -np.abs(z))
     score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-CAP)), 0, CAP)
     return score
+
+
+@dataclass(frozen=True)
+class HeavyTail:
+    """Pareto tails beyond `FROM` spreads, fitted to earlier errors (Hill 1975).
+
+    The exponent is shrunk towards `EXPONENT`, as if `PRIOR` errors more had been seen.
+
+    Attributes
+    ----------
+    share, exponent : array of float, shape (series,)
+        Share of errors beyond `FROM` spreads, and by which power of the distance it falls.
+    """
+
+    share: Floats
+    exponent: Floats
+
+    @classmethod
+    def from_errors(cls, errors: Floats, spread: Floats) -> HeavyTail:
+        """Fit tails to absolute errors, of shape (series, memory); NaN is unknown."""
+        start = FROM * spread
+        rows, columns = np.nonzero(errors > start[:, None])
+        excess = np.log(errors[rows, columns] / start[rows])
+        beyond = np.bincount(rows, minlength=len(errors))
+        sums = np.bincount(rows, weights=excess, minlength=len(errors))
+        known = (~np.isnan(errors)).sum(axis=1)
+        share = (beyond + 1) / (known + POINTS)
+        return cls(share, (PRIOR + beyond) / (PRIOR / EXPONENT + sums))
+
+    def score(self, z: Floats) -> Floats:
+        """Return the scores of z-values; infinite where they are no farther than the tail begins."""
+        far = np.abs(z) / FROM
+        score: Floats = np.where(
+            far > 1, self.exponent * np.log10(np.maximum(far, 1)) - np.log10(self.share), np.inf
+        )
+        return score
+
+    def limit(self, p_value: float) -> Floats:
+        """Return the z-values of a p-value."""
+        found: Floats = FROM * np.power(np.maximum(self.share / p_value, 1), 1 / self.exponent)
+        return found
 
 
 def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:

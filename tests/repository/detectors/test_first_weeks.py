@@ -1,0 +1,64 @@
+"""The first weeks of a history, and heavy tails, as `Seasonal` judges them. No database."""
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History
+from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.severity import severity_of
+from tidegauge.repository.numerics.tails import EXPONENT, FROM, POINTS, PRIOR, HeavyTail
+
+import tidegauge as tg
+
+MONDAY = np.datetime64("2021-02-01", "s")
+
+
+def judged(values):
+    times = MONDAY + np.arange(values.shape[1]) * np.timedelta64(86_400, "s")
+    scales = [Scale.COUNT] * len(values)
+    scores = tg.Seasonal().score(History(times, values, values, scales))
+    return scores, Monitor().decide(values, scores)
+
+
+def weeks(days, seed=1):
+    """Return 14 series of counts whose weekends are less than half."""
+    factor = np.where(np.arange(days) % 7 >= 5, 0.45, 1.0)
+    noise = np.random.default_rng(seed).normal(0, 0.05, (14, days))
+    return np.rint(1e5 * factor * np.exp(noise))
+
+
+@pytest.mark.parametrize("day", [13, 15, 16, 18])
+def test_a_loss_of_half_is_found_from_the_end_of_the_second_week(day):
+    values = weeks(day + 1)
+    values[:3, day] = np.rint(values[:3, day] / 2)
+    _, flags = judged(values)
+    assert flags[:3, day].all()
+    assert not flags[:, :day].any()
+
+
+def test_mondays_of_the_third_week_are_expected_as_high_as_mondays_are():
+    scores, _ = judged(weeks(15))
+    # The first Monday has no weekend before it: compared with the days around it, it would not stand out.
+    assert np.median(scores.expected[:, 14]) == pytest.approx(1e5, rel=0.05)
+
+
+def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
+    errors = np.full((2, 40), 0.5)
+    errors[0, :2] = FROM * np.e, FROM * np.e**3
+    errors[1, 5:] = np.nan
+    tail = HeavyTail.from_errors(errors, np.ones(2))
+    assert tail.share == pytest.approx([3 / (40 + POINTS), 1 / (5 + POINTS)])
+    assert tail.exponent == pytest.approx([(PRIOR + 2) / (PRIOR / EXPONENT + 4), EXPONENT])
+    near, far = tail.score(np.array([FROM, 10 * FROM]))
+    assert near == np.inf
+    assert far == pytest.approx(EXPONENT - np.log10(1 / (5 + POINTS)))
+    assert 10.0 ** -tail.score(tail.limit(1e-4)) == pytest.approx([1e-4, 1e-4])
+
+
+@pytest.mark.parametrize(
+    ("value", "severity"),
+    [(50, "warning"), (66, "warning"), (68, "info"), (149, "info"), (150, "warning")],
+)
+def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far(value, severity):
+    mean = {"scale": "positive", "kind": "Mean", "filter": "", "segment": ""}
+    assert severity_of(mean, value, 100.0) == severity
