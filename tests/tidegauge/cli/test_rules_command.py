@@ -248,7 +248,7 @@ def test_two_files_that_parse_alike_keep_their_verdicts_apart(rules, tmp_path, r
         assert "0 partitions scanned" in out
 
 
-def test_two_rules_files_of_one_dataset_keep_their_verdicts_apart(table, rules, repo):
+def test_two_rules_files_of_one_dataset_keep_their_verdicts_apart(table, rules, repo, capsys):
     other = "name: others\n" + SPEC.replace("age <> 2", "age <> 3").replace(
         "FailCount: 2", "FailCount: 9"
     )
@@ -259,12 +259,12 @@ def test_two_rules_files_of_one_dataset_keep_their_verdicts_apart(table, rules, 
         assert [row["name"] for row in standing_failures(repo, "people")] == ["dqm"]
         assert rules()[0] == 2
     assert [row["id"] for row in standing_failures(repo, "people")] == [row["id"] for row in before]
-    status, out = rules("", "history")
-    assert {"dqm", "others"} <= set(out.split())
+    assert run_command(["rules", "history", "people", "--db", str(repo.database.url)]) == 0
+    assert {"dqm", "others"} <= set(capsys.readouterr().out.split())
 
 
 def test_a_broken_rule_of_severity_warning_warns_unless_a_policy_decides(
-    table, rules, repo, caplog
+    table, rules, repo, caplog, capsys
 ):
     caplog.set_level("INFO", "tidegauge.incidents")
     notified = SPEC + "notify: [log]\n"
@@ -276,7 +276,8 @@ def test_a_broken_rule_of_severity_warning_warns_unless_a_policy_decides(
         f"- ds={DAYS[1]}: age: 2 of 4 records, fewer than 2 wanted",
         f"- ds={DAYS[2]}: warning: {warning}",
     ]
-    assert f"passed: 1 policies hold; warning: {warning}" in rules("", "history")[1]
+    assert run_command(["rules", "history", "people", "--db", str(repo.database.url)]) == 0
+    assert f"passed: 1 policies hold; warning: {warning}" in capsys.readouterr().out
     rules(notified.replace("on_null: pass}", "on_null: pass, policy: {FailCount: 2}}"))
     assert CheckResult.from_json(repo.verdicts("people")["result"][0]).warnings == ()
 

@@ -154,6 +154,7 @@ def test_whenever_it_is_killed_nothing_is_lost_and_the_next_finishes(tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository):
     folder = log_folder(spark, namespace)
     logged(folder, range(4))
