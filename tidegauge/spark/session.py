@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(str(files("tidegauge.spark"))) / "log4j2.properties"
-"""What sessions started here log: errors only."""
+"""Log settings of sessions that are started here: errors only."""
 
 
 def spark_session(
