@@ -212,6 +212,10 @@ class GroupSizes:
         """Return the number of groups with exactly ``count`` rows."""
         return int(self.groups[self.sizes == count].sum())
 
+    def group_sizes(self) -> GroupSizes:
+        """Return itself, as frequencies return theirs."""
+        return self
+
 
 @register_state("frequencies/1")
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -369,6 +373,10 @@ class FrequenciesAndNumRows(State):
         return cls(table.replace_schema_metadata(None), int(totals[_ROWS]), int(totals[_NULLS]))
 
 
+Sizes = GroupSizes | FrequenciesAndNumRows
+"""Both tell the numbers of rows, of groups, and of groups of a size."""
+
+
 def grouped_by(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
     """Return SQL to group by columns that are neither nested nor intervals."""
     fields = [schema.plain(column) for column in columns]
@@ -427,10 +435,10 @@ class GroupSizeAnalyzer(GroupingAnalyzer[float]):
     """A grouping analyzer whose metric depends on the sizes of the groups alone, not on the values."""
 
     @abstractmethod
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Compute the metric's value."""
 
-    def weight_of(self, sizes: GroupSizes) -> float:
+    def weight_of(self, sizes: Sizes) -> float:
         """Return the number of rows."""
         return sizes.num_rows
 
@@ -441,8 +449,8 @@ class GroupSizeAnalyzer(GroupingAnalyzer[float]):
 
     def measure(self, state: FrequenciesAndNumRows) -> float:
         """Compute the metric's value."""
-        return self.measure_sizes(state.group_sizes())
+        return self.measure_sizes(state)
 
     def weight(self, state: FrequenciesAndNumRows) -> float:
         """Return the weight by the sizes of the groups: by default the number of rows."""
-        return self.weight_of(state.group_sizes())
+        return self.weight_of(state)

@@ -12,7 +12,7 @@ from tidegauge.analyzers.measures.frequencies import (
     FrequenciesAndNumRows,
     GroupingAnalyzer,
     GroupSizeAnalyzer,
-    GroupSizes,
+    Sizes,
 )
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ class Entropy(GroupSizeAnalyzer):
         """The column to group by."""
         return (self.column,)
 
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Return the entropy of the sizes."""
         if not sizes.num_rows:
             raise self.no_data()
-        return entropy(sizes.sizes, sizes.groups)
+        found = sizes.group_sizes()
+        return entropy(found.sizes, found.groups)
 
 
 @analyzer

@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.measures.frequencies import (
     GroupSizeAnalyzer,
-    GroupSizes,
+    Sizes,
 )
 
 _MICROSECONDS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
@@ -59,7 +59,7 @@ class Uniqueness(_ColumnsAnalyzer):
     0.25
     """
 
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Return the number of values that occur once divided by rows."""
         if not sizes.num_rows:
             raise self.no_data()
@@ -78,7 +78,7 @@ class Distinctness(_ColumnsAnalyzer):
     0.5
     """
 
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Return the number of groups divided by rows."""
         if not sizes.num_rows:
             raise self.no_data()
@@ -99,7 +99,7 @@ class CountDistinct(_ColumnsAnalyzer):
 
     scale: ClassVar[Scale] = Scale.COUNT
 
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Return the number of groups."""
         return float(sizes.num_groups)
 
@@ -116,13 +116,13 @@ class UniqueValueRatio(_ColumnsAnalyzer):
     0.5
     """
 
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Return the number of values that occur once divided by distinct values."""
         if not sizes.num_rows:
             raise self.no_data()
         return sizes.num_groups_of(1) / sizes.num_groups
 
-    def weight_of(self, sizes: GroupSizes) -> float:
+    def weight_of(self, sizes: Sizes) -> float:
         """Return the number of distinct values."""
         return sizes.num_groups
 
@@ -174,6 +174,6 @@ class DuplicateRowCount(_ColumnsAnalyzer):
         nulls = " AND ".join(f"{name} IS NULL" for name in names)
         return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
 
-    def measure_sizes(self, sizes: GroupSizes) -> float:
+    def measure_sizes(self, sizes: Sizes) -> float:
         """Return the number of rows minus those that occur once."""
         return float(sizes.num_rows - sizes.num_groups_of(1))

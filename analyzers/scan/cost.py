@@ -17,7 +17,8 @@ SMALL_BYTES = 2**20
 """Size of files up to which data is small: then the number of jobs matters, not their speed."""
 SAMPLE_ROWS = 10_000
 
-_SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.,E+]+) ([KMGTPE]?i?)B\b")
+_SIZE = re.compile(r"Statistics\(sizeInBytes=(\d+(?:\.\d+)?(?:E\+?\d{1,2})?) ((?:[KMGTPE]i)?)B\b")
+"""Names of columns stand in the same text, so it is strict; one that looks like a size costs only time."""
 _FACTORS = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)} | {"": 1.0}
 
 
@@ -65,7 +66,7 @@ def plan_cost(data: DataFrame) -> PlanCost:
         views.drop()
     logical, _, physical = text.partition("== Physical Plan ==")
     found = _SIZE.search(logical)
-    size = float(found[1].replace(",", "")) * _FACTORS[found[2]] if found else inf
+    size = float(found[1]) * _FACTORS[found[2]] if found else inf
     return PlanCost(size, "Exchange" in physical)
 
 

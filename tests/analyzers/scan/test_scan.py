@@ -121,6 +121,8 @@ def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
     joined = table.join(table.hint("shuffle_merge"), "id")
     assert plan_cost(joined).shuffles
     assert not plan_cost(joined).sampled
+    named = table.withColumnRenamed("s", "Statistics(sizeInBytes=1.2.E KB")
+    assert plan_cost(named).small
     path = str(tmp_path / "gone")
     table.write.parquet(path)
     gone = spark.read.parquet(path)
