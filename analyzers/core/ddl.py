@@ -1,4 +1,4 @@
-"""Parse declared columns from DDL text, ``id BIGINT, name STRING``, without Spark."""
+"""Columns and types as DDL text, ``id BIGINT, name STRING``: parsed and written without Spark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from tidegauge.analyzers.core.sql import literal, quote
+
+COLLATIONS = "__COLLATIONS"
+"""The metadata in which a column's JSON form keeps the collations of its text."""
+_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata in which a text column's JSON form keeps its declared length."""
+_SQL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
 
 _COLUMN = re.compile(r"(?P<name>`(?:[^`]|``)+`|[^\s:`,()<>]+)\s*:?\s*(?P<type>.*)", re.DOTALL)
 _AFTER_TYPE = re.compile(
@@ -120,6 +128,70 @@ def type_text(kind: Any) -> str:
         fields = ",".join(f"{f['name']}:{type_text(f['type'])}" for f in kind["fields"])
         return f"struct<{fields}>"
     return str(kind["type"])
+
+
+def type_sql(kind: Any, *, path: str = "", collations: Mapping[str, str] | None = None) -> str:
+    """Return a type in Spark's JSON form as SQL, without nullability.
+
+    Parameters
+    ----------
+    kind : str or mapping
+    path : str, optional
+        Where the type stands in its field, as ``collations`` names it: ``name``, ``name.element``.
+    collations : mapping of str to str, optional
+        Collation of texts by path, with its provider: ``spark.UTF8_LCASE``.
+
+    Examples
+    --------
+    >>> type_sql({"type": "array", "elementType": "long", "containsNull": True})
+    'ARRAY<BIGINT>'
+    >>> fields = [{"name": "a b", "type": "integer", "nullable": True, "metadata": {}}]
+    >>> type_sql({"type": "struct", "fields": fields})
+    'STRUCT<`a b`: INT>'
+    """
+    known = collations or {}
+
+    def inside(part: str) -> str:
+        step = {"elementType": "element", "keyType": "key", "valueType": "value"}[part]
+        return type_sql(kind[part], path=f"{path}.{step}", collations=known)
+
+    if isinstance(kind, str):
+        collated = f" COLLATE {known[path].rpartition('.')[2]}" if path in known else ""
+        return _SQL.get(kind, kind.upper()) + collated
+    if kind["type"] == "array":
+        return f"ARRAY<{inside('elementType')}>"
+    if kind["type"] == "map":
+        return f"MAP<{inside('keyType')}, {inside('valueType')}>"
+    if kind["type"] == "udt":
+        return type_sql(kind["sqlType"])
+    return f"STRUCT<{', '.join(_definition(field, ': ') for field in kind['fields'])}>"
+
+
+def definition_sql(field: Mapping[str, Any]) -> str:
+    r"""Return a column's definition for ``CREATE TABLE``: its type, length, collation and comment.
+
+    Every column is nullable. Collations and lengths are read from the metadata in which Spark keeps
+    them.
+
+    Parameters
+    ----------
+    field : mapping
+        A field of a struct in Spark's JSON form.
+
+    Examples
+    --------
+    >>> print(definition_sql({"name": "a`b", "type": "long", "metadata": {"comment": "its key"}}))
+    `a``b` BIGINT COMMENT 'its key'
+    """
+    return _definition(field, " ")
+
+
+def _definition(field: Mapping[str, Any], between: str) -> str:
+    metadata = field.get("metadata", {})
+    kind = metadata.get(_VARCHAR, field["type"])
+    of = type_sql(kind, path=field["name"], collations=metadata.get(COLLATIONS))
+    comment = f" COMMENT {literal(metadata['comment'])}" if metadata.get("comment") else ""
+    return f"{quote(field['name'])}{between}{of}{comment}"
 
 
 def _normal(text: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tidegauge.analyzers.core.ddl import COLLATIONS
 from tidegauge.analyzers.core.errors import NoSuchColumnError, WrongColumnTypeError
 from tidegauge.analyzers.core.sql import literal, parts, quote
 
@@ -20,8 +21,6 @@ NESTED = frozenset({"struct", "array", "map", "variant"})
 
 _EXACT_DIGITS = 15
 """Digits of decimals up to which no two are the same double."""
-_COLLATIONS = "__COLLATIONS"
-"""The metadata in which a column's JSON form keeps the collations of its text."""
 
 _SIZE = re.compile(r"size\((.+)\)")
 
@@ -207,7 +206,7 @@ class Schema:
         if of is None:
             raise NoSuchColumnError(column, self.names)
         sql, kind = quote(of["name"]), of["type"]
-        collated = _COLLATIONS in of.get("metadata", {})
+        collated = COLLATIONS in of.get("metadata", {})
         for step in rest:
             outer = kind["type"] if isinstance(kind, Mapping) else kind
             if outer == "struct":
@@ -216,7 +215,7 @@ class Schema:
                 if of is None:
                     raise NoSuchColumnError(column, [f["name"] for f in inside])
                 sql, kind = f"{sql}.{quote(of['name'])}", of["type"]
-                collated = _COLLATIONS in of.get("metadata", {})
+                collated = COLLATIONS in of.get("metadata", {})
             elif outer == "array" and isinstance(step, int):
                 sql, kind = f"get({sql}, {step})", kind["elementType"]
             elif outer == "map" and kind["keyType"] in {"string", *INTEGRAL}:

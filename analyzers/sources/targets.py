@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidegauge.analyzers.core.ddl import definition_sql
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
@@ -130,7 +131,7 @@ class TableTarget:
         """Write rows; a missing table is created first, and is empty until the write completes."""
         new = not self.exists()
         if new:
-            data.limit(0).write.format("parquet").partitionBy(*by).saveAsTable(self._quoted)
+            self._create(data, by)
         ordered = data.selectExpr(*map(quote, self.read().columns))
         settings = {
             "spark.sql.sources.partitionOverwriteMode": "static"
@@ -151,6 +152,13 @@ class TableTarget:
             # Hive overwrites only the partitions that are written.
             there = {entry.partition for entry in source.list_partitions()}
             self._drop(there - {source.partition_of(values) for values in holds})
+
+    def _create(self, data: DataFrame, by: Sequence[str]) -> None:
+        """Create the table in one step; ``saveAsTable`` may be killed between its folder and its entry."""
+        fields = data.schema.jsonValue()["fields"]
+        keys = f" PARTITIONED BY ({', '.join(map(quote, by))})" if by else ""
+        columns = ", ".join(map(definition_sql, fields))
+        self.spark.sql(f"CREATE TABLE {self._quoted} ({columns}) USING parquet{keys}").collect()
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Drop partitions; missing ones are ignored."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.partitions import NULL
 from tidegauge.analyzers.core.sql import literal, quote
@@ -17,7 +18,7 @@ from tidegauge.consistency.compare.alignment import BUCKET, DATE
 from tidegauge.consistency.compare.comparison import Comparison
 from tidegauge.consistency.compare.equality import kind_of, narrowed, shape
 from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
-from tidegauge.consistency.log.avro_types import ddl, promoted
+from tidegauge.consistency.log.avro_types import promoted
 from tidegauge.consistency.log.table import join_table
 from tidegauge.consistency.log.widening import finish_widening, widen
 
@@ -118,7 +119,7 @@ class ComparisonTable:
 
     def _create(self, types: Mapping[str, Any]) -> None:
         """Create the table in one step; Spark makes one of a frame in several, between which to die."""
-        columns = ", ".join(f"{quote(n)} {ddl(t)}" for n, t in types.items() if n != DATE)
+        columns = ", ".join(f"{quote(n)} {type_sql(t)}" for n, t in types.items() if n != DATE)
         self.spark.sql(
             f"CREATE TABLE {self.name} ({columns}) USING parquet PARTITIONED BY ({DATE} STRING)"
         ).collect()
@@ -145,7 +146,7 @@ class ComparisonTable:
                     f"{name!r} is {shape(of)} now and {shape(before)} in {self.name}: drop that table, and"
                     " its days are compared again"
                 )
-            cast[name] = ddl(found)
+            cast[name] = type_sql(found)
             if shape(found) != shape(before):
                 wider[named] = found
         if wider:
@@ -156,12 +157,12 @@ class ComparisonTable:
                 for n in types
             )
         )
-        new = [f"{quote(n)} {ddl(t)}" for n, t in types.items() if n.casefold() not in known]
+        new = [f"{quote(n)} {type_sql(t)}" for n, t in types.items() if n.casefold() not in known]
         if new:
             self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})").collect()
         given = {name.casefold() for name in types}
         lacking = (
-            f"CAST(NULL AS {ddl(t)}) AS {quote(n)}"
+            f"CAST(NULL AS {type_sql(t)}) AS {quote(n)}"
             for n, t in there.items()
             if n.casefold() not in given
         )

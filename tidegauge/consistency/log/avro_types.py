@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import SetupError, SuiteError
-from tidegauge.analyzers.core.sql import quote
 
 _PLAIN = {
     "boolean": "boolean",
@@ -27,7 +27,6 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): "timestamp_ntz",
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
-_DDL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
 _ORDER = ("integer", "long", "float", "double")
 MOST_DIGITS = 38
 """Maximum precision of a Spark decimal."""
@@ -159,26 +158,6 @@ def struct(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "struct", "fields": fields}
 
 
-def ddl(kind: Any) -> str:
-    """Return a type in Spark's JSON form as SQL, ignoring nullability.
-
-    Examples
-    --------
-    >>> ddl({"type": "array", "elementType": "long", "containsNull": True})
-    'ARRAY<BIGINT>'
-    >>> ddl(struct({"a b": "integer"}))
-    'STRUCT<`a b`: INT>'
-    """
-    if isinstance(kind, str):
-        return _DDL.get(kind, kind.upper())
-    if kind["type"] == "array":
-        return f"ARRAY<{ddl(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"MAP<{ddl(kind['keyType'])}, {ddl(kind['valueType'])}>"
-    inside = ", ".join(f"{quote(f['name'])}: {ddl(f['type'])}" for f in kind["fields"])
-    return f"STRUCT<{inside}>"
-
-
 def readable(schema: Any) -> Any:
     """Return a schema without the logical types that are read as their underlying type."""
     if isinstance(schema, list):
@@ -213,7 +192,7 @@ def promoted(a: Any, b: Any) -> Any:
     >>> promoted({"type": "array", "elementType": "long"}, {"type": "array", "elementType": "integer"})
     {'type': 'array', 'elementType': 'long'}
     """
-    if ddl(a) == ddl(b):
+    if type_sql(a) == type_sql(b):
         return a
     if isinstance(a, str) and isinstance(b, str):
         if not {a, b} <= set(_ORDER):
@@ -222,7 +201,7 @@ def promoted(a: Any, b: Any) -> Any:
     if not isinstance(a, Mapping) or not isinstance(b, Mapping) or a["type"] != b["type"]:
         return None
     inside = {"array": "elementType", "map": "valueType"}.get(a["type"])
-    if inside is None or ("keyType" in a and ddl(a["keyType"]) != ddl(b["keyType"])):
+    if inside is None or ("keyType" in a and type_sql(a["keyType"]) != type_sql(b["keyType"])):
         return None
     found = promoted(a[inside], b[inside])
     return None if found is None else {**a, inside: found}

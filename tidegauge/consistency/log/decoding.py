@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import arrow_schema
-from tidegauge.consistency.log.avro_types import ddl, struct
+from tidegauge.consistency.log.avro_types import struct
 from tidegauge.consistency.log.decode_worker import decoder
 from tidegauge.consistency.log.query import FIRST_MS, LAST_MS
 from tidegauge.consistency.log.schemas import Columns, LogSchema, merged
@@ -233,7 +234,7 @@ def _check(schema: Schema) -> Sequence[str]:
             msg = f"a query log has a column {name!r}; this has {there or 'none'}"
             raise SourceError(msg)
         if schema.field(name).kind not in kinds:
-            msg = f"column {name!r} of a query log is {ddl(schema.field(name).type)}; it should be"
+            msg = f"column {name!r} of a query log is {type_sql(schema.field(name).type)}; it should be"
             raise SourceError(f"{msg} {' or '.join(sorted(kinds))}")
     return [schema.field(name).kind for name in ("key_bytes", "value_bytes")]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.filesystems import file_system
@@ -16,7 +17,6 @@ from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, describe_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
-from tidegauge.consistency.log.avro_types import ddl
 from tidegauge.consistency.log.decoding import BadRecord, DayCounts, Decoded, decode
 from tidegauge.consistency.log.joined_files import finish
 from tidegauge.consistency.log.query import JOIN, partition_folder
@@ -325,7 +325,7 @@ def _columns_there(spark: SparkSession, name: str) -> dict[str, Any]:
 
 def _make(spark: SparkSession, target: TableTarget, columns: Columns, of: str) -> None:
     """Create the table, or append new columns and widen those of numbers."""
-    types = {name: ddl(kind) for name, kind in columns.all.items()}
+    types = {name: type_sql(kind) for name, kind in columns.all.items()}
     if not target.exists():
         every = {"schema_hash": "STRING", "ts": "TIMESTAMP", **types, "query_source": "STRING"}
         spark.sql(
@@ -334,7 +334,9 @@ def _make(spark: SparkSession, target: TableTarget, columns: Columns, of: str) -
         ).collect()
         return
     there = {f["name"]: f["type"] for f in target.read().schema.jsonValue()["fields"]}
-    wider = {n: of for n, of in columns.all.items() if n in there and ddl(of) != ddl(there[n])}
+    wider = {
+        n: of for n, of in columns.all.items() if n in there and type_sql(of) != type_sql(there[n])
+    }
     if wider:
         widen(spark, target.name, wider, "ds")
     new = {name: kind for name, kind in types.items() if name not in there}

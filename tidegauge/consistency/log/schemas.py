@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
 from tidegauge.analyzers.core.filesystems import child, file_system, write_file
-from tidegauge.consistency.log.avro_types import columns_of, ddl, parse_record, promoted, readable
+from tidegauge.consistency.log.avro_types import columns_of, parse_record, promoted, readable
 
 FOLDER = "_schemas"
 """Schema folder inside a query log's folder; Spark skips names with a leading underscore."""
@@ -169,9 +170,9 @@ def _check_names(schema: LogSchema) -> None:
     """Raise for columns that conflict with each other or with the log's own."""
     inside_value = columns_of(json.loads(schema.value))
     for name, kind in inside_value.items():
-        if name in schema.keys and ddl(schema.keys[name]) != ddl(kind):
+        if name in schema.keys and type_sql(schema.keys[name]) != type_sql(kind):
             msg = (
-                f"{name!r} is {ddl(schema.keys[name])} among the keys and {ddl(kind)} among the values"
+                f"{name!r} is {type_sql(schema.keys[name])} among the keys and {type_sql(kind)} among the values"
                 f" of {schema.join!r}; give it one type"
             )
             raise SuiteError(msg)
@@ -317,7 +318,7 @@ def merged(
                 found[name.casefold()] = (name, wider, where)
             else:
                 msg = (
-                    f"{first!r} is {ddl(known)} {where}, and {name!r} is {ddl(kind)} {whose};"
+                    f"{first!r} is {type_sql(known)} {where}, and {name!r} is {type_sql(kind)} {whose};"
                     " a field keeps its name and type: give the new one another name"
                 )
                 raise SuiteError(msg)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
-from tidegauge.consistency.log.avro_types import ddl
 from tidegauge.consistency.log.table import INSERTING
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ def widen(spark: SparkSession, name: str, types: Mapping[str, Any], by: str) -> 
         for key, value in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()
         if key.startswith("tidegauge.")
     }
-    made = ", ".join(f"{quote(column)} {ddl(of)}" for column, of in columns.items())
+    made = ", ".join(f"{quote(column)} {type_sql(of)}" for column, of in columns.items())
     cast = [
-        f"CAST({quote(column)} AS {ddl(of)}) AS {quote(column)}" for column, of in columns.items()
+        f"CAST({quote(column)} AS {type_sql(of)}) AS {quote(column)}"
+        for column, of in columns.items()
     ]
     spark.sql(f"DROP TABLE IF EXISTS {copy}").collect()
     spark.sql(f"CREATE TABLE {copy} ({made}) USING parquet PARTITIONED BY ({by} STRING)").collect()

@@ -1,8 +1,9 @@
 """Schemas of logged queries: which columns they are, by which hash they are known, how versions are merged."""
 
 import pytest
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.consistency.log.avro_types import columns_of, ddl, readable
+from tidegauge.consistency.log.avro_types import columns_of, readable
 from tidegauge.consistency.log.schemas import (
     LogSchema,
     LogSchemas,
@@ -53,7 +54,7 @@ TYPES = {
 
 @pytest.mark.parametrize(("avro", "expected"), TYPES.values(), ids=TYPES)
 def test_types(avro, expected):
-    assert {n: ddl(t) for n, t in columns_of(record("V", f=avro)).items()} == {"f": expected}
+    assert {n: type_sql(t) for n, t in columns_of(record("V", f=avro)).items()} == {"f": expected}
 
 
 def test_named_types_are_followed_and_nulls_have_no_column():
