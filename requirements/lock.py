@@ -27,6 +27,7 @@ pin("dev.txt", "--extra", "all", "--extra", "dev")
 extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("--extra", extra)]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))
+pin("cassandra.txt", sources=("cassandra.in",))
 pin("mongo.txt", sources=("mongo.in",))
 pin("peers.txt", sources=("peers.in",))
 # With extras: pip takes those that a package asks for as requirements of their own.

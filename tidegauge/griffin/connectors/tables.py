@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tidegauge.analyzers.core.errors import (
     GriffinConfigError,
     GriffinDeprecationWarning,
+    NoSuchTableError,
     SetupError,
     describe,
 )
@@ -141,14 +142,30 @@ class CassandraConnector(TableConnector):
         need_format(spark, self.reader, spark_package(*_CASSANDRA))
 
     def table(self, spark: SparkSession) -> DataFrame:
-        """Return all rows."""
+        """Return all rows.
+
+        Raises
+        ------
+        NoSuchTableError
+            If there is no such table.
+        """
+        keyspace, name = (
+            self.text("database", default="default"),
+            self.text("table.name", "tablename"),
+        )
         options = {
-            "keyspace": self.text("database", default="default"),
-            "table": self.text("table.name", "tablename"),
+            "keyspace": keyspace,
+            "table": name,
             "spark.cassandra.connection.host": self.text("host", default="localhost"),
             "spark.cassandra.connection.port": self.text("port", default="9042"),
         }
         for key, option in (("user", "username"), ("password", "password")):
             if value := self.text(key):
                 options[f"spark.cassandra.auth.{option}"] = value
-        return spark.read.format(self.reader).options(**options).load()
+        try:
+            return spark.read.format(self.reader).options(**options).load()
+        except Exception as error:
+            # On Spark 4 the connector lacks the class itself.
+            if "NoSuchTableException" in str(error):
+                raise NoSuchTableError(f"there is no table {keyspace}.{name}") from error
+            raise
