@@ -5,7 +5,8 @@ logged. Each size runs in a process of its own, after a small comparison to warm
 dropped; joined and written as the comparison table; measured by hour; recorded in a repository. Times are of the clock, for each
 feature of all steps but reading; percentiles are the long form, finished numbers that do not add up; memory is the most that the driver's process and its JVM held.
 
-    python benchmarks/consistency.py [--sizes 10x50000 1000x50000 100x500000] [--k 12] [--json FILE]
+    python benchmarks/consistency.py [--sizes 10x50000 1000x50000 100x500000] [--k 12] [--tasks N]
+[--json FILE]
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def java_of(pid):
     raise SystemExit("there is no JVM below this process")
 
 
-def measured(features, rows, k):
+def measured(features, rows, k, tasks):
     """Compare one size and return what it took."""
     import os
 
@@ -91,6 +92,8 @@ def measured(features, rows, k):
             joined = pair(*sides, Alignment(("id",), tuple(names)))
             step("join", lambda j=joined, t=target: j.write.parquet(t))
             table = spark.read.parquet(target)
+            if tasks:
+                table = table.repartition(tasks)
             found = step("measure", lambda t=table, n=names: measure(t, {"all": n}, k=k))
             with tg.Repository(f"sqlite:///{folder}/{size}.db") as repository:
                 step("record", lambda f=found, r=repository: record(f, r, "shop.search"))
@@ -104,6 +107,7 @@ def measured(features, rows, k):
         return {
             "features": features,
             "rows": rows,
+            "tasks": table.rdd.getNumPartitions(),
             "seconds": {name: round(took, 1) for name, took in times.items()},
             "ms a feature": round(1000 * work / features, 1),
             "by reading": round(work / times["read"], 1),
@@ -120,15 +124,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="*", default=SIZES, metavar="FEATURESxROWS")
     parser.add_argument("--k", type=int, default=12)
+    parser.add_argument(
+        "--tasks", type=int, help="that measure; as Spark splits the files if left out"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/consistency.json"))
     asked = parser.parse_args()
     if asked.one:
-        print(json.dumps(measured(*map(int, asked.sizes[0].split("x")), asked.k)))
+        print(json.dumps(measured(*map(int, asked.sizes[0].split("x")), asked.k, asked.tasks)))
         return
     results = []
     for size in asked.sizes:
         command = [sys.executable, __file__, "--one", "--sizes", size, "--k", str(asked.k)]
+        command += ["--tasks", str(asked.tasks)] if asked.tasks else []
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         results.append(json.loads(done.stdout.splitlines()[-1]))
     first = results[0]["ms a feature"]
