@@ -85,9 +85,9 @@ def submit_arguments() -> str:
 
 
 class Cassandra:
-    """A server on free ports that asks for a password, with some tables."""
+    """A server on free ports that asks for a password."""
 
-    def __init__(self, folder: Path, statements: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.port = free_port()
         settings = folder / "cassandra.yaml"
         settings.write_text(SETTINGS.format(folder=folder, storage=free_port(), port=self.port))
@@ -110,6 +110,9 @@ class Cassandra:
             "org.apache.cassandra.service.CassandraDaemon",
         ]
         self.server = Server(command, folder / "log", dict(os.environ))
+
+    def fill(self, statements: str) -> None:
+        """Wait until it answers, and make some tables."""
         self.server.wait_for("Startup complete", within=180.0)
         self.execute(ROLE, within=30.0)  # the superuser is made a little later
         self.execute(statements)
@@ -135,11 +138,10 @@ class Cassandra:
 def cassandra(statements: str):
     """Start a server with some tables, and stop it."""
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-cassandra-"))
-    server = None
+    server = Cassandra(folder)
     try:
-        server = Cassandra(folder, statements)
+        server.fill(statements)
         yield server
     finally:
-        if server:
-            server.server.end()
+        server.server.end()
         shutil.rmtree(folder, ignore_errors=True)
