@@ -125,6 +125,8 @@ class Analyzer(Description, ABC, Generic[S, T]):
         Classes of states that earlier versions stored, from which the metric can be computed, too.
     state_bytes : int
         Approximate size of one state in bytes, to bound the memory of a batch.
+    sql_options : tuple of str
+        The options that are SQL expressions, whose syntax errors are told by their own text.
 
     Examples
     --------
@@ -139,6 +141,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
     earlier_state_types: ClassVar[tuple[type[State], ...]] = ()
     state_bytes: ClassVar[int] = 64
     where: ClassVar[str | None] = None  # a field in Filterable
+    sql_options: ClassVar[tuple[str, ...]] = ("where",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
