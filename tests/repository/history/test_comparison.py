@@ -304,7 +304,9 @@ def test_only_some_series(repo):
     commit(repo, day(1), day(2))
     found = repo.compare("d", days(1), days(2), analyzer="Size()")
     assert found["name"].tolist() == ["Size"]
-    assert repo.compare("d", days(1), days(2), where="a = 1").empty
+    assert repo.compare("d", days(1), days(2), where="", name="Histogram").notna().any(axis=None)
+    with pytest.raises(tg.HistoryError, match="no series of 'd' has where='a = 1'"):
+        repo.compare("d", days(1), days(2), where="a = 1")
 
 
 # bad input
