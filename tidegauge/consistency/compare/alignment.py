@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.consistency.compare.equality import holds, shape
 from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
+from tidegauge.consistency.log.avro_types import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -162,7 +163,10 @@ def _unlike(
         if not (kinds <= INTEGRAL | {"timestamp"} or kinds == {"timestamp_ntz"}):
             yield f"{name!r} is {' and '.join(sorted(kinds))}, not a timestamp or milliseconds"
     elif not kinds <= (INTEGRAL if is_key else NUMERIC) and shape(types[0]) != shape(types[1]):
-        yield f"{name!r} is {_type_name(types[0])} in the log and {_type_name(types[1])} in {whose}"
+        one, other = map(_type_name, types)
+        if one == other:  # nested types that differ inside
+            one, other = map(ddl, types)
+        yield f"{name!r} is {one} in the log and {other} in {whose}"
     elif is_key and holds(types[0], UNORDERED):
         yield f"{name!r} is {_type_name(types[0])}, by which rows cannot be joined"
 
