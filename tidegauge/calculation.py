@@ -235,10 +235,11 @@ def merge_states(
     6.0
     """
     asked = _analyzers_of(analyzers, "tg.merge_states(providers, [tg.Size()])")
-    if not isinstance(providers, Iterable) or isinstance(providers, str):
-        msg = f"give state providers as a list, as in tg.merge_states([a, b], analyzers), not {providers!r}"
+    given: Any = providers
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        msg = f"give state providers as a list, as in tg.merge_states([a, b], analyzers), not {given!r}"
         raise SuiteError(msg)
-    several = list(providers)
+    several = list(given)
     for one in several:
         check_provider(one, "load", "merge_states")
     check_provider(save_states_with, "persist", "save_states_with")

@@ -77,7 +77,10 @@ def test_states_of_several_providers_are_added():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (pd.DataFrame({"a": [1]}), r"not a DataFrame of pandas; make one of it by spark.createDataF"),
+        (
+            pd.DataFrame({"a": [1]}),
+            r"not a DataFrame of pandas; make one of it by spark.createDataF",
+        ),
         (None, "a DataFrame of Spark is needed, not None"),
         ("flights", r"not a str; read a table by spark.table\(name\)"),
     ],
@@ -113,7 +116,9 @@ def analyzed(data):
     ],
 )  # fmt: skip
 def test_a_frame_of_pandas_is_refused_by_all_that_take_data(take):
-    with pytest.raises((tg.SourceError, tg.SuiteError), match="not a DataFrame of pandas; make one"):
+    with pytest.raises(
+        (tg.SourceError, tg.SuiteError), match="not a DataFrame of pandas; make one"
+    ):
         take(pd.DataFrame({"a": [1]}))
 
 
@@ -159,6 +164,26 @@ def test_a_class_is_no_analyzer():
 def test_names_of_elsewhere_are_answered_with_ours(name, message):
     with pytest.raises(AttributeError, match=message):
         getattr(tg, name)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "message"),
+    [
+        (tg.griffin, "rnu", "tidegauge.griffin has no 'rnu'; did you mean 'run'"),
+        (tg.consistency, "cmpare", "tidegauge.consistency has no 'cmpare'; did you mean 'compare'"),
+    ],
+)
+def test_names_of_products_are_suggested(package, name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(package, name)
+
+
+def test_the_path_of_a_suite_file_is_no_suite():
+    with (
+        tg.Repository("sqlite://") as repo,
+        pytest.raises(tg.SuiteError, match="not 'orders.yml'; read a suite file by tg.load_su"),
+    ):
+        tg.analyze("orders", "orders.yml", repository=repo)
 
 
 def test_private_names_are_not_guessed_at():

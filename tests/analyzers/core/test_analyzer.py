@@ -369,7 +369,17 @@ def test_preconditions_say_what_is_wrong(analyzer, error, message):
             "two columns, not 1",
         ),
         (lambda: tg.ApproxQuantile("n", 50), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
-        (lambda: tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (lambda: tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "at least one"),
+        (
+            lambda: tg.ApproxQuantile("n", 0.5, relative_error=1e-9),
+            tg.IllegalAnalyzerParameterError,
+            "an exact quantile is ExactQuantile's",
+        ),
+        (
+            lambda: tg.HistogramBinned("n", bin_count=0),
+            tg.IllegalAnalyzerParameterError,
+            "either bin_count, at least 1, or custom_edges",
+        ),
         (
             lambda: tg.ApproxQuantile("n", 0.5, 0),
             tg.IllegalAnalyzerParameterError,
