@@ -323,6 +323,7 @@ def test_only_some_series(repo):
         (1, 3, "run 3 of 'd' measured no partition"),
         ((None, None), ("2014-01-01", None), "current: 'd' has no partition in 2014-01-01 to ..."),
         ((None, "x"), (None, None), "until='x' is not a time"),
+        ((5, None), (None, None), "since=5 is not a time"),
         (1.5, 1, "baseline=1.5 is neither"),
         (True, 1, "baseline=True is neither"),
         ((1, 2, 3), 1, "neither the id of a run"),
