@@ -600,3 +600,11 @@ def test_a_success_holds_a_value_and_metrics_compare_by_it():
     assert isinstance(metric, tg.Metric)
     assert metric == tg.Metric(tg.Entity.DATASET, "*", "Size", tg.Success(3.0))
     assert not math.isnan(metric.value)
+
+
+@pytest.mark.parametrize("analyzer", [tg.Entropy("s"), tg.MutualInformation(["s", "t"])])
+def test_information_of_a_constant_is_no_negative_zero(analyzer):
+    columns = ("x",) if isinstance(analyzer, tg.Entropy) else ("x", "y")
+    value = analyzer.compute_metric_from(tg.FrequenciesAndNumRows.of([(columns, 3)])).value
+    assert math.copysign(1, value) == 1
+    assert value == 0
