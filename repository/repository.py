@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
-from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.runs.verdicts import Case, VerdictKey
@@ -151,6 +151,9 @@ class Repository(Rendered):
     ) -> None:
         if isinstance(url, Path):
             url = f"sqlite:///{url}"
+        if url is not None and not isinstance(url, str):
+            msg = f"{url!r} is not the URL of a database, such as sqlite:///tidegauge.db"
+            raise DatabaseAccessError(msg)
         url, artifacts = settings(url, artifacts)
         self.database = Database(url, read_only=read_only)
         if artifacts is None and not self.database.is_shared:
@@ -1994,4 +1997,4 @@ def as_repository(given: Repository | str | Path | None) -> Repository | None:
     ...     as_repository(repository) is repository
     True
     """
-    return Repository(given) if isinstance(given, str | Path) else given
+    return given if given is None or isinstance(given, Repository) else Repository(given)

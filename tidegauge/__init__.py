@@ -10,22 +10,9 @@ importing the package loads neither Spark nor pandas.
 
 import lazy_loader
 
-from tidegauge.display.signatures import readable
+from tidegauge.display.signatures import with_hints
 
 __version__ = "0.1.0"
 
 _attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-_find = readable(_attribute)
-
-
-def __getattr__(name: str) -> object:
-    try:
-        return _find(name)
-    except AttributeError as error:
-        from tidegauge.spellings import hint
-
-        told = "" if name.startswith("_") else hint(name, __all__)
-        if not told:
-            raise
-        msg = f"tidegauge has no {name!r}; {told}"
-        raise AttributeError(msg, name=name) from error
+__getattr__ = with_hints(_attribute, __name__, __all__)

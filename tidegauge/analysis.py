@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.analyzers.core.errors import MetricError, SourceError
+from tidegauge.analyzers.core.errors import MetricError, SourceError, SuiteError
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
@@ -280,6 +280,9 @@ def open_source(
     partition: Mapping[str, str] | None = None,
 ) -> Source:
     """Open a table name, a folder or a DataFrame as a source; a `Source` is returned as it is."""
+    if not hasattr(suite, "partition_by"):
+        msg = f"a Suite is needed, not {suite!r}; read a suite file by tg.load_suite(path)"
+        raise SuiteError(msg)
     is_source = hasattr(type(table), "list_partitions")
     if partition is not None and (is_source or isinstance(table, str)):
         msg = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, overload
 
-from tidegauge.analyzers.core.analyzer import Analyzer, StateLoader, StatePersister
+from tidegauge.analyzers.core.analyzer import Analyzer, StateLoader, StatePersister, check_provider
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State, as_state
@@ -163,7 +163,7 @@ def calculate(
     SourceError
         If ``data`` is not a DataFrame of Spark, or is a stream.
     SuiteError
-        If ``analyzers`` are not analyzers.
+        If ``analyzers`` are not analyzers, or an option is not a state provider.
     StateError, OSError
         If stored states cannot be read, added or written.
 
@@ -176,6 +176,8 @@ def calculate(
     (2.0, [2.0, 0.5])
     """
     asked = _analyzers_of(analyzers, "tg.calculate(data, [tg.Size()])")
+    check_provider(aggregate_with, "load", "aggregate_with")
+    check_provider(save_states_with, "persist", "save_states_with")
     if not asked:
         return Metrics({})
     if aggregate_with is None and save_states_with is None:
@@ -218,7 +220,7 @@ def merge_states(
     Raises
     ------
     SuiteError
-        If ``analyzers`` are not analyzers.
+        If ``providers`` are not state providers, or ``analyzers`` not analyzers.
     StateError, OSError
         If states cannot be read, added or written.
 
@@ -233,7 +235,14 @@ def merge_states(
     6.0
     """
     asked = _analyzers_of(analyzers, "tg.merge_states(providers, [tg.Size()])")
-    several = list(providers)
+    given: Any = providers
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        msg = f"give state providers as a list, as in tg.merge_states([a, b], analyzers), not {given!r}"
+        raise SuiteError(msg)
+    several = list(given)
+    for one in several:
+        check_provider(one, "load", "merge_states")
+    check_provider(save_states_with, "persist", "save_states_with")
 
     def merged(analyzer: AnyAnalyzer) -> State | None:
         found = [state for one in several if (state := one.load(analyzer)) is not None]

@@ -25,7 +25,7 @@ from typing import (
 
 from tidegauge.analyzers.core.deferred import resolve
 from tidegauge.analyzers.core.description import Description, canonical_json, explained
-from tidegauge.analyzers.core.errors import EmptyStateError, MetricError
+from tidegauge.analyzers.core.errors import EmptyStateError, MetricError, SuiteError
 from tidegauge.analyzers.core.metric import (
     Entity,
     Failure,
@@ -96,6 +96,21 @@ class StatePersister(Protocol):
         """Store the analyzer's state, replacing an earlier one."""
 
 
+def check_provider(given: object, method: str, option: str) -> None:
+    """Check that an argument, unless it is None, has the method of a state provider.
+
+    Raises
+    ------
+    SuiteError
+    """
+    if given is not None and not callable(getattr(given, method, None)):
+        msg = (
+            f"{option} takes a state provider such as tg.InMemoryStateProvider() or"
+            f" tg.FileSystemStateProvider(folder), not {given!r}"
+        )
+        raise SuiteError(msg)
+
+
 @dataclass(frozen=True, repr=False)
 class Analyzer(Description, ABC, Generic[S, T]):
     """Base class of analyzers. Define subclasses with the `analyzer` decorator.
@@ -110,6 +125,8 @@ class Analyzer(Description, ABC, Generic[S, T]):
         Classes of states that earlier versions stored, from which the metric can be computed, too.
     state_bytes : int
         Approximate size of one state in bytes, to bound the memory of a batch.
+    sql_options : tuple of str
+        The options that are SQL expressions, whose syntax errors are told by their own text.
 
     Examples
     --------
@@ -124,6 +141,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
     earlier_state_types: ClassVar[tuple[type[State], ...]] = ()
     state_bytes: ClassVar[int] = 64
     where: ClassVar[str | None] = None  # a field in Filterable
+    sql_options: ClassVar[tuple[str, ...]] = ("where",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -243,13 +261,21 @@ class Analyzer(Description, ABC, Generic[S, T]):
         aggregate_with: StateLoader | None = None,
         save_states_with: StatePersister | None = None,
     ) -> Metric[T]:
-        """Compute the metric from a state, optionally merged with a stored state and stored again."""
-        loaded: Any = aggregate_with.load(self) if aggregate_with else None
+        """Compute the metric from a state, optionally merged with a stored state and stored again.
+
+        Raises
+        ------
+        SuiteError
+            If ``aggregate_with`` or ``save_states_with`` is not a state provider.
+        """
+        check_provider(aggregate_with, "load", "aggregate_with")
+        check_provider(save_states_with, "persist", "save_states_with")
+        loaded: Any = aggregate_with.load(self) if aggregate_with is not None else None
         if state is not None and loaded is not None:
             state = state + loaded
         elif state is None:
             state = loaded
-        if save_states_with and state is not None:
+        if save_states_with is not None and state is not None:
             save_states_with.persist(self, state)
         return self.compute_metric_from(state)
 
@@ -265,9 +291,13 @@ class Analyzer(Description, ABC, Generic[S, T]):
         ------
         SourceError
             If ``data`` is not a DataFrame of Spark, or is a stream.
+        SuiteError
+            If ``aggregate_with`` or ``save_states_with`` is not a state provider.
         StateError, OSError
             If the stored state cannot be read or the new one cannot be written.
         """
+        check_provider(aggregate_with, "load", "aggregate_with")
+        check_provider(save_states_with, "persist", "save_states_with")
         try:
             state = self.compute_state_from(data)
         except MetricError as error:

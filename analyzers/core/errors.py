@@ -120,18 +120,28 @@ _CAUSED = re.compile(r"^Caused by: ([\w.$]+): (.*)", re.MULTILINE)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
 
 
+_PLACE = re.compile(r"; line \d+,? pos \d+;?$")
+"""A place in resolved SQL. Users' expressions stand within text of ours, where places say nothing."""
+
+
+_OWN = re.compile(r"`__tidegauge_\w+`, |, `__tidegauge_\w+`")
+"""Hidden columns among the names that Spark suggests."""
+
+
 def describe(error: BaseException) -> str:
     """Format an exception as one line: error condition or class name, and the first line of its text.
 
     For Java and Python exceptions wrapped by Spark, use the line of the original exception. Passwords
-    of addresses in the text are redacted.
+    of addresses in the text are redacted; places in generated SQL and hidden columns are left out.
 
     Examples
     --------
     >>> describe(ZeroDivisionError("division by zero"))
     'ZeroDivisionError: division by zero'
+    >>> describe(ValueError("no `x`; there are [`a`, `__tidegauge_e0`]; line 2 pos 0;"))
+    'ValueError: no `x`; there are [`a`]'
     """
-    return hide_secrets(_described(error))
+    return hide_secrets(_OWN.sub("", _PLACE.sub("", _described(error))))
 
 
 def _described(error: BaseException) -> str:

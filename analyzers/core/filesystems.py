@@ -76,7 +76,8 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
     Raises
     ------
     FileSystemError
-        If no installed package knows the scheme, or the address is not a valid one.
+        If no installed package knows the scheme, the address is not a valid one, or its store cannot be
+        reached.
     """
     from pyarrow import fs
 
@@ -92,6 +93,10 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
         system, base = _connect(f"{_ARROW.get(scheme, scheme)}://{host}")
     except (ValueError, NotImplementedError, ImportError) as error:  # Arrow does not know it
         return _by_fsspec(root, error)
+    except OSError as error:  # no network, no bucket, no libjvm: several lines
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        msg = hide_secrets(f"cannot reach {root!r}: {reason}")
+        raise FileSystemError(msg) from error
     return system, f"{base.rstrip('/')}{path}".rstrip("/") or "/"
 
 

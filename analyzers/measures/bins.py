@@ -140,7 +140,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
         """Require either a number of bins or strictly increasing, finite edges."""
         edges = self.custom_edges
         if bool(edges) == bool(self.bin_count):
-            msg = f"{self!r}: give either bin_count or custom_edges"
+            msg = f"{self!r}: give either bin_count, at least 1, or custom_edges"
             raise IllegalAnalyzerParameterError(msg)
         rising = all(a < b for a, b in pairwise(edges))
         if edges and (len(edges) < FEWEST_EDGES or not rising or not all(map(isfinite, edges))):

@@ -209,6 +209,7 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
 
     scale: ClassVar[Scale] = Scale.RATIO
     state_type: ClassVar[type[State]] = ComplianceState
+    sql_options: ClassVar[tuple[str, ...]] = ("where", "predicate")
 
     instance: str
     predicate: str

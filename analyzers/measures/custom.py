@@ -146,6 +146,7 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
 
     scale: ClassVar[Scale] = Scale.SIGNED
     state_type: ClassVar[type[State]] = CustomSqlState
+    sql_options: ClassVar[tuple[str, ...]] = ("where", "expression")
 
     expression: str
     disambiguator: str = "*"

@@ -141,6 +141,23 @@ def _in_utc(table: pa.Table) -> pa.Table:
     return table if schema is own else table.cast(schema)
 
 
+def _with_decimals(tables: list[pa.Table], keys: Sequence[str]) -> list[pa.Table]:
+    """Make integers decimals in columns that are decimal elsewhere: a column's type may have widened."""
+    import pyarrow as pa
+
+    for place, key in enumerate(keys):
+        kinds = [table.schema.field(key).type for table in tables]
+        if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_integer, kinds)):
+            whole = pa.decimal128(19, 0)  # what 64 bits hold
+            tables = [
+                table.set_column(place, key, table[key].cast(whole))
+                if pa.types.is_integer(kind)
+                else table
+                for table, kind in zip(tables, kinds, strict=True)
+            ]
+    return tables
+
+
 def _united(tables: Sequence[pa.Table]) -> pa.Table:
     """Union tables and add the counts of equal groups."""
     if len(tables) == 1:
@@ -157,10 +174,13 @@ def added_up(tables: Sequence[pa.Table], keys: list[str], numbers: list[str]) ->
     """Union tables and add the numbers of rows with equal keys; null equals null."""
     import pyarrow as pa
 
+    alike = _with_decimals([_in_utc(table) for table in tables], keys)
     try:
-        union = pa.concat_tables(map(_in_utc, tables), promote_options="permissive")
+        union = pa.concat_tables(alike, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise mismatch("column types", tables[0].schema.types, error) from error
+        kinds = (dict.fromkeys(str(table.schema.field(k).type) for table in alike) for k in keys)
+        differing = next((list(some) for some in kinds if len(some) > 1), ["?", "?"])
+        raise mismatch("column types", *differing[:2]) from error
     sums = union.group_by(keys, use_threads=False).aggregate([(name, "sum") for name in numbers])
     found = sums.select([*keys, *(f"{name}_sum" for name in numbers)])
     return found.rename_columns([*keys, *numbers])

@@ -260,6 +260,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
     scale: ClassVar[Scale] = Scale.SIGNED
     state_type: ClassVar[type[State]] = GroupSums
     state_bytes: ClassVar[int] = 1 << 15
+    sql_options: ClassVar[tuple[str, ...]] = ("where", "binning")
 
     column: str
     summed: str

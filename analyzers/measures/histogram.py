@@ -291,6 +291,7 @@ class Histogram(GroupingAnalyzer[Distribution]):
     """
 
     scale: ClassVar[Scale] = Scale.COUNT
+    sql_options: ClassVar[tuple[str, ...]] = ("where", "binning")
 
     column: str
     max_detail_bins: int = MAX_DETAIL_BINS

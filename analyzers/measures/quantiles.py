@@ -197,12 +197,15 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
 
     def check_parameters(self) -> None:
         """Require ranks in [0, 1], at least one, and an error from 5e-5 to 1."""
-        if not self.asked() or not all(0 <= rank <= 1 for rank in self.asked()):
+        if not self.asked():
+            msg = f"{self!r}: give at least one quantile"
+            raise IllegalAnalyzerParameterError(msg)
+        if not all(0 <= rank <= 1 for rank in self.asked()):
             msg = f"{self!r}: a quantile lies between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
         if not SMALLEST_ERROR <= self.relative_error <= 1:
             msg = f"{self!r}: relative_error lies between {SMALLEST_ERROR} and 1"
-            if self.relative_error == 0:
+            if 0 <= self.relative_error < SMALLEST_ERROR:
                 msg += "; an exact quantile is ExactQuantile's"
             raise IllegalAnalyzerParameterError(msg)
 

@@ -167,6 +167,7 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
     scale: ClassVar[Scale] = Scale.SIGNED
     state_type: ClassVar[type[State]] = FreshnessState
     accepts: ClassVar[str] = "temporal"
+    sql_options: ClassVar[tuple[str, ...]] = ("where", "until")
 
     until: str | None = None
 

@@ -24,6 +24,7 @@ from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer
 from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities
 from tidegauge.analyzers.scan.jobs import ScanJob, jobs_for, own_job
+from tidegauge.analyzers.scan.parsing import unparsed
 from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
@@ -99,6 +100,16 @@ def plan(
             made.requests[analyzer] = checked.value
     if not states:
         _leave_out_values(made)
+    _drop_unresolved(made, data)
+    return made
+
+
+def _drop_unresolved(made: Plan, data: DataFrame) -> None:
+    """Give up analyzers whose expressions do not parse or resolve."""
+    written = {a: _written(a, asked) for a, asked in made.requests.items()}
+    if unparsed(data, [text for texts in written.values() for text in texts]) is not None:
+        for analyzer, texts in written.items():
+            _drop(made, analyzer, unparsed(data, texts))
     probes = {a: _probes(a, asked, made.session) for a, asked in made.requests.items()}
     if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
         for analyzer, texts in probes.items():
@@ -108,7 +119,6 @@ def plan(
             job = own_job(request)
             if job is not None:
                 _drop(made, analyzer, _unreadable(data, job))
-    return made
 
 
 def _leave_out_values(made: Plan) -> None:
@@ -130,7 +140,8 @@ def _leave_out_values(made: Plan) -> None:
 
 def _drop(made: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
     if problem is not None and analyzer in made.requests:
-        error = UnresolvedExpressionError(f"{analyzer!r}: {describe(problem)}")
+        told = problem if isinstance(problem, UnresolvedExpressionError) else describe(problem)
+        error = UnresolvedExpressionError(f"{analyzer!r}: {told}")
         made.failures[analyzer] = Failure(error)
         del made.requests[analyzer]
 
@@ -142,9 +153,16 @@ def _requests(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[
     return requests
 
 
+def _written(analyzer: AnyAnalyzer, asked: Iterable[Request]) -> list[str]:
+    """Return the analyzer's options that are SQL expressions as the user wrote them."""
+    if any(own_job(request) is not None for request in asked):
+        return []  # a query rather than expressions, which its job checks
+    options = (getattr(analyzer, name) for name in analyzer.sql_options)
+    return [text for text in options if text is not None]
+
+
 def _probes(analyzer: AnyAnalyzer, asked: Iterable[Request], session: Capabilities) -> list[str]:
     """Return aggregates that resolve if and only if the requests do."""
-    # A filter must also resolve on its own: "a) OR (b" would resolve inside the generated parentheses.
     texts = [] if analyzer.where is None else [f"count_if({analyzer.where}\n)"]
     for request in asked:
         match request:

@@ -13,6 +13,7 @@ from tidegauge.analyzers.core.errors import (
     UnresolvedExpressionError,
     describe,
 )
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
@@ -68,6 +69,7 @@ def row_level_results(
     if filtered_row not in FILTERED_ROWS:
         msg = f"filtered_row must be 'true' or 'null', not {filtered_row!r}"
         raise IllegalAnalyzerParameterError(msg)
+    check_frame(data, streaming=True)
     schema = Schema.from_frame(data)
     taken = {name.casefold() for name in schema.names}
     columns = []

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
-from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, attempt
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.requests import ROWS, Request
@@ -117,7 +117,7 @@ def scan(
     SourceError
         If the data are not a DataFrame of Spark, or are a stream.
     """
-    _check_data(data)
+    check_frame(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, private, small=small)
     groups = Groups(tuple(by), tuple(segments))
@@ -148,7 +148,7 @@ def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyz
     SourceError
         If the data are not a DataFrame of Spark, or are a stream.
     """
-    _check_data(data)
+    check_frame(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, states=False)
     if len(made.jobs) > 1:
@@ -177,18 +177,6 @@ def _without_values(results: Results, private: Privacy) -> Results:
         else {key: redacted(cell) for key, cell in found.items()}
         for request, found in results.items()
     }
-
-
-def _check_data(data: Any) -> None:
-    if not hasattr(data, "selectExpr"):
-        cure = "; read a table by spark.table(name)" if isinstance(data, str) else ""
-        if hasattr(data, "iloc") or hasattr(data, "to_pandas"):
-            cure = "; make one of it by spark.createDataFrame(data)"
-        msg = f"metrics are computed from a DataFrame of Spark, not a {type(data).__name__}{cure}"
-        raise SourceError(msg)
-    if data.isStreaming:
-        msg = "a streaming DataFrame has no end: measure the batches of foreachBatch, or what it wrote"
-        raise SourceError(msg)
 
 
 def _fold(

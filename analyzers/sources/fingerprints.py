@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
 
@@ -115,6 +116,7 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     >>> once == again, tg.frame_fingerprint(spark.range(3))  # doctest: +SKIP
     (True, None)
     """
+    check_frame(data, streaming=True)
     if data.isStreaming:
         return None
     plan = _physical_plan(data)

@@ -31,6 +31,7 @@ from tidegauge.analyzers.core.filesystems import (
     local_path,
     plain_path,
 )
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.segments import Values
@@ -202,7 +203,10 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
 
 
 def check_keys(
-    wanted: Sequence[str] | None, available: Sequence[str], what: str
+    wanted: Sequence[str] | None,
+    available: Sequence[str],
+    what: str,
+    told: str = "it is partitioned by",
 ) -> tuple[str, ...]:
     """Return the requested partition columns as the data spells them; all columns for None.
 
@@ -217,7 +221,7 @@ def check_keys(
     for name in wanted:
         if name.casefold() not in by_name:
             known = ", ".join(map(repr, available))
-            are = f"it is partitioned by {known}" if known else "it is not partitioned"
+            are = f"{told} {known}" if known else "it is not partitioned"
             close = nearest(name, available)
             hint = f"; did you mean {close!r}?" if close else ""
             msg = f"{what} has no partition column {name!r}: {are}{hint}"
@@ -249,8 +253,9 @@ class FrameSource:
     partition: Partition | None = None
 
     def __post_init__(self) -> None:
+        check_frame(self.data)
         if self.partition is None:
-            self.keys = check_keys(self.keys, self.data.columns, "the data")
+            self.keys = check_keys(self.keys, self.data.columns, "the data", "its columns are")
             return
         columns = {name.casefold() for name in self.data.columns}
         for key in self.partition.keys:

@@ -44,7 +44,7 @@ class Distances:
     Attributes
     ----------
     psi : float
-        Population stability index, in nats.
+        Population stability index, in nats; NaN if all rows of both sides are in rare categories.
     psi_rest : float
         Share of rows in the rare categories that `psi` pools, on the side where it is larger; if it
         is most of them, `psi` says little, and `js` more. Categories only.
@@ -119,8 +119,9 @@ def category_distances(baseline: Mapping[str, float], current: Mapping[str, floa
     n, m = expected.sum(), actual.sum()
     both = n > 0 and m > 0
     binned = pool_rare_categories(expected, actual)
+    compared = any(side[:-1].sum() > 0 for side in binned)  # else one category is all there is
     return Distances(
-        psi=psi(*binned),
+        psi=psi(*binned) if compared else nan,
         psi_rest=float(max(binned[0][-1] / n, binned[1][-1] / m)) if both else nan,
         js=jensen_shannon(expected, actual),
         unseen=float(actual[expected == 0].sum() / m) if both else nan,

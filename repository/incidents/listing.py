@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import read_facts
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.labels import status_of, statuses
+from tidegauge.repository.store.labels import check_status, status_of, statuses
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
 from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
@@ -44,6 +44,7 @@ def anomaly_rows(
     An anomaly has its incident's status, or its own last label's if that is newer. Beside
     `ANOMALY_COLUMNS` each row has ``kind``, ``filter``, ``series_id`` and ``partition_id``.
     """
+    check_status(status)
     commit = commit_as_of(connection, as_of)
     n, f, a, p = s.anomaly.c, s.finding.c, s.analyzer.c, s.partition.c
     named = {
@@ -205,6 +206,7 @@ def incident_rows(
     Beside `INCIDENT_COLUMNS` each row has ``since`` and ``until``, the times of its first and last
     partition, and ``opened_at``, the time of the detection that found it.
     """
+    check_status(status)
     commit = commit_as_of(connection, as_of)
     i, c = s.incident.c, s.course.c
     first, last = s.partition.alias("first"), s.partition.alias("last")

@@ -98,6 +98,7 @@ class Database:
         return database
 
     def _connect(self, url: str, *, read_only: bool = False) -> None:
+        self._closed = False
         self._newer: str | None = None
         self._missing = False
         self._maker = 0  # the thread that makes the missing file, which sees it as it is
@@ -136,6 +137,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that reads one consistent snapshot."""
+        self._require_open()
         if self._missing and self.file is not None and self._maker != get_ident():
             if self.file.exists():  # another process has made it meanwhile
                 self._create()
@@ -220,6 +222,7 @@ class Database:
 
     def require_writable(self) -> None:
         """Make the database if it is missing; raise an error if it is not writable."""
+        self._require_open()
         if self._missing:
             self._create()
         if self.read_only:
@@ -227,6 +230,11 @@ class Database:
             raise ReadOnlyError(msg)
         if self._newer is not None:
             raise DatabaseVersionError(self._newer)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            msg = f"the repository {self.name} is closed; open it again by tg.Repository(url)"
+            raise RepositoryError(msg)
 
     def _has_committed(self, commit: tuple[int, datetime]) -> bool:
         """Return whether a commit with a lost acknowledgement took effect, by number and time."""
@@ -237,6 +245,7 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        self._closed = True
         self.engine.dispose()
         if "_empty" in vars(self):
             self._empty.close()
@@ -490,6 +499,9 @@ def _missing_file(file: Path) -> str:
 
 def _inspect_file(file: Path, *, must_exist: bool) -> None:
     """Check that a file is a repository or empty, before anything could change it."""
+    if file.is_dir():
+        msg = f"{file} is a folder; give a file in it, such as sqlite:///{file / 'tidegauge.db'}"
+        raise DatabaseAccessError(msg)
     if must_exist and not file.exists():
         msg = f"there is no database {file} to read"
         raise DatabaseAccessError(msg)

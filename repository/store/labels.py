@@ -37,6 +37,9 @@ STATUS_OF: Mapping[str, str | None] = {
 }
 """The allowed labels and the status that each sets; None leaves the status unchanged."""
 
+STATUSES = tuple(dict.fromkeys(status for status in STATUS_OF.values() if status is not None))
+"""What an anomaly or incident can be; ``open`` until a label says otherwise."""
+
 LABEL_COLUMNS = columns(
     "dataset anomaly_id:integer incident_id:integer partition name instance since until"
     " label note by created_at:time"
@@ -230,6 +233,17 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
         if of is not None:
             found[of] = (number, str(STATUS_OF[label]))
     return found
+
+
+def check_status(status: str | None) -> None:
+    """Check a status to filter by; None is any.
+
+    Raises
+    ------
+    UnknownNameError
+    """
+    if status is not None and status not in STATUSES:
+        raise UnknownNameError("status", status, STATUSES)
 
 
 def status_of(

@@ -88,6 +88,9 @@ def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
         except ValueError as error:
             msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
             raise HistoryError(msg) from error
+    elif not isinstance(value, date):
+        msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
+        raise HistoryError(msg)
     elif not isinstance(value, datetime):
         value = datetime.combine(value, time())
     value = value.replace(tzinfo=UTC) if value.tzinfo is None else value
@@ -349,9 +352,10 @@ def check_selectors(connection: Connection, dataset: str | None, query: MetricQu
     ------
     UnknownDatasetError
     HistoryError
-        If no series has the name, the column or the segment; the message suggests the nearest.
+        If no series has the name, the column, the filter or the segment; the message suggests the nearest.
     """
-    if query.name is None and query.instance is None and query.segment is None:
+    asked = (query.name, query.instance, query.segment, query.where or None)
+    if all(selector is None for selector in asked):
         return
     of = None if dataset is None else dataset_id(connection, dataset)
     problem = _unmatched(connection, of, query)
@@ -368,9 +372,16 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
     """
     a, e = s.analyzer.c, s.series.c
     of = sa.true() if dataset is None else a.dataset_id == dataset
-    columns = {"name": (e.name, a.kind), "instance": (e.instance,), "segment": (a.segment,)}
+    columns = {
+        "name": (e.name, a.kind),
+        "instance": (e.instance,),
+        "segment": (a.segment,),
+        "where": (a.filter,),
+    }
     for option, told in columns.items():
         asked = getattr(query, option)
+        if option == "where":
+            asked = (asked or "").strip() or None  # the empty text is the series without a filter
         for one in [asked] if isinstance(asked, str) else asked or ():
             found = sa.select(e.id).join_from(s.series, s.analyzer).where(of)
             same = found.where(sa.or_(*(column == one for column in told))).limit(1)
@@ -383,7 +394,8 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
             there = {name for query_ in names for name in connection.execute(query_).scalars()}
             close = nearest(one, filter(None, there))
             hint = f"; did you mean {close!r}?" if close else ""
-            return f"{option}={one!r}{hint}" if there else ""
+            if there:
+                return f"{option}={one!r}{hint}"
     return ""
 
 

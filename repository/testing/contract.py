@@ -208,6 +208,8 @@ class RepositoryContract:
             values(repository, "Size", segment="no such")
         with pytest.raises(HistoryError, match="did you mean 'Size'"):
             values(repository, "Sise")
+        with pytest.raises(HistoryError, match=r"where=\"a = 'c'\"; did you mean \"a = 'b'\""):
+            values(repository, "Size", where="a = 'c'")
         assert len(repository.metrics("d", analyzer="Mean('x')")) == 3
         newest = commit(repository, day(4), tags={"env": "test"})
         repository.store.tag_run(newest, {"env": "other", "source_version": "delta 7"})

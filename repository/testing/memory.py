@@ -503,9 +503,12 @@ def _check_selectors(dataset: str, data: Any, query: MetricQuery) -> None:
         "name": {n for f in data.facts for n in (f.metric.name, type(f.measure).__name__)},
         "instance": {f.metric.instance for f in data.facts},
         "segment": {f.segment for f in data.facts},
+        "where": {getattr(f.measure, "where", None) for f in data.facts},
     }
     for option, there in told.items():
         asked = getattr(query, option)
+        if option == "where":
+            asked = (asked or "").strip() or None
         for one in [asked] if isinstance(asked, str) else asked or ():
             if there and one not in there:
                 close = nearest(one, filter(None, there))

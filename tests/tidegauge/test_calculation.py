@@ -77,14 +77,66 @@ def test_states_of_several_providers_are_added():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (pd.DataFrame({"a": [1]}), r"not a DataFrame; make one of it by spark.createDataFrame"),
-        (None, "not a NoneType"),
+        (
+            pd.DataFrame({"a": [1]}),
+            r"not a DataFrame of pandas; make one of it by spark.createDataF",
+        ),
+        (None, "a DataFrame of Spark is needed, not None"),
         ("flights", r"not a str; read a table by spark.table\(name\)"),
     ],
 )
 def test_what_is_no_dataframe_of_spark_is_said(data, message):
     with pytest.raises(tg.SourceError, match=message):
         tg.calculate(data, [SIZE])
+
+
+SUITE = tg.Suite("d", [SIZE])
+
+
+def analyzed(data):
+    with tg.Repository("sqlite://") as repo:
+        return tg.analyze(data, SUITE, repository=repo)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda data: SIZE.calculate(data),
+        lambda data: tg.verify(data, tg.Check("c").has_size(1)),
+        lambda data: analyzed(data),
+        lambda data: tg.explain(data, SUITE),
+        lambda data: tg.profile(data),
+        lambda data: tg.suggest(data),
+        lambda data: tg.row_level_results(data, {"x": tg.Completeness("a")}),
+        lambda data: tg.frame_fingerprint(data),
+        lambda data: tg.DQM().add(tg.Rule("a > 0")).apply(data),
+        lambda data: tg.DQM().add(tg.Rule("a > 0")).validate(data),
+        lambda data: tg.DQM().add(tg.Rule("a > 0")).attach(data),
+        lambda data: tg.consistency.compare(data, data, keys="a"),
+    ],
+)  # fmt: skip
+def test_a_frame_of_pandas_is_refused_by_all_that_take_data(take):
+    with pytest.raises(
+        (tg.SourceError, tg.SuiteError), match="not a DataFrame of pandas; make one"
+    ):
+        take(pd.DataFrame({"a": [1]}))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda: tg.merge_states("states", [SIZE]),
+        lambda: tg.merge_states(InMemoryStateProvider(), [SIZE]),
+        lambda: tg.merge_states(["states"], [SIZE]),
+        lambda: tg.calculate(None, [SIZE], aggregate_with="states"),
+        lambda: tg.calculate(None, [SIZE], save_states_with="states"),
+        lambda: SIZE.calculate(None, "states"),
+        lambda: SIZE.calculate_metric(None, None, "states"),
+    ],
+)
+def test_a_folder_is_no_state_provider(take):
+    with pytest.raises(tg.SuiteError, match="state provider"):
+        take()
 
 
 @pytest.mark.parametrize("analyzers", [SIZE, tg.Size, "Size()", None])
@@ -112,6 +164,26 @@ def test_a_class_is_no_analyzer():
 def test_names_of_elsewhere_are_answered_with_ours(name, message):
     with pytest.raises(AttributeError, match=message):
         getattr(tg, name)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "message"),
+    [
+        (tg.griffin, "rnu", "tidegauge.griffin has no 'rnu'; did you mean 'run'"),
+        (tg.consistency, "cmpare", "tidegauge.consistency has no 'cmpare'; did you mean 'compare'"),
+    ],
+)
+def test_names_of_products_are_suggested(package, name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(package, name)
+
+
+def test_the_path_of_a_suite_file_is_no_suite():
+    with (
+        tg.Repository("sqlite://") as repo,
+        pytest.raises(tg.SuiteError, match="not 'orders.yml'; read a suite file by tg.load_su"),
+    ):
+        tg.analyze("orders", "orders.yml", repository=repo)
 
 
 def test_private_names_are_not_guessed_at():

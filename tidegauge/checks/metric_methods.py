@@ -80,7 +80,7 @@ class MetricMethods(ConstraintBuilder):
         >>> tg.Check("feed").is_fresh("loaded_at", 3600, ahead=60).constraints[0].description
         "Freshness('loaded_at'): at least -60 and at most 3600"
         """
-        return self.has(Freshness(column), Between(-ahead, within), hint=hint)
+        return self.has(Freshness(column), Between(-ahead or 0.0, within), hint=hint)
 
     def has_column(self, column: str, *, hint: str = "") -> Self:
         """Assert that a column exists.

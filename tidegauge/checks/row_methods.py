@@ -394,6 +394,11 @@ def _non_null_rule(columns: tuple[str, ...], joined: str) -> Compliance:
 
 def _range(column: str, sql: str, lower: Any, upper: Any, closed: str) -> tuple[str, str]:
     """Return the name and the SQL condition of bounds."""
+    if lower is not None and upper is not None and lower > upper:
+        msg = (
+            f"nothing lies between lower={lower!r} and upper={upper!r}; the lower bound comes first"
+        )
+        raise TypeError(msg)
     above = ">=" if closed in {"both", "lower"} else ">"
     below = "<=" if closed in {"both", "upper"} else "<"
     told = [(sign, bound) for sign, bound in ((above, lower), (below, upper)) if bound is not None]

@@ -15,6 +15,7 @@ from tidegauge.analyzers.core.errors import (
     nearest,
 )
 from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
+from tidegauge.analyzers.core.frames import is_frame, kind_of
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.scan.grouping import Groups
@@ -121,8 +122,8 @@ def verify(
             source = source.repository
         stored = verify_stored(source, several, dataset, partitions, segment, as_of)
         return Verification(several, stored)
-    if not hasattr(source, "selectExpr"):
-        msg = f"verify takes a DataFrame of Spark, a run or a repository, not {source!r}"
+    if not is_frame(source):
+        msg = f"verify takes a DataFrame of Spark, a run or a repository, not {kind_of(source)}"
         raise SuiteError(msg)
     if partitions is not None:
         msg = "partitions= is of a run or a repository; partition= says which one a DataFrame is"

@@ -84,7 +84,9 @@ def current(db: Db = None) -> None:
     from tidegauge.repository.store.database import head_revision
 
     with _at_any_revision(db) as database:
-        print(f"{database.revision() or 'empty'} (newest: {head_revision()})")
+        missing = database.file is not None and not database.file.exists()  # connecting makes it
+        revision = None if missing else database.revision()
+        print(f"{revision or 'empty'} (newest: {head_revision()})")
 
 
 @db_app.command()
@@ -93,7 +95,7 @@ def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
     from tidegauge.repository.maintenance.integrity import check as find_problems
     from tidegauge.repository.maintenance.integrity import orphan_files
 
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, read_only=True) as repository:
         problems = find_problems(repository.database, repository.artifacts)
         for problem in problems:
             print(problem)

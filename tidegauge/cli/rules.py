@@ -88,7 +88,7 @@ def history(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Print the latest verdict of each partition."""
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, read_only=True) as repository:
         frame = repository.verdicts(
             the_dataset(repository, dataset), passed=False if failed else None, as_of=moment(as_of)
         )

@@ -42,6 +42,33 @@ def readable(find: Callable[[str], Any]) -> Callable[[str], Any]:
     return attribute
 
 
+def with_hints(find: Callable[[str], Any], package: str, public: list[str]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__`` that answers unknown names with what they are called here.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> tg.consistency.cmpare
+    Traceback (most recent call last):
+    AttributeError: tidegauge.consistency has no 'cmpare'; did you mean 'compare'?
+    """
+    readably = readable(find)
+
+    def attribute(name: str) -> Any:
+        try:
+            return readably(name)
+        except AttributeError as error:
+            from tidegauge.spellings import hint
+
+            told = "" if name.startswith("_") else hint(name, public)
+            if not told:
+                raise
+            msg = f"{package} has no {name!r}; {told}"
+            raise AttributeError(msg, name=name) from error
+
+    return attribute
+
+
 def _unquote_module(name: str) -> None:
     if name in _DONE:
         return

@@ -109,10 +109,10 @@ def load_configuration(path: str | Path) -> Configuration:
     >>> read.dataset, read.group_bys["clicks"].lag_ms, read.group_bys["prices"].features
     ('shop.search', 2700000, ('price',))
     """
-    from tidegauge.repository.detectors.monitor import Monitor
-
     file = YamlFile.read(path, "configuration", begins="namespace: name")
-    fields = file.fields(_File, {"backfill": _Backfill})
+    fields = file.fields(
+        _File, {"backfill": _Backfill, "tolerance": _Tolerance, "group_bys": _GroupBy}
+    )
     if (fields.join is None) == (fields.group_by is None):
         raise file.error(file.node, "a configuration names either a join or a group_by")
     named, name = (
@@ -139,12 +139,21 @@ def load_configuration(path: str | Path) -> Configuration:
             query_sources=_names(fields.query_source),
             segment_by=_names(fields.segment_by),
             since=fields.since,
-            monitors=tuple(Monitor.from_dict(one).to_dict() for one in fields.monitors),
+            monitors=_monitors(fields.monitors),
             k=fields.k,
             longest=fields.longest,
         )
     except TidegaugeError as error:
-        raise file.error(file.node, error) from error
+        raise file.about(error) from error
+
+
+def _monitors(given: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    from tidegauge.repository.detectors.monitor import Monitor
+
+    try:
+        return tuple(Monitor.from_dict(one).to_dict() for one in given)
+    except TidegaugeError as error:
+        raise SuiteError(f"monitors: {error}") from error
 
 
 def _names(given: list[str] | str) -> tuple[str, ...]:
@@ -182,7 +191,7 @@ def _group_by(given: _GroupBy | list[str], path: Path) -> GroupBy:
     try:
         lag = milliseconds(given.lag_ms)
     except ValueError as error:
-        raise SuiteError(f"lag_ms: {error}") from error
+        raise SuiteError(f"group_bys: lag_ms: {error}") from error
     return GroupBy(tuple(given.features), lag, _backfill(given.backfill, path))
 
 

@@ -225,8 +225,8 @@ class YamlFile:
         try:
             return model.model_validate(plain)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = first["loc"]
+            first = _told_best(self.node, error.errors())
+            place = _without_union_tags(self.node, first["loc"])
             node = _find(self.node, place)
             name = str(place[-1])
             if first["type"] == "extra_forbidden":
@@ -237,6 +237,17 @@ class YamlFile:
                 raise self.error(node, f"unknown field {name!r}; {hint}") from None
             where = ".".join(map(str, place))
             raise self.error(node, f"{where}: {first['msg']}") from None
+
+    def about(self, problem: object) -> SuiteError:
+        """Return an error with the line of the field that the problem names first, or of the file."""
+        text = str(problem)
+        named = {key.value: key for key, _ in self.node.value}
+        places = [
+            (found.start(), name)
+            for name in named
+            if (found := re.search(rf"\b{re.escape(name.removesuffix('s'))}s?\b", text))
+        ]
+        return self.error(named[min(places)[1]] if places else self.node, problem)
 
     def items(self, *place: str) -> Iterator[yaml.Node]:
         """Yield the items of the list at a path of fields; none if there is no list."""
@@ -251,6 +262,40 @@ class YamlFile:
 def line_of(node: yaml.Node) -> int:
     """Return the line number of a node's start, from 1 on."""
     return int(node.start_mark.line) + 1
+
+
+_UNION_TAG = re.compile(r"_\w+|(list|dict)\[.*\]|float|int|str|bool")
+"""What pydantic calls the alternatives of a field, as steps of its places."""
+
+
+def _told_best(node: yaml.Node, errors: list[Any]) -> Any:
+    """Return the first error; of a mapping with several alternatives that of the mapping's model."""
+    place = _without_union_tags(node, errors[0]["loc"])
+    there = node
+    for step in place:
+        there = dict(_children(there)).get(step, there)
+    if isinstance(there, yaml.MappingNode):
+        models = (e for e in errors if any(str(step).startswith("_") for step in e["loc"]))
+        return next(models, errors[0])
+    return errors[0]
+
+
+def _without_union_tags(node: yaml.Node, place: Sequence[str | int]) -> tuple[str | int, ...]:
+    kept: list[str | int] = []
+    for step in place:
+        inside = dict(_children(node))
+        if step not in inside and isinstance(step, str) and _UNION_TAG.fullmatch(step):
+            continue
+        kept.append(step)
+        node = inside.get(step, node)
+    return tuple(kept)
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        yield from ((key.value, value) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from enumerate(node.value)
 
 
 def _find(node: yaml.Node, place: Sequence[str | int]) -> yaml.Node:

@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import DslError, SuiteError, describe
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.aliases import walk
-from tidegauge.griffin.dsl.nodes import LikeNode, Node, Rule, Text
+from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text
 from tidegauge.griffin.lower.plan import RulePlan
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ _PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 _WRAPPER_LINES = 1
 """Lines that `Views.query` puts before a query."""
 _LONGEST = 1000
+_OF_PATTERNS = {
+    *("regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_like", "regexp", "rlike"),
+    *("regexp_count", "regexp_instr", "regexp_substr", "split"),
+}
+"""Functions whose second argument is a regular expression."""
 _TOKEN = re.compile(
     r"--[^\n]*|/\*[\s\S]*?\*/|'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*`|(?P<end>;)|[\s\S]"
 )
@@ -74,10 +79,9 @@ def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSessi
 
     Spark compiles patterns only where there are rows; here it compiles each for one row of its own.
     """
+    patterns = (_pattern_of(node) for node in (() if tree is None else walk(tree)))
     nodes: list[tuple[Node | None, str]] = [
-        (node.pattern, node.pattern.value)
-        for node in (() if tree is None else walk(tree))
-        if isinstance(node, LikeNode) and node.regex and isinstance(node.pattern, Text)
+        (pattern, pattern.value) for pattern in patterns if isinstance(pattern, Text)
     ]
     nodes += [
         (None, one) for error in config.errors if error.kind == "regex" for one in error.values
@@ -93,6 +97,16 @@ def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSessi
                 f"{text!r} is no regular expression: {describe(error)}", config.rule, line, column, end,
                 rule=config.name, phase="plan",
             ) from error  # fmt: skip
+
+
+def _pattern_of(node: Node) -> Expression | None:
+    """Return the regular expression of RLIKE, or of a function that takes one as its second argument."""
+    match node:
+        case LikeNode(regex=True):
+            return node.pattern
+        case Call(name=name, arguments=(_, pattern, *_)) if name.lower() in _OF_PATTERNS:
+            return pattern
+    return None
 
 
 def _compile(spark: SparkSession, patterns: list[str]) -> Exception | None:

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.scan.capabilities import capabilities
@@ -54,6 +55,7 @@ class Attached(ValidationTask):
     """
 
     def __init__(self, dqm: DQMDefinition, original: DataFrame) -> None:
+        check_frame(original, streaming=True)
         self.dqm = dqm
         self.name = dqm.name
         self.original = original

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked, mask
 from tidegauge.rules.measures import AnyAnalyzer, analyzers_of
@@ -168,7 +169,14 @@ class DQMDefinition(ValidationTask):
         return self.tasks.state(whole.counts, whole.failures)
 
     def tally(self, data: DataFrame) -> Tally:
-        """Return the mergeable counts of a frame; one pass, none if no task needs it."""
+        """Return the mergeable counts of a frame; one pass, none if no task needs it.
+
+        Raises
+        ------
+        SourceError
+            If the data is not a DataFrame of Spark, or is a stream.
+        """
+        check_frame(data)
         if not self.needs_action:
             return Tally(RecordCounts())
         return total(tally(data, self.tasks).values())

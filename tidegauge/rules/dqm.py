@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
@@ -99,8 +100,9 @@ class DQM(DQMDefinition):
         ------
         NoSuchColumnError
         RuleError
-            If only one of ``repository`` and ``dataset`` is given, or the data is neither a frame
-            nor a parser.
+            If only one of ``repository`` and ``dataset`` is given.
+        SourceError
+            If the data is neither a DataFrame of Spark nor a parser, or is a stream.
 
         Examples
         --------
@@ -114,10 +116,7 @@ class DQM(DQMDefinition):
         parser = None
         if isinstance(data, ParserValidation):
             parser, data = data, data.read().data
-        if not hasattr(data, "selectExpr"):
-            msg = f"a DQM is applied to a DataFrame of Spark or a ParserValidation, not to {data!r}"
-            raise RuleError(msg)
-
+        check_frame(data)
         repository = as_recorder(repository)
         _both(repository, dataset)
         by = resolve_columns(data, partition_by)

@@ -115,6 +115,9 @@ class Expression:
     @classmethod
     def from_column_pieces(cls, column: str | Column, pieces: Sequence[Any]) -> Expression:
         """Make an expression about a column from SQL pieces; `COLUMN_PLACEHOLDER` stands for the column."""
+        if not isinstance(column, str) and not is_column(column):
+            msg = f"a rule is about one column, by its name or as a Column, not {column!r}; add a rule for each"
+            raise RuleError(msg)
         subject = column_sql(column) if isinstance(column, str) else column
         return cls(tuple(subject if piece is COLUMN_PLACEHOLDER else piece for piece in pieces))
 
@@ -154,7 +157,8 @@ class Expression:
 
 
 _RANDOM = re.compile(
-    r"\b(rand|randn|random|randstr|uuid|shuffle|monotonically_increasing_id|spark_partition_id)\s*\(",
+    r"\b(rand|randn|random|randstr|uuid|shuffle|monotonically_increasing_id|spark_partition_id"
+    r"|reflect|try_reflect|java_method)\s*\(",  # the last three call any function of Java
     re.IGNORECASE,
 )
 """Functions that may give another answer whenever a record is read."""

@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
+from tidegauge.analyzers.scan.parsing import unparsed
 from tidegauge.analyzers.scan.query_logs import handled_errors
 from tidegauge.rules.expressions import (
     Expression,
@@ -410,7 +411,9 @@ class _Builder:
         try:
             frame = _with_hidden(self.frame, some)
             texts = [text for one in some for text in one.texts]
-            _parse(frame, [text for one in some for text in one.own])
+            error = unparsed(frame, [text for one in some for text in one.own])
+            if error is not None:
+                return error
             # Nested in an expression beside the columns, as in the final plan: aggregates, generators and
             # aliases are refused here.
             cells = (
@@ -425,6 +428,9 @@ class _Builder:
         wrong = next((i for i, c in enumerate(conditions) if c and kinds[i] != "boolean"), None)
         if wrong is not None:
             told = " ".join(texts[wrong].removeprefix("(\n").removesuffix("\n)").split())
+            for one in some:
+                for alias, column in one.hidden.items():
+                    told = told.replace(alias, shown_text(column))
             return TypeError(f"{told} is of type {kinds[wrong]}, not a condition")
         return None
 
@@ -472,21 +478,6 @@ def _common_type(one: DataFrame, other: DataFrame) -> str:
     return (
         one.sparkSession.sql(f"SELECT coalesce({nulls})").schema.fields[0].dataType.simpleString()
     )
-
-
-def _parse(frame: DataFrame, own: Iterable[str]) -> None:
-    """Parse expressions as the user wrote them, so that a syntax error points into their own text.
-
-    Inside our parentheses, ``a > 0) OR (true`` would parse, too.
-    """
-    from pyspark.errors import AnalysisException, ParseException
-
-    try:
-        frame.selectExpr(*own).schema  # noqa: B018 - forces parsing on Spark Connect
-    except ParseException:
-        raise
-    except AnalysisException:
-        pass  # resolved where it will stand, it may fare better
 
 
 def _of_fix(fix: DQMFix) -> list[Expression]:

@@ -369,7 +369,17 @@ def test_preconditions_say_what_is_wrong(analyzer, error, message):
             "two columns, not 1",
         ),
         (lambda: tg.ApproxQuantile("n", 50), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
-        (lambda: tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "between 0 and 1"),
+        (lambda: tg.ApproxQuantiles("n", []), tg.IllegalAnalyzerParameterError, "at least one"),
+        (
+            lambda: tg.ApproxQuantile("n", 0.5, relative_error=1e-9),
+            tg.IllegalAnalyzerParameterError,
+            "an exact quantile is ExactQuantile's",
+        ),
+        (
+            lambda: tg.HistogramBinned("n", bin_count=0),
+            tg.IllegalAnalyzerParameterError,
+            "either bin_count, at least 1, or custom_edges",
+        ),
         (
             lambda: tg.ApproxQuantile("n", 0.5, 0),
             tg.IllegalAnalyzerParameterError,
@@ -590,3 +600,11 @@ def test_a_success_holds_a_value_and_metrics_compare_by_it():
     assert isinstance(metric, tg.Metric)
     assert metric == tg.Metric(tg.Entity.DATASET, "*", "Size", tg.Success(3.0))
     assert not math.isnan(metric.value)
+
+
+@pytest.mark.parametrize("analyzer", [tg.Entropy("s"), tg.MutualInformation(["s", "t"])])
+def test_information_of_a_constant_is_no_negative_zero(analyzer):
+    columns = ("x",) if isinstance(analyzer, tg.Entropy) else ("x", "y")
+    value = analyzer.compute_metric_from(tg.FrequenciesAndNumRows.of([(columns, 3)])).value
+    assert math.copysign(1, value) == 1
+    assert value == 0

@@ -219,8 +219,19 @@ def test_sketches_of_different_parameters_do_not_add():
         GroupSums.of([("a", 1, 1)]) + GroupSums.of([(1, 1, 1)])
     with pytest.raises(StateMismatchError, match="types of sums"):
         GroupSums.of([("a", 1, 10**60)]) + GroupSums.of([("a", 1, Decimal("1e-30"))])
-    with pytest.raises(StateMismatchError, match="column types"):
+    with pytest.raises(StateMismatchError, match="column types string and int64$"):
         FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([((1,), 1)])
+
+
+def test_frequencies_of_integers_add_to_those_of_decimals():
+    """As approximate counts do: a column that was an integer and became a decimal holds equal numbers."""
+    whole = FrequenciesAndNumRows.of([((1,), 2), ((2**63 - 1,), 1), ((None,), 1)])
+    wider = FrequenciesAndNumRows.of([((Decimal("1.00"),), 3), ((Decimal("1.50"),), 1)])
+    wanted = {(Decimal(1),): 5, (Decimal(2**63 - 1),): 1, (None,): 1, (Decimal("1.5"),): 1}
+    assert (whole + wider).as_dict() == wanted
+    assert (wider + whole).as_dict() == wanted
+    sums = GroupSums.of([(1, 2, 10)]) + GroupSums.of([(Decimal("1.0"), 1, 5)])
+    assert sums.as_dict() == {Decimal(1): (3, 15)}
 
 
 def test_an_unknown_tag_and_damaged_bytes_are_told_apart():

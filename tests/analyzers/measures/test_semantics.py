@@ -300,6 +300,30 @@ def test_failures_are_metrics_and_stay_alone(tables):
     assert "DIVIDE_BY_ZERO" in str(metrics[8].outcome.error)
 
 
+@pytest.mark.parametrize(
+    ("analyzer", "says"),
+    [
+        (tg.Size(where="att1 >"), "end of input. SQLSTATE: 42601 (line 1, pos 6)"),
+        (tg.Size(where="att1 > 1) OR (att1 < 9"), "near ')'. SQLSTATE: 42601 (line 1, pos 8)"),
+        (tg.Size(where="att1 > 1, true"), "near ','. SQLSTATE: 42601 (line 1, pos 8)"),
+        (tg.Size(where="att1 > 1 AS big"), "'att1 > 1 AS big' is more than an expression"),
+        (tg.Compliance("c", "att1 = = 1"), "near '='. SQLSTATE: 42601 (line 1, pos 7)"),
+        (tg.Compliance("c", "att1 > 1) OR (true"), "near ')'. SQLSTATE: 42601 (line 1, pos 8)"),
+        (tg.Compliance("c", "nope > 1"), "SQLSTATE: 42703"),
+        (tg.CustomSql("sum(att1"), "end of input: missing ')'. SQLSTATE: 42601 (line 1, pos 8)"),
+        (tg.Histogram("att1", binning="att1 /"), "end of input. SQLSTATE: 42601 (line 1, pos 6)"),
+        (tg.HistogramOfSums("att1", "att2", binning="(att1"), "SQLSTATE: 42601 (line 1, pos 5)"),
+    ],
+)
+def test_syntax_errors_point_into_the_expression_as_it_is_written(tables, analyzer, says):
+    (metric,) = tg.calculate(tables["NUM"], [analyzer])
+    error = metric.outcome.error
+    assert isinstance(error, tg.UnresolvedExpressionError)
+    assert says in str(error)
+    assert "__tidegauge" not in str(error)
+    assert "; line " not in str(error)
+
+
 def test_names_from_outside_are_quoted(spark):
     odd = "a`b; drop table x -- 'c\""
     table = spark.createDataFrame([(1, "u"), (None, "v")], "x int, y string").toDF(odd, "a.b")

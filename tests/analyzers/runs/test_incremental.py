@@ -483,7 +483,9 @@ def test_bad_tables(spark, odd, repo):
         tg.PartitionColumnError, match="no partition column 'dss'.*did you mean 'ds'"
     ):
         analyze(odd, tg.Suite("odd", SUITE, ["dss"]))
-    with pytest.raises(tg.PartitionColumnError, match="no partition column 'day'"):
+    with pytest.raises(
+        tg.PartitionColumnError, match="no partition column 'day': its columns are 'id'"
+    ):
         analyze(spark.range(3), tg.Suite("odd", SUITE, ["day"]))
     assert repo.datasets() == []
     analyze(odd)

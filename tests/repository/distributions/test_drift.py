@@ -78,6 +78,10 @@ def test_the_share_of_rows_that_psi_takes_together():
     assert found.psi_rest == 0.2
     many = {str(i): 1 for i in range(100)}
     assert category_distances(many, many).psi_rest == 1
+    # One pooled category on both sides: nothing is compared, however far apart they are.
+    others = {f"other {i}": 1 for i in range(100)}
+    assert math.isnan(category_distances(many, others).psi)
+    assert category_distances(many, others).js == 1
     assert category_distances({"a": 9}, {"a": 9}).psi_rest == 0
     assert math.isnan(category_distances({}, {"a": 9}).psi_rest)
 
@@ -118,7 +122,8 @@ def test_categories_by_hand():
 def test_many_rare_values_do_not_make_a_psi():
     before, after = ({f"{side}{i}": 1 for i in range(1000)} for side in "ab")
     found = category_distances(before, after)
-    assert (found.psi, found.js, found.unseen, found.lost) == (0.0, 1.0, 1.0, 1.0)
+    assert math.isnan(found.psi)
+    assert (found.psi_rest, found.js, found.unseen, found.lost) == (1.0, 1.0, 1.0, 1.0)
 
 
 def test_numbers_by_hand():

@@ -304,7 +304,9 @@ def test_only_some_series(repo):
     commit(repo, day(1), day(2))
     found = repo.compare("d", days(1), days(2), analyzer="Size()")
     assert found["name"].tolist() == ["Size"]
-    assert repo.compare("d", days(1), days(2), where="a = 1").empty
+    assert repo.compare("d", days(1), days(2), where="", name="Histogram").notna().any(axis=None)
+    with pytest.raises(tg.HistoryError, match="no series of 'd' has where='a = 1'"):
+        repo.compare("d", days(1), days(2), where="a = 1")
 
 
 # bad input
@@ -321,6 +323,7 @@ def test_only_some_series(repo):
         (1, 3, "run 3 of 'd' measured no partition"),
         ((None, None), ("2014-01-01", None), "current: 'd' has no partition in 2014-01-01 to ..."),
         ((None, "x"), (None, None), "until='x' is not a time"),
+        ((5, None), (None, None), "since=5 is not a time"),
         (1.5, 1, "baseline=1.5 is neither"),
         (True, 1, "baseline=True is neither"),
         ((1, 2, 3), 1, "neither the id of a run"),

@@ -543,13 +543,14 @@ def test_text_from_outside_is_only_text(shared):
     shared.record(EVIL, EVIL, 1.0, partition="ds=2013-01-01", instance=EVIL, segment=EVIL)
     assert shared.metrics(EVIL, where=EVIL, tags={EVIL: EVIL})["value"].tolist() == [1.0]
     assert shared.metrics(EVIL, name=EVIL, instance=EVIL, segment=EVIL)["value"].tolist() == [1.0]
+    with pytest.raises(tg.UnknownNameError, match="unknown status"):
+        shared.anomalies(EVIL, status=EVIL)
     for ask in (
         lambda: shared.metrics(EVIL, name=EVIL, since="2013-01-01"),
         lambda: shared.latest(EVIL, segment=EVIL),
         lambda: shared.chart(EVIL, instance=EVIL),
         lambda: shared.restatements(EVIL, name=EVIL),
         lambda: shared.scores(EVIL, name=EVIL),
-        lambda: shared.anomalies(EVIL, status=EVIL),
         lambda: list(shared.pages(EVIL, name=EVIL)),
     ):
         ask()

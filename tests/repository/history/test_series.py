@@ -36,8 +36,10 @@ def test_one_value(repo):
     assert repo.value("d", "Size", as_of=run) == 12.0
     with pytest.raises(tg.HistoryError, match="no partition .ds=2013-01-0.; did you mean"):
         repo.value("d", "Size", partition="ds=2013-01-0")
-    with pytest.raises(tg.HistoryError, match="no series of 'd' matches; repo.series"):
+    with pytest.raises(tg.HistoryError, match="where='b > 1'; did you mean 'a > 1'"):
         repo.value("d", "Size", where="b > 1")
+    with pytest.raises(tg.HistoryError, match="no series of 'd' matches; repo.series"):
+        repo.value("d", "Mean", where="a > 1")
 
 
 def test_several_series_are_told(repo):

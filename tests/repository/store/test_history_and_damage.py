@@ -5,6 +5,7 @@ import math
 import re
 import sqlite3
 from functools import partial
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -392,11 +393,38 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
         ("mysql://user@host/db", tg.DatabaseAccessError, "not the URL|not supported"),
         ("nonsense://x", tg.DatabaseAccessError, "not the URL"),
         ("sqlite://x.db", tg.DatabaseAccessError, "has a third slash: sqlite:///x.db"),
+        (
+            "sqlite:////proc",
+            tg.DatabaseAccessError,
+            "/proc is a folder; give a file in it, such as",
+        ),
+        (Path("/proc"), tg.DatabaseAccessError, "/proc is a folder"),
+        (5, tg.DatabaseAccessError, "5 is not the URL of a database"),
     ],
 )
 def test_urls_that_cannot_be_opened(url, error, says):
     with pytest.raises(error, match=says):
         tg.Repository(url).record("d", "x", 1.0)
+
+
+def test_a_closed_repository_neither_answers_nor_writes(tmp_path):
+    for url in ("sqlite://", f"sqlite:///{tmp_path / 'r.db'}"):
+        with tg.Repository(url) as repo:
+            repo.record("d", "x", 1.0)
+        repo.close()  # again, which is no error
+        with pytest.raises(tg.RepositoryError, match="is closed; open it again"):
+            repo.metrics("d")
+        with pytest.raises(tg.RepositoryError, match="is closed; open it again"):
+            repo.record("d", "x", 2.0)
+
+
+@pytest.mark.parametrize("list_them", [tg.Repository.anomalies, tg.Repository.incidents])
+def test_a_misspelt_status_is_no_empty_answer(list_them):
+    with tg.Repository("sqlite://") as repo:
+        repo.record("d", "x", 1.0)
+        assert len(list_them(repo, status="expected")) == 0
+        with pytest.raises(tg.UnknownNameError, match="unknown status 'opne'; did you mean 'open'"):
+            list_them(repo, status="opne")
 
 
 def test_a_newer_database_can_be_read_and_not_written(tmp_path):

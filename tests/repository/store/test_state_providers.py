@@ -118,6 +118,16 @@ def test_damaged_files_are_told(tmp_path):
             provider.load(tg.Size())
 
 
+def test_a_store_that_cannot_be_reached_is_told_in_one_line(monkeypatch):
+    def connect(address):
+        raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm) failed\ndlopen(/opt) failed")
+
+    monkeypatch.setattr("tidegauge.analyzers.core.filesystems._connect", connect)
+    with pytest.raises(FileSystemError) as caught:
+        tg.FileSystemStateProvider("hdfs://nn:8020/states")
+    assert str(caught.value) == "cannot reach 'hdfs://nn:8020/states': Unable to load libjvm"
+
+
 @pytest.mark.parametrize(
     ("folder", "reason"),
     [

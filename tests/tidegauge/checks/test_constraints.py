@@ -144,6 +144,8 @@ def test_where_is_about_the_constraint_before():
         lambda: CHECK.is_contained_in("a", ["x"], lower=1),
         lambda: CHECK.is_contained_in("a", [None]),
         lambda: CHECK.is_contained_in("a", lower=1, closed="some"),
+        lambda: CHECK.is_contained_in("a", lower=5, upper=1),
+        lambda: CHECK.is_contained_in("a", lower=5, upper="x"),
         lambda: CHECK.not_below(tg.Size(), "7 days"),
         lambda: CHECK.not_below(tg.Size(), "7d", by=-1),
         lambda: CHECK.compared(tg.Size(), "7d", 1, "quotient"),
@@ -472,3 +474,16 @@ def test_spellings_of_other_tools_are_answered_with_ours():
     with pytest.raises(AttributeError, match=r"write tg.Check\(name\).is_unique\(column\)"):
         CHECK.expect_column_values_to_be_unique("x")
     assert not hasattr(CHECK, "_ipython_display_")
+
+
+def test_a_time_of_the_future_is_not_fresh():
+    (constraint,) = CHECK.is_fresh("t", 60).constraints
+    assert constraint.description == "Freshness('t'): at least 0 and at most 60"
+    assert [constraint.assertion.holds(age) for age in (-1.0, 0.0, 60.0, 61.0)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    (lenient,) = CHECK.is_fresh("t", 60, ahead=5).constraints
+    assert lenient.assertion.holds(-1.0)

@@ -140,9 +140,27 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'new.db'}"
     assert run_command(["db", "current", "--db", url]) == 0
     assert "empty" in capsys.readouterr().out
+    assert not (tmp_path / "new.db").exists()
     assert run_command(["db", "upgrade", "--db", url]) == 0
     assert "upgraded from None to 0006" in capsys.readouterr().out
     assert run_command(["db", "check", "--db", url]) == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["db", "check"], ["rules", "history", "d"], ["anomalies", "list"]]
+)
+def test_reading_a_mistyped_database_says_so_and_leaves_no_file(tmp_path, capsys, command):
+    file = tmp_path / "mistyped.db"
+    assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
+    assert f"there is no database {file} to read" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("more", [[], ["--incidents"]])
+def test_a_misspelt_status_is_an_error(url, repo, capsys, more):
+    repo.close()
+    assert run_command(["anomalies", "list", "--status", "opne", *more, "--db", url]) == 1
+    assert "did you mean 'open'" in capsys.readouterr().err
 
 
 def test_db_check_reports_damage(url, repo, capsys):

@@ -81,6 +81,30 @@ def test_few_fields(write):
 
 
 @pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("bucket_minutes: 7", "bucket_minutes is 7"),
+        ("k: 13", "k is 13"),
+        ("monitors: [{series: {name: Consistency.mismach}}]", "unknown metric of a monitor"),
+        ("monitors: [{detector: SimpleThrehold(0.1)}]", "monitors: unknown detector"),
+        ("group_bys: {a: {features: [x], lag_ms: soon}}", "group_bys: lag_ms: 'soon' is no time"),
+        ("group_bys: {a: {feature: [x]}}", "group_bys.a.features: Field required"),
+        ("tolerance: {x: {rell: 1}}", "unknown field 'rell'; did you mean 'rel'"),
+        ("tolerance: {float: {rel: a}}", "tolerance.float.rel: Input should be a valid number"),
+        ("tolerance: {x: -1}", "a tolerance is a number"),
+        ("tolerance: {x: much}", "tolerance.x: Input should be a valid number"),
+    ],
+)
+def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
+    file = tmp_path / "search.yml"
+    head = "namespace: shop\njoin: search\nkeys: [user]\nbackfill: {query: SELECT 1}\n"
+    file.write_text(f"{head}{field}\n")
+    with pytest.raises(SuiteError) as caught:
+        load_configuration(file)
+    assert str(caught.value).startswith(f"{file}:5: {problem}")
+
+
+@pytest.mark.parametrize(
     ("change", "problem"),
     [
         (("join: team/search", "joins: x"), r"yml:3: unknown field 'joins'; did you mean 'join'"),

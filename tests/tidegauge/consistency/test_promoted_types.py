@@ -1,6 +1,7 @@
 """Features whose type becomes wider, as Avro promotes it, and schemas that clash elsewhere."""
 
 import pytest
+from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.consistency.backfill import QueryBackfill
 from tidegauge.consistency.configuration import Configuration
 from tidegauge.consistency.log.client import QueryLog
@@ -26,6 +27,17 @@ def version(kind):
 )  # fmt: skip
 def test_the_wider_type_holds_both(first, later, wide):
     assert merged([version(first), version(later)]).values == {"n": wide}
+
+
+def test_fields_of_records_promote_too():
+    def fields(**kinds):
+        return LogSchema.of("search", KEY, record("Value", n=record("Pair", **kinds)))
+
+    wide = merged([fields(a="int", b="float"), fields(a="long", b="float")]).values["n"]
+    assert [(f["name"], f["type"]) for f in wide["fields"]] == [("a", "long"), ("b", "float")]
+    for other in (fields(a="string", b="float"), fields(a="int"), fields(b="float", a="int")):
+        with pytest.raises(SuiteError, match="a field keeps its name and type"):
+            merged([fields(a="int", b="float"), other])
 
 
 @pytest.mark.soak

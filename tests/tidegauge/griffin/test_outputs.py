@@ -168,6 +168,11 @@ def test_bad_patterns_are_found_before_anything_runs(spark):
     assert "'a(b' is no regular expression" in caught.value.message
     assert caught.value.column == 32
     assert "'[' is no regular expression" in caught.value.others[0].message
+    for call in ("regexp_replace(name, '(', '') = 'a'", "split(name, '(')[0] = 'a'"):
+        with pytest.raises(DslError, match=r"'\(' is no regular expression"):
+            tg.griffin.check(
+                job([SOURCE], [rule(f"count(*) as n where {call}", "profiling", "r")]), spark=spark
+            )
 
 
 def test_a_text_that_is_no_number_fails_with_the_columns_names(spark):

@@ -365,6 +365,7 @@ def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
         ("x = = 1", "line 1, pos 4"),
         ("x > 0) OR (true", "line 1, pos 5"),
         ("x > 0;", "line 1, pos 5"),
+        ("x > 0 AS big", "'x > 0 AS big' is more than an expression; leave out its alias"),
     ],
 )
 def test_syntax_errors_point_into_the_rule_as_it_is_written(spark, text, says):
@@ -376,3 +377,13 @@ def test_syntax_errors_point_into_the_rule_as_it_is_written(spark, text, says):
     )
     assert says in found.state.errors["bad"]
     assert found.state.violations("good") == 1
+
+
+def test_a_column_that_is_no_condition_is_told_as_it_prints(spark):
+    from pyspark.sql import functions as F
+
+    dqm = tg.DQM().add(tg.Rule(F.col("x"), "number")).add(tg.Rule("nope > 0", "unknown"))
+    errors = dqm.apply(spark.range(3).selectExpr("id x")).state.errors
+    assert errors["number"] == "rule 'number': x is of type bigint, not a condition"
+    assert "nope" in errors["unknown"]
+    assert "__tidegauge" not in errors["unknown"]

@@ -133,10 +133,10 @@ def test_columns_that_are_called_as_ours(data):
 
 
 BROKEN = {
-    "a) OR (b": "a OR b",
+    "a) OR (b": "PARSE_SYNTAX_ERROR",
     "1=1; DROP TABLE x": "PARSE_SYNTAX_ERROR",
     "a < 3 /* open": "UNCLOSED_BRACKETED_COMMENT",
-    "a < 3 AS other": "PARSE_SYNTAX_ERROR",
+    "a < 3 AS other": "leave out its alias",
     "a) AS (b": "PARSE_SYNTAX_ERROR",
     "a < 3) , (b": "PARSE_SYNTAX_ERROR|not a condition",
     "a < 3) END, CASE WHEN (true": "PARSE_SYNTAX_ERROR",
@@ -148,7 +148,7 @@ BROKEN = {
     "(a < 3": "PARSE_SYNTAX_ERROR",
     "a": "type int, not a condition",
     "s": "type string, not a condition",
-    "a, b": "not a condition",
+    "a, b": "PARSE_SYNTAX_ERROR",
     "nope < 1": "nope",
     "b.c = 1": "Need a complex type",
     "max(a) > 0": "MISSING_GROUP_BY",

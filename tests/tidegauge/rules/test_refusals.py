@@ -22,6 +22,7 @@ def refusal(check, *arguments):
         ("rand() < 0.5", "rand"),
         ("a = UUID ()", "UUID"),
         ("monotonically_increasing_id() < 10", "monotonically_increasing_id"),
+        ("reflect('java.util.UUID', 'randomUUID') > a", "reflect"),
         ("a = 'rand()'", ""),
         ("a = 1 -- rand()", ""),
         ("brand(a) > 1", ""),

@@ -63,6 +63,8 @@ def test_a_share_in_percent_is_reached_exactly(percent, hundreds):
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: tg.NotNullRule(["a", "b"]),
+        lambda: tg.BoundRule(None, 1, 2),
         lambda: tg.FailPercent(0),
         lambda: tg.FailPercent(50),
         lambda: tg.FailPercent(-0.1),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import PreconditionError, nearest
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Schema
 from tidegauge.analyzers.core.sql import quote
@@ -162,7 +163,10 @@ def _unlike(
         if not (kinds <= INTEGRAL | {"timestamp"} or kinds == {"timestamp_ntz"}):
             yield f"{name!r} is {' and '.join(sorted(kinds))}, not a timestamp or milliseconds"
     elif not kinds <= (INTEGRAL if is_key else NUMERIC) and shape(types[0]) != shape(types[1]):
-        yield f"{name!r} is {_type_name(types[0])} in the log and {_type_name(types[1])} in {whose}"
+        one, other = map(_type_name, types)
+        if one == other:  # nested types that differ inside
+            one, other = map(type_sql, types)
+        yield f"{name!r} is {one} in the log and {other} in {whose}"
     elif is_key and holds(types[0], UNORDERED):
         yield f"{name!r} is {_type_name(types[0])}, by which rows cannot be joined"
 

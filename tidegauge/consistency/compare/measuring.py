@@ -10,6 +10,7 @@ from tidegauge.analyzers.core.errors import (
     PreconditionError,
     UnknownNameError,
 )
+from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.schema import NUMERIC, Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
@@ -101,6 +102,8 @@ def compare(
 
     Raises
     ------
+    SourceError
+        If a side is not a DataFrame of Spark, or is a stream.
     PreconditionError
         Listing all mismatches: missing columns, and types that are not comparable.
 
@@ -126,6 +129,8 @@ def compare(
         raise PreconditionError(
             "what is compared is recorded in a repository under a dataset: name both"
         )
+    check_frame(logged)
+    check_frame(backfilled)
     keys, partition_by = _names(keys), _names(partition_by)
     features = _features(logged, backfilled, keys, time, group_bys, partition_by, logged_as or {})
     named = tuple(dict.fromkeys(name for some in features.values() for name in some))

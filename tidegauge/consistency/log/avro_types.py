@@ -191,17 +191,40 @@ def promoted(a: Any, b: Any) -> Any:
     ('long', 'double', None)
     >>> promoted({"type": "array", "elementType": "long"}, {"type": "array", "elementType": "integer"})
     {'type': 'array', 'elementType': 'long'}
+    >>> promoted(struct({"a": "integer", "b": "string"}), struct({"a": "long", "b": "string"})) == (
+    ...     struct({"a": "long", "b": "string"})
+    ... )
+    True
     """
     if type_sql(a) == type_sql(b):
         return a
     if isinstance(a, str) and isinstance(b, str):
-        if not {a, b} <= set(_ORDER):
-            return None
-        return "double" if {a, b} == {"long", "float"} else max(a, b, key=_ORDER.index)
+        return _promoted_number(a, b)
     if not isinstance(a, Mapping) or not isinstance(b, Mapping) or a["type"] != b["type"]:
         return None
+    if a["type"] == "struct":
+        return _promoted_fields(a, b)
     inside = {"array": "elementType", "map": "valueType"}.get(a["type"])
     if inside is None or ("keyType" in a and type_sql(a["keyType"]) != type_sql(b["keyType"])):
         return None
     found = promoted(a[inside], b[inside])
     return None if found is None else {**a, inside: found}
+
+
+def _promoted_number(a: str, b: str) -> str | None:
+    if not {a, b} <= set(_ORDER):
+        return None
+    return "double" if {a, b} == {"long", "float"} else max(a, b, key=_ORDER.index)
+
+
+def _promoted_fields(a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
+    """Promote the fields of structs of the same names, in the same order."""
+    if [f["name"] for f in a["fields"]] != [f["name"] for f in b["fields"]]:
+        return None
+    kinds = [promoted(f["type"], g["type"]) for f, g in zip(a["fields"], b["fields"], strict=True)]
+    if any(kind is None for kind in kinds):
+        return None
+    return {
+        **a,
+        "fields": [{**f, "type": kind} for f, kind in zip(a["fields"], kinds, strict=True)],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - pyarrow's first write imports it, too late at exit
 import multiprocessing
 import multiprocessing.util
 import os
@@ -42,7 +43,7 @@ class QueryLog:
     """Appends queries to the folder of a query log; safe across threads and processes.
 
     Queries are buffered in memory. A background thread writes them when there are enough, and at
-    intervals; `close`, the end of the process, SIGTERM (unless the process handles it) and the end
+    intervals; `close`, the end of the process, SIGTERM and SIGHUP (unless the process handles it) and the end
     of a child of `multiprocessing` write what is left. Only SIGKILL and ``os._exit`` lose it. A
     file has a temporary name until it is complete, so readers never see a partial file. Failed
     writes (a full disk) are retried. While writes fail or take longer than a second, four times the
@@ -101,7 +102,7 @@ class QueryLog:
         self._closed = False
         self._begin()
         _OPEN.add(self)
-        _write_on_sigterm()
+        _write_on_signals()
 
     def _begin(self) -> None:
         """Reset the buffer: a forked process leaves inherited queries to its parent."""
@@ -412,14 +413,17 @@ def _begin_all() -> None:
         one._begin()  # noqa: SLF001 - its own module
 
 
-def _write_on_sigterm() -> None:
-    """End the process by SystemExit on SIGTERM, so that its end writes what waits.
+def _write_on_signals() -> None:
+    """End the process by SystemExit on SIGTERM and SIGHUP, so that its end writes what waits.
 
     Handlers of the process are left alone, and only its main thread can set one.
     """
-    in_main = threading.current_thread() is threading.main_thread()
-    if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
 
 
 def _terminate(number: int, _: object) -> None:

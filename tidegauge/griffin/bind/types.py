@@ -138,16 +138,32 @@ def mixed_comparisons(rule: Node) -> Iterator[str]:
     >>> name, id = ColumnNode("source", "name", "string"), ColumnNode("target", "id", "long")
     >>> list(mixed_comparisons(Binary("=", name, id)))
     ["line 1, column 1 compares the text 'name' with the number 'id'"]
+    >>> list(mixed_comparisons(In(name, (Text("a"), id))))
+    ["line 1, column 1 compares the text 'name' with the number 'id'"]
+    >>> len(list(mixed_comparisons(BetweenNode(id, name, name))))
+    2
     """
     for node in walk(rule):
-        if isinstance(node, Binary) and node.operator in COMPARISONS:
-            for text, number in ((node.left, node.right), (node.right, node.left)):
+        for one, other in _compared(node):
+            for text, number in ((one, other), (other, one)):
                 if isinstance(text, ColumnNode) and kind_of(text) == "string" and _numeric(number):
                     shown = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
                     yield (
                         f"line {node.span.line}, column {node.span.column} compares the text"
                         f" {text.name!r} with the number{shown}"
                     )
+
+
+def _compared(node: Node) -> list[tuple[Expression, Expression]]:
+    """Return the pairs of values that a comparison, IN or BETWEEN compares."""
+    match node:
+        case Binary() if node.operator in COMPARISONS:
+            return [(node.left, node.right)]
+        case In():
+            return [(node.of, option) for option in node.options]
+        case BetweenNode():
+            return [(node.of, node.low), (node.of, node.high)]
+    return []
 
 
 def _numeric(node: Expression) -> bool:

@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.errors import (
     PreconditionError,
     UnknownNameError,
 )
-from tidegauge.consistency.compare.alignment import Alignment
+from tidegauge.consistency.compare.alignment import Alignment, _unlike
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.compare.join import pair
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
@@ -616,3 +616,11 @@ def test_keys_apart_are_all_together(spark):
         for one, outcome in group.states.items():
             found = [part.groups[key].states[one].value for part in parts]
             assert one.state_type.merge(found).agrees_with(outcome.value), one
+
+
+def test_nested_types_that_differ_inside_are_told_in_full():
+    floats, doubles = (
+        {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "double")
+    )
+    told = _unlike("x", (floats, doubles), "the backfill", is_key=False, is_time=False)
+    assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<DOUBLE> in the backfill"]

@@ -4,6 +4,7 @@ import base64
 import datetime as dt
 import io
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -254,20 +255,24 @@ if sys.argv[2] == "child":
     child.start()
     child.join()
 serve(0)
-os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.Signals[sys.argv[3]])
 time.sleep(60)
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-@pytest.mark.parametrize(("how", "kept"), [("alone", 100), ("child", 200)])
-def test_sigterm_and_the_end_of_a_child_lose_nothing(tmp_path, how, kept):
+@pytest.mark.parametrize(
+    ("how", "name", "kept"),
+    [("alone", "SIGTERM", 100), ("alone", "SIGHUP", 100), ("child", "SIGTERM", 200)],
+)
+def test_signals_and_the_end_of_a_child_lose_nothing(tmp_path, how, name, kept):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TERMINATED, str(tmp_path), how],
+        [sys.executable, "-W", "ignore", "-c", TERMINATED, str(tmp_path), how, name],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 128 + 15, done.stderr
+    assert done.returncode == 128 + signal.Signals[name], done.stderr
     assert len(rows(tmp_path)) == kept
+    assert "Traceback" not in done.stderr
 
 
 ENDING = """
