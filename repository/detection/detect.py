@@ -238,25 +238,28 @@ class DetectionJob(DetectionScope):
         return int(self.known[1][place]["id"])
 
     def _changed(self, connection: Connection, detector: Detector, one: DetectorResult) -> set[int]:
-        """Return the ids of partitions whose metrics or labels changed since the detector's last run."""
+        """Return the ids of partitions of which what a detector reads changed since its last run, or labels."""
         mark, decided_by = self.marks.get(one.detector, (0, ""))
-        always = isinstance(detector, PartitionDetector) and not detector.needs_values
+        always = isinstance(detector, PartitionDetector) and detector.needs_clock
         # An ongoing anomaly lowers a rule's threshold per monitor, and stored findings do not name
         # theirs.
         always |= len(self.watched[detector]) > 1
         if always or self.replay or decided_by != one.decided_by or self.window != Window():
             return {int(row["id"]) for row in self.known[1]}
-        m, p = s.metric.c, s.partition.c
-        metrics = (
+        reads = s.metric
+        if isinstance(detector, PartitionDetector) and not detector.needs_values:
+            reads = s.partition_version
+        m, p = reads.c, s.partition.c
+        new_data = (
             sa.select(m.partition_id)
-            .join_from(s.partition, s.metric, m.partition_id == p.id)
+            .join_from(s.partition, reads, m.partition_id == p.id)
             .where(p.dataset_id == self.id)
             .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
             .distinct()
         )
         new = [said for said in self.teaching.said if said.commit > mark]
         covered = {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
-        return covered | set(connection.execute(metrics).scalars())
+        return covered | set(connection.execute(new_data).scalars())
 
     def _score(
         self,
@@ -339,14 +342,20 @@ class DetectionJob(DetectionScope):
             muted=None if muted is None else muted[0],
         )
         start -= first
+        version = np.maximum(ledger.version, 1)[None, :]
+        own = replace(one, series=[row], version=version)
+        past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
+        known = known_scores(own, past, start) if start else None
         whole, scores, findings = judge_partitions(
             detector,
             monitors,
-            replace(one, series=[row]),
+            own,
             ledger,
             start,
             self.window,
             self.teaching,
+            known,
+            _sides(connection, own, start, found.detector),
         )
         found.partitions += ids[first:][start:]
         found.points = Points.concatenate(
