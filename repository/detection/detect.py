@@ -205,7 +205,7 @@ class DetectionJob(DetectionScope):
             window=window,
             alone=monitors is None,
             replay=replay,
-            whole_series=_whole_series(connection, of),
+            whole_series=_whole_series(known[0]),
             now=datetime.now(UTC),
         )
 
@@ -344,8 +344,10 @@ class DetectionJob(DetectionScope):
         start -= first
         version = np.maximum(ledger.version, 1)[None, :]
         own = replace(one, series=[row], version=version)
-        past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
-        known = known_scores(own, past, start) if start else None
+        known = None
+        if detector.needs_scores and start:
+            past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
+            known = known_scores(own, past, start)
         whole, scores, findings = judge_partitions(
             detector,
             monitors,
@@ -376,13 +378,13 @@ def _create_inputs(
         of = dataset_id(connection, dataset)
         suite = stored_suite(connection, of)
         watching = stored_monitors(suite) if monitors is None else monitors
-        partitions = dimensions_of(connection, of, MetricQuery())[1]
+        series, partitions = dimensions_of(connection, of, MetricQuery())
         wanted = {
             (within, key_of(what.canonical())): what
             for what in _wholes(watching)
             for within in group_by_segment(partitions)
         }
-        there = _whole_series(connection, of)
+        there = _whole_series(series)
     for one in watching:
         if isinstance(one.detector, Drift):
             _record_drifts(
@@ -421,13 +423,10 @@ def _wholes(monitors: Iterable[Monitor]) -> list[Watched]:
     return [Watched(repr(detector), detector.scale.value) for detector in found]
 
 
-def _whole_series(connection: Connection, dataset: int) -> dict[tuple[str, str], SeriesRow]:
+def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRow]:
     """Return the series of partition-level measures, by detector text and partition segment."""
-    query = MetricQuery()
     return {
-        (row["analyzer"], row["segment"]): row
-        for row in dimensions_of(connection, dataset, query)[0]
-        if row["kind"] == Watched.__name__
+        (row["analyzer"], row["segment"]): row for row in series if row["kind"] == Watched.__name__
     }
 
 

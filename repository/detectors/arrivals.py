@@ -207,6 +207,7 @@ class Late(PartitionDetector):
     least: ClassVar[int] = Seasonal.least
     scale: ClassVar[Scale] = Scale.POSITIVE
     needs_values: ClassVar[bool] = False
+    needs_scores: ClassVar[bool] = True
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
