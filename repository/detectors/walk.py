@@ -309,14 +309,16 @@ class Walk:
         off = np.abs(y - now.centre)
         score = tails.student_score(off / width, now.freedom)
         heavy = self.heavy
-        tail = tails.HeavyTail.from_errors(now.errors[heavy], width[heavy])
+        alarms = self.signs[:, past] != 0
+        lasting = tails.ongoing(alarms[heavy, 1:])  # no example of what it is part of
+        errors = np.where(lasting, np.nan, now.surprises[heavy])
+        tail = tails.HeavyTail.from_errors(errors, width[heavy])
         score[heavy] = np.minimum(score[heavy], tail.score(off[heavy] / width[heavy]))
         score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         drifts = moving > score
         score = np.maximum(score, moving)
-        alarms = self.signs[:, past] != 0
         atoms = tails.score_constants(
             score, self.y[:, past], y, alarms, expected.least, self.counts
         )
