@@ -1,12 +1,13 @@
 """Detector accuracy on synthetic histories of data-quality metrics.
 
-    python benchmarks/histories.py [--seeds 6-20] [--tables 60] [--slow] [--json FILE]
+    python benchmarks/histories.py [--seeds 6-20] [--tables 60] [--slow] [--mstl PYTHON] [--json FILE]
     python benchmarks/histories.py --families [--seeds 6-7] [--tables 10] [--json FILE]
 
 A table is fourteen daily metrics of one latent process, with incidents of thirteen kinds
 (`synthetic/tables.py`). Seeds 1 to 5 are what our detectors were tuned on; 6 to 20 are to be reported.
 `default` is what a dataset without monitors gets of it: `Seasonal` on every series and `StalePartition`.
-Peers are written anew from their published rules; `--slow` adds Holt-Winters, theirs and ours.
+Peers are written anew from their published rules; `--slow` adds Holt-Winters, theirs and ours, `--mstl`
+statsforecast's MSTL (`synthetic/mstl.py`).
 
 `--families` asks instead of families of histories that differ in one thing each, such as their step, their
 seasons or their tails (`synthetic/families.py`), by `Seasonal` and OnlineNormal: the share of moved values
@@ -36,6 +37,7 @@ import numpy as np
 import tidegauge as tg
 from benchmarks.synthetic.families import Family, families
 from benchmarks.synthetic.judging import Result, Verdict, evaluate
+from benchmarks.synthetic.mstl import mstl
 from benchmarks.synthetic.peers import PEERS, SLOW, judge
 from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
 from tidegauge.analyzers.core.metric import Scale
@@ -167,6 +169,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=60)
     parser.add_argument("--slow", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--mstl", metavar="PYTHON", help="of an environment with statsforecast")
     parser.add_argument("--families", action="store_true")
     parser.add_argument("--only", default="", help="families whose name contains this")
     options = parser.parse_args()
@@ -185,6 +188,8 @@ def main() -> None:
         judges[name] = lambda of=detectors: [verdict(of, table) for table in tables]
     for name, detector in (PEERS | (SLOW if options.slow else {})).items():
         judges[name] = lambda of=detector: judge(of, tables)
+    if options.mstl:
+        judges["MSTL"] = lambda: mstl(options.mstl, [table.values for table in tables])
     found = {}
     for name, judged in judges.items():
         started = time.perf_counter()

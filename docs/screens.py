@@ -98,7 +98,7 @@ def desk(folder: Path) -> None:
         pages = {
             "home": "#/home",
             "heat-map": "#/overview",
-            "inbox": "#/incidents?group=time&status=open",
+            "inbox": "#/incidents?status=open",
             "incident": f"#/incidents/{make_desk(url)}",
         }
         visit(Path(temporary), url, pages, folder, {"": DESK_SIZE})
@@ -133,7 +133,7 @@ def views(folder: Path) -> None:
             "compare-weeks": f"#/compare?dataset=sales_orders&{_address(weeks)}",
             "distribution": f"#/distribution?dataset=sales_orders&column=country&{at}",
             "consistency": f"#/consistency?dataset={consistent.DATASET}",
-            "inbox": "#/incidents?group=time&status=open",
+            "inbox": "#/incidents?status=open",
             "incident": f"#/incidents/{incident}",
             "partitions": f"#/partitions?dataset=sales_orders&partition={quote(days[-1])}",
         }

@@ -1588,7 +1588,8 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
-            status, updated_at.
+            status, updated_at, group: incidents of several tables that share a cause have one number, the
+            smallest id among them; null for the others.
 
         Examples
         --------
@@ -1600,11 +1601,12 @@ class Repository(Rendered):
         ...     repo.incidents("orders")[["first", "status"]].values.tolist()
         [['ds=2026-01-29', 'open']]
         """
-        from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS, incident_rows
+        from tidegauge.repository.incidents.common_cause import grouped_incident_rows
+        from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
 
         with self.database.read() as connection:
             window = Window.between(since, until)
-            rows = incident_rows(connection, dataset, status, window, as_of)
+            rows, _ = grouped_incident_rows(connection, dataset, status, window, as_of)
         return frame_of(rows, INCIDENT_COLUMNS)
 
     def incident(self, id: int) -> IncidentDetails:

@@ -205,7 +205,7 @@ class DetectionJob(DetectionScope):
             window=window,
             alone=monitors is None,
             replay=replay,
-            whole_series=_whole_series(connection, of),
+            whole_series=_whole_series(known[0]),
             now=datetime.now(UTC),
         )
 
@@ -238,25 +238,28 @@ class DetectionJob(DetectionScope):
         return int(self.known[1][place]["id"])
 
     def _changed(self, connection: Connection, detector: Detector, one: DetectorResult) -> set[int]:
-        """Return the ids of partitions whose metrics or labels changed since the detector's last run."""
+        """Return the ids of partitions of which what a detector reads changed since its last run, or labels."""
         mark, decided_by = self.marks.get(one.detector, (0, ""))
-        always = isinstance(detector, PartitionDetector) and not detector.needs_values
+        always = isinstance(detector, PartitionDetector) and detector.needs_clock
         # An ongoing anomaly lowers a rule's threshold per monitor, and stored findings do not name
         # theirs.
         always |= len(self.watched[detector]) > 1
         if always or self.replay or decided_by != one.decided_by or self.window != Window():
             return {int(row["id"]) for row in self.known[1]}
-        m, p = s.metric.c, s.partition.c
-        metrics = (
+        reads = s.metric
+        if isinstance(detector, PartitionDetector) and not detector.needs_values:
+            reads = s.partition_version
+        m, p = reads.c, s.partition.c
+        new_data = (
             sa.select(m.partition_id)
-            .join_from(s.partition, s.metric, m.partition_id == p.id)
+            .join_from(s.partition, reads, m.partition_id == p.id)
             .where(p.dataset_id == self.id)
             .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
             .distinct()
         )
         new = [said for said in self.teaching.said if said.commit > mark]
         covered = {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
-        return covered | set(connection.execute(metrics).scalars())
+        return covered | set(connection.execute(new_data).scalars())
 
     def _score(
         self,
@@ -339,14 +342,22 @@ class DetectionJob(DetectionScope):
             muted=None if muted is None else muted[0],
         )
         start -= first
+        version = np.maximum(ledger.version, 1)[None, :]
+        own = replace(one, series=[row], version=version)
+        known = None
+        if detector.needs_scores and start:
+            past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
+            known = known_scores(own, past, start)
         whole, scores, findings = judge_partitions(
             detector,
             monitors,
-            replace(one, series=[row]),
+            own,
             ledger,
             start,
             self.window,
             self.teaching,
+            known,
+            _sides(connection, own, start, found.detector),
         )
         found.partitions += ids[first:][start:]
         found.points = Points.concatenate(
@@ -367,13 +378,13 @@ def _create_inputs(
         of = dataset_id(connection, dataset)
         suite = stored_suite(connection, of)
         watching = stored_monitors(suite) if monitors is None else monitors
-        partitions = dimensions_of(connection, of, MetricQuery())[1]
+        series, partitions = dimensions_of(connection, of, MetricQuery())
         wanted = {
             (within, key_of(what.canonical())): what
             for what in _wholes(watching)
             for within in group_by_segment(partitions)
         }
-        there = _whole_series(connection, of)
+        there = _whole_series(series)
     for one in watching:
         if isinstance(one.detector, Drift):
             _record_drifts(
@@ -412,13 +423,10 @@ def _wholes(monitors: Iterable[Monitor]) -> list[Watched]:
     return [Watched(repr(detector), detector.scale.value) for detector in found]
 
 
-def _whole_series(connection: Connection, dataset: int) -> dict[tuple[str, str], SeriesRow]:
+def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRow]:
     """Return the series of partition-level measures, by detector text and partition segment."""
-    query = MetricQuery()
     return {
-        (row["analyzer"], row["segment"]): row
-        for row in dimensions_of(connection, dataset, query)[0]
-        if row["kind"] == Watched.__name__
+        (row["analyzer"], row["segment"]): row for row in series if row["kind"] == Watched.__name__
     }
 
 

@@ -213,6 +213,8 @@ def judge_partitions(
     start: int,
     window: Window,
     teaching: TrainingLabels | None = None,
+    known: Scores | None = None,
+    before: Floats | None = None,
 ) -> tuple[Matrix, Scores, list[Finding]]:
     """Judge whole partitions from an index on; return their measures, scores and anomalies.
 
@@ -221,15 +223,19 @@ def judge_partitions(
     one : Matrix
         The series that the detector reads; its only row of ``series`` is that of the detector's
         measure.
+    known : Scores, optional
+        The detector's scores of the partitions before ``start``.
+    before : array of float, shape (1,), optional
+        As for `Rule.decide`.
     """
     history = replace(one.history, ledger=ledger)
-    scores = detector.score(history, start)
+    scores = detector.score(history, start, known)
     values = detector.measure(history)[None, :]
     version = np.maximum(ledger.version, 1)[None, :]
     whole = replace(one, version=version, history=replace(history, values=values, weights=values))
     may = alerting_mask(whole, start, teaching)
     alike = [replace(m, series={}, severity=m.severity or Severity.WARNING) for m in monitors]
-    flags, grave = decided(alike, whole, scores, start, may)
+    flags, grave = decided(alike, whole, scores, start, may, before)
     flags &= window_mask(whole, start, window)
     findings = []
     for k in np.flatnonzero(flags[0]).tolist():

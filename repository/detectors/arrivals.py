@@ -53,6 +53,7 @@ class MissingPartition(PartitionDetector):
     """
 
     needs_values: ClassVar[bool] = False
+    needs_clock: ClassVar[bool] = True
 
     def measure(self, history: History) -> Floats:
         """Return the number of partitions missing before each, and overdue after the last."""
@@ -130,8 +131,9 @@ def gaps(history: History) -> Iterator[Gap]:
     there = np.zeros(int(columns[-1]) + 1, dtype=bool)
     there[columns] = True
     due = _overdue(history, grid)
-    ends = [*columns[1:].tolist(), *([int(columns[-1]) + due + 1] if due else [])]
-    for t, (begin, end) in enumerate(zip(columns.tolist(), ends, strict=False)):
+    ends = np.append(columns[1:], columns[-1] + due + 1)
+    for t in np.flatnonzero(ends > columns + 1).tolist():
+        begin, end = int(columns[t]), int(ends[t])
         seen = min(end, begin + 1 + CYCLES * grid.period)
         rates = {c: _rate(there, c, grid.period) for c in range(begin + 1, seen)}
         rare = {c: -np.log10(rate) for c, rate in rates.items() if rate < OFTEN}
@@ -205,6 +207,11 @@ class Late(PartitionDetector):
     least: ClassVar[int] = Seasonal.least
     scale: ClassVar[Scale] = Scale.POSITIVE
     needs_values: ClassVar[bool] = False
+    needs_scores: ClassVar[bool] = True
+
+    def reach(self, grid: Grid) -> int:
+        """Return the number of earlier partitions that a score may depend on."""
+        return Seasonal().reach(grid)
 
     def measure(self, history: History) -> Floats:
         """Return each partition's delay in hours, at least `LEAST_DELAY`; NaN if unknown."""
@@ -225,12 +232,11 @@ class Late(PartitionDetector):
             muted=None if muted is None else muted[None, :],
             grid=history.grid,
         )
-        scores = Seasonal().score(late)
-        with np.errstate(invalid="ignore"):
-            usual = delays <= TWICE * scores.expected
-        scores.score[usual] = 0.0
-        scores.reason[:] = np.where(scores.score > 1, Reason.LATE, Reason.NONE)
-        return scores.since(start)
+        scores = Seasonal().score_rises(late, start, known, np.log(TWICE))
+        # The other reasons say what `Seasonal` learned of a delay.
+        late_for = (scores.score > 1) & np.isin(scores.reason, (Reason.LEVEL, Reason.CONSTANT))
+        scores.reason[late_for] = Reason.LATE
+        return scores
 
     def tell(self, history: History, t: int) -> str:
         """Return an explanation with the delay."""

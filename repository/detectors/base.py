@@ -255,11 +255,17 @@ class PartitionDetector(Detector):
         Scale of its measurement.
     needs_values : bool
         True if it reads metrics; otherwise it is given a history without series.
+    needs_clock : bool
+        True if its scores depend on the time of the detection, so that all are made anew each time.
+    needs_scores : bool
+        True if it goes on from its scores of the partitions before.
     """
 
     rule: ClassVar[str] = "Threshold(3.0)"
     scale: ClassVar[Scale] = Scale.COUNT
     needs_values: ClassVar[bool] = True
+    needs_clock: ClassVar[bool] = False
+    needs_scores: ClassVar[bool] = False
 
     @abstractmethod
     def measure(self, history: History) -> Floats:

@@ -74,15 +74,26 @@ class Seasonal(Detector):
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score points one partition after the other, in blocks of `ROWS` series."""
+        return self.score_rises(history, start, known, -np.inf)
+
+    def score_rises(
+        self, history: History, start: int, known: Scores | None, least: float
+    ) -> Scores:
+        """Score points as `score` does, but 0 where they exceed the expected value by no more than ``least``.
+
+        Such points are no alarms to learn from either, so that ``known`` suffices to go on. ``least``
+        is on the transformed scale: of positive numbers the logarithm of a factor.
+        """
         begin = start if known is not None else 0
         first = begin - self.reach(history.grid or Grid.from_times(history.times))
         if known is not None and first > 0 and history.restarts is None:
-            return self.score(history.part(slice(first, None)), start - first, known.since(first))
+            newest = history.part(slice(first, None))
+            return self.score_rises(newest, start - first, known.since(first), least)
         blocks = []
         with np.errstate(all="ignore"):
             for first in range(0, len(history.values), ROWS):
                 some = slice(first, first + ROWS)
-                walk = Walk(history.rows(some), self.cycles, self.seasons)
+                walk = Walk(history.rows(some), self.cycles, self.seasons, least)
                 blocks.append(walk.run(begin, known and known.taken(some)))
         whole = Scores.concatenate(blocks, (0, len(history.times) - begin))
         return whole.since(start - begin)

@@ -176,10 +176,19 @@ class Walk:
         The last level that each series took up.
     shifts : list
         Accepted level shifts: series, partition, and the first partition of the new level.
+    least_rise : float
+        Distance above the expected value up to which a point is none to speak of.
     """
 
-    def __init__(self, history: History, cycles: int, wanted: Sequence[str] = (AUTO,)) -> None:
+    def __init__(
+        self,
+        history: History,
+        cycles: int,
+        wanted: Sequence[str] = (AUTO,),
+        least_rise: float = -np.inf,
+    ) -> None:
         self.history = history
+        self.least_rise = least_rise
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
         self.cycles = cycles
@@ -300,19 +309,24 @@ class Walk:
         off = np.abs(y - now.centre)
         score = tails.student_score(off / width, now.freedom)
         heavy = self.heavy
-        tail = tails.HeavyTail.from_errors(now.errors[heavy], width[heavy])
+        alarms = self.signs[:, past] != 0
+        lasting = tails.ongoing(alarms[heavy, 1:])  # no example of what it is part of
+        errors = np.where(lasting, np.nan, now.surprises[heavy])
+        tail = tails.HeavyTail.from_errors(errors, width[heavy])
         score[heavy] = np.minimum(score[heavy], tail.score(off[heavy] / width[heavy]))
         score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         drifts = moving > score
         score = np.maximum(score, moving)
-        alarms = self.signs[:, past] != 0
         atoms = tails.score_constants(
             score, self.y[:, past], y, alarms, expected.least, self.counts
         )
         drifts &= ~atoms
+        drifts &= score > REASON_ABOVE
+        centre = np.where(drifts, before, now.centre)
         score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
+        score[y <= centre + self.least_rise] = 0
         fit = ~np.isnan(off + score) & (now.points >= self.learning)
         if self.history.restarts is not None:
             fit &= ~self.history.restarts[:, t]
@@ -322,8 +336,6 @@ class Walk:
         reason = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
         reason = np.where(fit & expected.calendar, Reason.CALENDAR, reason)
         scores.reason[:, k] = np.where(fit & expected.recovered, Reason.RECOVERY, reason)
-        drifts &= score > REASON_ABOVE
-        centre = np.where(drifts, before, now.centre)
         limit = special.stdtrit(now.freedom, 1 - BAND / 2)
         far = limit.copy()
         far[heavy] = np.maximum(limit[heavy], tail.limit(BAND))

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
+from tidegauge.repository.store.listing import tags_of_datasets
 from tidegauge.repository.store.verdicts import standing_verdicts
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def table_rows(connection: Connection, now: datetime) -> list[Row]:
     partition, ``previous`` is the time of the one before. ``size`` is the newest row count that was
     measured, ``completeness`` the mean and ``lowest`` the minimum over the columns of the whole table.
     """
-    tags = _tags(connection)
+    tags = tags_of_datasets(connection)
     rows = [_row(found._asdict(), tags) for found in connection.execute(_query(now))]
     return sorted(rows, key=_badness)
 
@@ -50,8 +51,8 @@ def open_incidents(connection: Connection, now: datetime) -> int:
     return int(connection.execute(total).scalar() or 0)
 
 
-def _row(found: dict[str, Any], tags: Mapping[int, Mapping[str, str]]) -> Row:
-    own = tags.get(found["run_id"], {})
+def _row(found: dict[str, Any], tags: Mapping[str, Mapping[str, str]]) -> Row:
+    own = tags.get(found["dataset"], {})
     counts = {
         name: found[name] or 0 for name in ("errors", "warnings", "infos", "snoozed", "failing")
     }
@@ -193,15 +194,3 @@ def _metrics() -> sa.Subquery:
 
 def _count(condition: Any) -> Any:
     return sa.func.sum(sa.case((condition, 1), else_=0))
-
-
-def _tags(connection: Connection) -> dict[int, dict[str, str]]:
-    """Return the tags of each dataset's last run, by run id."""
-    t, r = s.run_tag.c, s.run.c
-    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
-    found: dict[int, dict[str, str]] = {}
-    for run, key, value in connection.execute(
-        sa.select(t.run_id, t.key, t.value).where(t.run_id.in_(last))
-    ):
-        found.setdefault(run, {})[key] = value
-    return found

@@ -12,12 +12,12 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.incidents.causes import Causes, causes
+from tidegauge.repository.incidents.common_cause import IncidentGroup, grouped_incident_rows
 from tidegauge.repository.incidents.headline import prominence
 from tidegauge.repository.incidents.listing import (
     ANOMALY_COLUMNS,
     anomaly_rows,
     dataset_of,
-    incident_rows,
 )
 from tidegauge.repository.incidents.timeline import Event, timeline
 from tidegauge.repository.store import schema as s
@@ -53,6 +53,8 @@ class IncidentDetails(Rendered):
         The highest-scoring anomaly of each series, in the order in which headlines name metrics.
     timeline : tuple of Event
         What was found, notified, labelled and measured again, in order of time.
+    group : IncidentGroup or None
+        The incidents of several tables that share a cause with this one.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.history:render_incident"
@@ -64,6 +66,7 @@ class IncidentDetails(Rendered):
     revision: int
     peaks: pd.DataFrame
     timeline: tuple[Event, ...]
+    group: IncidentGroup | None = None
 
     @property
     def id(self) -> int:
@@ -99,6 +102,8 @@ class IncidentDetails(Rendered):
                 f" {' to '.join(plain(end or 'the table') for end in ends)}."
             ),
         ]
+        if self.group is not None:
+            lines.append(f"One of a group, {self.group.headline}.")
         groups = (
             ("First anomalies", [plain(text) for text in self.firsts["explanation"]]),
             ("Contributions", [str(move) for move in self.causes.moves]),
@@ -132,7 +137,7 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
     f = s.finding.c
     query = sa.select(f.incident_id).where(f.anomaly_id == incident, s.holds(s.finding))
     dataset, number = dataset_of(connection, connection.execute(query).scalar() or incident)
-    listed = incident_rows(connection, dataset, None, Window())
+    listed, groups = grouped_incident_rows(connection, dataset, None, Window())
     row = next((row for row in listed if row["id"] == number), None)
     if row is None:
         msg = f"all anomalies of incident {number} were withdrawn; as_of= of repo.incidents() shows it"
@@ -152,6 +157,7 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         last_label_id(connection, number),
         frame_of(_peaks(anomalies), ANOMALY_COLUMNS),
         tuple(timeline(connection, number)),
+        groups.get(number),
     )
 
 

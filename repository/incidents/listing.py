@@ -190,7 +190,7 @@ def score_rows(
 
 
 INCIDENT_COLUMNS = columns(
-    "id:integer dataset headline severity first last series status updated_at:time"
+    "id:integer dataset headline severity first last series status updated_at:time group:integer"
 )
 
 
@@ -203,8 +203,9 @@ def incident_rows(
 ) -> list[Mapping[str, Any]]:
     """Return incidents whose partitions overlap a time window, the newest first.
 
-    Beside `INCIDENT_COLUMNS` each row has ``since`` and ``until``, the times of its first and last
-    partition, and ``opened_at``, the time of the detection that found it.
+    Each row has the `INCIDENT_COLUMNS` without ``group``, which `grouped_incident_rows` adds, and
+    ``since`` and ``until``, the times of its first and last partition, and ``opened_at``, the time of
+    the detection that found it.
     """
     check_status(status)
     commit = commit_as_of(connection, as_of)

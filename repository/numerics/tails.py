@@ -25,6 +25,8 @@ OFTEN, RUNS = 5, 3
 CLOSE = 1.1
 FROM = 2.5
 """Spreads from which errors are in the tail."""
+FARTHEST = 2.0
+"""Multiple of `FROM` as which farther errors count: an incident tells no more of a tail than that."""
 EXPONENT, PRIOR, POINTS = 4.0, 4.0, 60.0
 """Exponent of a tail before errors are known in it, its weight in errors, and in points."""
 ATOM = 0.6
@@ -58,6 +60,9 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
 class HeavyTail:
     """Pareto tails beyond `FROM` spreads, fitted to earlier errors (Hill 1975).
 
+    Errors of points that alarmed belong to them, the first of each run: without its end a heavy tail
+    looks light, and alarms for ever. As they may be incidents, no error counts as farther than `FARTHEST`.
+
     The exponent is shrunk towards `EXPONENT`, as if `PRIOR` errors more had been seen.
 
     Attributes
@@ -74,7 +79,7 @@ class HeavyTail:
         """Fit tails to absolute errors, of shape (series, memory); NaN is unknown."""
         start = FROM * spread
         rows, columns = np.nonzero(errors > start[:, None])
-        excess = np.log(errors[rows, columns] / start[rows])
+        excess = np.log(np.minimum(errors[rows, columns] / start[rows], FARTHEST))
         beyond = np.bincount(rows, minlength=len(errors))
         sums = np.bincount(rows, weights=excess, minlength=len(errors))
         known = (~np.isnan(errors)).sum(axis=1)
@@ -93,6 +98,20 @@ class HeavyTail:
         """Return the z-values of a p-value."""
         found: Floats = FROM * np.power(np.maximum(self.share / p_value, 1), 1 / self.exponent)
         return found
+
+
+def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the alarms, of shape (series, memory), of the run that lasts until the newest point.
+
+    Examples
+    --------
+    >>> ongoing(np.array([[True, False, True, True], [True, True, True, False]])).astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 0, 0]])
+    """
+    newest_first = np.logical_and.accumulate(alarms[:, ::-1], axis=1)
+    found: NDArray[np.bool_] = newest_first[:, ::-1]
+    return found
 
 
 def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:

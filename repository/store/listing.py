@@ -30,6 +30,22 @@ def dataset_names(connection: Connection) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
+def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
+    """Return the tags of each dataset's last run; datasets without any are left out."""
+    t, r = s.run_tag.c, s.run.c
+    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
+    query = (
+        sa.select(s.dataset.c.name, t.key, t.value)
+        .join_from(s.run_tag, s.run, r.id == t.run_id)
+        .join(s.dataset, s.dataset.c.id == r.dataset_id)
+        .where(r.id.in_(last))
+    )
+    found: dict[str, dict[str, str]] = {}
+    for dataset, key, value in connection.execute(query):
+        found.setdefault(dataset, {})[key] = value
+    return found
+
+
 def partition_rows(
     connection: Connection, dataset: str, as_of: AsOf, *, every: bool
 ) -> list[Mapping[str, Any]]:

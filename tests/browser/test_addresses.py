@@ -107,7 +107,7 @@ PLACES = {
         },
         PLAIN,
     ),
-    "incidents": ({"status": "", "filter": "volume", "group": "time", "table": PLAIN}, None),
+    "incidents": ({"status": "", "filter": "volume", "group": "none", "table": PLAIN}, None),
     "partitions": ({"partition": BAD_PARTITION, "highlight": "anomalies"}, PLAIN),
 }
 

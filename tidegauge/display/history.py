@@ -133,6 +133,8 @@ def _incident(details: IncidentDetails, most: int, width: int) -> Iterator[Marku
         ("series", row["series"]),
     ]
     yield pairs(facts, width)
+    if details.group is not None:
+        yield sentence(f"One of a group, {details.group.headline}.", 8 * width)
     texts = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
     if texts:
         yield table(["First anomalies"], Rows.first_of(texts, max(2, most // 4)), width)

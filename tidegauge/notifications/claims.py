@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.notifications.messages import CLEAREST, incident_message
+from tidegauge.notifications.messages import CLEAREST, group_message, incident_message
 from tidegauge.repository.detectors.severity import Severity
-from tidegauge.repository.incidents.listing import incident_rows
+from tidegauge.repository.incidents.common_cause import IncidentGroup, grouped_incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
 from tidegauge.repository.store.labels import triage
@@ -26,72 +26,107 @@ LOST = timedelta(hours=1)
 """Lease of a claim: after it, a claim without a result counts as abandoned."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class IncidentNews:
-    """An open incident that a sink is still to be told of.
+    """An open incident that a sink is still to be told of, or those of a group.
 
     Attributes
     ----------
     database : Database
     sink : str
-    incident : mapping
-        A row as `Repository.incidents` returns it.
+    incidents : sequence of mapping
+        Rows as `Repository.incidents` returns them, the gravest first; after `claim`, those that were
+        claimed.
+    group : IncidentGroup, optional
+        Their group, which other incidents may belong to, too.
     """
 
     database: Database
     sink: str
-    incident: Mapping[str, Any]
+    incidents: Sequence[Mapping[str, Any]]
+    group: IncidentGroup | None = None
 
     @property
-    def number(self) -> int:
-        """Its id."""
-        return int(self.incident["id"])
+    def numbers(self) -> tuple[int, ...]:
+        """Their ids."""
+        return tuple(int(one["id"]) for one in self.incidents)
 
     @property
     def subject(self) -> str:
         """The subject, for logs."""
-        return f"incident {self.number}"
+        return f"incident {self.numbers[0]}"
 
     @property
     def severity(self) -> Severity:
-        """Its severity."""
-        return Severity(self.incident["severity"])
+        """The gravest severity."""
+        return Severity(self.incidents[0]["severity"])
 
     def claim(self, now: datetime) -> bool:
-        """Claim it for its sink; return False if another process did."""
-        return claim(self.database, self.number, self.sink, now)
+        """Claim them for their sink; return False if other processes did."""
+        self.incidents = [
+            one for one in self.incidents if claim(self.database, int(one["id"]), self.sink, now)
+        ]
+        return bool(self.incidents)
 
     def message(self, url: str | None) -> tuple[str, str]:
         """Return title and body."""
-        explanations = clearest(self.database, self.number, CLEAREST)
-        return incident_message(self.incident, explanations, url)
+        if self.group is not None and len(self.incidents) > 1:
+            return group_message(self.group, self.incidents, url)
+        explanations = clearest(self.database, self.numbers[0], CLEAREST)
+        return incident_message(self.incidents[0], explanations, url, self.group)
 
     def settle(self, now: datetime, error: str) -> None:
-        """Record that it was sent, or the error."""
-        settle(self.database, self.number, self.sink, now, error)
+        """Record that they were sent, or the error."""
+        for number in self.numbers:
+            settle(self.database, number, self.sink, now, error)
 
 
-def due_incidents(
+def due_news(
     database: Database,
     sink: str,
     datasets: Collection[str] | None,
     severity: Severity,
     now: datetime,
-) -> list[Mapping[str, Any]]:
-    """Return the open incidents of a severity or above that are due for a sink, the oldest first.
-
-    Those that are snoozed are not due before their time.
+) -> list[IncidentNews]:
+    """Return what a sink is still to be told of incidents, the oldest first; those of a group together.
 
     Raises
     ------
     UnknownDatasetError
+    """
+    due, groups = _due_incidents(database, sink, datasets, severity, now)
+    news: dict[int, list[Mapping[str, Any]]] = {}
+    for row in due:
+        news.setdefault(row["group"] or row["id"], []).append(row)
+    order = list(Severity)
+    return [
+        IncidentNews(
+            database,
+            sink,
+            sorted(rows, key=lambda row: -order.index(row["severity"])),
+            groups.get(rows[0]["id"]),
+        )
+        for rows in news.values()
+    ]
+
+
+def _due_incidents(
+    database: Database,
+    sink: str,
+    datasets: Collection[str] | None,
+    severity: Severity,
+    now: datetime,
+) -> tuple[list[Mapping[str, Any]], Mapping[int, IncidentGroup]]:
+    """Return the open incidents of a severity or above that are due for a sink, and all groups.
+
+    Those that are snoozed are not due before their time.
     """
     grave = list(Severity)[list(Severity).index(severity) :]
     n = s.notice.c
     with database.read() as connection:
         for name in datasets or ():
             dataset_id(connection, name)
-        rows = incident_rows(connection, None, "open", Window())
+        rows, groups = grouped_incident_rows(connection, None, "open", Window())
         query = sa.select(n.incident_id, n.attempts, n.tried_at, n.sent_at, n.error)
         asleep = {
             number
@@ -99,7 +134,7 @@ def due_incidents(
             if state.snoozed_until is not None and state.snoozed_until > now
         }
         known = {row.incident_id: row for row in connection.execute(query.where(n.sink == sink))}
-    return sorted(
+    due: list[Mapping[str, Any]] = sorted(
         (
             row
             for row in rows
@@ -110,6 +145,7 @@ def due_incidents(
         ),
         key=lambda row: row["id"],
     )
+    return due, groups
 
 
 def is_due(notice: Any, now: datetime) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.display.addresses import dataset_address, incident_address
+from tidegauge.repository.incidents.common_cause import IncidentGroup
 
 CLEAREST = 5
 """Maximum number of explanations, or of failures, in a message."""
@@ -29,7 +30,10 @@ def plain(text: str, most: int) -> str:
 
 
 def incident_message(
-    incident: Mapping[str, Any], explanations: Sequence[str], url: str | None = None
+    incident: Mapping[str, Any],
+    explanations: Sequence[str],
+    url: str | None = None,
+    group: IncidentGroup | None = None,
 ) -> tuple[str, str]:
     """Return title and body of an incident's message.
 
@@ -41,6 +45,8 @@ def incident_message(
         Of its highest-scoring anomalies.
     url : str, optional
         Address of the dashboard; if not given, the message names the command that shows the incident.
+    group : IncidentGroup, optional
+        Incidents of other tables that share its cause, of which the sink was told before.
 
     Examples
     --------
@@ -54,9 +60,54 @@ def incident_message(
     """
     title = f"Tidegauge: {incident['severity']} in {plain(incident['dataset'], _SHORT)}"
     told = [f"- {plain(one, _LONG)}" for one in explanations]
+    if group is not None:
+        told.append(plain(f"One of a group, {group.headline}", _LONG))
+    return title, "\n".join([plain(incident["headline"], _LONG), *told, _see(incident, url)])
+
+
+def group_message(
+    group: IncidentGroup, incidents: Sequence[Mapping[str, Any]], url: str | None = None
+) -> tuple[str, str]:
+    """Return title and body of the message of incidents of several tables that share a cause.
+
+    Parameters
+    ----------
+    group : IncidentGroup
+    incidents : sequence of mapping
+        Those to tell, the gravest first, as `Repository.incidents` returns them.
+    url : str, optional
+        As for `incident_message`.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> from tidegauge.repository.incidents.common_cause import Candidate
+    >>> day = datetime(2013, 2, 8)
+    >>> both = (Candidate(7, "a", day), Candidate(8, "b", day))
+    >>> rows = [
+    ...     {"id": one.id, "dataset": one.dataset, "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
+    ...     for one in both
+    ... ]
+    >>> title, body = group_message(IncidentGroup(day, both, "fewer rows", "", 0.01), rows)
+    >>> print(title, body, sep=chr(10))
+    Tidegauge: error in 2 tables
+    8 Feb 2013: fewer rows in 2 tables: a and b
+    - a: 8 Feb 2013: volume -52 %
+    - b: 8 Feb 2013: volume -52 %
+    See: tidegauge anomalies show 7
+    """
+    tables = list(dict.fromkeys(plain(one["dataset"], _SHORT) for one in incidents))
+    title = f"Tidegauge: {incidents[0]['severity']} in {tables[0] if len(tables) == 1 else f'{len(tables)} tables'}"
+    told = [f"{plain(one['dataset'], _SHORT)}: {one['headline']}" for one in incidents]
+    lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
+    if rest := list(dict.fromkeys(plain(one["dataset"], _SHORT) for one in incidents[CLEAREST:])):
+        lines.append(plain(f"and in {', '.join(rest)}", _LONG))
+    return title, "\n".join([plain(group.headline, _LONG), *lines, _see(incidents[0], url)])
+
+
+def _see(incident: Mapping[str, Any], url: str | None) -> str:
     show = f"tidegauge anomalies show {incident['id']}"
-    see = f"See: {incident_address(url, incident['id']) if url else show}"
-    return title, "\n".join([plain(incident["headline"], _LONG), *told, see])
+    return f"See: {incident_address(url, incident['id']) if url else show}"
 
 
 def verdict_message(

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
-from tidegauge.notifications.claims import IncidentNews, due_incidents
+from tidegauge.notifications.claims import due_news
 from tidegauge.notifications.messages import plain
 from tidegauge.notifications.secrets import redact
 from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
@@ -42,6 +42,8 @@ class Notice:
         Empty if the message was sent.
     checks : str
         Name of the verdicts and the dataset, ``checks of flights``; empty if it is about an incident.
+    others : tuple of int
+        Incidents of other tables that share its cause and are told in the same message.
 
     Examples
     --------
@@ -55,10 +57,12 @@ class Notice:
     incident: int | None
     error: str = ""
     checks: str = ""
+    others: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
-        about = self.checks if self.incident is None else f"incident {self.incident}"
+        more = f" and {len(self.others)} more" if self.others else ""
+        about = self.checks if self.incident is None else f"incident {self.incident}{more}"
         return f"{about}{' to ' if about else ''}{self.sink}: {self.error or 'sent'}"
 
 
@@ -66,8 +70,8 @@ class _News(Protocol):
     """Something that a sink is to be told."""
 
     @property
-    def number(self) -> int | None:
-        """The id of the incident, if it is one."""
+    def numbers(self) -> tuple[int, ...]:
+        """The ids of the incidents, if it is about any."""
 
     @property
     def subject(self) -> str:
@@ -99,7 +103,8 @@ def notify(
 
     Of checks, and of rules with policies, the newest verdict on the current content of each partition is
     told when it fails or warns, when other constraints do than before, and when it passes again: one
-    message for each check of a dataset, however many partitions.
+    message for each check of a dataset, however many partitions. Incidents of several tables that share
+    a cause are one message, too.
 
     Failures are retried by later calls, after 1, 5 and 30 minutes and 2 hours: five attempts in
     all. A process that dies while it sends may have sent: after an hour, another sends again.
@@ -209,8 +214,7 @@ def _tell(
     except Exception as error:  # noqa: BLE001 - plug-ins may raise anything
         yield Notice(redact(text), None, _said(error))
         return
-    incidents = due_incidents(database, sink.name, datasets, severity, _now())
-    due: list[_News] = [IncidentNews(database, sink.name, one) for one in incidents]
+    due: list[_News] = list(due_news(database, sink.name, datasets, severity, _now()))
     due += due_verdicts(database, sink.name, datasets, severity, _now())
     if not due:
         return
@@ -228,8 +232,9 @@ def _tell(
         problem = attempt(lambda: send(title, body, grave), seconds)  # noqa: B023 - called within this iteration
         failure = problem and _said(TidegaugeError(problem), sink)
         news.settle(_now(), failure)
-        checks = "" if news.number is not None else news.subject
-        yield Notice(sink.name, news.number, failure, checks)
+        first, *others = news.numbers or (None,)
+        checks = "" if news.numbers else news.subject
+        yield Notice(sink.name, first, failure, checks, tuple(filter(None, others)))
         wasted += monotonic() - began if failure else 0.0
         if wasted >= seconds:
             return

@@ -111,8 +111,9 @@ class VerdictNews:
     _outcomes: dict[tuple[int, str], str] = field(default_factory=dict, init=False)
 
     @property
-    def number(self) -> None:
-        """No incident's."""
+    def numbers(self) -> tuple[int, ...]:
+        """No incidents."""
+        return ()
 
     @property
     def subject(self) -> str:

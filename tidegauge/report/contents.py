@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.repository.history.axes import seconds_of
 from tidegauge.repository.history.panels import PlotLine
+from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
+from tidegauge.repository.store.queries import Window
 from tidegauge.rules.judging import standing_failures
 
 if TYPE_CHECKING:
@@ -40,6 +42,24 @@ class ReportEvidence:
     details: IncidentDetails
     lines: Sequence[PlotLine]
     timed: bool
+
+
+@dataclass(frozen=True)
+class ReportGroup:
+    """Open incidents of several tables that share a cause.
+
+    Attributes
+    ----------
+    headline : str
+    incidents : sequence of mapping
+        As in `Repository.incidents`, the worst first.
+    evidence : ReportEvidence
+        The first of them.
+    """
+
+    headline: str
+    incidents: Sequence[Row]
+    evidence: ReportEvidence
 
 
 @dataclass(frozen=True)
@@ -79,9 +99,11 @@ class Contents:
     row : mapping
         As in `Repository.overview`.
     evidence : sequence of Evidence
-        The worst open incidents.
+        The worst open incidents, without those that are reported in a group.
     incidents : sequence of mapping
         All in the window, as in `Repository.incidents`.
+    grouped : sequence of mapping
+        The open ones that are reported in a group.
     partitions, runs : sequence of mapping
         As in `Repository.partitions` and `Repository.runs`.
     series : sequence of SeriesRow
@@ -103,10 +125,42 @@ class Contents:
     runs: Sequence[Row]
     verdicts: Sequence[Row]
     url: str | None = None
+    grouped: Sequence[Row] = ()
+
+
+def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]:
+    """Read the open incidents of several tables that share a cause, the newest first.
+
+    Parameters
+    ----------
+    repository : Repository
+    since
+        As for `contents_of`.
+    """
+    with repository.database.read() as connection:
+        window = Window.between(since, None)
+        rows, groups = grouped_incident_rows(connection, None, "open", window)
+    members: dict[int, list[Row]] = {}
+    for row in rows:
+        if row["group"] is not None:
+            members.setdefault(row["group"], []).append(row)
+    found = []
+    for some in members.values():
+        if len({row["dataset"] for row in some}) > 1:
+            worst = _worst(some)
+            ledger = repository.partitions(worst[0]["dataset"])
+            evidence = _evidence(repository, worst[0]["id"], ledger)
+            found.append(ReportGroup(groups[worst[0]["id"]].headline, worst, evidence))
+    return found
 
 
 def contents_of(
-    repository: Repository, row: Row, since: Moment = None, *, most: int = 200
+    repository: Repository,
+    row: Row,
+    since: Moment = None,
+    *,
+    most: int = 200,
+    grouped: Collection[int] = (),
 ) -> Contents:
     """Read the contents of a report on one dataset.
 
@@ -119,14 +173,17 @@ def contents_of(
         Only incidents that last until this partition time or later, and partitions from then on.
     most : int
         Maximum number of series.
+    grouped : collection of int
+        Incidents that are reported in a group.
     """
     dataset = str(row["dataset"])
     ledger = repository.partitions(dataset)
     incidents = records(repository.incidents(dataset, since=since))
     still = [one for one in incidents if one["status"] == "open"]
+    alone = [one for one in still if one["id"] not in grouped]
     return Contents(
         row=row,
-        evidence=[_evidence(repository, one["id"], ledger) for one in _worst(still)[:INCIDENTS]],
+        evidence=[_evidence(repository, one["id"], ledger) for one in _worst(alone)[:INCIDENTS]],
         incidents=incidents,
         partitions=records(_from(ledger, since)),
         series=_series(repository, dataset, ledger, most),
@@ -134,12 +191,11 @@ def contents_of(
         runs=records(repository.runs(dataset)),
         verdicts=_verdicts(repository, dataset, since),
         url=dashboard_url(),
+        grouped=[one for one in still if one["id"] in grouped],
     )
 
 
 def _verdicts(repository: Repository, dataset: str, since: Moment) -> list[Row]:
-    from tidegauge.repository.store.queries import Window
-
     start = Window.between(since, None).since
     found = standing_failures(repository, dataset)
     return [one for one in found if start is None or (one["time"] and one["time"] >= start)]
@@ -151,8 +207,6 @@ def _worst(incidents: Sequence[Row]) -> list[Row]:
 
 
 def _from(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
-    from tidegauge.repository.store.queries import Window
-
     start = Window.between(since, None).since
     return ledger if start is None else ledger[ledger["time"] >= start]
 

@@ -14,12 +14,15 @@ from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, se
 from tidegauge.report.contents import (
     Contents,
     ReportEvidence,
+    ReportGroup,
     ReportSeries,
     Row,
     contents_of,
+    groups_of,
 )
 from tidegauge.repository.history.axes import order_ticks, time_ticks
 from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
+from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.rules.result import failure_messages
 
@@ -32,6 +35,7 @@ MOST_DATASETS = 20
 MOST_SERIES, LEAST_SERIES = 400, 20
 """Maximum number of series on the page, and minimum for each dataset."""
 _SETTLED, _RUNS, _CAUSES, _VERDICTS = 10, 10, 6, 20
+_GROUPS, _MEMBERS = 10, 20
 _STRIP, _ACROSS, _CELL = 120, 40, 20
 _LARGEST = 60_000
 
@@ -86,12 +90,20 @@ def write_report(
     )
     full = rows[:MOST_DATASETS]
     most = max(LEAST_SERIES, MOST_SERIES // max(1, len(full)))
-    parts = (contents_of(repository, row, since, most=most) for row in full)
-    return write_output(file, "".join(_page(repository.database.name, rows, parts, made, since)))
+    groups = groups_of(repository, since) if dataset is None else []
+    grouped = {one["id"] for group in groups for one in group.incidents}
+    parts = (contents_of(repository, row, since, most=most, grouped=grouped) for row in full)
+    page = _page(repository.database.name, rows, groups, parts, made, since)
+    return write_output(file, "".join(page))
 
 
 def _page(
-    name: str, rows: Sequence[Row], parts: Iterator[Contents], made: datetime, since: Moment
+    name: str,
+    rows: Sequence[Row],
+    groups: Sequence[ReportGroup],
+    parts: Iterator[Contents],
+    made: datetime,
+    since: Moment,
 ) -> Iterator[str]:
     of = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(of)} - Tidegauge</title>'
@@ -104,6 +116,12 @@ def _page(
         yield note("The repository is empty.")
     if len(rows) > 1:
         yield _datasets(rows)
+    if groups:
+        yield "<h2>Incidents across tables</h2>"
+        for group in groups[:_GROUPS]:
+            yield from _group(group, dashboard_url())
+        if len(groups) > _GROUPS:
+            yield note(f"and {len(groups) - _GROUPS:,} more")
     for one in parts:
         yield from _section(one)
     if len(rows) > MOST_DATASETS:
@@ -167,10 +185,17 @@ def _section(one: Contents) -> Iterator[str]:
 
 
 def _incidents(one: Contents) -> Iterator[str]:
-    still = [incident for incident in one.incidents if incident["status"] == "open"]
+    grouped = {incident["id"] for incident in one.grouped}
+    still = [
+        incident
+        for incident in one.incidents
+        if incident["status"] == "open" and incident["id"] not in grouped
+    ]
     yield "<h3>Open incidents</h3>"
-    if not still:
+    if not still and not grouped:
         yield note("None.")
+    for incident in one.grouped:
+        yield note(f"Across tables: incident {incident['id']}, {incident['headline']}", 400)
     for evidence in one.evidence:
         yield from _incident(evidence, one.url)
     if len(still) > len(one.evidence):
@@ -207,7 +232,22 @@ def _verdicts(one: Contents) -> Iterator[str]:
         yield note(f"and {len(one.verdicts) - _VERDICTS:,} more partitions")
 
 
-def _incident(evidence: ReportEvidence, url: str | None) -> Iterator[str]:
+def _group(group: ReportGroup, url: str | None) -> Iterator[str]:
+    severity = marked(group.incidents[0]["severity"])
+    yield f'<div class="incident"><h3>{severity}: {isolated(group.headline, 600)}</h3>'
+    lines = [
+        [i["id"], marked(i["severity"]), i["dataset"], sentence(i["headline"], 400)]
+        for i in group.incidents[:_MEMBERS]
+    ]
+    head = ["id", "severity", "dataset", "what"]
+    yield f'<div class="wide">{table(head, Rows.first_of(lines, _MEMBERS, len(group.incidents)))}</div>'
+    yield from _incident(group.evidence, url, in_group=True)
+    yield "</div>"
+
+
+def _incident(
+    evidence: ReportEvidence, url: str | None, *, in_group: bool = False
+) -> Iterator[str]:
     details = evidence.details
     row = details.row
     yield f'<div class="incident"><h3>{marked(row["severity"])}: {isolated(row["headline"], 600)}</h3>'
@@ -215,6 +255,8 @@ def _incident(evidence: ReportEvidence, url: str | None) -> Iterator[str]:
     yield note(
         f"Incident {details.id}, {row['series']} series, {' to '.join(e or 'the table' for e in ends)}."
     )
+    if details.group is not None and not in_group:
+        yield note(f"One of a group, {details.group.headline}.", 400)
     if evidence.lines:
         yield picture(
             evidence.lines, time_ticks if evidence.timed else _places, tall=95, largest=_LARGEST

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.repository.history.points import series_of_anomalies
-from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS, incident_rows
+from tidegauge.repository.incidents.common_cause import grouped_incident_rows
+from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
@@ -38,7 +39,7 @@ SENTENCE = 1000
 SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
 LIST_COLUMNS = {
     **INCIDENT_COLUMNS,
-    **columns("since:time until:time opened_at:time assignee snoozed_until:time"),
+    **columns("since:time until:time opened_at:time assignee snoozed_until:time shared"),
 }
 ACTIONS: Mapping[str, Sequence[str]] = {
     "acknowledge": ("acknowledged",),
@@ -56,11 +57,18 @@ ACTIONS: Mapping[str, Sequence[str]] = {
 
 
 def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the incidents of a dataset, or of all, the newest first, with assignee and snooze."""
+    """Return the incidents of a dataset, or of all, the newest first, with assignee and snooze.
+
+    ``shared`` is the headline of an incident's group.
+    """
     with repository.database.read() as connection:
-        rows = incident_rows(connection, asked.get("dataset"), None, Window())
+        rows, groups = grouped_incident_rows(connection, asked.get("dataset"), None, Window())
         of = triage(connection)
-    told = [{**row, **vars(of.get(row["id"], Triage()))} for row in rows]
+    shared = {number: group.headline for number, group in groups.items()}
+    told = [
+        {**row, **vars(of.get(row["id"], Triage())), "shared": shared.get(row["id"])}
+        for row in rows
+    ]
     return table(frame_of(told, LIST_COLUMNS))
 
 
@@ -109,6 +117,8 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "evidence": [series[number] for number in peaks["id"]],
         "all_series": list(dict.fromkeys(series[number] for number in firsts)),
         "explanations": [shown(text, SENTENCE) for text in peaks["explanation"]],
+        "shared": shown(found.group.headline, SENTENCE) if found.group else None,
+        "others": _others(found),
         "causes": [_cause(move) for move in found.causes.moves],
         "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
         "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
@@ -117,6 +127,13 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(told)
+
+
+def _others(found: IncidentDetails) -> list[protocol.OtherIncident]:
+    """Return the incidents of other tables that share the cause."""
+    members = found.group.incidents if found.group else ()
+    others = [one for one in members if one.id != found.id]
+    return [{"incident": one.id, "dataset": one.dataset} for one in others[:MOST]]
 
 
 def _cause(move: Move) -> protocol.IncidentCause:

@@ -554,6 +554,13 @@ class IncidentEvent(TypedDict):
     until: datetime | None
 
 
+class OtherIncident(TypedDict):
+    """Incident of another table that shares the cause."""
+
+    incident: int
+    dataset: str
+
+
 class IncidentAnswer(TypedDict):
     """Incident with its evidence, likely causes, timeline and labels."""
 
@@ -577,6 +584,8 @@ class IncidentAnswer(TypedDict):
     ]
     all_series: Annotated[Sequence[int], "Ids of series in order of discovery, up to a limit."]
     explanations: Annotated[Sequence[str], "One for each series of `evidence`."]
+    shared: Annotated[str | None, "Headline of the incidents of several tables with one cause."]
+    others: Annotated[Sequence[OtherIncident], "The others of these, up to a limit."]
     causes: Sequence[IncidentCause]
     schema: Annotated[Sequence[str], "Schema changes of its partitions."]
     along: Annotated[Sequence[IncidentCompanion], "Changes at the same time."]

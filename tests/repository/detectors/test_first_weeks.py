@@ -6,7 +6,8 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.severity import severity_of
-from tidegauge.repository.numerics.tails import EXPONENT, FROM, POINTS, PRIOR, HeavyTail
+from tidegauge.repository.detectors.walk import BAND
+from tidegauge.repository.numerics.tails import EXPONENT, FARTHEST, FROM, POINTS, PRIOR, HeavyTail
 
 import tidegauge as tg
 
@@ -44,11 +45,13 @@ def test_mondays_of_the_third_week_are_expected_as_high_as_mondays_are():
 
 def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
     errors = np.full((2, 40), 0.5)
-    errors[0, :2] = FROM * np.e, FROM * np.e**3
+    errors[0, :2] = FROM * 1.5, FROM * 50
     errors[1, 5:] = np.nan
     tail = HeavyTail.from_errors(errors, np.ones(2))
     assert tail.share == pytest.approx([3 / (40 + POINTS), 1 / (5 + POINTS)])
-    assert tail.exponent == pytest.approx([(PRIOR + 2) / (PRIOR / EXPONENT + 4), EXPONENT])
+    assert tail.exponent == pytest.approx(
+        [(PRIOR + 2) / (PRIOR / EXPONENT + np.log(1.5) + np.log(FARTHEST)), EXPONENT]
+    )
     near, far = tail.score(np.array([FROM, 10 * FROM]))
     assert near == np.inf
     assert far == pytest.approx(EXPONENT - np.log10(1 / (5 + POINTS)))
@@ -62,3 +65,13 @@ def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
 def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far(value, severity):
     mean = {"scale": "positive", "kind": "Mean", "filter": "", "segment": ""}
     assert severity_of(mean, value, 100.0) == severity
+
+
+def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
+    """Student's t of two degrees of freedom; of tails without those that alarmed, 0.003 would for ever."""
+    draw = np.random.default_rng(5)
+    values = 1e5 * np.exp(0.05 * draw.standard_t(2, (14, 300)))
+    days = np.arange(300).astype("M8[D]").astype("M8[s]")
+    history = History(days, values, np.full(values.shape, np.nan), [Scale.POSITIVE] * 14)
+    scores = tg.Seasonal().score(history).score[:, 100:]
+    assert 0 < (scores > -np.log10(BAND)).mean() < 0.002

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.base import History, PartitionLedger
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store import scorebook
 from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, UNIQUE, day, spec
 
 import tidegauge as tg
@@ -279,6 +282,47 @@ def test_early_and_a_little_late_is_no_matter(repo):
     odd = {30: 0.0, 40: 3.5, 50: -10.0}
     stored(repo, [partition(n, delay=odd.get(n, 2.0)) for n in range(DAYS)])
     assert found(repo).empty
+
+
+def points(repo, detector):
+    """What is stored of a detector's scores, in order of partitions."""
+    with repo.database.read() as connection:
+        ids = connection.execute(sa.select(s.partition.c.id).order_by(s.partition.c.id)).scalars()
+        found = scorebook.read(connection, 1, detector, ids.all())
+    order = np.argsort(found.partition)
+    return np.stack([getattr(found, name)[order] for name in (*scorebook.NUMBERS, "reason")])
+
+
+def test_delays_that_are_scored_day_by_day_are_scored_as_at_once(repo):
+    """A weekly rhythm, single late days, a level that goes up, and a day that is loaded again."""
+    extra = {n: 6.0 for n in range(5, DAYS, 7)} | {20: 14.0, 31: 3.5, 44: 30.0}
+    extra |= {n: 9.0 + extra.get(n, 0) for n in range(48, DAYS)}
+    days = [partition(n, delay=2.0 + extra.get(n, 0)) for n in range(DAYS)]
+    watch = [tg.Monitor(detector="Late")]
+    for n in range(0, DAYS, 4):
+        stored(repo, days[n : n + 4])
+        repo.detect("d", watch)
+    stored(repo, [partition(52, delay=200.0, fingerprint="b", total=1.0)])
+    told = repo.detect("d", watch)["partition"].tolist()
+    by_day = points(repo, "Late()")
+    assert by_day.shape[1] == DAYS - 7  # the first are learned from
+    assert repo.detect("d", watch, replay=True)["partition"].tolist() == told
+    np.testing.assert_allclose(points(repo, "Late()"), by_day, rtol=1e-9)
+    assert {name(20), name(44), name(48)} <= set(told)
+
+
+def test_only_delays_that_changed_are_looked_at(repo, monkeypatch):
+    clean(repo, range(50))
+    found(repo)
+    scored = []
+    score = tg.Late.score
+    monkeypatch.setattr(
+        tg.Late, "score", lambda *args: scored.append(len(args[1].times) - args[2]) or score(*args)
+    )
+    found(repo)
+    clean(repo, range(50, 52))
+    found(repo)
+    assert scored == [2]
 
 
 # all together

@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     UnknownDatasetError,
 )
+from tidegauge.notifications.claims import claim
 from tidegauge.notifications.secrets import Mask, identity, redact
 from tidegauge.notifications.sinks import read_sink
 from tidegauge.repository.repository import Repository
@@ -38,9 +39,9 @@ HOSTILE = (
 )  # as long as a name may be, a dataset's but shorter
 
 
-def surge(repository, dataset="orders", name="revenue", severity="warning", monitors=None):
-    """Make one open incident, and return its id."""
-    first = dt.date(2013, 1, 1)
+def surge(repository, dataset="orders", name="revenue", severity="warning", monitors=None, month=1):
+    """Make one open incident, and return its id; of one month those of several datasets are a group."""
+    first = dt.date(2013, month, 1)
     days = [f"ds={first + dt.timedelta(days=n)}" for n in range(60)]
     values = {day: 1000.0 + n % 7 for n, day in enumerate(days)}
     values[days[-1]] = 90_000.0
@@ -218,8 +219,8 @@ def test_a_claim_whose_owner_died_is_taken_over_after_an_hour(repo, clock):
 
 
 def test_a_server_that_hangs_is_waited_for_once_and_not_for_long(repo, clock):
-    for dataset in ("a", "b", "c"):
-        surge(repo, dataset)
+    for month, dataset in enumerate(("a", "b", "c"), 1):
+        surge(repo, dataset, month=month)
     with web(hang=threading.Event()) as server:
         began = time.monotonic()
         told = tg.notify(repo, [f"json://{server.at}/", "log"], seconds=0.5)
@@ -544,3 +545,57 @@ def test_a_snoozed_incident_is_told_when_it_is_awake_again(repo):
     assert tg.notify(repo, ["log"]) == []
     repo.label(of, "reopened", by="ann")
     assert [notice.incident for notice in tg.notify(repo, ["log"])] == [of]
+
+
+def outage(repository, *names, last=7):
+    """Make tables that lost their rows on the same day, and return their incidents."""
+    for name in names:
+        rows = [1000 + n % 3 for n in range(29)] + [last]
+        days = {f"ds={dt.date(2013, 1, 1 + n)}": float(count) for n, count in enumerate(rows)}
+        repository.record(name, "Size", days, scale="count")
+        repository.detect(name)
+    return sorted(repository.incidents()["id"].tolist())
+
+
+def test_incidents_of_several_tables_with_one_cause_are_one_message(repo, caplog):
+    ids = outage(repo, "orders", "returns", "users")
+    caplog.set_level(logging.INFO, "tidegauge.incidents")
+    assert tg.notify(repo, "log") == [tg.Notice("log", ids[0], others=tuple(ids[1:]))]
+    (record,) = caplog.records
+    assert record.getMessage().splitlines() == [
+        "Tidegauge: error in 3 tables",
+        "30 Jan 2013: fewer rows in 3 tables: orders, returns and users",
+        "- orders: 30 Jan 2013: volume -99 %",
+        "- returns: 30 Jan 2013: volume -99 %",
+        "- users: 30 Jan 2013: volume -99 %",
+        f"See: tidegauge anomalies show {ids[0]}",
+    ]
+    assert [sent is not None for _, _, _, sent, _ in notices(repo)] == [True] * 3
+    assert tg.notify(repo, "log") == []
+
+
+def test_a_table_that_joins_a_group_later_is_told_as_one_of_it(repo, caplog):
+    outage(repo, "orders", "returns", "users")
+    tg.notify(repo, "log")
+    number = max(outage(repo, "visits"))
+    caplog.set_level(logging.INFO, "tidegauge.incidents")
+    assert tg.notify(repo, "log") == [tg.Notice("log", number)]
+    text = caplog.text
+    assert "Tidegauge: error in visits" in text
+    assert (
+        "One of a group, 30 Jan 2013: fewer rows in 4 tables: orders, returns, users and visits"
+        in text
+    )
+
+
+def test_what_another_process_claimed_of_a_group_is_not_told_again(repo):
+    ids = outage(repo, "orders", "returns", "users")
+    assert claim(repo.database, ids[0], "log", dt.datetime.now(dt.UTC))
+    assert tg.notify(repo, "log") == [tg.Notice("log", ids[1], others=(ids[2],))]
+
+
+def test_many_tables_are_named_in_few_lines(repo, caplog):
+    outage(repo, *(f"t{n}" for n in range(8)))
+    caplog.set_level(logging.INFO, "tidegauge.incidents")
+    assert len(tg.notify(repo, "log")) == 1
+    assert "and in t5, t6, t7" in caplog.text.splitlines()

@@ -13,7 +13,7 @@ from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.cli.main import run_command
 from tidegauge.report.page import write_report
 from tidegauge.repository.store.frames import records
-from tidegauge.repository.testing.samples import commit, day, measurement, spec
+from tidegauge.repository.testing.samples import SIZE, commit, day, measurement, spec
 
 import tidegauge as tg
 from tests.pages import HOSTILE, LONG, read_page, shown
@@ -202,3 +202,18 @@ def test_incidents_link_to_the_dashboard_where_it_is_known(
     assert capsys.readouterr().out.endswith(
         f"\nSee: https://quality.example/#/incidents/{number}\n"
     )
+
+
+def test_incidents_of_several_tables_with_one_cause_are_one_entry(repo, tmp_path):
+    for name in "abc":
+        rows = [1000] * 29 + [7]
+        commit(repo, *(day(n, rows=r, only=[SIZE]) for n, r in enumerate(rows, 1)), dataset=name)
+        repo.detect(name)
+    text = read_page(write_report(repo, tmp_path / "all.html", made=MADE).read_text("utf-8"))[1]
+    assert "Incidents across tables■ error: 30 Jan 2013: fewer rows in 3 tables: a, b and c" in text
+    assert text.count("■ error: 30 Jan 2013: volume -99 %") == 1  # in full once, in the group
+    assert text.count("Across tables: incident") == 3
+    text = read_page(write_report(repo, tmp_path / "b.html", "b", made=MADE).read_text("utf-8"))[1]
+    assert text.count("■ error: 30 Jan 2013: volume -99 %") == 1
+    assert "One of a group, 30 Jan 2013: fewer rows in 3 tables" in text
+    assert "Incidents across tables" not in text

@@ -253,3 +253,18 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number):
     note = {"incident": number, "action": "comment", "note": "x", "by": "ann", "seen": 0}
     told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
     assert "fare=-3" not in json.dumps(told)
+
+
+def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, number):
+    for name in ("e", "f"):
+        rows = [10, 10, 10, 99]
+        commit(repo, *(day(n, rows=r, only=[SIZE]) for n, r in enumerate(rows, 1)), dataset=name)
+        repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    headline = "4 Jan 2013: more rows in 3 tables: d, e and f"
+    listed = inbox.incidents(repo, {"dataset": "e"})
+    assert (listed.arrays["group"].tolist(), listed.told["texts"]["shared"]) == (
+        [number],
+        [headline],
+    )
+    told = looked(repo, number)
+    assert (told["shared"], [one["dataset"] for one in told["others"]]) == (headline, ["e", "f"])

@@ -1,4 +1,4 @@
-// Incidents of the inbox: filtered by status and words, grouped by the time at which they began.
+// Incidents of the inbox: filtered by status and words, grouped across tables by their cause.
 
 import type { AnswerTo } from "./kernel";
 
@@ -21,12 +21,17 @@ export interface InboxItem {
   assignee: string | null;
   /** End of the snooze in seconds since 1970; NaN without one. */
   snoozedUntil: number;
+  /** Number of the incidents of several tables that share a cause; NaN if it is alone. */
+  group: number;
+  /** Their headline. */
+  shared: string | null;
 }
 
-/** Incidents that began at one time. */
+/** Incidents that share a cause, or one alone. */
 export interface InboxGroup {
   key: string;
   since: number;
+  shared: string;
   items: InboxItem[];
   tables: number;
 }
@@ -59,6 +64,8 @@ export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[]
     status: text("status", n),
     assignee: texts.assignee?.[n] ?? null,
     snoozedUntil: number("snoozed_until", n),
+    group: number("group", n),
+    shared: texts.shared?.[n] ?? null,
   }));
 }
 
@@ -76,12 +83,12 @@ export function searchInbox(items: readonly InboxItem[], text: string): InboxIte
   });
 }
 
-/** Group incidents by the time at which they began, in their order; those without a time by their first partition. */
+/** Group incidents that share a cause, in their order; the others are alone. */
 export function groupInbox(items: readonly InboxItem[]): InboxGroup[] {
   const groups = new Map<string, InboxGroup>();
   for (const item of items) {
-    const key = Number.isNaN(item.since) ? item.first : String(item.since);
-    const group = groups.get(key) ?? { key, since: item.since, items: [], tables: 0 };
+    const key = Number.isNaN(item.group) ? `#${item.id}` : String(item.group);
+    const group = groups.get(key) ?? { key, since: item.since, shared: item.shared ?? "", items: [], tables: 0 };
     group.items.push(item);
     groups.set(key, group);
   }

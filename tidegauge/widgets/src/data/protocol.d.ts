@@ -553,6 +553,12 @@ export interface IncidentEvent {
   until: string | null;
 }
 
+/** Incident of another table that shares the cause. */
+export interface OtherIncident {
+  incident: number;
+  dataset: string;
+}
+
 /** Incident with its evidence, likely causes, timeline and labels. */
 export interface IncidentAnswer {
   incident: number;
@@ -581,6 +587,10 @@ export interface IncidentAnswer {
   all_series: readonly number[];
   /** One for each series of `evidence`. */
   explanations: readonly string[];
+  /** Headline of the incidents of several tables with one cause. */
+  shared: string | null;
+  /** The others of these, up to a limit. */
+  others: readonly OtherIncident[];
   causes: readonly IncidentCause[];
   /** Schema changes of its partitions. */
   schema: readonly string[];

@@ -4,7 +4,7 @@ import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
 import { formatDuration, formatIsoTime, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
-import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart } from "../data/protocol";
+import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
 import { button, h, renderName } from "../ui/dom";
@@ -164,6 +164,7 @@ export class IncidentPane {
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
       section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
+      incident.shared ? section("Shared cause", h("p", {}, renderName(incident.shared, 600)), h("ul", {}, ...incident.others.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
       incident.schema.length ? section("Schema changes", h("ul", {}, ...incident.schema.map((text) => h("li", {}, renderName(text, 600))))) : null,
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,
@@ -173,6 +174,12 @@ export class IncidentPane {
     ];
     this.body.replaceChildren(...sections.filter((part) => part !== null));
     this.redraw();
+  }
+
+  private otherIncident({ incident, dataset }: OtherIncident): HTMLElement {
+    const open = button("", () => this.shell.go("incidents", { id: incident, table: null }), { class: "tg-link", "aria-label": `Open incident ${incident}` });
+    open.append(renderName(dataset, 60));
+    return h("li", {}, open);
   }
 
   /** Chart of one series with its explanation and a button. */

@@ -22,13 +22,13 @@ interface Options {
   table: string | null;
   /** Words to search for. */
   filter: string;
-  /** `time` groups the incidents that began at one time. */
+  /** `none` lists incidents of several tables that share a cause each by itself. */
   group: string;
 }
 
 type Entry = { group: InboxGroup } | { item: InboxItem; inGroup: boolean };
 
-const GROUPINGS = [["", "nothing"], ["time", "begin"]] as const;
+const GROUPINGS = [["", "shared cause"], ["none", "nothing"]] as const;
 const BULK_ACTIONS = ["acknowledge", "expected", "false alarm", "bad data", "new normal", "resolve", "reopen"] as const;
 
 export class Incidents implements View {
@@ -146,7 +146,7 @@ export class Incidents implements View {
   }
 
   private entriesOf(items: InboxItem[], group: string): Entry[] {
-    if (group !== "time") return items.map((item) => ({ item, inGroup: false }));
+    if (group === "none") return items.map((item) => ({ item, inGroup: false }));
     return groupInbox(items).flatMap((of): Entry[] => {
       if (of.items.length === 1) return [{ item: of.items[0], inGroup: false }];
       const members = this.expanded.has(of.key) ? of.items.map((item): Entry => ({ item, inGroup: true })) : [];
@@ -305,11 +305,10 @@ export class Incidents implements View {
   }
 
   private renderGroup(entry: { group: InboxGroup }): HTMLElement {
-    const { key, since, items, tables } = entry.group;
+    const { key, since, shared, items, tables } = entry.group;
     const open = this.expanded.has(key);
-    const when = Number.isNaN(since) ? key : formatTime(since);
+    const when = formatTime(since);
     const worst = ["error", "warning", "info"].find((severity) => items.some((item) => item.severity === severity)) ?? "info";
-    const names = [...new Set(items.map(({ dataset }) => dataset))].slice(0, 4).join(", ");
     return h(
       "div",
       { class: "tg-inbox-item tg-inbox-group", "aria-expanded": String(open) },
@@ -319,7 +318,7 @@ export class Incidents implements View {
         { role: "gridcell", class: "tg-inbox-cell" },
         h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", {}, `began ${when}`)),
         h("div", { class: "tg-inbox-headline" }, `${open ? "▾" : "▸"} ${pluralize(items.length, "incident")} in ${pluralize(tables, "table")}`),
-        h("div", { class: "tg-muted tg-inbox-range" }, renderName(names + (tables > 4 ? " …" : ""), 90)),
+        h("div", { class: "tg-muted tg-inbox-range" }, renderName(shared, 160)),
       ),
     );
   }

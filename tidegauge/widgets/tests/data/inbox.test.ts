@@ -4,7 +4,7 @@ import { groupInbox, type InboxItem, searchInbox, shownStatus, sortInbox } from 
 
 const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
   id, dataset: "orders", headline: "volume -52 %", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
-  opened: 0, series: 1, status: "open", assignee: null, snoozedUntil: NaN, ...changes,
+  opened: 0, series: 1, status: "open", assignee: null, snoozedUntil: NaN, group: NaN, shared: null, ...changes,
 });
 
 test("an open incident is snoozed until its time", () => {
@@ -23,9 +23,10 @@ test("words are searched for in headline, table, assignee and number", () => {
   assert.deepEqual(found("orders returns"), []);
 });
 
-test("incidents that began at one time are a group, across tables", () => {
-  const groups = groupInbox([item(1), item(2, { since: 5 }), item(3, { dataset: "returns" }), item(4, { since: NaN, first: "part=a" })]);
+test("incidents that share a cause are a group across tables, others are alone", () => {
+  const groups = groupInbox([item(1, { group: 1, shared: "fewer rows in 2 tables" }), item(2), item(3, { dataset: "returns", group: 1 }), item(4, { since: NaN })]);
   assert.deepEqual(groups.map(({ items, tables }) => [items.map(({ id }) => id), tables]), [[[1, 3], 2], [[2], 1], [[4], 1]]);
+  assert.equal(groups[0].shared, "fewer rows in 2 tables");
 });
 
 test("the newest come first, at one time the gravest", () => {

@@ -1,0 +1,214 @@
+"""Incidents of several tables that share a cause: which are grouped, and which happen by chance. No Spark."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+from tidegauge.repository.incidents.common_cause import (
+    Candidate,
+    Table,
+    group_by_cause,
+    kind_of,
+    poisson_tail,
+)
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.testing.samples import SIZE, commit, day
+
+import tidegauge as tg
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+FEWER, LATE = "fewer rows", "late"
+
+
+def on(days):
+    return START + dt.timedelta(days=days)
+
+
+def tables(count, upstream_of=None):
+    upstream_of = upstream_of or {}
+    names = (f"t{n}" for n in range(count))
+    return {name: Table(START, frozenset(upstream_of.get(name, ()))) for name in names}
+
+
+def incidents(days, numbers, *kinds, first=0):
+    """Make one incident of each table of some numbers; they begin on one day."""
+    return [
+        Candidate(first + n, f"t{n}", None if days is None else on(days), frozenset(kinds))
+        for n in numbers
+    ]
+
+
+def told(groups):
+    return [(group.since, group.kind, group.upstream, group.datasets) for group in groups]
+
+
+def test_tables_that_lost_rows_on_one_day_are_a_group():
+    (group,) = group_by_cause(incidents(120, [3, 1, 2], FEWER), tables(50))
+    assert (group.kind, group.upstream, group.id) == (FEWER, "", 1)
+    assert group.datasets == ("t1", "t2", "t3")
+    # In the 90 days before none of 50 tables did; one is assumed in 30 days of one table.
+    assert group.expected == pytest.approx(50 * 1 / (50 * 90 + 30))
+
+
+def test_incidents_of_different_days_or_without_a_time_are_alone():
+    alone = [
+        *incidents(120, [1], FEWER),
+        *incidents(121, [2], FEWER),
+        *incidents(None, [3, 4], FEWER),
+    ]
+    assert group_by_cause(alone, tables(50)) == []
+
+
+def test_several_incidents_of_one_table_are_no_group():
+    segments = [Candidate(n, "t1", on(120), frozenset({FEWER})) for n in range(5)]
+    assert group_by_cause(segments, tables(50)) == []
+    (group,) = group_by_cause([*segments, *incidents(120, [7], FEWER, first=100)], tables(50))
+    assert group.datasets == ("t1", "t7")
+    assert len(group.incidents) == 6
+
+
+def test_two_incidents_in_new_tables_may_be_chance():
+    """Three tables without a past: one incident in a month each, 0.1 on any day; P(N >= 2) = 0.0047."""
+    assert poisson_tail(2, 0.1) == pytest.approx(0.00467884)
+    assert group_by_cause(incidents(0, [0, 1], FEWER), tables(3)) == []
+    # P(N >= 3) = 0.000155, and two classes were asked: any incident, and fewer rows.
+    assert told(group_by_cause(incidents(0, [0, 1, 2], FEWER), tables(3))) == [
+        (START, FEWER, "", ("t0", "t1", "t2"))
+    ]
+
+
+def test_incidents_of_a_kind_that_is_frequent_are_no_group():
+    """Each day another of fifty tables loses rows: so do two on one day in four."""
+    frequent = [one for n in range(120) for one in incidents(n, [n % 50], FEWER, first=100 * n)]
+    pair = incidents(120, [1, 2], FEWER, first=50_000)
+    assert group_by_cause([*frequent, *pair], tables(50)) == []
+    late = incidents(120, [1, 2], LATE, first=50_000)
+    assert told(group_by_cause([*frequent, *late], tables(50))) == [
+        (on(120), LATE, "", ("t1", "t2"))
+    ]
+
+
+def test_changes_of_different_kinds_are_one_group_if_so_many_are_no_chance():
+    mixed = [
+        *incidents(120, range(4), FEWER),
+        *incidents(120, range(4, 8), "more nulls"),
+        *incidents(120, [8]),
+    ]
+    (group,) = group_by_cause(mixed, tables(50))
+    assert (group.kind, len(group.datasets)) == ("", 9)
+    assert group.headline == "1 May 2026: incidents in 9 tables: t0, t1, t2, t3 and 5 more"
+
+
+def test_a_chance_incident_of_another_kind_stays_out():
+    noise = [one for n in range(120) for one in incidents(n, [n % 50], first=100 * n)]
+    lost = [
+        *incidents(120, range(10), FEWER, first=50_000),
+        *incidents(120, [20], LATE, first=50_000),
+    ]
+    (group,) = group_by_cause([*noise, *lost], tables(50))
+    assert (group.kind, len(group.datasets)) == (FEWER, 10)
+
+
+def test_tables_with_one_upstream_are_told_by_it():
+    upstream_of = {f"t{n}": ["raw"] for n in range(5)}
+    noise = [one for n in range(120) for one in incidents(n, [10 + n, 140 + n % 60], first=500 * n)]
+    hit = [
+        *incidents(120, range(3), FEWER, first=99_000),
+        *incidents(120, [3, 4], LATE, first=99_000),
+        *incidents(120, [100], FEWER, first=99_000),
+    ]
+    (group,) = group_by_cause([*noise, *hit], tables(210, upstream_of))
+    assert (group.kind, group.upstream) == ("", "raw")
+    assert group.datasets == ("t0", "t1", "t2", "t3", "t4")
+    assert " of upstream raw: t0" in group.headline
+
+
+def test_an_upstream_that_is_watched_itself_belongs_to_its_tables():
+    upstream_of = {"t1": ["t0"], "t2": ["t0"]}
+    (group,) = group_by_cause(incidents(120, [0, 1], LATE), tables(50, upstream_of))
+    assert (group.upstream, group.datasets) == ("t0", ("t0", "t1"))
+
+
+def test_an_outage_of_everything_does_not_hide_the_next():
+    first = incidents(100, range(40), LATE)
+    second = incidents(110, [1, 2], LATE, first=1000)
+    assert [len(group.datasets) for group in group_by_cause([*first, *second], tables(50))] == [
+        40,
+        2,
+    ]
+
+
+def test_later_incidents_change_no_group():
+    first = incidents(100, [1, 2, 3], LATE)
+    later = [one for n in range(101, 200) for one in incidents(n, [n % 50], LATE, first=100 * n)]
+    assert group_by_cause(first, tables(50)) == group_by_cause([*first, *later], tables(50))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_false_alarms_of_two_hundred_tables_are_hardly_ever_grouped(seed):
+    """Each table has one false incident a month; by `LEVEL` 0.37 days of a year would have a group at most."""
+    draw = np.random.default_rng(seed)
+    kinds = [(FEWER,), (LATE,), ("more nulls",), (), ()]
+    false = [
+        Candidate(1000 * n + table, f"t{table}", on(n), frozenset(kinds[draw.integers(5)]))
+        for n in range(365)
+        for table in np.flatnonzero(draw.random(200) < 1 / 30).tolist()
+    ]
+    assert len(group_by_cause(false, tables(200))) <= 1
+
+
+def test_kinds_of_metrics():
+    assert kind_of("Restatement", "high") == "restated"
+    assert kind_of("Completeness", "low") == "more nulls"
+    assert kind_of("Completeness", "high") == kind_of("Mean", "low") == ""
+
+
+# in a repository
+
+
+@pytest.fixture
+def repo():
+    with Repository("sqlite://") as made:
+        yield made
+
+
+def lose_rows(repo, *names, last=7, **kwargs):
+    for name in names:
+        rows = [1000 + n % 3 for n in range(29)] + [last]
+        commit(
+            repo,
+            *(day(n, rows=r, only=[SIZE]) for n, r in enumerate(rows, 1)),
+            dataset=name,
+            **kwargs,
+        )
+        repo.detect(
+            name, [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0))]
+        )
+
+
+def test_the_listing_names_the_group_of_incidents_also_for_one_table(repo):
+    lose_rows(repo, "a", "b", "c")
+    lose_rows(repo, "d", last=1000)
+    found = repo.incidents()
+    assert sorted(found["dataset"]) == ["a", "b", "c"]
+    assert found["group"].tolist() == [found["id"].min()] * 3
+    assert repo.incidents("b")["group"].tolist() == [found["id"].min()]
+    repo.label(int(found["id"].min()), "resolved")
+    assert repo.incidents(status="open")["group"].tolist() == [found["id"].min()] * 2
+    details = repo.incident(int(found["id"].max()))
+    assert "One of a group, 30 Jan 2013: fewer rows in 3 tables: a, b and c." in details.explain()
+
+
+def test_one_table_alone_has_no_group(repo):
+    lose_rows(repo, "a")
+    found = repo.incidents()
+    assert found["group"].isna().all()
+    assert repo.incident(int(found["id"].item())).group is None
+
+
+def test_the_tag_upstream_of_a_run_names_the_tables_it_is_made_from(repo):
+    lose_rows(repo, "a", "b", "c", tags={"upstream": "raw.orders, raw.users"})
+    for name in "defghi":
+        commit(repo, *(day(n, rows=1000, only=[SIZE]) for n in range(1, 31)), dataset=name)
+    (group,) = {repo.incident(int(number)).group for number in repo.incidents()["id"]}
+    assert (group.kind, group.upstream) == ("fewer rows", "raw.orders")  # by name
