@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import number, one_line, percent
+from tidegauge.analyzers.core.formatting import measured, one_line, percent
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.periods import DAY, span
 from tidegauge.repository.incidents.sentence import metric_text
@@ -148,10 +148,10 @@ def _said(one: Anomaly) -> str:
         )
     subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
     if expected is None:
-        return f"{subject} is {number(value)}"
+        return f"{subject} is {measured(value, one.scale)}"
     if one.scale == "count" and expected > 0:
         return f"{subject} {(value / expected - 1) * 100:+.0f} %"
-    return f"{subject} is {number(value)} instead of {number(expected)}"
+    return f"{subject} is {measured(value, one.scale)} instead of {measured(expected, one.scale)}"
 
 
 def _among(one: Anomaly) -> str:

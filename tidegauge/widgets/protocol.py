@@ -181,6 +181,7 @@ class CellAnswer(TypedDict):
     name: str
     analyzer: str
     label: str
+    scale: str
     status: Annotated[str, "`absent` if nothing was measured."]
     partition: NotRequired[str]
     value: NotRequired[float | None]
@@ -308,7 +309,10 @@ class CompareQuestion(TypedDict):
 
 
 class CompareAnswer(Table):
-    """Comparison of all metrics, the most surprising first; numbers include `ids` of series."""
+    """Comparison of all metrics, the most surprising first.
+
+    Numbers include `ids` of series, and `ratio`, 1 where values are shares.
+    """
 
     dataset: str
     total: Annotated[int, "Number of metrics, including those that are not sent."]
@@ -521,6 +525,7 @@ class IncidentCause(TypedDict):
     what: str
     partition: str
     dimension: str
+    scale: str
     series: Annotated[int | None, "Id of the metric's series."]
     parts: Annotated[Sequence[IncidentPart], "The largest share first, up to a limit."]
 

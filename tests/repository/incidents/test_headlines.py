@@ -86,7 +86,8 @@ def test_incidents_of_hourly_partitions_tell_the_hours(repo, bad, said):
 
 def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
     told = {
-        "filter": "", "segment": "", "scale": Scale.RATIO, "severity": "warning", "explanation": "",
+        "filter": "", "segment": "", "severity": "warning", "explanation": "",
+        "scale": Scale.COUNT if metric.startswith("row_") else Scale.RATIO,
         "direction": "low" if expected is not None and value is not None and value < expected else "high",
         **more,
     }  # fmt: skip
@@ -135,8 +136,8 @@ def test_the_worst_feature_is_that_of_the_worst_hour():
             [("mismatch", "p.x", 0.1, 0.4), ("mismatch", "p.y", 0.2, 0.3)],
             "p mismatch in 2 features, clearest in x (10 % of rows, usually 40 %)",
         ),
-        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (0.25 instead of 0)"),
-        ([("smape", "p.x", 0.25, None)], "p smape in x (0.25)"),
+        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (25 % instead of 0 %)"),
+        ([("smape", "p.x", 0.25, None)], "p smape in x (25 %)"),
         ([("delta-p50", "p.x", None, None)], "p delta-p50 in x (no number)"),
         ([("row_missing", "p", 120.0, 0.0)], "p row_missing (120 instead of 0)"),
         ([("mismatch", "*.x", 0.5, 0.0)], "mismatch in x (50 % of rows, usually 0 %)"),
@@ -204,6 +205,18 @@ def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
         severity="warning", direction="low", value=value, expected=expected, score=score,
         explanation="", incident=None,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scale", "text"),
+    [
+        ("ratio", "Uniqueness of email is 13.8 % instead of 99.98 %"),
+        ("positive", "Uniqueness of email is 0.1378 instead of 0.9998"),
+    ],
+)
+def test_ratios_are_told_in_per_cent(scale, text):
+    found = flights("Uniqueness", "email", 0.13781, 0.9998, scale=scale)
+    assert headline([found], DAY).partition(": ")[2] == text
 
 
 def test_a_sum_that_changed_as_the_rows_did_is_not_told_of():

@@ -12,10 +12,24 @@ export function formatNumber(value: number | null | undefined): string {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Format a value: in per cent if it is a share, else as a number. */
+/**
+ * Format a value: in per cent if it is a share, else as a number.
+ *
+ * Of a share, three digits are told of what is smaller: the share, or what is missing to 100 %; `measured` in formatting.py.
+ */
 export function formatValue(value: number | null | undefined, percent: boolean): string {
-  if (!percent || value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
-  return `${formatNumber(Number((100 * value).toPrecision(12)))} %`;
+  if (!percent || value === null || value === undefined || !(Math.abs(value) <= 100)) return formatNumber(value);
+  const hundredths = 100 * value;
+  const smaller = Math.min(Math.abs(hundredths), Math.abs(100 - hundredths));
+  const digits = smaller ? Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(smaller)))) : 0;
+  return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })} %`;
+}
+
+/** Format a change with its sign: of shares in percentage points, else as a number. */
+export function formatChange(change: number, percent: boolean): string {
+  const known = percent && Number.isFinite(change);
+  const text = known ? `${formatNumber(Number((100 * change).toPrecision(3)))} pp` : formatNumber(change);
+  return change > 0 ? `+${text}` : text;
 }
 
 /** Format a relative change: `+12 %`. */

@@ -2,7 +2,7 @@
 
 import { Sparklines } from "../chart/sparklines";
 import type { Catalogue } from "../data/catalogue";
-import { formatAge, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
 import type { AnswerTo } from "../data/kernel";
 import { filterTables, HEALTH, sortTables, type TableHealth, tablesOf } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
@@ -154,8 +154,8 @@ export class Home implements View {
     const health = cell("health", h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health);
     const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ` ${formatAge(table.arrived, this.now)}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
-    const complete = cell("completeness", formatRate(table.completeness));
-    if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatRate(table.lowest)}.`;
+    const complete = cell("completeness", formatValue(table.completeness, true));
+    if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatValue(table.lowest, true)}.`;
     const run = cell("run", table.runStatus ?? "–", h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
     const owner = cell("owner", renderName(table.owner, 30), table.owner && table.tags ? " " : null, h("span", { class: "tg-muted" }, renderName(table.tags, 60)));
     return h(

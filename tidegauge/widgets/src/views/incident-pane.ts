@@ -2,7 +2,7 @@
 
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
 import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
@@ -207,6 +207,7 @@ export class IncidentPane {
 
   private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
     const { series } = part;
+    const format = (value: number | null) => formatValue(value, cause.scale === "ratio");
     const ids = [series, cause.series].filter((id) => id !== null);
     const bar = h("span", { class: "tg-cause-share", "aria-hidden": "true" });
     bar.style.width = `${60 * Math.min(1, Math.abs(part.share ?? 0))}px`;
@@ -215,8 +216,8 @@ export class IncidentPane {
       "tr",
       {},
       h("th", { scope: "row" }, renderName(part.name, 40)),
-      h("td", { class: "tg-number" }, formatNumber(part.value)),
-      h("td", { class: "tg-number" }, formatNumber(isCount(part) ? Math.round(part.expected!) : part.expected)),
+      h("td", { class: "tg-number" }, format(part.value)),
+      h("td", { class: "tg-number" }, format(isCount(part) ? Math.round(part.expected!) : part.expected)),
       h("td", {}, bar, formatRate(part.share)),
       h("td", {}, open),
     );
