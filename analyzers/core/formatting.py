@@ -104,7 +104,7 @@ def number(value: float) -> str:
 def measured(value: float, scale: str) -> str:
     """Format a metric's value for reading: a ratio in per cent, all else as a number.
 
-    Of a ratio, three digits are told of what is smaller: the share, or what is missing to 100 %.
+    Of a ratio three digits are told, and as many more as tell it from 100 %.
 
     Examples
     --------
@@ -116,9 +116,10 @@ def measured(value: float, scale: str) -> str:
     if scale != "ratio" or not abs(value) <= _LARGEST_SHARE:  # NaN, too
         return number(value)
     hundredths = 100 * value
-    smaller = min(abs(hundredths), abs(100 - hundredths))
-    digits = 2 - floor(log10(smaller)) if smaller else 0
-    text = f"{hundredths:,.{min(max(digits, 0), _MOST_DIGITS)}f}"
+    rest = abs(100 - hundredths)
+    digits = 2 - floor(log10(abs(hundredths))) if hundredths else 0
+    digits = max(digits, -floor(log10(rest)) if rest else 0, 0)
+    text = f"{hundredths:,.{min(digits, _MOST_DIGITS)}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{text} %"
 

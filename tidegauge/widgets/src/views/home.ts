@@ -152,7 +152,7 @@ export class Home implements View {
   private row(table: TableHealth): HTMLElement {
     const cell = (column: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": column }, ...children);
     const health = cell("health", h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health);
-    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ` ${formatAge(table.arrived, this.now)}`));
+    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, Number.isNaN(table.arrived) ? "" : ` ${formatAge(table.arrived, this.now)}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
     const complete = cell("completeness", formatValue(table.completeness, true));
     if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatValue(table.lowest, true)}.`;

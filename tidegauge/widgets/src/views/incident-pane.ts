@@ -2,7 +2,7 @@
 
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
 import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
@@ -142,7 +142,7 @@ export class IncidentPane {
     ];
     if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
     if (isAhead(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
-    this.head.replaceChildren(h("h2", {}, renderName(incident.headline, 300)), h("div", { class: "tg-incident-facts" }, ...facts));
+    this.head.replaceChildren(h("h2", {}, renderName(keepUnits(incident.headline), 300)), h("div", { class: "tg-incident-facts" }, ...facts));
   }
 
   private showActions(incident: IncidentAnswer): void {

@@ -132,6 +132,7 @@ export class Series implements View {
     this.seasons.textContent = parts.length ? `Seasons: ${parts.join(" · ")}` : "";
     this.seasons.title = this.seasons.textContent;
     this.seasons.hidden = !parts.length;
+    if (parts.length && this.lines.length) this.draw(); // there is less room now
   }
 
   private updateOptions(changes: Partial<Options>): void {
