@@ -299,7 +299,12 @@ class Dashboard implements Shell {
     this.datasetSelect.parentElement!.hidden = !OF_ONE_DATASET.includes(name);
     try {
       if (this.stale) {
-        this.view(name).prepare?.();
+        const view = this.view(name);
+        if (this.visible === null && view.prepare) {
+          this.visible = name;
+          this.page.replaceChildren(view.element);
+        }
+        view.prepare?.();
         await this.fetchCatalogue();
       }
       this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;

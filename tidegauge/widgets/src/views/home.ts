@@ -93,8 +93,10 @@ export class Home implements View {
   }
 
   prepare(): void {
-    this.asked = this.shell.link.ask("tables", {});
-    this.asked.catch(() => undefined); // awaited by open, unless the catalogue fails, too
+    const asked = this.shell.link.ask("tables", {});
+    this.asked = asked;
+    // Small lines need the catalogue, the rest is shown before. An error is told by open, unless the catalogue fails, too.
+    asked.then((answer) => this.asked === asked && answer.data.rows && this.showTables(answer), () => undefined);
   }
 
   async open(): Promise<void> {
@@ -103,12 +105,16 @@ export class Home implements View {
       const asked = this.asked ?? link.ask("tables", {});
       this.asked = null;
       const answer = await asked;
-      this.tables = tablesOf(answer);
-      this.now = answer.data.now;
       this.catalogue = catalogue;
       const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
-    }
+      this.showTables(answer);
+    } else this.arrangeRows();
+  }
+
+  private showTables(answer: AnswerTo<"tables">): void {
+    this.tables = tablesOf(answer);
+    this.now = answer.data.now;
     this.arrangeRows();
     performance.mark("tidegauge:first:home");
   }
