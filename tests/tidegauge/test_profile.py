@@ -160,7 +160,8 @@ def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsy
     assert run_command(["profile", "./orders.csv"]) == 1
     assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
     options = ["--option", "header=true", "--option", "inferSchema=true", "--output", "orders.yml"]
-    assert run_command(["profile", "./orders.csv", "--format", "csv", *options]) == 0
+    path = str(tmp_path / "orders.csv")  # Java stays in the folder where it was started
+    assert run_command(["profile", path, "--format", "csv", *options]) == 0
     file = load_suite(tmp_path / "orders.yml")
     assert file.options == {"header": "true", "inferSchema": "true"}
     assert tg.Completeness("amount") in file.suite.analyzers

@@ -100,6 +100,7 @@ class CatalogueAnswer(TypedDict):
     commits: int
     catalogue: Annotated[int, "Number of this catalogue."]
     datasets: Sequence[str]
+    repository: Annotated[str, "Name of the database, without its folder or server."]
     writable: bool
     by: Annotated[str | None, "Author of labels that are added here; null if the page asks for it."]
     url: Annotated[str | None, "Address of the dashboard for links; null if it is not set."]

@@ -358,6 +358,17 @@ def test_the_overview_on_both_databases(url, tmp_path):
         shown(repo)
 
 
+def test_the_overview_begins_with_the_worst(repo):
+    for name, worst in (("a", 0), ("b", 30), ("c", 0)):
+        commit(
+            repo,
+            *(day(n, rows=9 if n == worst else 100 + n % 2) for n in range(1, 31)),
+            dataset=name,
+        )
+        repo.detect(name)
+    assert repo.overview()["dataset"].tolist() == ["b", "a", "c"]
+
+
 def test_the_overview_counts_what_is_open(repo):
     commit(repo, *(day(n, rows=100 + n % 2) for n in range(1, 32) if n != 20))
     repo.detect("d")

@@ -81,6 +81,8 @@ export interface CatalogueAnswer {
   /** Number of this catalogue. */
   catalogue: number;
   datasets: readonly string[];
+  /** Name of the database, without its folder or server. */
+  repository: string;
   writable: boolean;
   /** Author of labels that are added here; null if the page asks for it. */
   by: string | null;
