@@ -39,6 +39,7 @@ def options(repo: tg.Repository) -> dict[str, dict[str, Any]]:
     found = repo.anomalies("flights", name="Completeness", instance="dep_time", where="")
     worst = found[found["partition"] == BLIZZARD].iloc[0]
     return {
+        "overview": {"fold": False},
         "compare": {
             "kind": "partitions",
             "baseline": {"partition": "ds=2013-02-01"},
@@ -85,7 +86,7 @@ def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: st
         if view == "series":
             find = "() => { const {catalogue: c} = document.querySelector('.tidegauge').tidegauge; return ['Completeness dep_time', 'Completeness arr_time'].map(t => { for (let r = 0; r < c.rows; r++) if (c.title(r) === t) return c.ids[r]; }).filter(Boolean).slice(0, 1); }"
             chosen = {**chosen, "series": {"ids": page.evaluate(find)}}
-        turn(page, view, {"sort": "worst"} if theme == "dark" else chosen.get(view))
+        turn(page, view, {"sort": "worst", "fold": False} if theme == "dark" else chosen.get(view))
         root = page.locator(".tidegauge")
         root.screenshot(path=folder / f"{view}{suffix}.png")
 

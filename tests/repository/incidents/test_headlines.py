@@ -6,6 +6,7 @@ import datetime as dt
 import pytest
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.details import _peaks
 from tidegauge.repository.incidents.headline import headline
 from tidegauge.repository.incidents.periods import span, step_of
 
@@ -205,6 +206,32 @@ def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
         severity="warning", direction="low", value=value, expected=expected, score=score,
         explanation="", incident=None,
     )  # fmt: skip
+
+
+def test_the_first_evidence_is_of_the_metric_that_the_headline_names_first():
+    """Of 4.5, 5.2 and 6 the highest score is of a metric without parts; the headline begins with the other."""
+    told = [
+        ("tailnum", "", 6.0),
+        ("dep_time", "origin = 'JFK'", 5.2),
+        ("dep_time", "origin = 'LGA'", 5.0),
+        ("dep_time", "", 4.5),
+    ]
+    found = [
+        dataclasses.replace(
+            flights("Completeness", column, 0.5, 0.99, score=score, scale="ratio"),
+            series=n,
+            filter=where,
+        )
+        for n, (column, where, score) in enumerate(told)
+    ]
+    assert "dep_time (usually 1 %) (JFK and LGA alike); 50 % of rows have no tailnum" in headline(
+        found, DAY
+    )
+    rows = [{**vars(one), "series_id": one.series} for one in found]
+    assert [(row["instance"], row["filter"]) for row in _peaks(rows)][:2] == [
+        ("dep_time", ""),
+        ("tailnum", ""),
+    ]
 
 
 @pytest.mark.parametrize(
