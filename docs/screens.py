@@ -1,6 +1,6 @@
 """Take the pictures of the dashboard.
 
-python docs/screens.py desk [docs/screens]                          those of on-call.md, in light and dark
+python docs/screens.py desk [docs/screens]                          those of on-call.md, in both themes and two widths
 python docs/screens.py sqlite:///.demo/tidegauge.db [docs/screens]  the guide's, on what ``make demo`` fills
 python docs/screens.py views FOLDER                                 every view, in both themes and two widths, to look at
 
@@ -30,6 +30,7 @@ from tests.servers import dashboard_server
 SIZE = {"width": 1280, "height": 760}
 DESK_SIZE = {"width": 1440, "height": 860}
 NARROW = {"width": 1024, "height": 768}
+SIZES = {"": DESK_SIZE, "-narrow": NARROW}
 BLIZZARD = "ds=2013-02-08"
 
 
@@ -38,6 +39,7 @@ def options(repo: tg.Repository) -> dict[str, dict[str, Any]]:
     found = repo.anomalies("flights", name="Completeness", instance="dep_time", where="")
     worst = found[found["partition"] == BLIZZARD].iloc[0]
     return {
+        "overview": {"fold": False},
         "compare": {
             "kind": "partitions",
             "baseline": {"partition": "ds=2013-02-01"},
@@ -84,7 +86,7 @@ def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: st
         if view == "series":
             find = "() => { const {catalogue: c} = document.querySelector('.tidegauge').tidegauge; return ['Completeness dep_time', 'Completeness arr_time'].map(t => { for (let r = 0; r < c.rows; r++) if (c.title(r) === t) return c.ids[r]; }).filter(Boolean).slice(0, 1); }"
             chosen = {**chosen, "series": {"ids": page.evaluate(find)}}
-        turn(page, view, {"sort": "worst"} if theme == "dark" else chosen.get(view))
+        turn(page, view, {"sort": "worst", "fold": False} if theme == "dark" else chosen.get(view))
         root = page.locator(".tidegauge")
         root.screenshot(path=folder / f"{view}{suffix}.png")
 
@@ -95,13 +97,17 @@ def desk(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as temporary:
         url = f"sqlite:///{Path(temporary) / 'desk.db'}"
+        incident = make_desk(url)
+        days, series = _orders(url, incident)
         pages = {
             "home": "#/home",
             "heat-map": "#/overview",
             "inbox": "#/incidents?status=open",
-            "incident": f"#/incidents/{make_desk(url)}",
+            "incident": f"#/incidents/{incident}",
+            "cause": f"#/series?ids={quote(json.dumps(series[:2]))}",
+            "weeks": f"#/compare?dataset=sales_orders&{_weeks(days)}",
         }
-        visit(Path(temporary), url, pages, folder, {"": DESK_SIZE})
+        visit(Path(temporary), url, pages, folder, SIZES)
 
 
 def views(folder: Path) -> None:
@@ -113,16 +119,8 @@ def views(folder: Path) -> None:
         file = Path(temporary) / "desk.db"
         incident = make_desk(f"sqlite:///{file}")
         consistent.make(file, 30, 60)
-        with tg.Repository(f"sqlite:///{file}", read_only=True) as repo:
-            days = repo.partitions("sales_orders")["partition"].tolist()
-            cause = repo.incident(incident).causes.moves[0]
-            series = [cause.series, *cause.part_series.values()][:3]
-        sides = {"baseline": {"partition": days[-8]}, "current": {"partition": days[-1]}}
-        at = _address(sides)
-        weeks = {
-            "baseline": {"since": days[-14][3:], "until": days[-8][3:]},
-            "current": {"since": days[-7][3:], "until": days[-1][3:]},
-        }
+        days, series = _orders(f"sqlite:///{file}", incident)
+        at = _address({"baseline": {"partition": days[-8]}, "current": {"partition": days[-1]}})
         pages = {
             "home": "#/home",
             "heat-map": "#/overview",
@@ -130,16 +128,37 @@ def views(folder: Path) -> None:
             "series": f"#/series?ids={quote(json.dumps(series))}",
             "series-of-one": f"#/series?ids={quote(json.dumps(series[:1]))}",
             "compare": f"#/compare?dataset=sales_orders&{at}",
-            "compare-weeks": f"#/compare?dataset=sales_orders&{_address(weeks)}",
+            "compare-weeks": f"#/compare?dataset=sales_orders&{_weeks(days)}",
             "distribution": f"#/distribution?dataset=sales_orders&column=country&{at}",
             "consistency": f"#/consistency?dataset={consistent.DATASET}",
             "inbox": "#/incidents?status=open",
             "incident": f"#/incidents/{incident}",
             "partitions": f"#/partitions?dataset=sales_orders&partition={quote(days[-1])}",
         }
-        visit(
-            Path(temporary), f"sqlite:///{file}", pages, folder, {"": DESK_SIZE, "-narrow": NARROW}
-        )
+        visit(Path(temporary), f"sqlite:///{file}", pages, folder, SIZES)
+
+
+def _orders(url: str, incident: int) -> tuple[list[str], list[int]]:
+    """Return the partitions of ``sales_orders``, and the series of the incident's cause and of its parts."""
+    with tg.Repository(url, read_only=True) as repo:
+        cause = repo.incident(incident).causes.moves[0]
+        days = repo.partitions("sales_orders")["partition"].tolist()
+    ranked = [
+        cause.part_series[dimension.name, part.name]
+        for dimension in cause.dimensions
+        for part in dimension.parts
+    ]
+    return days, [cause.series, *ranked][:3]
+
+
+def _weeks(days: list[str]) -> str:
+    """Return the last two weeks of days as part of an address."""
+    return _address(
+        {
+            "baseline": {"since": days[-14][3:], "until": days[-8][3:]},
+            "current": {"since": days[-7][3:], "until": days[-1][3:]},
+        }
+    )
 
 
 def _address(sides: dict[str, Any]) -> str:

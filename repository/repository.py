@@ -264,7 +264,7 @@ class Repository(Rendered):
         Returns
         -------
         pandas.DataFrame
-            One row for each dataset, with the columns dataset, partitions (how many exist), newest, time
+            One row for each dataset, the worst by open incidents first, with the columns dataset, partitions (how many exist), newest, time
             and rows (of the newest partition), series; errors, warnings and infos (open incidents by
             severity); missing (unresolved gaps and overdue partitions) and late; run_id, status and
             started_at of the last run; failed (analyzers that failed when last measured).

@@ -44,6 +44,7 @@ AnyAnalyzer = Analyzer[Any, Any]
 
 CATEGORIES = 50
 """A column is categorical if it has at most this many distinct values, of ten rows or more each."""
+_ROW_INDEX = re.compile(r"__index_level_\d+__")
 ROWS_BY_CATEGORY = 10
 MOSTLY = 0.99
 """Minimum share of values that match a pattern or are unique, to propose an analyzer for it."""
@@ -139,6 +140,8 @@ class Profile(Rendered):
         The type of each column and struct field, by path.
     metrics : mapping of Analyzer to Metric
         What was measured on the sample.
+    options : mapping of str to str
+        Options of Spark's reader.
 
     Examples
     --------
@@ -159,6 +162,7 @@ class Profile(Rendered):
     left_out: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
     metrics: Mapping[AnyAnalyzer, Any] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     @property
     def columns(self) -> pd.DataFrame:
@@ -207,11 +211,19 @@ class Profile(Rendered):
         ]
         if self.table is not None and "/" in self.table:
             lines += [f"path: {_scalar(self.table)}", f"format: {_scalar(self.format)}"]
+            if self.options:
+                lines.append(f"options: {_flow(self.options)}")
         else:
             lines.append(f"table: {_scalar(self.table or 'database.table')}")
         if self.suite.partition_by is not None:
             keys = ", ".join(_scalar(key, flow=True) for key in self.suite.partition_by)
             lines.append(f"partition_by: [{keys}]")
+        categorical = (c.analyzer for c in self.choices if isinstance(c.analyzer, Histogram))
+        if found := next(categorical, None):
+            lines += [
+                "# Uncomment to measure each value apart: an incident then names those that changed.",
+                f"# segments: [[{_scalar(found.column, flow=True)}]]",
+            ]
         lines.append("analyzers:")
         for choice in self.choices:
             lines += [f"  # {_one_line(choice.reason)}", f"  - {_item(choice.analyzer)}"]
@@ -285,13 +297,17 @@ def profile(
             sample.total,
             {a: metrics[a] for a in sample_analyzers(column, kind)},
         )
+        if _ROW_INDEX.fullmatch(column):
+            left_out[column] = "the row numbers that pandas writes, unless index=False"
+            continue
         found = list(seen.choices())
         chosen += found
         if not found:
             left_out[column] = f"no analyzer for type {kind}"
     suite = Suite(dataset, [c.analyzer for c in chosen], partition_by=source.keys or None)
     types = dict(sample.columns)
-    return Profile(suite, name, rows, tuple(chosen), format, left_out, types, metrics)
+    given = dict(options or {})
+    return Profile(suite, name, rows, tuple(chosen), format, left_out, types, metrics, given)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from html import escape
+from math import floor, log10
 from typing import Any
 
 LARGEST_CARD = 50_000
 """Bytes of the HTML or SVG of one object, at most."""
 WIDE = 60
 """Characters of a table cell, at most."""
+_MOST_DIGITS = 6
+"""Decimal places of a percentage, at most."""
+_LARGEST_SHARE = 100
+"""Larger values of ratios are told as numbers."""
 
 
 class Markup(str):
@@ -94,6 +99,29 @@ def number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def measured(value: float, scale: str) -> str:
+    """Format a metric's value for reading: a ratio in per cent, all else as a number.
+
+    Of a ratio three digits are told, and as many more as tell it from 100 %.
+
+    Examples
+    --------
+    >>> measured(0.13781, "ratio"), measured(0.99998, "ratio"), measured(1.0, "ratio")
+    ('13.8 %', '99.998 %', '100 %')
+    >>> measured(0.13781, "positive")
+    '0.1378'
+    """
+    if scale != "ratio" or not abs(value) <= _LARGEST_SHARE:  # NaN, too
+        return number(value)
+    hundredths = 100 * value
+    rest = abs(100 - hundredths)
+    digits = 2 - floor(log10(abs(hundredths))) if hundredths else 0
+    digits = max(digits, -floor(log10(rest)) if rest else 0, 0)
+    text = f"{hundredths:,.{min(digits, _MOST_DIGITS)}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text} %"
 
 
 def percent(share: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import NoSuchTableError, nearest
@@ -69,6 +70,8 @@ def _exists(spark: SparkSession, name: str) -> bool:
 
 
 def _no_such_table(spark: SparkSession, name: str) -> str:
+    if Path(name).exists():
+        return f"no table {name!r}; to read what lies here under this name, write './{name}'"
     database, _, table = name.replace("`", "").rpartition(".")
     database = database or spark.catalog.currentDatabase()
     if not spark.catalog.databaseExists(database):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote
 from uuid import uuid4
@@ -49,6 +50,9 @@ FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive
 
 _WITH_SCHEMA = frozenset({"parquet", "orc", "avro"})
 """Formats whose files tell their own schema. Spark takes that of a whole folder from any one of them."""
+
+_OTHER_FORMATS = frozenset({"avro", "csv", "json", "orc"})
+"""Endings of files that are no Parquet."""
 
 _CHOOSING = frozenset(
     {"mergeschema", "modifiedafter", "modifiedbefore", "pathglobfilter", "recursivefilelookup"}
@@ -324,6 +328,12 @@ class PathSource:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def __post_init__(self) -> None:
+        ending = PurePosixPath(self.name).suffix.removeprefix(".").lower()
+        if self.format == "parquet" and ending in _OTHER_FORMATS:
+            msg = (
+                f"{hide_secrets(self.name)!r} would be read as Parquet: give the format {ending!r}"
+            )
+            raise SourceError(msg)
         all_keys = {partition.keys for partition in self._list()}
         if not all_keys:
             msg = f"no data files under {hide_secrets(self.name)!r}"

@@ -200,6 +200,7 @@ def finding(
             upper,
             Reason(int(scores.reason[i, k])),
             others,
+            scale=series["scale"],
             grave=severity is Severity.ERROR,
         ),
     )

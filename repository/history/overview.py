@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 def overview_rows(
     connection: Connection, dataset: str | None = None, window: Window | None = None
 ) -> list[Row]:
-    """Return each dataset's overview row, by name; the window limits incidents and arrivals."""
+    """Return each dataset's overview row, the worst first; the window limits incidents and arrivals."""
     window = window or Window()
     d = s.dataset.c
     query = sa.select(d.id, d.name).order_by(d.name)
@@ -44,7 +44,7 @@ def overview_rows(
         for row in incident_rows(connection, dataset, "open", window)
     )
     arrivals = _arrivals(connection, window)
-    return [
+    rows: list[Row] = [
         {
             "dataset": name,
             **partitions.get(of, {"partitions": 0, "newest": None, "time": None, "rows": None}),
@@ -56,6 +56,7 @@ def overview_rows(
         }
         for of, name in datasets
     ]
+    return sorted(rows, key=lambda row: [-row[column] for column in SEVERITY_COLUMNS])
 
 
 def _partitions(connection: Connection) -> dict[int, Row]:

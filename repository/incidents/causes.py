@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tidegauge.analyzers.core.formatting import number, plain
+from tidegauge.analyzers.core.formatting import measured, plain
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.detectors.matrices import Matrix, grid_of, group_by_segment, matrix
 from tidegauge.repository.incidents.companions import Companion, companions
@@ -59,6 +59,8 @@ class Move:
         Id of the metric's series.
     part_series : mapping of (str, str) to int
         Ids of the series of parts, by dimension and part name.
+    scale : str
+        The metric's scale.
     """
 
     what: str
@@ -68,6 +70,7 @@ class Move:
     dimensions: tuple[Dimension, ...]
     series: int | None = None
     part_series: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
+    scale: str = ""
 
     def frame(self) -> pd.DataFrame:
         """Return one row for each part.
@@ -85,8 +88,8 @@ class Move:
     def __str__(self) -> str:
         """Return the change and its main contributions in one or two sentences."""
         told = (
-            f"{plain(self.what)} in {plain(self.partition or 'the table')} is {number(self.value)}"
-            f" instead of {number(self.expected)}."
+            f"{plain(self.what)} in {plain(self.partition or 'the table')} is"
+            f" {measured(self.value, self.scale)} instead of {measured(self.expected, self.scale)}."
         )
         return f"{told} {self.dimensions[0]}" if self.dimensions else told
 
@@ -283,7 +286,7 @@ class PartitionContext:
             for part, i in parts.items()
         }
         told = (subject(whole), partition, value, expected, dimensions)
-        return Move(*told, series=int(whole["id"]), part_series=ids)
+        return Move(*told, series=int(whole["id"]), part_series=ids, scale=whole["scale"])
 
     def _cut(
         self, whole: Row, at: tuple[float, float, int], name: str, parts: Mapping[str, int]
@@ -295,7 +298,8 @@ class PartitionContext:
                 part: (float(values[i, -1]), self._expected(i), float(weights[i]))
                 for part, i in parts.items()
             }
-            return ratio_parts(name, (*at[:2], float(weights[at[2]])), triples)
+            total = (*at[:2], float(weights[at[2]]))
+            return ratio_parts(name, total, triples, whole["scale"])
         rows = list(parts.values())
         measured: Any = ~np.isnan(values[rows]).all(axis=0)
         if not measured[-1]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import number, percent
+from tidegauge.analyzers.core.formatting import measured, percent
 from tidegauge.repository.store.consistency_series import CELLS, PREFIX, parse_instance
 
 if TYPE_CHECKING:
@@ -91,5 +91,5 @@ class ConsistencyTopic:
             usual = "" if expected is None else f", usually {percent(expected)}"
             return f"{percent(value)} of rows{usual}"
         if expected is None:
-            return number(value)
-        return f"{number(value)} instead of {number(expected)}"
+            return measured(value, one.scale)
+        return f"{measured(value, one.scale)} instead of {measured(expected, one.scale)}"

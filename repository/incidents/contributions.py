@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum, isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import number, plain
+from tidegauge.analyzers.core.formatting import measured, plain
 from tidegauge.repository.store.frames import columns, frame_of
 
 if TYPE_CHECKING:
@@ -74,12 +74,15 @@ class Dimension:
         parts.
     additive : bool
         True if the parts' values add up to the whole's; else the whole is their weighted mean.
+    scale : str
+        The metric's scale.
     """
 
     name: str
     parts: tuple[ContributionPart, ...]
     rest: float
     additive: bool
+    scale: str = ""
 
     @property
     def concentration(self) -> float:
@@ -107,7 +110,7 @@ class Dimension:
     def __str__(self) -> str:
         """Return the breakdown in one sentence."""
         named = self._named()
-        told = _alike(named, additive=self.additive) or _each(named, additive=self.additive)
+        told = self._alike(named) or listed([f"{plain(p.name)} {self._moved(p)}" for p in named])
         first = named[0]
         if len(self.parts) > 1 or first.share < 1 - LEFT:
             told += f"; {plain(first.name)} alone accounts for {percent(first.share)} of it"
@@ -124,6 +127,30 @@ class Dimension:
                 break
             found.append(part)
         return found
+
+    def _alike(self, parts: Sequence[ContributionPart]) -> str:
+        """Describe parts that changed alike in one phrase; empty if they did not."""
+        moved = [_relative(part, additive=self.additive) for part in parts]
+        if len(parts) == 1 or any(isnan(x) for x in moved) or max(moved) - min(moved) > ALIKE:
+            return ""
+        if min(moved) * max(moved) <= 0 or (not self.additive and max(map(abs, moved)) <= ALIKE):
+            return ""
+        middle = fsum(moved) / len(moved)
+        names = listed([plain(part.name) for part in parts])
+        if self.additive:
+            return f"{names} each {'lost' if middle < 0 else 'gained'} about {_amount(abs(middle))}"
+        size = f"{abs(middle):.2g}"
+        if self.scale == "ratio":
+            size = f"{100 * abs(middle):.2g} percentage points"
+        return f"{names} each {'fell' if middle < 0 else 'rose'} by about {size}"
+
+    def _moved(self, part: ContributionPart) -> str:
+        if not self.additive or not part.expected:
+            fell = "fell" if part.change < 0 else "rose"
+            before, after = (measured(x, self.scale) for x in (part.expected, part.value))
+            return f"{fell} from {before} to {after}"
+        moved = part.change / abs(part.expected)
+        return f"{'lost' if moved < 0 else 'gained'} {percent(abs(moved))}"
 
 
 def additive_parts(
@@ -170,6 +197,7 @@ def ratio_parts(
     name: str,
     whole: tuple[float, float, float],
     parts: Mapping[str, tuple[float, float, float]],
+    scale: str = "",
 ) -> Dimension | None:
     """Break down the change of a weighted mean; None if there is no change or no part.
 
@@ -185,12 +213,14 @@ def ratio_parts(
     parts : mapping of str to triple of float
         Value, expected value and weight of each part. Parts that are not finite or without weight
         are left out.
+    scale : str
+        The metric's scale; ratios are told in per cent.
 
     Examples
     --------
     >>> parts = {"EWR": (0.5, 1.0, 50), "JFK": (1.0, 1.0, 50)}
-    >>> print(ratio_parts("origin", (0.75, 1.0, 100), parts))
-    By origin: EWR fell from 1 to 0.5; EWR alone accounts for 100 % of it.
+    >>> print(ratio_parts("origin", (0.75, 1.0, 100), parts, "ratio"))
+    By origin: EWR fell from 100 % to 50 %; EWR alone accounts for 100 % of it.
     """
     change, weight = whole[0] - whole[1], whole[2]
     known = {key: of for key, of in parts.items() if all(map(isfinite, of)) and of[2] > 0}
@@ -202,15 +232,17 @@ def ratio_parts(
         )
         for key, (value, expected, rows) in known.items()
     ]
-    return _ordered(name, found, additive=False)
+    return _ordered(name, found, additive=False, scale=scale)
 
 
-def _ordered(name: str, parts: Sequence[ContributionPart], *, additive: bool) -> Dimension:
+def _ordered(
+    name: str, parts: Sequence[ContributionPart], *, additive: bool, scale: str = ""
+) -> Dimension:
     ordered = tuple(sorted(parts, key=lambda part: (-part.share, part.name)))
     rest = 1.0 - fsum(part.share for part in ordered)
     if abs(rest) < 1e-12:
         rest = 0.0
-    return Dimension(name, ordered, rest, additive)
+    return Dimension(name, ordered, rest, additive, scale)
 
 
 def best_first(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
@@ -224,32 +256,6 @@ def _relative(part: ContributionPart, *, additive: bool) -> float:
     if not additive:
         return part.change
     return part.change / abs(part.expected) if part.expected else nan
-
-
-def _alike(parts: Sequence[ContributionPart], *, additive: bool) -> str:
-    """Describe parts that changed alike in one phrase; empty if they did not."""
-    moved = [_relative(part, additive=additive) for part in parts]
-    if len(parts) == 1 or any(isnan(x) for x in moved) or max(moved) - min(moved) > ALIKE:
-        return ""
-    if min(moved) * max(moved) <= 0 or (not additive and max(map(abs, moved)) <= ALIKE):
-        return ""
-    middle = fsum(moved) / len(moved)
-    names = listed([plain(part.name) for part in parts])
-    if not additive:
-        return f"{names} each {'fell' if middle < 0 else 'rose'} by about {abs(middle):.2g}"
-    return f"{names} each {'lost' if middle < 0 else 'gained'} about {_amount(abs(middle))}"
-
-
-def _each(parts: Sequence[ContributionPart], *, additive: bool) -> str:
-    return listed([f"{plain(part.name)} {_moved(part, additive=additive)}" for part in parts])
-
-
-def _moved(part: ContributionPart, *, additive: bool) -> str:
-    if not additive or not part.expected:
-        fell = "fell" if part.change < 0 else "rose"
-        return f"{fell} from {number(part.expected)} to {number(part.value)}"
-    moved = part.change / abs(part.expected)
-    return f"{'lost' if moved < 0 else 'gained'} {percent(abs(moved))}"
 
 
 def _amount(moved: float) -> str:

@@ -162,14 +162,23 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
 
 
 def _peaks(anomalies: Sequence[Row]) -> list[Row]:
-    """Return the first anomaly of each series, by prominence; they are given the highest score first."""
+    """Return the first anomaly of each series, by prominence; they are given the highest score first.
+
+    The series of a whole table stands for all of its metric, as in a headline.
+    """
     best: dict[int, Row] = {}
+    topics: dict[tuple[str, str], list[Row]] = {}
     for row in anomalies:
         best.setdefault(row["series_id"], row)
+        topics.setdefault((row["name"], row["instance"]), []).append(row)
 
     def rank(row: Row) -> float:
-        whole = not row["filter"] and not row["segment"]
-        return prominence(row["name"], row["score"] or 0.0, whole=whole)
+        if row["filter"] or row["segment"]:
+            return prominence(row["name"], row["score"] or 0.0, whole=False)
+        topic = topics[row["name"], row["instance"]]
+        score = max(one["score"] or 0.0 for one in topic)
+        parts = len({(one["filter"], one["segment"]) for one in topic})
+        return prominence(row["name"], score, whole=True, parts=parts)
 
     return sorted(best.values(), key=rank, reverse=True)
 

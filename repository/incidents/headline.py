@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import number, one_line, percent
+from tidegauge.analyzers.core.formatting import measured, one_line, percent
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.periods import DAY, span
 from tidegauge.repository.incidents.sentence import metric_text
@@ -75,22 +75,24 @@ def _weight(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> 
     """Return a metric's rank: missing values and row counts come first, totals before parts."""
     whole = any(not one.filter and not one.segment for one in some)
     score = max(one.score for one in some)
-    parts = min(len({_among(one) for one in some}), MOST + 1)
+    parts = len({_among(one) for one in some})
     if not isinstance(of, ConsistencyTopic):
-        return prominence(some[0].name, score, whole=whole) + parts
+        return prominence(some[0].name, score, whole=whole, parts=parts)
     plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
-    return min(score, CLEAR) + 3.0 * whole + CLEAR * plain + parts
+    return min(score, CLEAR) + 3.0 * whole + CLEAR * plain + min(parts, MOST + 1)
 
 
-def prominence(name: str, score: float, *, whole: bool) -> float:
+def prominence(name: str, score: float, *, whole: bool, parts: int = 1) -> float:
     """Return the rank of a metric: missing values and row counts come first, totals before parts.
+
+    The more ``parts`` (filters and segments, the total included) are anomalies, the higher.
 
     Examples
     --------
     >>> prominence("Size", 8.0, whole=True) > prominence("Mean", 60.0, whole=True)
     True
     """
-    return min(score, CLEAR) + 3.0 * whole + CLEAR * (name in _PLAIN)
+    return min(score, CLEAR) + 3.0 * whole + CLEAR * (name in _PLAIN) + min(parts, MOST + 1)
 
 
 def _told(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> str:
@@ -148,10 +150,10 @@ def _said(one: Anomaly) -> str:
         )
     subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
     if expected is None:
-        return f"{subject} is {number(value)}"
+        return f"{subject} is {measured(value, one.scale)}"
     if one.scale == "count" and expected > 0:
         return f"{subject} {(value / expected - 1) * 100:+.0f} %"
-    return f"{subject} is {number(value)} instead of {number(expected)}"
+    return f"{subject} is {measured(value, one.scale)} instead of {measured(expected, one.scale)}"
 
 
 def _among(one: Anomaly) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isnan
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import number, one_line
+from tidegauge.analyzers.core.formatting import measured, one_line
 from tidegauge.repository.detectors.base import Reason
 
 Row = Mapping[str, Any]
@@ -35,6 +36,7 @@ def explain(
     reason: Reason = Reason.LEVEL,
     others: int = 0,
     *,
+    scale: str = "",
     grave: bool = False,
 ) -> str:
     """Explain an anomaly: the value, the usual range, and whether it is a record.
@@ -56,18 +58,21 @@ def explain(
     others : int
         Number of other metrics that are anomalies in the partition. A value inside its band is one
         for their sake, as that of the partition before was, or because it is grave.
+    scale : str
+        The metric's scale, as in `Scale`; ratios are told in per cent.
     grave : bool
         Whether the anomaly is an error, which needs less evidence.
 
     Examples
     --------
-    >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97, 0.98], 0.975, 0.95, 0.99)
-    'Completeness of email in ds=2013-02-08 (a Friday) is 0.5, below the usual 0.95 to 0.99 (expected 0.975): the lowest of 3 partitions.'
+    >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97], 0.975, 0.95, 0.99, scale="ratio")
+    'Completeness of email in ds=2013-02-08 (a Friday) is 50 %, below the usual 95 % to 99 % (expected 97.5 %): the lowest of 2 partitions.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and an anomaly went before.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, others=2)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are unusual, too.'
     """
+    number = partial(measured, scale=scale)
     day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
     side = "below" if direction(value, expected, lower, upper) == "low" else "above"
     if reason in _WORDS:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _VARIABLES = 500
 """Bound parameters for each statement; older SQLite versions allow 999."""
 
+_FETCHED = 5000
+"""Rows that are fetched at a time."""
+
 Row = tuple[Any, ...]
 
 
@@ -101,13 +104,22 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[Row]:
-    """Fetch a result of numbers and text only by columns, from the driver's raw rows."""
+def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[list[Any]]:
+    """Fetch a result of numbers and text only by columns, from the driver's raw rows.
+
+    Rows are let go some at a time, and equal texts are one object, so that little more is held than the
+    columns: a table of a million rows has few distinct names.
+    """
+    columns: list[list[Any]] = [[] for _ in select.selected_columns]
+    seen: dict[Any, Any] = {}
     with gc_paused():
         result: Any = connection.execute(select)
-        rows = result.cursor.fetchall()
+        while rows := result.cursor.fetchmany(_FETCHED):
+            for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+                texts = isinstance(values[0], str)
+                column.extend([seen.setdefault(v, v) for v in values] if texts else values)
         result.close()
-        return list(zip(*rows, strict=True)) or [()] * len(select.selected_columns)
+    return columns
 
 
 def insert_missing(

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VERSION_TABLE = "tidegauge_revision"
+_CACHE_KIB = 16 * 1024
+"""SQLite's cache of each connection, of which a served dashboard has eight; the system caches the file, too."""
 _BUSY_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
 _ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
@@ -564,7 +566,7 @@ def _read_only_uri(file: Path) -> str:
 
 def _on_connect_reading(raw: Any, _record: object) -> None:
     raw.isolation_level = None  # transactions begin where SQLAlchemy says, with `_on_begin`
-    raw.execute("PRAGMA cache_size=-65536").close()
+    raw.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
 
 
 def _on_connect(raw: Any, record: object) -> None:

@@ -114,6 +114,7 @@ def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     file = load_suite(tmp_path / "orders.yml")
     assert file.suite == found.suite
     assert file.table == shop
+    assert "\n# segments: [[status]]\n" in text
     comments = [line for line in text.splitlines() if line.startswith("  # ")]
     assert len(comments) == len(found.suite.analyzers)
     run = tg.analyze(shop, file.suite, repository=repo, spark=spark)
@@ -146,6 +147,26 @@ def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
     assert run_command(["profile", "shop.ordres"]) == 1
     assert run_command(["explain", str(target)]) == 0
     assert "orders: 4 partitions in 1 batches of" in capsys.readouterr().out
+
+
+def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsys):
+    from tidegauge.cli.main import run_command
+
+    monkeypatch.chdir(tmp_path)
+    days = [f"{n},2013-01-0{1 + n % 4}\n" for n in range(40)]
+    (tmp_path / "orders.csv").write_text("".join(["amount,__index_level_0__\n", *days]))
+    assert run_command(["profile", "orders.csv"]) == 1
+    assert "write './orders.csv'" in capsys.readouterr().err
+    assert run_command(["profile", "./orders.csv"]) == 1
+    assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
+    options = ["--option", "header=true", "--option", "inferSchema=true", "--output", "orders.yml"]
+    path = str(tmp_path / "orders.csv")  # Java stays in the folder where it was started
+    assert run_command(["profile", path, "--format", "csv", *options]) == 0
+    file = load_suite(tmp_path / "orders.yml")
+    assert file.options == {"header": "true", "inferSchema": "true"}
+    assert tg.Completeness("amount") in file.suite.analyzers
+    told = (tmp_path / "orders.yml").read_text()
+    assert "# __index_level_0__: the row numbers that pandas writes, unless index=False" in told
 
 
 @pytest.mark.newest

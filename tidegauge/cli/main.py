@@ -158,6 +158,10 @@ def profile(
     source_format: Annotated[
         str, typer.Option("--format", help="How a folder is read.")
     ] = "parquet",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader: header=true."),
+    ] = None,
     rules: Annotated[
         Path | None, typer.Option(help="A file for record rules, not overwritten.")
     ] = None,
@@ -172,15 +176,14 @@ def profile(
         if file is not None and file.exists():
             msg = f"{file} is there already; name another file"
             raise typer.BadParameter(msg)
+    options = pairs("--option", option or [])
     spark = spark_session(warehouse)
+    of = {"sample_rows": sample_rows, "spark": spark, "format": source_format, "options": options}
     if rules is not None:
-        of = {"sample_rows": sample_rows, "spark": spark, "format": source_format}
         proposed = suggest(table, dataset=dataset, **of).to_rules(table)  # type: ignore[arg-type]
         write_output(rules, proposed)
         print(f"{rules}: {proposed.count('  - ')} rules")
-    text = propose(
-        table, dataset, sample_rows=sample_rows, spark=spark, format=source_format
-    ).to_yaml()
+    text = propose(table, dataset, **of).to_yaml()  # type: ignore[arg-type]
     if output is None:
         print(text, end="")
     else:

@@ -1,4 +1,4 @@
-"""Data frames with a compact notebook display; frames derived from them are plain pandas."""
+"""Compact display of result frames in notebooks and terminals."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.formatting import Markup, plain
+from tidegauge.analyzers.core.formatting import Markup, measured, plain
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 from tidegauge.repository.history.axes import value_ticks
@@ -18,6 +18,7 @@ from tidegauge.repository.incidents.details import label_text
 if TYPE_CHECKING:
     from tidegauge.repository.distributions.drift import Drifted
     from tidegauge.repository.incidents.causes import Causes
+    from tidegauge.repository.incidents.contributions import ContributionPart
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
 
@@ -103,7 +104,7 @@ def _causes(causes: Causes, most: int, width: int) -> Iterator[Markup]:
         yield sentence(str(move), 8 * width)
         for dimension in move.dimensions[:_DIMENSIONS]:
             rows = [
-                (part.name, part.value, part.expected, part.change, f"{100 * part.share:.0f} %")
+                (part.name, *_amounts(part, dimension.scale), f"{100 * part.share:.0f} %")
                 for part in dimension.parts
             ]
             head = [dimension.name, "value", "expected", "change", "share of the change"]
@@ -114,6 +115,14 @@ def _causes(causes: Causes, most: int, width: int) -> Iterator[Markup]:
         yield sentence(str(companion), 8 * width)
     if not (causes.moves or causes.schema or causes.companions):
         yield note("No cause is known: no parts of this metric are measured.")
+
+
+def _amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
+    """Return the value, expectation and change of a part; of a ratio in per cent and points."""
+    if scale != "ratio":
+        return part.value, part.expected, part.change
+    value, expected = (Markup(measured(one, scale)) for one in (part.value, part.expected))
+    return value, expected, Markup(f"{100 * part.change:+.3g} points")
 
 
 def render_incident(details: IncidentDetails) -> str:

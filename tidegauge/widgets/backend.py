@@ -18,7 +18,7 @@ from tidegauge.widgets import incidents as inbox
 from tidegauge.widgets import partitions as ledger
 from tidegauge.widgets import series as charts
 from tidegauge.widgets import tables as home
-from tidegauge.widgets.answer import Answer
+from tidegauge.widgets.answer import Answer, shown
 from tidegauge.widgets.consistency import Consistency
 from tidegauge.widgets.overview import LEVELS, Overview
 
@@ -158,6 +158,7 @@ class Backend:
         settings = {
             "open": still,
             "datasets": self.repository.datasets(),
+            "repository": _database_name(self.repository),
             "writable": not self.repository.database.read_only,
             "by": asked.get("author"),
             "url": self._url,
@@ -176,6 +177,12 @@ class Backend:
         with self.repository.database.read() as connection:
             told: protocol.PulseAnswer = {"commits": last_commit(connection)}
             return Answer(told)
+
+
+def _database_name(repository: Repository) -> str:
+    """Return the name of a database: of others' folders and servers a page tells nothing."""
+    file = repository.database.file
+    return shown((file.name if file else repository.database.url.database) or "")
 
 
 def current_user() -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError, TidegaugeError
-from tidegauge.analyzers.core.metric import flatten
+from tidegauge.analyzers.core.metric import Scale, flatten
 from tidegauge.repository.history.points import partition_names
 from tidegauge.repository.store.facts import dimensions_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
@@ -60,22 +60,25 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 
 def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return every metric on both sides, the most surprising first, with the ids of their series."""
+    """Return every metric on both sides, the most surprising first, with id and scale of their series."""
     found = frame(repository, asked, with_merged=False)
     # A row that is unusual because of a stored anomaly may rank low by surprise: keep it.
     kept = found.sort_values("unusual", ascending=False, kind="stable").head(MOST).sort_index()
     told = {"total": len(found), "unusual": int(found["unusual"].sum())}
     answer = table(kept, **told, dataset=shown(asked["dataset"]))
-    return Answer(answer.told, {**answer.arrays, "ids": _ids(repository, asked["dataset"], kept)})
+    return Answer(answer.told, {**answer.arrays, **_series(repository, asked["dataset"], kept)})
 
 
-def _ids(repository: Repository, dataset: str, found: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the ids of series; NaN for those that no longer exist."""
+def _series(
+    repository: Repository, dataset: str, found: pd.DataFrame
+) -> Mapping[str, NDArray[np.float64]]:
+    """Return the ids of series, NaN for those that no longer exist, and which of them are ratios."""
     with repository.database.read() as connection:
         series, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
-    known = {series_key(row): row["id"] for row in series}
+    known = {series_key(row): (row["id"], row["scale"] == Scale.RATIO) for row in series}
     rows = found[list(SERIES)].itertuples(index=False, name=None)
-    return np.array([known.get(row, np.nan) for row in rows], np.float64)
+    told = np.array([known.get(row, (np.nan, False)) for row in rows], np.float64).reshape(-1, 2)
+    return {"ids": told[:, 0], "ratio": told[:, 1]}
 
 
 def frame(

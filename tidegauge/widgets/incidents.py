@@ -143,6 +143,7 @@ def _cause(move: Move) -> protocol.IncidentCause:
         "what": shown(move.what),
         "partition": shown(move.partition),
         "dimension": shown(first.name),
+        "scale": move.scale,
         "series": move.series,
         "parts": [
             {

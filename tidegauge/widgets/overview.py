@@ -21,7 +21,7 @@ from tidegauge.repository.history.heatmap import (
     score_levels,
     values,
 )
-from tidegauge.repository.history.points import last_commit, point_value
+from tidegauge.repository.history.points import last_commit, point_value, series_scales
 from tidegauge.repository.incidents.listing import anomalous_points, anomaly_rows
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.scorebook import detectors, read
@@ -150,8 +150,10 @@ class Overview:
         with self.repository.database.read() as connection:
             known = self.panorama(connection, asked)
             point = self._point(connection, known, row, column)
+            scale = series_scales(connection, [int(known.series[row])])
         key = {name: shown(text) for name, text in known.key(row).items()}
-        told = cast("protocol.CellAnswer", {**key, "label": known.labels[column], **point})
+        about = {**key, "scale": next(iter(scale.values()), ""), "label": known.labels[column]}
+        told = cast("protocol.CellAnswer", {**about, **point})
         return Answer(told)
 
     def _point(

@@ -100,6 +100,7 @@ class CatalogueAnswer(TypedDict):
     commits: int
     catalogue: Annotated[int, "Number of this catalogue."]
     datasets: Sequence[str]
+    repository: Annotated[str, "Name of the database, without its folder or server."]
     writable: bool
     by: Annotated[str | None, "Author of labels that are added here; null if the page asks for it."]
     url: Annotated[str | None, "Address of the dashboard for links; null if it is not set."]
@@ -181,6 +182,7 @@ class CellAnswer(TypedDict):
     name: str
     analyzer: str
     label: str
+    scale: str
     status: Annotated[str, "`absent` if nothing was measured."]
     partition: NotRequired[str]
     value: NotRequired[float | None]
@@ -308,7 +310,10 @@ class CompareQuestion(TypedDict):
 
 
 class CompareAnswer(Table):
-    """Comparison of all metrics, the most surprising first; numbers include `ids` of series."""
+    """Comparison of all metrics, the most surprising first.
+
+    Numbers include `ids` of series, and `ratio`, 1 where values are shares.
+    """
 
     dataset: str
     total: Annotated[int, "Number of metrics, including those that are not sent."]
@@ -521,6 +526,7 @@ class IncidentCause(TypedDict):
     what: str
     partition: str
     dimension: str
+    scale: str
     series: Annotated[int | None, "Id of the metric's series."]
     parts: Annotated[Sequence[IncidentPart], "The largest share first, up to a limit."]
 

@@ -203,13 +203,19 @@ def test_of_categories(a, b):
     assert found.l_infinity == back.l_infinity
     assert 0 <= found.l_infinity <= 1
     assert (found.unseen, found.lost) == (back.lost, back.unseen)
-    assert 0 <= found.psi < math.inf
+    rows, fewer = sum(a.values()), min(sum(a.values()), sum(b.values()))
+    if any(5 * rows <= n * fewer for n in a.values()):  # else all categories are rare
+        assert 0 <= found.psi < math.inf
+    else:
+        assert math.isnan(found.psi)
     assert 0 <= found.unseen <= 1
     renamed = [{key.upper() * 2: n for key, n in reversed(x.items())} for x in (a, b)]
-    assert category_distances(*renamed).psi == pytest.approx(found.psi, rel=1e-9, abs=1e-12)
+    assert category_distances(*renamed).psi == pytest.approx(
+        found.psi, rel=1e-9, abs=1e-12, nan_ok=True
+    )
     same = category_distances(a, {key: 3 * n for key, n in a.items()})
     assert (same.js, same.unseen, same.lost) == (pytest.approx(0, abs=1e-12), 0, 0)
-    assert category_distances(a, a).psi == 0
+    assert category_distances(a, a).psi == 0 or max(a.values()) < 5
 
 
 @given(samples, samples)

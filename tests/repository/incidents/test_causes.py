@@ -110,6 +110,12 @@ def test_a_part_that_is_new_or_gone():
     found = additive_parts("o", (5, 10), {"new": (5, 0), "gone": (0, 10)})
     assert shares(found) == {"gone": 2, "new": -1}
     assert str(additive_parts("o", (5, 0), {"new": (5, 0)})) == "By o: new rose from 0 to 5."
+    half = {"a": (0.5, 1.0, 50), "b": (0.5, 1.0, 50)}
+    told = str(ratio_parts("o", (0.5, 1.0, 100), half, "ratio"))
+    assert (
+        told
+        == "By o: a and b each fell by about 50 percentage points; a alone accounts for 50 % of it."
+    )
 
 
 def test_hostile_names_are_plain_text():

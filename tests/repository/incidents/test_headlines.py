@@ -6,6 +6,7 @@ import datetime as dt
 import pytest
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.details import _peaks
 from tidegauge.repository.incidents.headline import headline
 from tidegauge.repository.incidents.periods import span, step_of
 
@@ -86,7 +87,8 @@ def test_incidents_of_hourly_partitions_tell_the_hours(repo, bad, said):
 
 def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
     told = {
-        "filter": "", "segment": "", "scale": Scale.RATIO, "severity": "warning", "explanation": "",
+        "filter": "", "segment": "", "severity": "warning", "explanation": "",
+        "scale": Scale.COUNT if metric.startswith("row_") else Scale.RATIO,
         "direction": "low" if expected is not None and value is not None and value < expected else "high",
         **more,
     }  # fmt: skip
@@ -135,8 +137,8 @@ def test_the_worst_feature_is_that_of_the_worst_hour():
             [("mismatch", "p.x", 0.1, 0.4), ("mismatch", "p.y", 0.2, 0.3)],
             "p mismatch in 2 features, clearest in x (10 % of rows, usually 40 %)",
         ),
-        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (0.25 instead of 0)"),
-        ([("smape", "p.x", 0.25, None)], "p smape in x (0.25)"),
+        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (25 % instead of 0 %)"),
+        ([("smape", "p.x", 0.25, None)], "p smape in x (25 %)"),
         ([("delta-p50", "p.x", None, None)], "p delta-p50 in x (no number)"),
         ([("row_missing", "p", 120.0, 0.0)], "p row_missing (120 instead of 0)"),
         ([("mismatch", "*.x", 0.5, 0.0)], "mismatch in x (50 % of rows, usually 0 %)"),
@@ -204,6 +206,44 @@ def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
         severity="warning", direction="low", value=value, expected=expected, score=score,
         explanation="", incident=None,
     )  # fmt: skip
+
+
+def test_the_first_evidence_is_of_the_metric_that_the_headline_names_first():
+    """Of 4.5, 5.2 and 6 the highest score is of a metric without parts; the headline begins with the other."""
+    told = [
+        ("tailnum", "", 6.0),
+        ("dep_time", "origin = 'JFK'", 5.2),
+        ("dep_time", "origin = 'LGA'", 5.0),
+        ("dep_time", "", 4.5),
+    ]
+    found = [
+        dataclasses.replace(
+            flights("Completeness", column, 0.5, 0.99, score=score, scale="ratio"),
+            series=n,
+            filter=where,
+        )
+        for n, (column, where, score) in enumerate(told)
+    ]
+    assert "dep_time (usually 1 %) (JFK and LGA alike); 50 % of rows have no tailnum" in headline(
+        found, DAY
+    )
+    rows = [{**vars(one), "series_id": one.series} for one in found]
+    assert [(row["instance"], row["filter"]) for row in _peaks(rows)][:2] == [
+        ("dep_time", ""),
+        ("tailnum", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scale", "text"),
+    [
+        ("ratio", "Uniqueness of email is 13.8 % instead of 99.98 %"),
+        ("positive", "Uniqueness of email is 0.1378 instead of 0.9998"),
+    ],
+)
+def test_ratios_are_told_in_per_cent(scale, text):
+    found = flights("Uniqueness", "email", 0.13781, 0.9998, scale=scale)
+    assert headline([found], DAY).partition(": ")[2] == text
 
 
 def test_a_sum_that_changed_as_the_rows_did_is_not_told_of():

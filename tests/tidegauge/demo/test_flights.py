@@ -100,7 +100,7 @@ def test_the_blizzard_and_thanksgiving_are_found_and_explained(measured_copy):
         text["explanation"]
         .item()
         .startswith(
-            "Completeness of dep_time in ds=2013-02-08 (a Friday) is 0.4925, below the usual "
+            "Completeness of dep_time in ds=2013-02-08 (a Friday) is 49.2 %, below the usual "
         )
     )
     assert text["direction"].item() == "low"

@@ -2,6 +2,7 @@
 
 import copy
 import datetime as dt
+import pickle
 import re
 
 import numpy as np
@@ -78,17 +79,60 @@ def test_types_go_by_the_query_and_not_by_the_name_of_a_column():
     ]
 
 
-def test_what_is_computed_is_plain():
-    frame = frame_of([{"name": n, "value": v} for n, v in (("a", 1), ("b", 2))], ["name", "value"])
+def two_values():
+    return frame_of([{"name": n, "value": v} for n, v in (("a", 1), ("b", 2))], ["name", "value"])
+
+
+def test_rows_of_a_result_are_a_result():
+    frame = two_values()
     made = [
-        *(frame.copy(), frame[["name"]], frame[frame["value"] > 1], frame.head(1)),
-        *(pd.concat([frame, frame]), frame.groupby("name").sum(), frame.merge(frame, on="name")),
-        *(frame.reset_index(), frame.T, copy.deepcopy(frame), frame.sort_values("value")),
+        *(frame.head(1), frame.tail(1), frame[frame["value"] > 1], frame.iloc[[1]], frame.loc[:0]),
+        *(frame.sort_values("value"), frame.sort_values("value", ignore_index=True)),
+        *(frame.copy(), copy.deepcopy(frame), pickle.loads(pickle.dumps(frame))),
+        *(pd.concat([frame, frame]), frame.query("value > 1"), frame.drop_duplicates("name")),
+        frame[frame["value"] > 1].reset_index(drop=True).head(1),
+    ]
+    assert {type(one) for one in made} == {ResultFrame}
+    assert [one["value"].tolist() for one in made[:3]] == [[1], [2], [2]]
+    assert frame.sort_values("value", ascending=False)["name"].tolist() == ["b", "a"]
+
+
+def test_what_else_is_computed_is_plain():
+    frame = two_values()
+    made = [
+        *(frame[["name"]], frame[["value", "name"]], frame.drop(columns="value"), frame.T),
+        *(frame.groupby("name").sum(), frame.merge(frame, on="name"), pd.DataFrame(frame)),
     ]
     assert {type(one) for one in made} == {pd.DataFrame}
     frame["more"] = [3, 4]
     assert frame["more"].tolist() == [3, 4]
+    assert type(frame.head(1)) is ResultFrame
     assert type(frame["name"]) is pd.Series
+
+
+def test_an_index_of_names_is_shown():
+    frame = two_values()
+    for named in (
+        *(frame.set_index("name"), frame.rename_axis("n"), frame.set_axis(["x", "y"])),
+        frame_of([{"value": 1.0}, {"value": 2.0}], ["value"]).describe(),
+        frame.set_index(["name", "value"], drop=False),
+    ):
+        assert repr(named) == repr(pd.DataFrame(named))
+        assert named._repr_html_() == pd.DataFrame(named)._repr_html_()
+    assert "mean" in repr(frame.describe())
+
+
+def test_rows_of_a_result_are_shown_as_it_is():
+    rows = [{"dataset": "flights", "name": "Mean", "value": float(n), "note": ""} for n in range(4)]
+    frame = frame_of(rows, list(rows[0]))
+    assert repr(frame[frame["value"] > 1].sort_values("value", ascending=False)).splitlines() == [
+        "   value",
+        "3    3.0",
+        "2    2.0",
+        "all with dataset=flights, name=Mean",
+        "nothing in note",
+    ]
+    assert "2 rows; all with dataset flights" in shown(frame.tail(2))
 
 
 def test_a_frame_is_a_compact_table():
@@ -312,6 +356,17 @@ def test_the_overview_on_both_databases(url, tmp_path):
         )
         assert repo.plot("d", name="Size").data["direction"].tolist() == [None] * 29 + ["low"]
         shown(repo)
+
+
+def test_the_overview_begins_with_the_worst(repo):
+    for name, worst in (("a", 0), ("b", 30), ("c", 0)):
+        commit(
+            repo,
+            *(day(n, rows=9 if n == worst else 100 + n % 2) for n in range(1, 31)),
+            dataset=name,
+        )
+        repo.detect(name)
+    assert repo.overview()["dataset"].tolist() == ["b", "a", "c"]
 
 
 def test_the_overview_counts_what_is_open(repo):

@@ -65,6 +65,9 @@ def test_every_metric_has_the_id_of_its_series(repo):
         query = "select s.name from series s where s.id = ?"
         found = connection.exec_driver_sql(query, (int(number),)).scalar_one()
     assert found == "Size"
+    ratios = {name for name, one in zip(texts["name"], arrays["ratio"], strict=True) if one}
+    assert {"Completeness", "Histogram.ratio.a"} <= ratios
+    assert not {"Size", "Mean", "Histogram.abs.a"} & ratios
 
 
 def test_what_is_unusual_is_sent_and_counted_though_it_surprises_least(repo, monkeypatch):

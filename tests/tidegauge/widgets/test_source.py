@@ -2,6 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.errors import DatabaseAccessError
+from tidegauge.widgets.backend import Backend
 from tidegauge.widgets.source import Shown, Source
 
 import tidegauge as tg
@@ -58,3 +59,10 @@ def test_pages_of_an_earlier_server_find_no_catalogue_of_another(source):
     source.backend().answer({"id": "4", "ask": "catalogue"}, None)
     told, _ = source.backend().answer(asked, None)
     assert told["kind"] == "OutdatedError"
+
+
+def test_a_page_is_told_the_name_of_its_database_and_not_its_folder(tmp_path):
+    with tg.Repository(f"sqlite:///{tmp_path / 'prod.db'}") as repo:
+        message, _ = Backend(repo).answer({"id": 1, "ask": "catalogue"}, None)
+        assert message["told"]["repository"] == "prod.db"
+        assert str(tmp_path) not in str(message)

@@ -69,6 +69,7 @@ class Dashboard implements Shell {
   private readonly heading = h("h1", { class: "tg-unseen" });
   private readonly page = h("div", { class: "tg-page", role: "tabpanel", id: `${this.id}-page`, tabindex: "-1" });
   private readonly status = h("div", { class: "tg-status", role: "status", "aria-live": "polite" });
+  private readonly repository = h("span", { class: "tg-repository", title: "The repository" });
   private readonly alert = h("div", { class: "tg-alert", role: "alert", hidden: true });
   private readonly datasetSelect = h("select", { "aria-label": "Dataset", onchange: () => this.selectDataset(this.datasetSelect.value) });
   private readonly tabs = new Map<ViewName, HTMLButtonElement>();
@@ -102,7 +103,7 @@ class Dashboard implements Shell {
       h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.datasetSelect),
       h("div", { class: "tg-page-tools" }, this.copyLink, data, this.exportMenu.element),
     );
-    const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, this.status);
+    const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, h("div", { class: "tg-below" }, this.status, this.repository));
     this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, main, this.dataTable.element);
     this.applyHeight();
     // Exposed for browser tests and benchmarks.
@@ -277,6 +278,7 @@ class Dashboard implements Shell {
     const answer = await this.link.ask("catalogue", {});
     this.catalogue = new Catalogue(answer);
     this.link.catalogue = answer.data.catalogue;
+    this.repository.textContent = answer.data.repository;
     this.stale = false;
     if (this.model.get("dataset") === null && this.catalogue.datasets.length) {
       this.model.set("dataset", this.catalogue.datasets[0]);
@@ -299,7 +301,12 @@ class Dashboard implements Shell {
     this.datasetSelect.parentElement!.hidden = !OF_ONE_DATASET.includes(name);
     try {
       if (this.stale) {
-        this.view(name).prepare?.();
+        const view = this.view(name);
+        if (this.visible === null && view.prepare) {
+          this.visible = name;
+          this.page.replaceChildren(view.element);
+        }
+        view.prepare?.();
         await this.fetchCatalogue();
       }
       this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;

@@ -12,10 +12,25 @@ export function formatNumber(value: number | null | undefined): string {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Format a value: in per cent if it is a share, else as a number. */
+/**
+ * Format a value: in per cent if it is a share, else as a number.
+ *
+ * Of a share three digits are told, and as many more as tell it from 100 %; `measured` in formatting.py.
+ */
 export function formatValue(value: number | null | undefined, percent: boolean): string {
-  if (!percent || value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
-  return `${formatNumber(Number((100 * value).toPrecision(12)))} %`;
+  if (!percent || value === null || value === undefined || !(Math.abs(value) <= 100)) return formatNumber(value);
+  const hundredths = 100 * value;
+  const rest = Math.abs(100 - hundredths);
+  const own = hundredths ? 2 - Math.floor(Math.log10(Math.abs(hundredths))) : 0;
+  const digits = Math.min(6, Math.max(0, own, rest ? -Math.floor(Math.log10(rest)) : 0));
+  return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })} %`;
+}
+
+/** Format a change with its sign: of shares in percentage points, else as a number. */
+export function formatChange(change: number, percent: boolean): string {
+  const known = percent && Number.isFinite(change);
+  const text = known ? `${Number((100 * change).toFixed(Math.abs(change) < 0.1 ? 2 : 1))} pp` : formatNumber(change);
+  return change > 0 && text !== "0 pp" ? `+${text}` : text;
 }
 
 /** Format a relative change: `+12 %`. */
@@ -74,6 +89,11 @@ export function formatAge(seconds: number, now: number): string {
   const count = Math.floor(size / length);
   const text = unit === "h" || unit === "min" ? `${count} ${unit}` : pluralize(count, unit);
   return age < 0 ? `in ${text}` : `${text} ago`;
+}
+
+/** Keep numbers and their per cent signs on one line. */
+export function keepUnits(text: string): string {
+  return text.replaceAll(" %", "\u00a0%");
 }
 
 /** Truncate a long text in its middle: beginnings and ends are more informative. */

@@ -81,6 +81,8 @@ export interface CatalogueAnswer {
   /** Number of this catalogue. */
   catalogue: number;
   datasets: readonly string[];
+  /** Name of the database, without its folder or server. */
+  repository: string;
   writable: boolean;
   /** Author of labels that are added here; null if the page asks for it. */
   by: string | null;
@@ -159,6 +161,7 @@ export interface CellAnswer {
   name: string;
   analyzer: string;
   label: string;
+  scale: string;
   /** `absent` if nothing was measured. */
   status: string;
   partition?: string;
@@ -282,7 +285,7 @@ export interface CompareQuestion {
   current: Side;
 }
 
-/** Comparison of all metrics, the most surprising first; numbers include `ids` of series. */
+/** Comparison of all metrics, the most surprising first. */
 export interface CompareAnswer {
   columns: readonly string[];
   rows: number;
@@ -519,6 +522,7 @@ export interface IncidentCause {
   what: string;
   partition: string;
   dimension: string;
+  scale: string;
   /** Id of the metric's series. */
   series: number | null;
   /** The largest share first, up to a limit. */

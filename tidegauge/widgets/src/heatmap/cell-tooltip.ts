@@ -1,6 +1,6 @@
 // Tooltip and screen reader text of a heat map cell.
 
-import { formatNumber } from "../data/format";
+import { formatValue } from "../data/format";
 import type { CellAnswer } from "../data/protocol";
 import { h, renderName } from "../ui/dom";
 
@@ -31,13 +31,14 @@ export function cellDescription(title: string, cell: CellAnswer): string {
   return `${title}, ${cell.label}: ${valueText(cell)}${expected ? `, ${expected}` : ""}${cell.anomalies.length ? ", an anomaly" : ""}`;
 }
 
-function valueText({ status, value }: CellAnswer): string {
+function valueText({ status, value, scale }: CellAnswer): string {
   if (status === "absent") return "not measured";
-  return status === "finite" ? formatNumber(value) : status;
+  return status === "finite" ? formatValue(value, scale === "ratio") : status;
 }
 
-function expectedText({ expected, lower, upper }: CellAnswer): string | null {
+function expectedText({ expected, lower, upper, scale }: CellAnswer): string | null {
   if (expected === undefined || expected === null) return null;
   const unbounded = (lower ?? null) === null && (upper ?? null) === null;
-  return `expected ${formatNumber(expected)}${unbounded ? "" : ` (${formatNumber(lower)} to ${formatNumber(upper)})`}`;
+  const format = (number: number | null | undefined) => formatValue(number, scale === "ratio");
+  return `expected ${format(expected)}${unbounded ? "" : ` (${format(lower)} to ${format(upper)})`}`;
 }

@@ -36,7 +36,7 @@ export interface View {
   readonly element: HTMLElement;
   /** Show what the options ask for; called on navigation and after the repository changed. */
   open(): Promise<void>;
-  /** Ask what needs no catalogue, while the catalogue is fetched. */
+  /** Ask for what needs no catalogue, and show it, while the catalogue is fetched. */
   prepare?(): void;
   /** Title of what is shown, for the browser's tab; the view's name if not given. */
   title?(): string;

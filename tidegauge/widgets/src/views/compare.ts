@@ -3,7 +3,7 @@
 import { whereClause } from "../data/catalogue";
 import { changeBarLength, compareByColumn, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
 import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind } from "../data/comparison-sides";
-import { formatNumber, formatPercent, pluralize } from "../data/format";
+import { formatChange, formatPercent, formatValue, pluralize } from "../data/format";
 import type { CompareAnswer, Side } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
@@ -32,6 +32,7 @@ const COLUMNS = [
 /** Surprise above which a difference is unusual; `UNUSUAL` in repository/history/comparison.py. */
 const UNUSUAL = 4;
 const COLUMN_HELP: Record<string, string> = {
+  change: "Current minus baseline; of shares in percentage points (pp)",
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
   merged: "Exact metric of each window, computed from the states of all its partitions",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
@@ -224,15 +225,16 @@ export class Compare implements View {
     const value = (key: string) => numbers[key][row];
     const cell = (key: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": key }, ...children);
     const status = text("status");
+    const format = (number: number) => formatValue(number, value("ratio") === 1);
     const side = (key: "baseline" | "current") => {
-      const element = cell(key, formatNumber(value(key)));
+      const element = cell(key, format(value(key)));
       const count = value(`${key}_partitions`);
       if (count > 1) element.title = `median of ${count} partitions`;
       return element;
     };
     // Narrow layouts hide the columns of the two sides.
     const relative = cell("relative", diverging(value("relative")), h("span", {}, formatPercent(value("relative"))));
-    relative.title = `baseline ${formatNumber(value("baseline"))}, current ${formatNumber(value("current"))}`;
+    relative.title = `baseline ${format(value("baseline"))}, current ${format(value("current"))}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
     // A difference may be usual although one of the points was an anomaly.
@@ -246,7 +248,7 @@ export class Compare implements View {
       cell("segment", renderName(text("segment"), 40)),
       side("baseline"),
       side("current"),
-      cell("change", signed(value("change"))),
+      cell("change", formatChange(value("change"), value("ratio") === 1)),
       relative,
       this.surprise(cell("surprise"), value("surprise"), status),
       this.merged(cell("merged"), row),
@@ -277,8 +279,10 @@ export class Compare implements View {
       cell.append(h("span", { class: "tg-muted" }, "no states"));
       return cell;
     }
-    cell.append(`${formatNumber(before)} → ${formatNumber(after)} `, h("span", { class: "tg-muted" }, `${formatPercent(numbers.merged[row])} `));
-    cell.title = `of all partitions together: baseline ${formatNumber(before)}, current ${formatNumber(after)}, change ${signed(after - before)}`;
+    const ratio = numbers.ratio[row] === 1;
+    const [was, is] = [before, after].map((value) => formatValue(value, ratio));
+    cell.append(`${was} → ${is} `, h("span", { class: "tg-muted" }, `${formatPercent(numbers.merged[row])} `));
+    cell.title = `of all partitions together: baseline ${was}, current ${is}, change ${formatChange(after - before, ratio)}`;
     const column = texts.instance[row] ?? "";
     const { baseline, current } = this.options;
     if (!this.distributed.has(column)) return cell;
@@ -308,10 +312,6 @@ export class Compare implements View {
   close(): void {
     this.rows.close();
   }
-}
-
-function signed(change: number): string {
-  return change > 0 ? `+${formatNumber(change)}` : formatNumber(change);
 }
 
 /** Diverging bar: to the left for a decrease, to the right for an increase. */

@@ -41,7 +41,6 @@ const DISTANCES_BY_KIND: Record<string, (keyof DistanceValues)[]> = {
   categorical: ["psi", "js", "unseen", "lost"],
 };
 const CURVE_HEIGHT = 280;
-const DRIFT_HEIGHT = 170;
 
 export class Distribution implements View {
   readonly element: HTMLElement;
@@ -305,7 +304,7 @@ export class Distribution implements View {
     const x = numbers.time;
     const axis: Axis = { columns: x.map((_, n) => n), x, timed: true };
     this.currentIndex = "partition" in options.current ? labels.indexOf(options.current.partition) : -1;
-    const width = this.drift.clientWidth;
+    const { clientWidth: width, clientHeight: height } = this.drift;
     if (!width) return;
     const tip = h("div", { class: "tg-tip", hidden: true });
     const onHover = (index: number | null, left: number) => {
@@ -315,7 +314,7 @@ export class Distribution implements View {
       tip.style.left = `${left > width / 2 ? left - tip.offsetWidth + 30 : left + 70}px`;
       tip.style.top = "8px";
     };
-    this.driftChart = drawDrift(this.shell.theme, { axis, values, labels, at: this.currentIndex }, width, DRIFT_HEIGHT, onHover, (index) => this.selectPartition(index));
+    this.driftChart = drawDrift(this.shell.theme, { axis, values, labels, at: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
     this.drift.replaceChildren(this.driftChart.root, tip);
   }
 

@@ -2,7 +2,7 @@
 
 import { Sparklines } from "../chart/sparklines";
 import type { Catalogue } from "../data/catalogue";
-import { formatAge, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
 import type { AnswerTo } from "../data/kernel";
 import { filterTables, HEALTH, sortTables, type TableHealth, tablesOf } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
@@ -93,8 +93,10 @@ export class Home implements View {
   }
 
   prepare(): void {
-    this.asked = this.shell.link.ask("tables", {});
-    this.asked.catch(() => undefined); // awaited by open, unless the catalogue fails, too
+    const asked = this.shell.link.ask("tables", {});
+    this.asked = asked;
+    // Small lines need the catalogue, the rest is shown before. An error is told by open, unless the catalogue fails, too.
+    asked.then((answer) => this.asked === asked && answer.data.rows && this.showTables(answer), () => undefined);
   }
 
   async open(): Promise<void> {
@@ -103,12 +105,16 @@ export class Home implements View {
       const asked = this.asked ?? link.ask("tables", {});
       this.asked = null;
       const answer = await asked;
-      this.tables = tablesOf(answer);
-      this.now = answer.data.now;
       this.catalogue = catalogue;
       const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
-    }
+      this.showTables(answer);
+    } else this.arrangeRows();
+  }
+
+  private showTables(answer: AnswerTo<"tables">): void {
+    this.tables = tablesOf(answer);
+    this.now = answer.data.now;
     this.arrangeRows();
     performance.mark("tidegauge:first:home");
   }
@@ -152,10 +158,10 @@ export class Home implements View {
   private row(table: TableHealth): HTMLElement {
     const cell = (column: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": column }, ...children);
     const health = cell("health", h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health);
-    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ` ${formatAge(table.arrived, this.now)}`));
+    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, Number.isNaN(table.arrived) ? "" : ` ${formatAge(table.arrived, this.now)}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
-    const complete = cell("completeness", formatRate(table.completeness));
-    if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatRate(table.lowest)}.`;
+    const complete = cell("completeness", formatValue(table.completeness, true));
+    if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatValue(table.lowest, true)}.`;
     const run = cell("run", table.runStatus ?? "–", h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
     const owner = cell("owner", renderName(table.owner, 30), table.owner && table.tags ? " " : null, h("span", { class: "tg-muted" }, renderName(table.tags, 60)));
     return h(

@@ -2,7 +2,7 @@
 
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
 import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
@@ -142,7 +142,7 @@ export class IncidentPane {
     ];
     if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
     if (isAhead(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
-    this.head.replaceChildren(h("h2", {}, renderName(incident.headline, 300)), h("div", { class: "tg-incident-facts" }, ...facts));
+    this.head.replaceChildren(h("h2", {}, renderName(keepUnits(incident.headline), 300)), h("div", { class: "tg-incident-facts" }, ...facts));
   }
 
   private showActions(incident: IncidentAnswer): void {
@@ -214,6 +214,7 @@ export class IncidentPane {
 
   private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
     const { series } = part;
+    const format = (value: number | null) => formatValue(value, cause.scale === "ratio");
     const ids = [series, cause.series].filter((id) => id !== null);
     const bar = h("span", { class: "tg-cause-share", "aria-hidden": "true" });
     bar.style.width = `${60 * Math.min(1, Math.abs(part.share ?? 0))}px`;
@@ -222,8 +223,8 @@ export class IncidentPane {
       "tr",
       {},
       h("th", { scope: "row" }, renderName(part.name, 40)),
-      h("td", { class: "tg-number" }, formatNumber(part.value)),
-      h("td", { class: "tg-number" }, formatNumber(isCount(part) ? Math.round(part.expected!) : part.expected)),
+      h("td", { class: "tg-number" }, format(part.value)),
+      h("td", { class: "tg-number" }, format(isCount(part) ? Math.round(part.expected!) : part.expected)),
       h("td", {}, bar, formatRate(part.share)),
       h("td", {}, open),
     );

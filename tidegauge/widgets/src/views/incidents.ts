@@ -1,6 +1,6 @@
 // Incidents view: inbox of incidents of all tables, with search, groups, bulk actions and a detail pane.
 
-import { formatAge, formatTime, pluralize } from "../data/format";
+import { formatAge, formatTime, keepUnits, pluralize } from "../data/format";
 import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, sortInbox, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer } from "../data/protocol";
@@ -336,7 +336,7 @@ export class Incidents implements View {
         "div",
         { role: "gridcell", class: "tg-inbox-cell" },
         h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, `${status}${until}`), h("strong", { class: "tg-inbox-table" }, renderName(item.dataset, 40))),
-        h("div", { class: "tg-inbox-headline" }, renderName(item.headline, 200)),
+        h("div", { class: "tg-inbox-headline" }, renderName(keepUnits(item.headline), 200)),
         h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · found ${formatAge(item.opened, Date.now() / 1000)}`, ...assignee),
       ),
     );

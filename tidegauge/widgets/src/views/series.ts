@@ -4,7 +4,7 @@ import { lineStyle } from "../chart/line-style";
 import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series-chart";
 import { renderSmallMultiples } from "../chart/small-multiples";
 import type { Catalogue, SeriesKey } from "../data/catalogue";
-import { formatNumber, formatTime, pluralize } from "../data/format";
+import { formatTime, formatValue, pluralize } from "../data/format";
 import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
@@ -132,6 +132,7 @@ export class Series implements View {
     this.seasons.textContent = parts.length ? `Seasons: ${parts.join(" · ")}` : "";
     this.seasons.title = this.seasons.textContent;
     this.seasons.hidden = !parts.length;
+    if (parts.length && this.lines.length) this.draw(); // there is less room now
   }
 
   private updateOptions(changes: Partial<Options>): void {
@@ -413,7 +414,7 @@ export class Series implements View {
     const column = this.axis.columns[place];
     const value = arrays.value[row * data.labels.length + column];
     const suffix = data.anomalies.some((anomaly) => anomaly.row === row && anomaly.column === column) ? ", an anomaly" : "";
-    this.shell.announce(`${text}, ${data.labels[column]}: ${formatNumber(value)}${suffix}`);
+    this.shell.announce(`${text}, ${data.labels[column]}: ${formatValue(value, data.series[row].scale === "ratio")}${suffix}`);
   }
 
   private destroyChart(): void {

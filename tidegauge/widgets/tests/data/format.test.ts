@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatAge, formatValue, formatDuration, formatNumber, formatPercent, formatTime, pluralize, truncateMiddle } from "../../src/data/format";
+import { formatAge, formatChange, formatDuration, formatNumber, formatPercent, formatTime, formatValue, pluralize, truncateMiddle } from "../../src/data/format";
 
 test("numbers", () => {
   const pairs: [number | null, string][] = [
@@ -43,6 +43,12 @@ test("ages are told in their largest unit", () => {
   assert.deepEqual(ages, ["now", "1 min ago", "2 h ago", "1 day ago", "5 days ago", "2 months ago", "2 years ago", "in 2 h", "–"]);
 });
 
-test("shares are told in per cent, without digits of rounding", () => {
-  assert.deepEqual([formatValue(0.57, true), formatValue(0.123456, true), formatValue(0.57, false), formatValue(NaN, true)], ["57 %", "12.35 %", "0.57", "–"]);
+test("shares are told in per cent, with as many digits as tell them from 100 %", () => {
+  assert.deepEqual([0.57, 0.13781, 0.9893, 0.99987, 0.99998, 1, 0, 0.002134, 1 - 1e-16, 12].map((share) => formatValue(share, true)), ["57 %", "13.8 %", "98.9 %", "99.99 %", "99.998 %", "100 %", "0 %", "0.213 %", "100 %", "1,200 %"]);
+  assert.deepEqual([formatValue(0.57, false), formatValue(NaN, true)], ["0.57", "–"]);
+});
+
+test("changes have their sign, those of shares in points", () => {
+  assert.deepEqual([formatChange(12, false), formatChange(-0.25, false), formatChange(0, true)], ["+12", "-0.25", "0 pp"]);
+  assert.deepEqual([0.13781, -0.5, -0.00553, 0.0000237, NaN].map((change) => formatChange(change, true)), ["+13.8 pp", "-50 pp", "-0.55 pp", "0 pp", "–"]);
 });
