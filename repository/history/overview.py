@@ -56,7 +56,7 @@ def overview_rows(
         }
         for of, name in datasets
     ]
-    return sorted(rows, key=lambda row: [-row[column] for column in SEVERITY_COLUMNS])
+    return sorted(rows, key=lambda row: [-row[column] for column in (*SEVERITY_COLUMNS, "failed")])
 
 
 def _partitions(connection: Connection) -> dict[int, Row]:

@@ -85,9 +85,6 @@ def write_report(
     """
     made = made or datetime.now(UTC)
     rows = records(repository.overview(dataset, since=since))
-    rows.sort(
-        key=lambda row: [-row[column] for column in ("errors", "warnings", "infos", "failed")]
-    )
     full = rows[:MOST_DATASETS]
     most = max(LEAST_SERIES, MOST_SERIES // max(1, len(full)))
     groups = groups_of(repository, since) if dataset is None else []
