@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.coast import MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_served, wait_for_state
-from tests.servers import dashboard_server
+from tests.servers import dashboard_server, free_port
 
 CELLS = (
     "import tidegauge as tg\nrepo = tg.Repository(read_only=True)",
@@ -54,12 +54,12 @@ def test_what_goes_wrong_later_is_a_sentence_on_the_page_until_it_is_mended(
 
 
 def test_a_page_outlives_its_server(page, tmp_path, coast):
-    with dashboard_server(tmp_path / "first", coast) as (_, url):
+    port = str(free_port())  # not of those that other tests' dashboards look for
+    with dashboard_server(tmp_path / "first", coast, "--port", port) as (_, url):
         open_served(page, url)
     page.get_by_role("tab", name="Partitions").click()  # which nothing has asked for yet
     told = "The server of this page does not answer. It is started by: tidegauge dashboard"
     page.get_by_text(told).wait_for()
-    port = url.rstrip("/").rpartition(":")[2]
     with dashboard_server(tmp_path / "second", coast, "--port", port):
         page.get_by_role("tab", name="Heat map").click()
         page.locator(".tidegauge[data-view=overview][data-state=drawn]").wait_for()

@@ -242,6 +242,7 @@ def test_storage_that_hangs_blocks_nobody_and_all_is_kept_or_counted(tmp_path, m
 
 TERMINATED = """
 import multiprocessing, os, signal, sys, time
+signal.signal(signal.Signals[sys.argv[3]], signal.SIG_DFL)  # nohup has the tests ignore SIGHUP
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.schemas import LogSchema
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
