@@ -301,25 +301,30 @@ def test_failures_are_metrics_and_stay_alone(tables):
 
 
 @pytest.mark.parametrize(
-    ("analyzer", "says"),
+    ("analyzer", "says", "place"),
     [
-        (tg.Size(where="att1 >"), "end of input. SQLSTATE: 42601 (line 1, pos 6)"),
-        (tg.Size(where="att1 > 1) OR (att1 < 9"), "near ')'. SQLSTATE: 42601 (line 1, pos 8)"),
-        (tg.Size(where="att1 > 1, true"), "near ','. SQLSTATE: 42601 (line 1, pos 8)"),
-        (tg.Size(where="att1 > 1 AS big"), "'att1 > 1 AS big' is more than an expression"),
-        (tg.Compliance("c", "att1 = = 1"), "near '='. SQLSTATE: 42601 (line 1, pos 7)"),
-        (tg.Compliance("c", "att1 > 1) OR (true"), "near ')'. SQLSTATE: 42601 (line 1, pos 8)"),
-        (tg.Compliance("c", "nope > 1"), "SQLSTATE: 42703"),
-        (tg.CustomSql("sum(att1"), "end of input: missing ')'. SQLSTATE: 42601 (line 1, pos 8)"),
-        (tg.Histogram("att1", binning="att1 /"), "end of input. SQLSTATE: 42601 (line 1, pos 6)"),
-        (tg.HistogramOfSums("att1", "att2", binning="(att1"), "SQLSTATE: 42601 (line 1, pos 5)"),
+        (tg.Size(where="att1 >"), "near end of input", "(line 1, pos 6)"),
+        (tg.Size(where="att1 > 1) OR (att1 < 9"), "near ')'", "(line 1, pos 8)"),
+        (tg.Size(where="att1 > 1, true"), "near ','", "(line 1, pos 8)"),
+        (tg.Size(where="att1 > 1 AS big"), "'att1 > 1 AS big' is more than an expression", ""),
+        (tg.Compliance("c", "att1 = = 1"), "near '='", "(line 1, pos 7)"),
+        (tg.Compliance("c", "att1 > 1) OR (true"), "near ')'", "(line 1, pos 8)"),
+        (tg.Compliance("c", "nope > 1"), "`nope`", ""),
+        (tg.CustomSql("sum(att1"), "near end of input: missing ')'", "(line 1, pos 8)"),
+        (tg.Histogram("att1", binning="att1 /"), "near end of input", "(line 1, pos 6)"),
+        (
+            tg.HistogramOfSums("att1", "att2", binning="(att1"),
+            "near end of input",
+            "(line 1, pos 5)",
+        ),
     ],
 )
-def test_syntax_errors_point_into_the_expression_as_it_is_written(tables, analyzer, says):
+def test_syntax_errors_point_into_the_expression_as_it_is_written(tables, analyzer, says, place):
     (metric,) = tg.calculate(tables["NUM"], [analyzer])
     error = metric.outcome.error
     assert isinstance(error, tg.UnresolvedExpressionError)
     assert says in str(error)
+    assert str(error).endswith(place)
     assert "__tidegauge" not in str(error)
     assert "; line " not in str(error)
 
