@@ -8,7 +8,7 @@ from tidegauge.analyzers.sources.targets import TableTarget
 pytestmark = pytest.mark.spark
 
 COLUMNS = """
-    code VARCHAR(5) COMMENT 'it''s short', `s t` STRUCT<`a b`: INT, `c``d`: ARRAY<DECIMAL(9,2)>>,
+    code VARCHAR(5) COMMENT "it's short", `s t` STRUCT<`a b`: INT, `c``d`: ARRAY<DECIMAL(9,2)>>,
     counts MAP<STRING, ARRAY<BIGINT>>, at TIMESTAMP_NTZ, taken INTERVAL DAY TO SECOND, ds DATE
 """
 ROW = (
