@@ -38,7 +38,7 @@ STATUS_OF: Mapping[str, str | None] = {
 """The allowed labels and the status that each sets; None leaves the status unchanged."""
 
 STATUSES = tuple(dict.fromkeys(status for status in STATUS_OF.values() if status is not None))
-"""What an anomaly or incident can be; ``open`` until a label says otherwise."""
+"""Statuses of anomalies and incidents; ``open`` until a label sets another."""
 
 LABEL_COLUMNS = columns(
     "dataset anomaly_id:integer incident_id:integer partition name instance since until"

@@ -265,7 +265,7 @@ def line_of(node: yaml.Node) -> int:
 
 
 _UNION_TAG = re.compile(r"_\w+|(list|dict)\[.*\]|float|int|str|bool")
-"""What pydantic calls the alternatives of a field, as steps of its places."""
+"""Steps in the location of a pydantic error that name an alternative of a field, not a key of the file."""
 
 
 def _told_best(node: yaml.Node, errors: list[Any]) -> Any:

@@ -149,10 +149,8 @@ class CassandraConnector(TableConnector):
         NoSuchTableError
             If there is no such table.
         """
-        keyspace, name = (
-            self.text("database", default="default"),
-            self.text("table.name", "tablename"),
-        )
+        keyspace = self.text("database", default="default")
+        name = self.text("table.name", "tablename")
         options = {
             "keyspace": keyspace,
             "table": name,
