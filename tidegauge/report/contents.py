@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 INCIDENTS = 10
 """Maximum number of open incidents of a dataset in full."""
+GROUPS = 10
+"""Maximum number of groups of incidents across tables; those of others stand with their tables."""
 CHARTS = 3
 """Maximum number of series of an incident to plot."""
 BEFORE, AFTER = 60, 10
@@ -129,7 +131,7 @@ class Contents:
 
 
 def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]:
-    """Read the open incidents of several tables that share a cause, the newest first.
+    """Read the open incidents of several tables that share a cause, the newest `GROUPS` first.
 
     Parameters
     ----------
@@ -145,12 +147,12 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
         if row["group"] is not None:
             members.setdefault(row["group"], []).append(row)
     found = []
-    for some in members.values():
-        if len({row["dataset"] for row in some}) > 1:
-            worst = _worst(some)
-            ledger = repository.partitions(worst[0]["dataset"])
-            evidence = _evidence(repository, worst[0]["id"], ledger)
-            found.append(ReportGroup(groups[worst[0]["id"]].headline, worst, evidence))
+    across = [some for some in members.values() if len({row["dataset"] for row in some}) > 1]
+    for some in across[:GROUPS]:
+        worst = _worst(some)
+        ledger = repository.partitions(worst[0]["dataset"])
+        evidence = _evidence(repository, worst[0]["id"], ledger)
+        found.append(ReportGroup(groups[worst[0]["id"]].headline, worst, evidence))
     return found
 
 

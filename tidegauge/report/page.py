@@ -35,7 +35,7 @@ MOST_DATASETS = 20
 MOST_SERIES, LEAST_SERIES = 400, 20
 """Maximum number of series on the page, and minimum for each dataset."""
 _SETTLED, _RUNS, _CAUSES, _VERDICTS = 10, 10, 6, 20
-_GROUPS, _MEMBERS = 10, 20
+_MEMBERS = 20
 _STRIP, _ACROSS, _CELL = 120, 40, 20
 _LARGEST = 60_000
 
@@ -115,10 +115,8 @@ def _page(
         yield _datasets(rows)
     if groups:
         yield "<h2>Incidents across tables</h2>"
-        for group in groups[:_GROUPS]:
+        for group in groups:
             yield from _group(group, dashboard_url())
-        if len(groups) > _GROUPS:
-            yield note(f"and {len(groups) - _GROUPS:,} more")
     for one in parts:
         yield from _section(one)
     if len(rows) > MOST_DATASETS:
