@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 LOG_SETTINGS = Path(str(files("tidegauge.spark"))) / "log4j2.properties"
 """Log settings of sessions that are started here: errors only."""
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+"""Setting of Java options that precede, and so yield to, those of ``spark.driver.extraJavaOptions``."""
+QUIET = (f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dderby.stream.error.file={os.devnull}")
+"""Java options of sessions that are started here; without the second Derby writes a ``derby.log``."""
 
 
 def spark_session(
@@ -45,7 +49,8 @@ def spark_session(
     app : str
         The application name.
     settings : mapping of str to str, optional
-        Spark settings of a new local session; ignored for an active or remote session.
+        Spark settings of a new local session; ignored for an active or remote session. They take the
+        place of those that are set here.
 
     Raises
     ------
@@ -74,7 +79,6 @@ def spark_session(
         raise SourceError(msg)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reported by tidegauge
-    java_options = [f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
     builder = (
         SparkSession.builder.appName(app)
         .config("spark.ui.showConsoleProgress", "false")
@@ -92,11 +96,24 @@ def spark_session(
         builder = builder.config("spark.sql.warehouse.dir", str(folder / "tables")).config(
             "spark.hadoop.javax.jdo.option.ConnectionURL", metastore
         )
-        java_options.append(f"-Dderby.system.home={folder}")
+    if not _configures_java():
+        builder = builder.config(JAVA_OPTIONS, " ".join(map(quote, QUIET)))
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
-    builder = builder.config("spark.driver.extraJavaOptions", " ".join(map(quote, java_options)))
     return builder.enableHiveSupport().getOrCreate()
+
+
+def _configures_java() -> bool:
+    """Return whether Spark's configuration has default Java options, or log settings, of its own."""
+    if JAVA_OPTIONS in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        return True
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+    if not folder:
+        return False
+    defaults = Path(folder, "spark-defaults.conf")
+    options = defaults.read_text(encoding="utf-8") if defaults.is_file() else ""
+    return JAVA_OPTIONS in options or Path(folder, "log4j2.properties").is_file()
 
 
 def _configured() -> bool:

@@ -1,0 +1,60 @@
+"""Settings of sessions that are started by tidegauge."""
+
+import subprocess
+import sys
+
+import pytest
+from tidegauge.spark.session import JAVA_OPTIONS, LOG_SETTINGS, _configures_java
+
+CODE = """
+import tidegauge as tg
+spark = tg.spark_session(settings={"spark.driver.extraJavaOptions": "-Dmine=1"})
+spark.range(3).write.saveAsTable("t")
+read = "SELECT java_method('java.lang.System', 'getProperty', '{}') AS value"
+for name in ("mine", "log4j2.configurationFile"):
+    print(spark.sql(read.format(name)).first().value)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_java_options_of_the_caller_are_kept(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["1", str(LOG_SETTINGS)]
+    assert not (tmp_path / "derby.log").exists()
+
+
+@pytest.fixture
+def configuration(tmp_path, monkeypatch):
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "own"),
+    [
+        ("log4j2.properties", "rootLogger.level = warn", True),
+        ("spark-defaults.conf", f"{JAVA_OPTIONS} -XX:+UseG1GC", True),
+        ("spark-defaults.conf", "spark.driver.extraJavaOptions -Da=b", False),
+        ("hive-site.xml", "<configuration/>", False),
+    ],
+)
+@pytest.mark.parametrize("by", ["SPARK_CONF_DIR", "SPARK_HOME"])
+def test_java_options_of_the_configuration_are_kept(
+    configuration, monkeypatch, file, text, own, by
+):
+    (configuration / file).write_text(text)
+    assert not _configures_java()
+    monkeypatch.setenv(by, str(configuration if by == "SPARK_CONF_DIR" else configuration.parent))
+    assert _configures_java() is own
+
+
+def test_java_options_of_the_command_line_are_kept(configuration, monkeypatch):
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {JAVA_OPTIONS}=-Da=b pyspark-shell")
+    assert _configures_java()
