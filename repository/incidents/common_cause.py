@@ -10,12 +10,13 @@ ratio is taken, as in Kulldorff's scan statistic, and the rest is looked at agai
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import log
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
@@ -28,7 +29,7 @@ from tidegauge.repository.store.listing import tags_of_datasets
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import Connection, Engine
 
 LEVEL = 0.001
 """Probability that incidents which begin at one time are grouped by coincidence."""
@@ -233,6 +234,11 @@ class _Usual:
         for upstream, names in self._made_from.items():
             for name in names:
                 self._upstreams.setdefault(name, set()).add(upstream)
+        self._begun = {
+            of: _Begun([tables[name].since for name in names])
+            for of, names in self._made_from.items()
+            if names
+        }
         self._times: dict[_Class, list[datetime]] = {}
 
     def classes_of(self, one: Candidate) -> list[_Class]:
@@ -246,13 +252,25 @@ class _Usual:
 
     def expected(self, since: datetime, of: _Class) -> float:
         """Return the expected number of tables with an incident of a class in a day."""
-        tables = self._made_from[of[1]]
-        begin = since - LOOKBACK
         times = self._times.get(of, [])
-        found = len(times) - bisect_left(times, begin)
-        firsts = (max(self._tables[name].since, begin) for name in tables)
-        observed = sum((since - first) / _DAY for first in firsts if first < since)
-        return len(tables) * (found + 1) / (observed + PRIOR / _DAY)
+        found = len(times) - bisect_left(times, since - LOOKBACK)
+        observed = self._begun[of[1]].days_before(since)
+        return len(self._made_from[of[1]]) * (found + 1) / (observed + PRIOR / _DAY)
+
+
+class _Begun:
+    """Times at which some tables begin."""
+
+    def __init__(self, times: Collection[datetime]) -> None:
+        self._first = min(times)
+        self._days = sorted((time - self._first) / _DAY for time in times)
+        self._sums = [0.0, *accumulate(self._days)]
+
+    def days_before(self, since: datetime) -> float:
+        """Return the table-time, in days, of the `LOOKBACK` before a time."""
+        until, lookback = (since - self._first) / _DAY, LOOKBACK / _DAY
+        old, begun = bisect_left(self._days, until - lookback), bisect_left(self._days, until)
+        return old * lookback + (begun - old) * until - (self._sums[begun] - self._sums[old])
 
 
 def _most_surprising(
@@ -308,18 +326,47 @@ def grouped_incident_rows(
     ``group`` is the id of the incident's group, the smallest of its incidents; None without one.
     """
     rows = incident_rows(connection, dataset, status, window, as_of)
-    every = rows
-    if dataset is not None or status is not None or window != Window():
-        every = incident_rows(connection, None, None, Window(), as_of)
-    groups = _groups(connection, every, commit_as_of(connection, as_of))
-    of = {one.id: group for group in groups for one in group.incidents}
+    of = _groups(connection, as_of)
     told = [{**row, "group": of[row["id"]].id if row["id"] in of else None} for row in rows]
     return told, of
 
 
-def _groups(
-    connection: Connection, rows: Iterable[Mapping[str, Any]], commit: int | None
-) -> list[IncidentGroup]:
+_Groups = dict[int, IncidentGroup]
+_newest: WeakKeyDictionary[Engine, tuple[tuple[int | None, ...], _Groups]] = WeakKeyDictionary()
+"""The groups that were last asked for, and the commits and run of which they are: those of a report's
+hundred incidents are computed once."""
+
+
+def _groups(connection: Connection, as_of: AsOf) -> _Groups:
+    """Return the groups of all incidents, by incident."""
+    commit = commit_as_of(connection, as_of)
+    query = sa.select(
+        sa.select(sa.func.max(s.commit.c.id)).scalar_subquery(),
+        sa.select(sa.func.max(s.run.c.id)).scalar_subquery(),
+    )
+    state = (commit, *connection.execute(query).one())
+    known = _newest.get(connection.engine)
+    if known is None or known[0] != state:
+        rows = incident_rows(connection, None, None, Window(), as_of)
+        kinds = _kinds(connection, commit)
+        candidates = [
+            Candidate(
+                row["id"],
+                row["dataset"],
+                row["since"],
+                frozenset(kinds.get(row["id"], ())),
+                row["severity"],
+            )
+            for row in rows
+        ]
+        groups = group_by_cause(candidates, _tables(connection))
+        known = state, {one.id: group for group in groups for one in group.incidents}
+        _newest[connection.engine] = known
+    return known[1]
+
+
+def _kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
+    """Return the kinds of change of incidents."""
     f, n, e = s.finding.c, s.anomaly.c, s.series.c
     query = (
         sa.select(f.incident_id, e.name, f.direction)
@@ -336,17 +383,7 @@ def _groups(
     for incident, name, direction in connection.execute(query):
         if kind := kind_of(name, direction):
             kinds.setdefault(incident, set()).add(kind)
-    candidates = [
-        Candidate(
-            row["id"],
-            row["dataset"],
-            row["since"],
-            frozenset(kinds.get(row["id"], ())),
-            row["severity"],
-        )
-        for row in rows
-    ]
-    return group_by_cause(candidates, _tables(connection))
+    return kinds
 
 
 def _tables(connection: Connection) -> dict[str, Table]:

@@ -199,11 +199,14 @@ def test_the_listing_names_the_group_of_incidents_also_for_one_table(repo):
     assert "One of a group, 30 Jan 2013: fewer rows in 3 tables: a, b and c." in details.explain()
 
 
-def test_one_table_alone_has_no_group(repo):
+def test_one_table_alone_has_no_group_until_others_follow(repo):
     lose_rows(repo, "a")
     found = repo.incidents()
     assert found["group"].isna().all()
-    assert repo.incident(int(found["id"].item())).group is None
+    first = int(found["id"].item())
+    assert repo.incident(first).group is None
+    lose_rows(repo, "b", "c")
+    assert repo.incident(first).group.datasets == ("a", "b", "c")
 
 
 def test_the_tag_upstream_of_a_run_names_the_tables_it_is_made_from(repo):
