@@ -1,7 +1,7 @@
 """Detector accuracy on synthetic histories of data-quality metrics.
 
     python benchmarks/histories.py [--seeds 6-20] [--tables 60] [--slow] [--mstl PYTHON] [--json FILE]
-    python benchmarks/histories.py --families [--seeds 6-7] [--tables 10] [--json FILE]
+    python benchmarks/histories.py --families [--seeds 6-7] [--tables 10] [--only NAME] [--mstl PYTHON] [--json FILE]
 
 A table is fourteen daily metrics of one latent process, with incidents of thirteen kinds
 (`synthetic/tables.py`). Seeds 1 to 5 are what our detectors were tuned on; 6 to 20 are to be reported.
@@ -10,8 +10,8 @@ Peers are written anew from their published rules; `--slow` adds Holt-Winters, t
 statsforecast's MSTL (`synthetic/mstl.py`).
 
 `--families` asks instead of families of histories that differ in one thing each, such as their step, their
-seasons or their tails (`synthetic/families.py`), by `Seasonal` and OnlineNormal: the share of moved values
-that are found, false alarms in a thousand values, and partitions of a table with one in a thousand.
+seasons or their tails (`synthetic/families.py`), by `Seasonal` and the peers: the share of moved values that
+are found, and false alarms in a thousand values; in the JSON also the partitions of a table with one in a thousand.
 
 P, R, F1: precision and recall of incident-metric pairs at the detector's own alarms. FA: false alarms in
 a thousand judged metric-days. FDS: the share of false ones among alarmed metric-days. delay: mean days to
@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 # Beside this script is one that is named as a package of ours, which is the one to be found.
@@ -38,7 +39,7 @@ import tidegauge as tg
 from benchmarks.synthetic.families import Family, families
 from benchmarks.synthetic.judging import Result, Verdict, evaluate
 from benchmarks.synthetic.mstl import mstl
-from benchmarks.synthetic.peers import PEERS, SLOW, judge
+from benchmarks.synthetic.peers import PEERS, SLOW, judge, seasonal_naive
 from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, PartitionDetector, Scores
@@ -96,48 +97,78 @@ def verdict(detectors: list[Detector], table: Table) -> Verdict:
     return scores, flags
 
 
+Alarms = Callable[[tuple[Family, ...]], list[np.ndarray]]
+"""Returns the alarms in histories of one family, each of shape (tables, series, partitions)."""
+
+
 def families_table(
-    seeds: list[int], tables: int, only: str
+    seeds: list[int], tables: int, only: str, python: str | None
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Print recall and false alarms by family; return them."""
-    detectors = {"Seasonal": tg.Seasonal(), "OnlineNormal": tg.OnlineNormal()}
-    print(f"{'':<26}" + "".join(f"{name + ': recall, FA, parts':>34}" for name in detectors))
+    """Print recall and false alarms by family; return them, and partitions of a table with a false one."""
+    detectors: dict[str, Alarms] = {
+        "Seasonal": lambda drawn: [ours(tg.Seasonal(), family) for family in drawn]
+    }
+    for name in ("OnlineNormal", "BatchNormal", "Elementary"):
+        detectors[name] = lambda drawn, of=PEERS[name]: [peer(of, family) for family in drawn]
+    detectors["seasonal naive"] = lambda drawn: [
+        peer(partial(seasonal_naive, season=family.seasons[-1]), family) for family in drawn
+    ]
+    if python:
+        detectors["MSTL"] = lambda drawn: mstl_alarms(python, drawn)
+    print(f"{'':<26}" + "".join(f"{name:>16}" for name in detectors))
     found: dict[str, dict[str, dict[str, float]]] = {}
     for drawn in zip(*(families(seed, tables, only) for seed in seeds), strict=True):
         line = found[drawn[0].name] = {
-            name: accuracy(detector, drawn) for name, detector in detectors.items()
+            name: accuracy(drawn, alarms(drawn)) for name, alarms in detectors.items()
         }
-        shown = "".join(
-            f"{of['recall']:>18.2f}{of['false_alarms']:>8.2f}{of['table_alarms']:>8.1f}"
-            for of in line.values()
-        )
+        shown = "".join(f"{of['recall']:>8.2f}{of['false_alarms']:>8.2f}" for of in line.values())
         print(f"{drawn[0].name:<26}{shown}", flush=True)
     return found
 
 
-def accuracy(detector: Detector, drawn: tuple[Family, ...]) -> dict[str, float]:
-    """Return a detector's recall and false alarms in a thousand on histories of one family."""
+def ours(detector: Detector, family: Family) -> np.ndarray:
+    """Return the alarms of a detector of ours, by its own rule and the weights of severities."""
     monitor = Monitor(detector=detector)
+    tables, series, partitions = family.values.shape
+    rows = family.values.reshape(tables * series, partitions)
+    scale = Scale.COUNT if family.counts else Scale.POSITIVE
+    history = History(family.times, rows, np.full(rows.shape, 1e5), [scale] * len(rows))
+    scores = detector.score(history)
+    alarms = np.zeros(family.values.shape, dtype=bool)
+    for table, values in enumerate(family.values):
+        of_table = scores.taken(slice(table * series, (table + 1) * series))
+        weighed = weights(("",) * series, values, of_table, [scale] * series)
+        alarms[table] = monitor.decide(values, of_table, weights=weighed)
+    return alarms
+
+
+def peer(detector: Callable[[np.ndarray], Verdict], family: Family) -> np.ndarray:
+    """Return the alarms of a detector that looks at one series at a time."""
+    return np.apply_along_axis(lambda values: detector(values)[1], 2, family.values)
+
+
+def mstl_alarms(python: str, drawn: tuple[Family, ...]) -> list[np.ndarray]:
+    """Return the alarms of MSTL, for all tables in one process."""
+    every = [table for family in drawn for table in family.values]
+    found = iter(mstl(python, every, drawn[0].seasons))
+    return [np.stack([next(found)[1] for _ in family.values]) for family in drawn]
+
+
+def accuracy(drawn: tuple[Family, ...], alarms: list[np.ndarray]) -> dict[str, float]:
+    """Return recall and false alarms in histories of one family."""
     true = moved = false = quiet = table_false = table_quiet = 0
-    for family in drawn:
-        tables, series, partitions = family.values.shape
-        rows = family.values.reshape(tables * series, partitions)
-        scale = Scale.COUNT if family.counts else Scale.POSITIVE
-        history = History(family.times, rows, np.full(rows.shape, 1e5), [scale] * len(rows))
-        scores = detector.score(history)
+    for family, found in zip(drawn, alarms, strict=True):
+        series, partitions = family.values.shape[1:]
         judged = ~family.neutral & (np.arange(partitions) >= family.judged)
-        for table, (values, bad) in enumerate(zip(family.values, family.bad, strict=True)):
-            own = slice(table * series, (table + 1) * series)
-            of_table = scores.taken(own)
-            weighed = weights(("",) * series, values, of_table, [scale] * series)
-            flags = monitor.decide(values, of_table, weights=weighed) & judged
-            good = judged & ~bad.any(axis=0)
-            true += int((flags & bad).sum())
-            moved += int((bad & judged).sum())
-            false += int(flags[:, good].sum())
-            quiet += int(good.sum()) * series
-            table_false += int(flags[:, good].any(axis=0).sum())
-            table_quiet += int(good.sum())
+        flags = found & judged
+        good = judged & ~family.bad.any(axis=1)
+        true += int((flags & family.bad).sum())
+        moved += int((family.bad & judged).sum())
+        wrong = flags & good[:, None]
+        false += int(wrong.sum())
+        quiet += int(good.sum()) * series
+        table_false += int(wrong.any(axis=1).sum())
+        table_quiet += int(good.sum())
     return {
         "recall": true / moved,
         "false_alarms": 1000 * false / quiet,
@@ -174,7 +205,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="families whose name contains this")
     options = parser.parse_args()
     if options.families:
-        by_family = families_table(options.seeds, options.tables, options.only)
+        by_family = families_table(options.seeds, options.tables, options.only, options.mstl)
         if options.json:
             options.json.write_text(json.dumps(by_family, indent=2) + "\n")
         return

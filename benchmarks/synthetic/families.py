@@ -48,6 +48,14 @@ class Family:
     judged: int
     counts: bool
 
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """Partitions of a day and a week, of a week, or of a year: what detectors that ask are told."""
+        step = int((self.times[1] - self.times[0]) / HOUR * 4)  # in quarters of an hour
+        if step < 96:
+            return 96 // step, 7 * 96 // step
+        return (7,) if step == 96 else (52,) if step == 7 * 96 else (12,)
+
 
 Chance = np.random.Generator
 Shape = Callable[[Chance, np.ndarray, tuple[int, int, int]], np.ndarray]

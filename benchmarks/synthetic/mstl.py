@@ -7,8 +7,9 @@
 process of that environment as a file of numpy, and forecasts come back as another. This file is both ends,
 and that process imports nothing of the project.
 
-Each week is forecast from all days before by seasons of a week, the trend by AutoETS. A day alarms if it is
-farther off than 99 of 100 days that were forecast before; while there are fewer than 28 none does.
+Each week of days or parts of days, and each seven partitions that are longer, are forecast from all before by
+the seasons that are given, the trend by AutoETS. A partition alarms if it is farther off than 99 of 100 that
+were forecast before; while there are fewer than 28 none does.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ import numpy as np
 
 WEEK = 7
 LEARNING = 28
-"""Days before the first forecast, and forecasts before the first limit."""
+"""Partitions before the first forecast, at least two seasons, and forecasts before the first limit."""
 LEVEL = 0.99
 LARGEST = 1e9
 """Score of an error where there never was one."""
 
 
-def mstl(python: str, tables: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return scores and alarms of the series of some tables, each of shape (series, days); NaN is missing.
+def mstl(
+    python: str, tables: Sequence[np.ndarray], seasons: Sequence[int] = (WEEK,)
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return scores and alarms of the series of some tables, each of shape (series, partitions); NaN is missing.
 
     A score is the error as a multiple of the limit.
     """
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "given.npz"), Path(folder, "made.npz")
         np.savez(given, *tables)
-        subprocess.run([python, __file__, str(given), str(made)], check=True)
+        told = map(str, (__file__, given, made, *seasons))
+        subprocess.run([python, *told], check=True)
         with np.load(made) as found:
             expected = [found[name] for name in found.files]
     return [judged(np.abs(values - of)) for values, of in zip(tables, expected, strict=True)]
@@ -59,8 +63,8 @@ def judged(errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return scores, scores > 1
 
 
-def forecasts(values: np.ndarray) -> np.ndarray:
-    """Forecast each week of a series from the days before; NaN for the first four."""
+def forecasts(values: np.ndarray, seasons: Sequence[int]) -> np.ndarray:
+    """Forecast each week of a series from the partitions before; NaN for the first."""
     from statsforecast.models import MSTL
 
     there = np.flatnonzero(~np.isnan(values))
@@ -70,9 +74,10 @@ def forecasts(values: np.ndarray) -> np.ndarray:
     filled = values[
         there[np.maximum(np.searchsorted(there, np.arange(len(values)), "right"), 1) - 1]
     ]
-    for start in range(LEARNING, len(values), WEEK):
-        stop = min(start + WEEK, len(values))
-        model = MSTL(season_length=WEEK)
+    ahead = seasons[-1] if len(seasons) > 1 else WEEK
+    for start in range(max(LEARNING, 2 * seasons[-1]), len(values), ahead):
+        stop = min(start + ahead, len(values))
+        model = MSTL(season_length=list(seasons))
         found[start:stop] = model.forecast(filled[:start], h=stop - start)["mean"]
     return found
 
@@ -80,5 +85,6 @@ def forecasts(values: np.ndarray) -> np.ndarray:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     with np.load(sys.argv[1]) as found:
-        made = [np.stack([forecasts(row) for row in found[name]]) for name in found.files]
+        seasons = [int(text) for text in sys.argv[3:]]
+        made = [np.stack([forecasts(row, seasons) for row in found[name]]) for name in found.files]
     np.savez(sys.argv[2], *made)

@@ -15,7 +15,7 @@ DEVIATIONS = 3  # from which on the peers' z-scores alarm
 BAND = 1.96
 HALF, DOUBLE = 0.5, 2.0
 LEAST = 7
-WEEK, PAST = 7, 28  # days
+WEEK, SEASONS = 7, 4
 
 Detector = Callable[[np.ndarray], Verdict]
 
@@ -150,15 +150,15 @@ def elementary(values: np.ndarray) -> Verdict:
     return scores, scores > DEVIATIONS
 
 
-def seasonal_naive(values: np.ndarray) -> Verdict:
-    """Return the z-score of the change from the same weekday a week ago, among the last 28 changes."""
+def seasonal_naive(values: np.ndarray, season: int = WEEK) -> Verdict:
+    """Return the z-score of the change from a season ago, among the changes of the last four seasons."""
     change = np.full(len(values), np.nan)
-    change[WEEK:] = values[WEEK:] - values[:-WEEK]
+    change[season:] = values[season:] - values[:-season]
     scores = np.full(len(values), np.nan)
-    for day in range(WEEK + LEAST, len(values)):
-        past = change[max(day - PAST, 0) : day]
+    for place in range(season + LEAST, len(values)):
+        past = change[max(place - SEASONS * season, 0) : place]
         if np.count_nonzero(~np.isnan(past)) >= LEAST:
-            scores[day] = _distance(change[day : day + 1], 0.0, np.nanstd(past))[0]
+            scores[place] = _distance(change[place : place + 1], 0.0, np.nanstd(past))[0]
     scores[np.isnan(change)] = np.nan
     with np.errstate(invalid="ignore"):
         return scores, scores > DEVIATIONS
