@@ -133,8 +133,8 @@ def ours(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
         "performance.getEntriesByName('tidegauge:paint').slice(-200).map(m => m.duration)"
     )
     parts = {"opened, widget made (kernel)": made - asked, "script on the page": started - made}
-    for ask in ("catalogue", "rows", "levels"):
-        one = next(entry for entry in log if entry["ask"] == ask)
+    firsts = {entry["ask"]: entry for entry in reversed(log)}
+    for ask, one in firsts.items():
         parts[f"first {ask}"] = one["milliseconds"] / 1000
         parts[f"first {ask}, of it in the kernel"] = one["kernel"] / 1000
     pieces = [entry for entry in log if entry["ask"] == "levels"][1:]
