@@ -1,4 +1,4 @@
-"""First steps of PyDeequ: metrics kept in a repository, verification, and row results.
+"""First steps of PyDeequ: metrics kept in a repository, verification, row results, profile, suggestions.
 
     SPARK_VERSION=3.5 python deequ_side.py DEEQU.jar FOLDER
 
@@ -14,7 +14,9 @@ def main(jar, folder):
     """Run the steps."""
     from pydeequ import analyzers as a
     from pydeequ.checks import Check, CheckLevel
+    from pydeequ.profiles import ColumnProfilerRunner
     from pydeequ.repository import FileSystemMetricsRepository, ResultKey
+    from pydeequ.suggestions import DEFAULT, ConstraintSuggestionRunner
     from pydeequ.verification import VerificationResult, VerificationSuite
     from pyspark.sql import SparkSession
 
@@ -51,6 +53,8 @@ def main(jar, folder):
     by_rows = Check(spark, CheckLevel.Warning, "complete").isComplete("price")
     of_rows = VerificationSuite(spark).onData(orders).addCheck(by_rows).run()
     rows = VerificationResult.rowLevelResultsAsDataFrame(spark, of_rows, orders)
+    profiles = ColumnProfilerRunner(spark).onData(reviews).run().profiles
+    suggested = ConstraintSuggestionRunner(spark).onData(reviews).addConstraintRule(DEFAULT()).run()
     answers = {
         "first": metrics(
             orders,
@@ -72,6 +76,23 @@ def main(jar, folder):
         "status": result.status,
         "verdicts": [row["constraint_status"] for row in verdicts],
         "rows": {row["code"]: row["complete"] for row in rows.collect()},
+        "profile": {
+            name: {
+                "type": one.dataType,
+                "completeness": one.completeness,
+                "distinct": one.approximateNumDistinctValues,
+                **{
+                    statistic: getattr(one, statistic)
+                    for statistic in ("minimum", "maximum", "mean", "stdDev")
+                    if hasattr(one, statistic)
+                },
+            }
+            for name, one in profiles.items()
+        },
+        "suggestions": [
+            (one["column_name"], one["code_for_constraint"])
+            for one in suggested["constraint_suggestions"]
+        ],
     }
     print(json.dumps(answers))
     spark.sparkContext._gateway.shutdown_callback_server()

@@ -5,6 +5,7 @@ The real packages lie in an environment of their own, on Spark 3.5; ours runs on
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -27,9 +28,11 @@ def theirs(side, folder, *arguments):
     """Run another tool's side, and return its answers."""
     found = find_java()
     java = {"JAVA_HOME": str(Path(found).parents[1])} if found else {}
+    # The jars of our session's arguments would take the place of theirs.
+    own = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
     done = subprocess.run(
         [environment("migration"), HERE / f"{side}_side.py", *map(str, arguments)],
-        env={**os.environ, **java, "SPARK_VERSION": "3.5", "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**own, **java, "SPARK_VERSION": "3.5", "SPARK_LOCAL_IP": "127.0.0.1"},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -95,6 +98,66 @@ def test_verdicts_and_rows_are_those_of_pydeequ(deequ, orders):
     rows = tg.verify(orders, complete).row_level(complete)
     (column,) = set(rows.columns) - set(orders.columns)
     assert said["rows"] == {row["code"]: row[column] for row in rows.collect()}
+
+
+STATISTICS = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "mean": "mean",
+    "stdDev": "standard_deviation",
+}
+TYPES = {"Integral": {"integer", "long"}, "String": {"string"}}
+
+
+def test_profiles_are_those_of_pydeequ(deequ, spark):
+    ours = tg.profile(spark.sql(REVIEWS), dataset="reviews").columns.set_index("column")
+    assert set(deequ["profile"]) == set(ours.index)
+    for name, said in deequ["profile"].items():
+        row = ours.loc[name]
+        assert row["type"] in TYPES[said["type"]], (name, row["type"])
+        assert row["completeness"] == pytest.approx(said["completeness"])
+        # Both estimate it, within about 5 %.
+        assert row["distinct"] == pytest.approx(said["distinct"], rel=0.1)
+        for theirs_name, own in STATISTICS.items():
+            if said.get(theirs_name) is not None:
+                assert row[own] == pytest.approx(said[theirs_name], rel=1e-9)
+
+
+def test_what_pydeequ_suggests_holds_and_is_suggested(deequ, spark):
+    reviews = spark.sql(REVIEWS)
+    suggested = tg.suggest(reviews, dataset="reviews")
+    ours = [one.constraint.description for one in suggested]
+    assert deequ["suggestions"]
+    check = tg.Check("theirs")
+    for column, code in deequ["suggestions"]:
+        assert any(column in text for text in ours), (column, code)
+        method, arguments = CODE.fullmatch(code).groups()
+        check = SPELLED[method](check, column, arguments)
+    assert tg.verify(reviews, check).passed
+    assert tg.verify(reviews, suggested.check()).passed
+
+
+CODE = re.compile(r"\.(\w+)\((.*)\)", re.DOTALL)
+
+
+def share(given):
+    """Return the least share of a lambda such as ``lambda x: x >= 0.9``; 1 without one."""
+    found = re.search(r">= ([\d.]+)", given)
+    return float(found[1]) if found else 1.0
+
+
+SPELLED = {
+    "isComplete": lambda check, column, _: check.is_complete(column),
+    "isNonNegative": lambda check, column, _: check.is_non_negative(column),
+    "isUnique": lambda check, column, _: check.is_unique(column),
+    "hasCompleteness": lambda check, column, given: check.is_complete(
+        column, at_least=share(given)
+    ),
+    "isContainedIn": lambda check, column, given: check.is_contained_in(
+        column, re.findall(r'"([^"]*)"', given[: given.index("]")])[1:], at_least=share(given)
+    ),
+}
+"""Deequ's suggested code, as methods of ours."""
 
 
 def test_expectations_hold_where_great_expectations_says_so(spark, tmp_path):
