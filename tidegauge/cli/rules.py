@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
@@ -34,6 +37,15 @@ rules_app = typer.Typer(
 )
 _SHOWN = 5
 """Most sample records of a failed verdict that the history shows."""
+
+
+class RulesFormat(StrEnum):
+    """A format for the results of a rules run."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, folders, globs.")]
 
 
@@ -51,15 +63,24 @@ def run(
         FailOn,
         typer.Option(help="Exit with 2 if a policy fails, if any record is rejected, or never."),
     ] = FailOn.POLICY,
+    form: Annotated[RulesFormat, typer.Option("--format", help="How to print it.")] = (
+        RulesFormat.TEXT
+    ),
+    output: Annotated[
+        Path | None, typer.Option(help="Output file; defaults to standard output.")
+    ] = None,
 ) -> int:
     """Run rules, fixes and policies on new and changed partitions; publish and quarantine records."""
     from tidegauge.rules.run import run_rules
 
     with open_repository(db, artifacts) as repository:
         summary = run_rules(specs, repository, partitions, warehouse, samples)
-        for line in summary.lines():
-            print(line)
-        return summary.status(fail_on)
+    told = summary.json(fail_on) if form is RulesFormat.JSON else summary.text()
+    if output is None:
+        print(told)
+    else:
+        write_output(output, told + "\n")
+    return summary.status(fail_on)
 
 
 @rules_app.command()

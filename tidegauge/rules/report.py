@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from tidegauge.analysis import Run
 from tidegauge.files.dqm import DQM_NAME
@@ -104,6 +106,47 @@ class RulesRun:
         if self.problem:
             yield f"failed: {self.file.path}: {self.problem}"
 
+    def record(self) -> dict[str, Any]:
+        """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""
+        state, tasks = self.state, self.file.dqm.tasks
+        return {
+            "file": str(self.file.path),
+            "dataset": self.run.dataset,
+            "run_id": self.run.id,
+            "status": self.run.status,
+            "scanned": sorted(self.run.changes),
+            "unreadable": {name: str(why) for name, why in self.run.unreadable.items()},
+            "records": state.records,
+            "rejected": state.rejects,
+            "rules": [self._rule_record(rule) for rule in tasks.ordered],
+            "fixes": [
+                {
+                    "name": fix.name,
+                    "fixed": None if fix.name in state.errors else state.fix_count(fix.name),
+                    "error": _error(state, fix.name),
+                }
+                for fix in tasks.fixes
+            ],
+            "parser": None if self.parser is None else _verdict(self.parser),
+            "failed": {name: _verdict(check) for name, check in sorted(self.refused.items())},
+            "written": list(self.written),
+            "problem": self.problem or None,
+        }
+
+    def _rule_record(self, rule: DQMRule) -> dict[str, Any]:
+        state, name = self.state, rule.name
+        counted = name not in state.errors
+        return {
+            "name": name,
+            "place": self.file.place(name),
+            "severity": str(rule.severity),
+            "rejected" if rule.rejects else "warned": state.rule_count(name) if counted else None,
+            "violations": state.violations(name) if counted else None,
+            "unknown": state.unknown(name) if counted else None,
+            "error": _error(state, name),
+            "samples": [asdict(sample) for sample in self.samples if sample.task == name],
+        }
+
     def _told(self, check: CheckResult) -> str:
         """Return a failed verdict in one line, without errors that the report tells already."""
         known = self.state.errors
@@ -144,6 +187,29 @@ class RulesSummary:
         if self.notices:
             yield summarize(self.notices)
         yield from (f"failed: {problem}" for problem in self.failed)
+
+    def text(self) -> str:
+        """Return the report as text."""
+        return "\n".join(self.lines())
+
+    def json(self, fail_on: FailOn = FailOn.POLICY) -> str:
+        """Return JSON: the exit status, each run, files that could not be run, and notifications."""
+        told = {
+            "status": self.status(fail_on),
+            "runs": [one.record() for one in self.runs],
+            "failed": self.failed,
+            "notifications": summarize(self.notices) if self.notices else None,
+        }
+        return json.dumps(told, indent=1, ensure_ascii=False)
+
+
+def _verdict(check: CheckResult) -> Any:
+    return json.loads(check.to_json())
+
+
+def _error(state: DQMState, name: str) -> str | None:
+    error = state.errors.get(name)
+    return None if error is None else str(error)
 
 
 def _rule_summary(rule: DQMRule, state: DQMState) -> str:

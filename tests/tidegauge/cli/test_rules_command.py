@@ -1,5 +1,7 @@
 """`tidegauge rules`: what it prints, how it exits, and what it leaves behind."""
 
+import json
+
 import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.rules.judging import standing_failures
@@ -60,7 +62,7 @@ def contents(spark, table, *columns):
     return sorted((tuple(row) for row in rows), key=str)
 
 
-def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, rules):
+def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, rules, tmp_path):
     status, out = rules()
     assert status == 2
     lines = out.splitlines()
@@ -74,7 +76,29 @@ def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, ru
     assert status == 2
     assert "0 partitions scanned" in out
     assert "ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted" in out
-    assert rules(SPEC, "run", "--fail-on", "never")[0] == 0
+    file = tmp_path / "found.json"
+    options = ("--fail-on", "never", "--format", "json", "--output", str(file))
+    assert rules(SPEC, "run", *options)[0] == 0
+    told = json.loads(file.read_text())
+    (run,) = told["runs"]
+    assert (told["status"], told["failed"], run["problem"]) == (0, [], None)
+    assert (run["dataset"], run["scanned"], run["records"], run["rejected"]) == (
+        "people",
+        [],
+        11,
+        3,
+    )
+    age, not_two = run["rules"]
+    counts = {"rejected": 3, "violations": 2, "unknown": 1}
+    assert {name: age[name] for name in ("name", "error", *counts)} == {
+        "name": "age",
+        "error": None,
+        **counts,
+    }
+    assert (not_two["severity"], not_two["warned"]) == ("warning", 1)
+    assert run["fixes"] == [{"name": "cap", "fixed": 1, "error": None}]
+    ((day, verdict),) = run["failed"].items()
+    assert (day, verdict["passed"]) == ("ds=2013-01-02", False)
 
 
 def test_a_partition_that_changed_since_it_was_judged_is_not_published(
