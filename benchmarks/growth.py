@@ -190,6 +190,8 @@ def draw(report: dict, target: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
+    mpl.rcParams["svg.fonttype"] = "none"  # text, not outlines
+    mpl.rcParams["svg.hashsalt"] = "growth"  # the same bytes again
     from matplotlib import pyplot as plt
 
     axes = report["axes"]
@@ -210,7 +212,7 @@ def draw(report: dict, target: Path) -> None:
         panel.grid(visible=True, alpha=0.3)
         panel.legend()
     figure.tight_layout()
-    figure.savefig(target)
+    figure.savefig(target, metadata={"Date": None})
 
 
 def main() -> None:
@@ -231,7 +233,8 @@ def main() -> None:
     asked.json.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         folder = Path(name)
-        spark = tg.spark_session(folder / "spark")
+        # Parquet's writer buffers a page of each of 2,000 columns.
+        spark = tg.spark_session(folder / "spark", settings={"spark.driver.memory": "6g"})
         growth = Growth(spark, folder / "data")
         for axis in asked.axes:
             sizes = [size for size in AXES[axis] if size <= asked.most * AXES[axis][-1]]
