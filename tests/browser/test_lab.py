@@ -30,7 +30,7 @@ PLACES = {
     "compare": {"kind": "partitions", **SIDES, "filter": "size", "unusual": False},
     "distribution": {"column": "s", **SIDES, "segment": ""},
     "consistency": {"filter": "x"},
-    "incidents": {"status": "", "filter": "volume", "group": "time", "table": PLAIN},
+    "incidents": {"status": "", "filter": "volume", "group": "none", "table": PLAIN},
     "partitions": {"partition": BAD_PARTITION, "highlight": "anomalies"},
 }
 """Options of each view, as a page of ours saved them."""
@@ -40,7 +40,7 @@ SEEN = {
     "series": {"From": "2013-02-01", "To": "2013-02-18"},
     "compare": {"Filter metrics": "size"},
     "distribution": {"Column": "s"},
-    "incidents": {"Search incidents": "volume", "Group by": "time"},
+    "incidents": {"Search incidents": "volume", "Group by": "none"},
 }
 """What its fields then show."""
 

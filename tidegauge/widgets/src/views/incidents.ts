@@ -128,7 +128,7 @@ export class Incidents implements View {
     const { status = "", filter = "", group = "", table = null } = this.options;
     if (document.activeElement !== this.filter) this.filter.value = filter;
     this.tables.show(this.shell.catalogue.datasets, table);
-    this.grouping.querySelector("select")!.value = group;
+    this.grouping.querySelector("select")!.value = GROUPINGS.some(([value]) => value === group) ? group : "";
     const found = searchInbox(this.all, filter);
     const counts = new Map<string, number>();
     for (const item of found) counts.set(this.statusOf(item), (counts.get(this.statusOf(item)) ?? 0) + 1);
