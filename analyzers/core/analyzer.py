@@ -193,8 +193,16 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Other tables that are read; a change in one of them marks every partition as changed."""
+        """Other tables that are read; a change in one of them marks every partition as changed.
+
+        Those of subqueries in `expressions` are found by Spark.
+        """
         return ()
+
+    def expressions(self) -> tuple[str, ...]:
+        """Return the options that are SQL expressions, as their user wrote them."""
+        options = (getattr(self, name) for name in self.sql_options)
+        return tuple(text for text in options if text is not None)
 
     @abstractmethod
     def measure(self, state: S) -> T:

@@ -39,6 +39,7 @@ from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recordin
 from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.cost import SMALL_BYTES
 from tidegauge.analyzers.scan.grouping import most_frequent_values
+from tidegauge.analyzers.scan.parsing import reads_tables, tables_read
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
@@ -337,13 +338,16 @@ def _with_references(
     source: Source, listed: Sequence[ListedPartition], analyzers: Sequence[AnyAnalyzer]
 ) -> list[ListedPartition]:
     """Add the fingerprints of tables that analyzers reference to those of the partitions."""
-    tables = sorted({table for a in analyzers for table in a.reads})
-    if not tables:
+    tables = {table for a in analyzers for table in a.reads}
+    nested = [text for a in analyzers for text in a.expressions() if reads_tables(text)]
+    if not tables and not nested:
         return list(listed)
+    data = source.read(None)
+    tables |= tables_read(data, nested)
     prints: dict[str, str] = {}
-    for table in tables:
+    for table in sorted(tables):
         try:
-            entries = open_table(source.read(None).sparkSession, table, None).list_partitions()
+            entries = open_table(data.sparkSession, table, None).list_partitions()
         except SourceError:
             continue  # the analyzer fails with this error
         files = [e.fingerprint for e in entries if e.fingerprint is not None]  # a view has none

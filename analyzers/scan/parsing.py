@@ -1,15 +1,20 @@
-"""Syntax errors of users' expressions, told by their own text."""
+"""Users' expressions as Spark parses them: syntax errors by their own text, tables of subqueries."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import UnresolvedExpressionError
+from tidegauge.analyzers.core.sql import quote, without_literals
 from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_SUBQUERY = re.compile(r"(?:^|\()\s*(?:select|with|table|from)\b", re.IGNORECASE)
+_RELATION = re.compile(r"'UnresolvedRelation \[(?P<parts>[^\]]+)\]")
 
 
 @handled_errors()
@@ -42,3 +47,39 @@ def _parse_error(data: DataFrame, texts: list[str]) -> Exception | None:
     except AnalysisException:
         pass  # parsed; resolved where it will stand, it may fare better
     return None
+
+
+def reads_tables(text: str) -> bool:
+    """Return whether an expression may read tables: whether it has, or is, a query.
+
+    Examples
+    --------
+    >>> reads_tables("id IN (SELECT id FROM known)"), reads_tables("note = '(select'")
+    (True, False)
+    """
+    return _SUBQUERY.search(without_literals(text)) is not None
+
+
+@handled_errors()
+def tables_read(data: DataFrame, texts: Iterable[str]) -> set[str]:
+    """Return the tables that queries in expressions on a frame read, as Spark parses them.
+
+    Names of common table expressions are among them; expressions that do not resolve read none.
+    """
+    from pyspark.errors import AnalysisException
+
+    found: set[str] = set()
+    for text in set(texts):
+        escaped = text.replace("{", "{{").replace("}", "}}")
+        query = f"EXPLAIN EXTENDED SELECT (\n{escaped}\n) FROM {{data}}"  # noqa: S608 - the user's own SQL
+        try:
+            plan = data.sparkSession.sql(query, data=data).collect()[0][0]
+        except AnalysisException:
+            continue
+        parsed = plan.partition("== Analyzed Logical Plan ==")[0]
+        names = [match["parts"].split(", ") for match in _RELATION.finditer(parsed)]
+        # The frame itself is a view of PySpark's.
+        found.update(
+            ".".join(map(quote, parts)) for parts in names if not parts[-1].startswith("_pyspark")
+        )
+    return found

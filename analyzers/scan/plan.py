@@ -157,8 +157,7 @@ def _written(analyzer: AnyAnalyzer, asked: Iterable[Request]) -> list[str]:
     """Return the analyzer's options that are SQL expressions as the user wrote them."""
     if any(own_job(request) is not None for request in asked):
         return []  # a query rather than expressions, which its job checks
-    options = (getattr(analyzer, name) for name in analyzer.sql_options)
-    return [text for text in options if text is not None]
+    return list(analyzer.expressions())
 
 
 def _probes(analyzer: AnyAnalyzer, asked: Iterable[Request], session: Capabilities) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import nearest
+from tidegauge.analyzers.core.errors import did_you_mean
 from tidegauge.analyzers.core.sql import protect_names, quote, words_in
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class Views:
         """
         found = self._views.get(name.casefold())
         if found is None:
-            near = nearest(name, self)
-            raise KeyError(f"no frame {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+            raise KeyError(f"no frame {name!r}{did_you_mean(name, self)}")
         return found[1]
 
     def frame(self, name: str) -> DataFrame:

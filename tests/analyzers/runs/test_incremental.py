@@ -418,6 +418,24 @@ def test_partitions_that_a_frame_cannot_be(spark, repo, table, keys, partition, 
         tg.analyze(table or spark.range(1), suite, repository=repo, partition=partition)
 
 
+def test_a_change_of_a_table_that_an_expression_queries_measures_anew(spark, repo, tmp_path):
+    write_days(tmp_path / "days", 2)
+    limit = "inc.a_limit"
+    below = tg.Compliance("below", f"x < (SELECT max(id) FROM {limit}) AND '{{' = '{{'")
+    suite = tg.Suite("days", [below], partition_by=["ds"])
+
+    def values(most):
+        if most is not None:
+            spark.range(most + 1).write.mode("overwrite").saveAsTable(limit)
+        run = tg.analyze(str(tmp_path / "days"), suite, repository=repo, spark=spark)
+        return run.report.scanned, repo.metrics("days")["value"].tolist()
+
+    # x is 0, 1 and null on the first day, 1, 2 and null on the second
+    assert values(1) == (2, pytest.approx([1 / 3, 0]))
+    assert values(None) == (0, pytest.approx([1 / 3, 0]))
+    assert values(2) == (2, pytest.approx([2 / 3, 1 / 3]))
+
+
 def test_run_tags(spark, repo):
     frame = spark.createDataFrame([(1, "a", "2013-01-01")], "x int, s string, ds string")
     suite = tg.Suite("tagged", SUITE, ["ds"], tags={"team": "ops"})
