@@ -72,6 +72,7 @@ from tidegauge.repository.store.verdicts import (
     VERDICT_COLUMNS,
     Verdict,
     add_verdict,
+    check_judged_partition,
     find_verdict,
     verdict_rows,
 )
@@ -371,7 +372,7 @@ class Repository(Rendered):
         instance : str, optional
             The column, columns or rule.
         tags : mapping, optional
-            Only of runs that have at least these tags.
+            Only of runs that have at least these tags and values.
         window : str, optional
             Roll-ups instead of partitions: ``7d``, ``month``, ``total``, ..., of those that the suite
             names. Their ``partition`` is the window's start and end, their ``time`` that of the newest
@@ -1970,6 +1971,8 @@ class Repository(Rendered):
         Raises
         ------
         UnknownDatasetError
+        HistoryError
+            If the partition was neither judged nor measured; the message suggests the nearest.
 
         Examples
         --------
@@ -1982,6 +1985,8 @@ class Repository(Rendered):
         [False, True]
         """
         with self.database.read() as connection:
+            if partition:  # the empty one is the whole dataset
+                check_judged_partition(connection, dataset, partition)
             rows = verdict_rows(connection, dataset, name, partition, passed, as_of)
         return frame_of(rows, VERDICT_COLUMNS)
 

@@ -74,12 +74,22 @@ def nearest(wanted: str, available: Iterable[str]) -> str | None:
     return by_folded[matches[0]] if matches else None
 
 
+def did_you_mean(wanted: str, available: Iterable[str]) -> str:
+    """Return the end of a message that suggests the closest match; empty if there is none.
+
+    Examples
+    --------
+    >>> did_you_mean("dep_tme", ["arr_time", "dep_time"]), did_you_mean("xyz", ["Size"])
+    ("; did you mean 'dep_time'?", '')
+    """
+    close = nearest(wanted, available)
+    return f"; did you mean {close!r}?" if close else ""
+
+
 def _suggestion(wanted: str, available: Iterable[str]) -> str:
     names = list(available)
-    close = nearest(wanted, names)
-    if close is not None:
-        return f"did you mean {close!r}?"
-    return f"there are: {', '.join(map(repr, names)) or 'none'}"
+    hint = did_you_mean(wanted, names).removeprefix("; ")
+    return hint or f"there are: {', '.join(map(repr, names)) or 'none'}"
 
 
 class TidegaugeError(Exception):

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tidegauge.analyzers.core.errors import PartitionColumnError, PartitionSelectionError, nearest
+from tidegauge.analyzers.core.errors import (
+    PartitionColumnError,
+    PartitionSelectionError,
+    did_you_mean,
+)
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for the partition of null and the empty string."""
@@ -290,8 +294,7 @@ def select_named(names: Iterable[str], available: Iterable[str]) -> set[str]:
     """
     chosen, known = set(names), set(available)
     for name in sorted(chosen - known):
-        close = nearest(name, known)
-        hint = f"; did you mean {close!r}?" if close else ""
+        hint = did_you_mean(name, known)
         msg = f"there is no partition {name!r}{hint}"
         raise PartitionSelectionError(msg)
     return chosen

@@ -23,7 +23,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     condition_of,
     describe,
-    nearest,
+    did_you_mean,
 )
 from tidegauge.analyzers.core.filesystems import (
     absolute,
@@ -226,8 +226,7 @@ def check_keys(
         if name.casefold() not in by_name:
             known = ", ".join(map(repr, available))
             are = f"{told} {known}" if known else "it is not partitioned"
-            close = nearest(name, available)
-            hint = f"; did you mean {close!r}?" if close else ""
+            hint = did_you_mean(name, available)
             msg = f"{what} has no partition column {name!r}: {are}{hint}"
             raise PartitionColumnError(msg)
     return tuple(by_name[name.casefold()] for name in wanted)

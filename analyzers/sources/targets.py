@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.errors import (
     RuleError,
     SourceError,
     SuiteError,
-    nearest,
+    did_you_mean,
 )
 from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.analyzers.core.partitions import Partition
@@ -384,10 +384,8 @@ def keys_for(target: WriteTarget, schema: StructType, wanted: Sequence[str] | No
         _check_types(target, schema, found, keys)
     for key in keys:
         if key.casefold() not in spelled:
-            close = nearest(key, columns)
-            msg = f"the data has no column {key!r} to be partitioned by" + (
-                f"; did you mean {close!r}?" if close else ""
-            )
+            hint = did_you_mean(key, columns)
+            msg = f"the data has no column {key!r} to be partitioned by{hint}"
             raise PartitionColumnError(msg)
     return [spelled[key.casefold()] for key in keys]
 

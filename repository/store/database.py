@@ -34,7 +34,7 @@ from tidegauge.analyzers.core.errors import (
     ReadOnlyError,
     RepositoryError,
     describe,
-    nearest,
+    did_you_mean,
 )
 from tidegauge.analyzers.core.filesystems import output_file
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -495,8 +495,7 @@ def _sqlite_file(url: URL) -> Path | None:
 def _missing_file(file: Path) -> str:
     """Return a note on a file that does not exist, with the nearest name beside it."""
     beside = [path.name for path in file.parent.glob("*") if path.suffix == file.suffix]
-    close = nearest(file.name, beside)
-    return f"there is no file {file} yet" + (f"; did you mean {close!r}?" if close else "")
+    return f"there is no file {file} yet{did_you_mean(file.name, beside)}"
 
 
 def _inspect_file(file: Path, *, must_exist: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import wraps
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, nearest
+from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.store.database import MISSING
@@ -126,8 +126,7 @@ def partition_id(connection: Connection, dataset: str, name: str) -> int:
     found = connection.execute(query).scalar_one_or_none()
     if found is None:
         there = connection.execute(sa.select(p.name).where(of)).scalars()
-        close = nearest(name, there)
-        hint = f"; did you mean {close!r}?" if close else ""
+        hint = did_you_mean(name, there)
         msg = f"{dataset!r} has no partition {name!r}{hint}"
         raise HistoryError(msg)
     return int(found)
@@ -263,8 +262,7 @@ def series_filter(filters: type[Any]) -> Callable[[F], F]:
         def checked(*args: Any, **options: Any) -> Any:
             for name in options:
                 if name not in allowed:
-                    close = nearest(name, allowed)
-                    hint = f"; did you mean {close!r}?" if close else ""
+                    hint = did_you_mean(name, allowed)
                     msg = f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}"
                     raise TypeError(msg)
             return function(*args, **options)
@@ -352,16 +350,19 @@ def check_selectors(connection: Connection, dataset: str | None, query: MetricQu
     ------
     UnknownDatasetError
     HistoryError
-        If no series has the name, the column, the filter or the segment; the message suggests the nearest.
+        If no series has the name, the column, the filter or the segment, or no run a tag; the message
+        suggests the nearest.
     """
-    asked = (query.name, query.instance, query.segment, query.where or None)
+    asked = (query.name, query.instance, query.segment, query.where or None, query.tags or None)
     if all(selector is None for selector in asked):
         return
     of = None if dataset is None else dataset_id(connection, dataset)
-    problem = _unmatched(connection, of, query)
-    if problem:
-        where = "the repository" if dataset is None else repr(dataset)
+    where = "the repository" if dataset is None else repr(dataset)
+    if problem := _unmatched(connection, of, query):
         msg = f"no series of {where} has {problem}"
+        raise HistoryError(msg)
+    if problem := _unmatched_tag(connection, of, query.tags or {}):
+        msg = f"no run of {where} has {problem}"
         raise HistoryError(msg)
 
 
@@ -392,11 +393,24 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
                 for column in told
             )
             there = {name for query_ in names for name in connection.execute(query_).scalars()}
-            close = nearest(one, filter(None, there))
-            hint = f"; did you mean {close!r}?" if close else ""
             if there:
-                return f"{option}={one!r}{hint}"
+                return f"{option}={one!r}{did_you_mean(one, filter(None, there))}"
     return ""
+
+
+def _unmatched_tag(connection: Connection, dataset: int | None, tags: Collection[str]) -> str:
+    """Return the first tag that no run has, with the nearest one; else empty.
+
+    A dataset without any run has all. Values of tags are data: one that no run has yet matches nothing.
+    """
+    t, r = s.run_tag.c, s.run.c
+    of = sa.true() if dataset is None else r.dataset_id == dataset
+    if not tags or connection.execute(sa.select(r.id).where(of).limit(1)).first() is None:
+        return ""
+    tagged = sa.select(t.key).join_from(s.run_tag, s.run, r.id == t.run_id).where(of).distinct()
+    there = list(connection.execute(tagged).scalars())
+    unknown = next((key for key in tags if key not in there), None)
+    return "" if unknown is None else f"the tag {unknown!r}{did_you_mean(unknown, there)}"
 
 
 def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:

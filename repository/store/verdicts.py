@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError
+from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
@@ -213,6 +213,25 @@ def verdict_rows(
         query = query.where(v.passed == int(passed))
     rows = (row._asdict() for row in connection.execute(query))
     return [{**row, "passed": bool(row["passed"])} for row in rows]
+
+
+def check_judged_partition(connection: Connection, dataset: str, partition: str) -> None:
+    """Refuse a partition that was neither judged nor measured, so that a typing error is not an empty answer.
+
+    Raises
+    ------
+    UnknownDatasetError
+    HistoryError
+        The message suggests the nearest name.
+    """
+    v, p, of = s.verdict.c, s.partition.c, dataset_id(connection, dataset)
+    judged = sa.select(v.partition).where(v.dataset_id == of)
+    measured = sa.select(p.name).where(p.dataset_id == of)
+    there = set(connection.execute(sa.union(judged, measured)).scalars())
+    if visible(partition) not in there:
+        hint = did_you_mean(partition, filter(None, there))
+        msg = f"{dataset!r} has no partition {partition!r}{hint}"
+        raise HistoryError(msg)
 
 
 def standing_verdicts() -> sa.Subquery:

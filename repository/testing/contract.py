@@ -210,6 +210,11 @@ class RepositoryContract:
             values(repository, "Sise")
         with pytest.raises(HistoryError, match=r"where=\"a = 'c'\"; did you mean \"a = 'b'\""):
             values(repository, "Size", where="a = 'c'")
+        with pytest.raises(
+            HistoryError, match="no run of 'd' has the tag 'evn'; did you mean 'env'"
+        ):
+            values(repository, "Size", tags={"evn": "prod"})
+        assert values(repository, "Size", tags={"env": "no such"}) == []
         assert len(repository.metrics("d", analyzer="Mean('x')")) == 3
         newest = commit(repository, day(4), tags={"env": "test"})
         repository.store.tag_run(newest, {"env": "other", "source_version": "delta 7"})

@@ -13,7 +13,7 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, nearest
+from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_you_mean
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.analyzers.runs.ledger import AnyAnalyzer
 from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
@@ -94,6 +94,7 @@ class MemoryRepository(MemoryVerdicts):
             found.sort(key=lambda f: _order(data, f))
             rows = [self._row(dataset, data, f) for f in found]
             if query.tags:
+                self._check_tags(dataset, query.tags)
                 rows = [r for r in rows if self._tagged(r["run_id"], query.tags)]
         return frame_of(rows, METRIC_COLUMNS)
 
@@ -333,6 +334,15 @@ class MemoryRepository(MemoryVerdicts):
 
     # internals
 
+    def _check_tags(self, dataset: str, tags: Mapping[str, str]) -> None:
+        """Refuse tags that no run has."""
+        runs = [run.tags for run in self.store.runs if run.dataset == dataset]
+        there = {key for own in runs for key in own}
+        for key in tags:
+            if runs and key not in there:
+                msg = f"no run of {dataset!r} has the tag {key!r}{did_you_mean(key, there)}"
+                raise HistoryError(msg)
+
     def _tagged(self, run: int | None, tags: Mapping[str, str]) -> bool:
         own = {} if run is None else self.store.runs[run - 1].tags
         return all(own.get(key) == str(value) for key, value in tags.items())
@@ -511,8 +521,7 @@ def _check_selectors(dataset: str, data: Any, query: MetricQuery) -> None:
             asked = (asked or "").strip() or None
         for one in [asked] if isinstance(asked, str) else asked or ():
             if there and one not in there:
-                close = nearest(one, filter(None, there))
-                hint = f"; did you mean {close!r}?" if close else ""
+                hint = did_you_mean(one, filter(None, there))
                 msg = f"no series of {dataset!r} has {option}={one!r}{hint}"
                 raise HistoryError(msg)
 

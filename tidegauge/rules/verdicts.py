@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError, SourceError, VerdictWarning
-from tidegauge.analyzers.core.filesystems import child, read_file, write_file
+from tidegauge.analyzers.core.filesystems import child, file_system, read_file, write_file
 from tidegauge.analyzers.runs.verdicts import Case, VerdictStore
 from tidegauge.rules.result import CheckResult
 
@@ -54,6 +54,10 @@ class VerdictFiles:
     """
 
     folder: str
+
+    def __post_init__(self) -> None:
+        """Raise a `FileSystemError` if nothing reaches the folder's file system."""
+        file_system(self.folder)
 
     def path_of(self, case: Case) -> str:
         """Return the path of a case's verdict, with ``_`` for characters unsafe in file names."""

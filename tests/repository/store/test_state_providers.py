@@ -8,6 +8,7 @@ from tidegauge.analyzers.core.errors import CorruptStateError, FileSystemError
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.rules.verdicts import VerdictFiles
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import hll, kll
@@ -139,6 +140,8 @@ def test_an_address_that_nothing_can_reach_is_refused(folder, reason, tmp_path, 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileSystemError, match=re.escape(reason)):
         tg.FileSystemStateProvider(folder)
+    with pytest.raises(FileSystemError, match=re.escape(reason)):
+        VerdictFiles(folder)
     with pytest.raises(FileSystemError, match=re.escape(reason)):
         tg.Repository("sqlite:///r.db", artifacts=folder)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]

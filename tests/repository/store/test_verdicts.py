@@ -84,6 +84,17 @@ def test_text_is_kept_as_it_is(shared):
         assert row[option] == EVIL.replace("\x00", "\\x00")
 
 
+def test_a_partition_that_does_not_exist_is_refused(shared):
+    commit(shared, day(1), day(2), dataset="d")
+    shared.keep_verdict("d", **OF, partition="ds=2013-02-01", passed=True, result="{}")
+    assert shared.verdicts("d", partition="ds=2013-01-02").empty  # it was measured
+    assert len(shared.verdicts("d", partition="ds=2013-02-01")) == 1
+    with pytest.raises(tg.HistoryError, match="no partition 'ds=2013-01-03'; did you mean"):
+        shared.verdicts("d", partition="ds=2013-01-03")
+    assert shared.verdicts("d", partition="").empty
+    assert shared.verdicts("d", name="not yet").empty
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

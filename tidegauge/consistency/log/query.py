@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from tidegauge.analyzers.core.errors import SuiteError, nearest
+from tidegauge.analyzers.core.errors import SuiteError, did_you_mean
 from tidegauge.consistency.log.avro_types import need_fastavro
 from tidegauge.consistency.log.sampling import BUCKETS, bucket, threshold
 from tidegauge.consistency.log.schemas import LogSchema
@@ -75,8 +75,7 @@ def encoded(schema: Any, record: Mapping[str, Any], join: str) -> str:
     names = {field["name"] for field in schema["fields"]}
     for name in record:
         if name not in names:
-            close = nearest(name, names)
-            hint = f"; did you mean {close!r}?" if close else ""
+            hint = did_you_mean(name, names)
             raise SuiteError(f"{schema['name']} of {join!r} has no field {name!r}{hint}")
     stream = io.BytesIO()
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import SuiteError, nearest
+from tidegauge.analyzers.core.errors import SuiteError, did_you_mean, nearest
 from tidegauge.analyzers.core.filesystems import child, file_system, write_file
 from tidegauge.consistency.log.avro_types import columns_of, parse_record, promoted, readable
 
@@ -106,8 +106,7 @@ class LogSchema:
     def require_key(self, name: str, what: str) -> None:
         """Raise `SuiteError` unless the key has a field."""
         if name not in self.keys:
-            close = nearest(name, self.keys)
-            hint = f"; did you mean {close!r}?" if close else ""
+            hint = did_you_mean(name, self.keys)
             raise SuiteError(f"{self.join!r} has no key {name!r} {what}{hint}")
 
     @cached_property

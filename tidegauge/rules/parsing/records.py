@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import RuleError, nearest
+from tidegauge.analyzers.core.errors import RuleError, did_you_mean, nearest
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.rules.parsing.dates import KINDS as DATES
 from tidegauge.rules.parsing.dates import date_sql
@@ -127,8 +127,7 @@ def columns_of(
     dates = [column.name for column in columns if column.type in DATES]
     for name in formats:
         if name not in dates:
-            close = nearest(name, dates)
-            hint = f"; did you mean {close!r}?" if close else ""
+            hint = did_you_mean(name, dates)
             raise RuleError(f"formats has {name!r}, which is no column of dates or times{hint}")
     return columns
 
