@@ -28,7 +28,7 @@ from tidegauge.analyzers.core.errors import (
     GriffinError,
     SuiteError,
     TidegaugeError,
-    nearest,
+    did_you_mean,
 )
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.griffin.config import Job, RuleConfig
@@ -195,8 +195,7 @@ def _frame(name: str, variables: Mapping[str, Any]) -> DataFrame:
     if _is_table(spark, name):
         return spark.table(name)
     frames = [key for key, value in variables.items() if hasattr(value, "sparkSession")]
-    near = nearest(name, frames)
-    hint = f"; did you mean {near!r}?" if near else ""
+    hint = did_you_mean(name, frames)
     raise SuiteError(f"%%griffin: {name!r} is neither a DataFrame nor a table{hint}")
 
 

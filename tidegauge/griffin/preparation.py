@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import DslError, SuiteError, nearest
+from tidegauge.analyzers.core.errors import DslError, SuiteError, did_you_mean
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import words_in
 from tidegauge.analyzers.scan.views import Views
@@ -192,8 +192,7 @@ def _updated(source: object, views: Views) -> str:
     if source is None:
         raise SuiteError("its output dsc-update must name the source that it takes the place of")
     if str(source) not in views:
-        near = nearest(str(source), views)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(str(source), views)
         raise SuiteError(f"its output dsc-update names {source!r}, which is no source{hint}")
     return str(source)
 
@@ -255,8 +254,7 @@ def _side(side: str, config: RuleConfig, views: Views, default: Sequence[str]) -
     if not named:
         return default[0] if default else None
     if str(named) not in views:
-        near = nearest(str(named), views)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(str(named), views)
         raise SuiteError(f"its {side} {named!r} is no source and no frame of a rule before{hint}")
     return str(named)
 

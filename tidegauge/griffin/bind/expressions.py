@@ -18,6 +18,7 @@ from tidegauge.griffin.bind.types import (
     type_of,
     value_kind,
 )
+from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.dsl.nodes import (
     AllOf,
     Attribute,
@@ -304,7 +305,9 @@ class Binder:
         schema = self.scope.tables[frame]
         found = self._column(frame, name)
         if found is None:
-            raise self._error(f"{frame!r} has no column {name!r}", node, near(name, schema.names))
+            raise self._error(
+                f"{shorten(frame)} has no column {shorten(name)}", node, near(name, schema.names)
+            )
         kind = next(f["type"] for f in schema.struct["fields"] if f["name"] == found)
         return ColumnNode(frame, found, kind, span=node.span)
 

@@ -128,6 +128,17 @@ def _unclosed(piece: _Piece, phase: str) -> LocatedParseError:
     )
 
 
+def shorten(text: object) -> str:
+    """Return a name in quotes, cut for a message.
+
+    Examples
+    --------
+    >>> shorten("age"), len(shorten("x" * 30_000))
+    ("'age'", 42)
+    """
+    return repr(_short(text)) if isinstance(text, str) else repr(text)
+
+
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tidegauge.analyzers.core.errors import nearest
+from tidegauge.analyzers.core.errors import did_you_mean
 from tidegauge.griffin.bind.rules import Scope, bind, notices
 from tidegauge.griffin.bind.types import mixed_comparisons
 from tidegauge.griffin.config import RuleConfig
@@ -78,8 +78,7 @@ def _unknown(config: RuleConfig) -> Iterator[str]:
     known = DETAILS[str(config.dq_type)] | _OF_ALL
     for key in config.details:
         if key not in known:
-            near = nearest(str(key), known)
-            hint = f"; did you mean {near!r}?" if near else ""
+            hint = did_you_mean(str(key), known)
             yield f"unknown detail {key!r} for dq.type {config.dq_type!r}{hint}"
 
 

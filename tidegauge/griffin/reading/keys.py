@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.plugins import suggested
 
 _UNITS = {
@@ -98,7 +99,7 @@ class ReadLog:
         """
         found = known.get(name.replace("-", "").lower()) if isinstance(name, str) else None
         if found is None:
-            self.problem(path, f"unknown {kind} {name!r}; {suggested(name, known.values())}")
+            self.problem(path, f"unknown {kind} {shorten(name)}; {suggested(name, known.values())}")
         return found or next(iter(known.values()))
 
 

@@ -117,6 +117,7 @@ WRONG = {
     "id order by 2": (13, "no item 2", None),
     "id from sauce": (9, "no source 'sauce'", "'source'"),
     "id group by 'a'": (13, "GROUP BY names columns", None),
+    f"source.{'n' * 30_000}": (1, f"'source' has no column '{'n' * 39}…'", None),
 }
 
 

@@ -103,6 +103,7 @@ WRONG = [
     ("dsl.type spark", job({"dsl.type": "spark"}), "$['evaluate.rule'].rules[0]['dsl.type']: unknown dsl.type 'spark'; did you mean 'spark-sql'?"),
     ("dq.type accu", job({"dq.type": "accu"}), "unknown dq.type 'accu'; did you mean 'accuracy'?"),
     ("dq.type with a space", job({"dq.type": "timeliness "}), "unknown dq.type 'timeliness '; did you mean 'timeliness'?"),
+    ("dq.type of many letters", job({"dq.type": "n" * 30_000}), f"unknown dq.type '{'n' * 39}…'; there are"),
     ("dq.type empty", job({"dq.type": ""}), "unknown dq.type ''"),
     ("dq.type missing", job({"dq.type": None}), "$['evaluate.rule'].rules[0]: 'dq.type' is missing"),
     ("out type", job({"out": [{"type": "dsc-calc"}]}), "$['evaluate.rule'].rules[0].out[0].type: unknown type of out 'dsc-calc'; did you mean 'dsc-update'?"),
