@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.analyzer import (
     ScanAnalyzer,
     analyzer,
 )
+from tidegauge.analyzers.core.conditions import known_sql
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, where_holds
@@ -222,7 +223,9 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the rows where the predicate is true, where it is not null, and all rows."""
         held = where_holds(self.where, f"(\n{self.predicate}\n)")
-        return (f"count_if({held})", f"count({held})", count_rows(self.where))
+        known = known_sql(self.predicate, schema)
+        known = held if known == self.predicate else where_holds(self.where, known)
+        return (f"count_if({held})", f"count({known})", count_rows(self.where))
 
     def measure(self, state: ComplianceState) -> float:
         """Return the number of complying rows divided by all rows."""

@@ -8,6 +8,14 @@ from functools import singledispatch
 from math import ceil, floor
 from typing import Any
 
+from tidegauge.analyzers.core.conditions import (
+    Form,
+    LikeCondition,
+    OneOf,
+    Present,
+    Within,
+    parse_condition,
+)
 from tidegauge.analyzers.core.evidence import AnyAnalyzer
 from tidegauge.analyzers.core.sql import column_sql, literal, parts
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
@@ -23,14 +31,6 @@ from tidegauge.analyzers.measures.uniqueness import CountDistinct, Distinctness,
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.comparisons import ComparisonConstraint, OtherTableConstraint
 from tidegauge.checks.constraints import Constraint, MetricConstraint
-from tidegauge.checks.sql_conditions import (
-    Form,
-    LikeCondition,
-    OneOf,
-    Present,
-    Within,
-    parse_condition,
-)
 from tidegauge.rules.policies import DQMTaskPolicy, FailAny, FailNone
 from tidegauge.rules.tasks import DQMRule
 

@@ -3,7 +3,10 @@
 import math
 
 import pytest
+from tidegauge.analyzers.core.conditions import known_sql
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.histogram import DistributionValue
+from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
 
@@ -434,3 +437,43 @@ def test_zeros_of_decimals_are_compared_at_their_own_scale(spark):
     )
     (metric,) = tg.calculate(tiny, [tg.ZerosCount("d")])
     assert metric.value == 1
+
+
+CONDITIONS = {
+    "`i` IS NULL OR (`i` >= 0 AND `i` <= 990)": "1",
+    "i IS NOT NULL": "1",
+    "coalesce(i, 0) > 0": "1",
+    "(COALESCE (x, -1.5) >= 0)": "1",
+    "`s` IS NULL OR `s` IN ('1', 'b')": "1",
+    "s RLIKE '^[0-9]+$'": "`s`",
+    "i BETWEEN 1 AND 2": "`i`",
+    "`coalesce` > 1": "`coalesce`",
+    "x > 1e300": "`x`",
+    "l IN (1, 2.5, 9223372036854775807)": None,
+    "l <= 0.1234567890123456789": None,
+    "s >= 1": None,
+    "s IN (1, 2)": None,
+    "i IN (1, 'x')": None,
+    "i IS NULL OR s = '1'": None,
+    "d > 1": None,
+    "t > '2024-01-01'": None,
+    "i / 0 > 1": None,
+}
+
+
+def test_rows_with_a_known_condition_are_counted_alike_however_they_are_counted(spark):
+    frame = spark.sql(
+        "SELECT i, l, x, s, d, t, i AS `coalesce` FROM VALUES"
+        " (1, 1L, 1D, '1', 1.5BD, DATE '2024-01-02'), (-5, 9223372036854775807L, double('NaN'), 'b', -1BD, NULL),"
+        " (NULL, NULL, NULL, NULL, NULL, NULL), (NULL, 2L, -0.0D, '', 0BD, DATE '2023-01-01')"
+        " AS v(i, l, x, s, d, t)"
+    )
+    schema = Schema.from_frame(frame)
+    assert {c: known_sql(c, schema) for c in CONDITIONS} == {
+        c: known or c for c, known in CONDITIONS.items()
+    }
+    safe = [c for c in CONDITIONS if CONDITIONS[c]]
+    found = scan(frame, [tg.Compliance(c, c) for c in safe]).whole.states
+    counts = frame.selectExpr(*(f"count({c})" for c in safe)).first()
+    assert [found[tg.Compliance(c, c)].value.num_known for c in safe] == list(counts)
+    assert set(counts) == {2, 3, 4}

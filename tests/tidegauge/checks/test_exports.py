@@ -3,7 +3,13 @@
 import json
 
 import pytest
-from tidegauge.checks.sql_conditions import LikeCondition, OneOf, Present, Within, parse_condition
+from tidegauge.analyzers.core.conditions import (
+    LikeCondition,
+    OneOf,
+    Present,
+    Within,
+    parse_condition,
+)
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg

@@ -1,7 +1,8 @@
 """Parser of common Spark SQL conditions on one column.
 
-Checks and rules store their conditions as text. Other tools have constraints of their own for
-bounds, sets of values, patterns and non-null columns; any other condition has no form here.
+Checks and rules store their conditions as text. Bounds, sets of values, patterns and non-null
+columns have forms here, by which a scan counts less and exports find the constraints of other
+tools; any other condition has none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegauge.analyzers.core.sql import parts
+from tidegauge.analyzers.core.errors import PreconditionError
+from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
+from tidegauge.analyzers.core.sql import parts, quote
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -93,6 +96,51 @@ def parse_condition(condition: str) -> Form | None:
     """
     tokens = _tokens(condition)
     return None if tokens is None else _condition(_unwrapped(tokens))
+
+
+def known_sql(condition: str, schema: Schema) -> str:
+    """Return SQL that is null where a condition is null; ``1`` if it never is.
+
+    A comparison of a column with constants of its type is null where the column is, so counting
+    its known rows takes no second look at the condition. Conditions of no known form, and those
+    that Spark casts, are returned unchanged.
+
+    Examples
+    --------
+    >>> schema = Schema.from_types({"b": "string", "x": "double", "d": "decimal(38,38)"})
+    >>> known_sql("`b` IS NULL OR `b` IN ('x', 'y')", schema), known_sql("x > 0", schema)
+    ('1', '`x`')
+    >>> known_sql("b > 0", schema), known_sql("d > 0", schema), known_sql("x > d", schema)
+    ('b > 0', 'd > 0', 'x > d')
+    """
+    form = parse_condition(condition)
+    if form is None:
+        return condition
+    try:
+        field = schema.field(quote(form.column))
+    except PreconditionError:
+        return condition
+    if isinstance(form, Present):
+        return "1"
+    if not _fits(form, field.kind) or _LONG_NUMBER.search(condition):
+        return condition
+    return "1" if form.nulls or _COALESCED.match(condition) else field.sql
+
+
+_COALESCED = re.compile(r"[\s(]*coalesce\s*\(", re.IGNORECASE)
+_LONG_NUMBER = re.compile(r"[\d.]{17}")
+"""Digits that a comparison with an integer may not hold."""
+
+
+def _fits(form: Form, kind: str) -> bool:
+    """Return whether constants are compared with a column of this type without a cast that may fail."""
+    if isinstance(form, LikeCondition):
+        return kind in TEXT
+    if isinstance(form, OneOf) and all(isinstance(value, str) for value in form.values):
+        return kind in TEXT
+    if isinstance(form, OneOf) and not all(map(_is_number, form.values)):
+        return False
+    return kind in INTEGRAL | {"float", "double"}
 
 
 _Token = tuple[str, Any]
