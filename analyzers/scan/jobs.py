@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from tidegauge.analyzers.core.deferred import resolve
@@ -444,36 +445,38 @@ class _Pack:
 
 
 def packed_by_columns(
-    requests: Iterable[Aggregate], columns: frozenset[str]
+    requests: Sequence[Aggregate], columns: frozenset[str]
 ) -> list[list[Aggregate]]:
     """Pack aggregates into jobs, those of the same columns together, so that few are read twice.
 
-    A job takes aggregates up to `PLAIN_BUFFERS`, and up to `MOST_BUFFERS` those that read none but
-    its columns; so a narrow table is read once. Jobs of whole columns also tend to have the same
-    layout, so that Spark generates, and the JIT compiles, a single program: measured to take a third
-    less CPU.
+    Jobs share the aggregates evenly, each no more than `PLAIN_BUFFERS`; up to `MOST_BUFFERS` a job
+    takes those that read none but its columns, so a narrow table is read once. Jobs of whole columns
+    also tend to have the same layout, so that Spark generates, and the JIT compiles, a single program:
+    measured to take a third less CPU.
 
     Parameters
     ----------
-    requests : iterable of Aggregate
+    requests : sequence of Aggregate
     columns : frozenset of str
         Names of the data's columns, in lower case.
     """
     bundles: dict[frozenset[str], list[Aggregate]] = {}
     for request in requests:
         bundles.setdefault(columns & names_in(request.text), []).append(request)
+    total = sum(map(buffer_count, requests))
+    limit = ceil(total / ceil(total / PLAIN_BUFFERS)) if total else 0
     packs: list[_Pack] = []
     for read, bundle in bundles.items():
-        for part in _parts(bundle, read):
+        for part in _parts(bundle, read, limit):
             knowing = (p for p in packs if read <= p.columns and _fits(p, part, MOST_BUFFERS))
             pack = next(knowing, None)
-            if pack is None and packs and _fits(packs[-1], part, PLAIN_BUFFERS):
+            if pack is None and packs and _fits(packs[-1], part, limit):
                 pack = packs[-1]
             if pack is None:
                 packs.append(part)
             else:
                 pack.add(part)
-    if len(packs) > 1 and _fits(packs[-2], packs[-1], MOST_BUFFERS):
+    if len(packs) > 1 and packs[-1].buffers < limit / 2 and _fits(*packs[-2:], MOST_BUFFERS):
         packs[-2].add(packs.pop())  # a pass for what little is left
     return [pack.requests for pack in packs]
 
@@ -482,12 +485,12 @@ def _fits(pack: _Pack, other: _Pack, limit: int) -> bool:
     return pack.buffers + other.buffers <= limit
 
 
-def _parts(bundle: Sequence[Aggregate], columns: frozenset[str]) -> Iterator[_Pack]:
-    """Split a bundle into parts within `PLAIN_BUFFERS`; most have one."""
+def _parts(bundle: Sequence[Aggregate], columns: frozenset[str], limit: int) -> Iterator[_Pack]:
+    """Split a bundle into parts within a number of buffer fields; most have one."""
     part = _Pack([], columns, 0)
     for request in bundle:
         need = buffer_count(request)
-        if part.requests and part.buffers + need > PLAIN_BUFFERS:
+        if part.requests and part.buffers + need > limit:
             yield part
             part = _Pack([], columns, 0)
         part.add(_Pack([request], columns, need))

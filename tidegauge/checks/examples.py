@@ -98,6 +98,12 @@ class _Asked:
     bad: str
     duplicates: bool = False
 
+    @property
+    def values(self) -> str:
+        """SQL for the values of a bad row, as a struct; null for all others."""
+        columns = ", ".join(field.uncollated_sql for field in self.fields)
+        return f"CASE WHEN {self.bad} THEN struct({columns}) END"
+
 
 def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked | None:
     """Return how to find bad values; None if none explains the constraint, or they are private."""
@@ -140,23 +146,20 @@ def _collected(
     """Run one job, and yield the examples of each partition and constraint that has any."""
     from pyspark.sql import functions as F
 
-    keyed = groups.with_keys(data)
     if asked[0].duplicates:
-        keyed = _duplicates(keyed, asked[0], groups)
-    cells = []
-    for one in asked:
-        columns = [field.uncollated_sql for field in one.fields]
-        columns = _aliases(one.fields) if one.duplicates else columns
-        bad = "true" if one.duplicates else one.bad
-        told = f"CASE WHEN {bad} THEN struct({', '.join(columns)}) END"
-        hashed = f"xxhash64({', '.join(columns)})"
-        some = (
-            f"min({told})",
-            f"min_by({told}, CASE WHEN {bad} THEN {hashed} END)",
-            f"max({told})",
+        keyed = _duplicates(groups.with_keys(data), asked[0], groups)
+        values = [f"struct({', '.join(_aliases(asked[0].fields))})"]
+    else:  # columns of a projection, so that each condition is evaluated once a row
+        values = [f"__tidegauge_bad{i}" for i in range(len(asked))]
+        keyed = groups.with_keys(
+            data, *(f"{one.values} AS {n}" for one, n in zip(asked, values, strict=True))
         )
-        texts = "STRUCT<" + ", ".join(f"v{i}: STRING" for i in range(len(columns))) + ">"
-        cells.append(F.expr(f"array({', '.join(f'CAST({value} AS {texts})' for value in some)})"))
+    cells = []
+    for one, value in zip(asked, values, strict=True):
+        hashed = f"CASE WHEN {value} IS NOT NULL THEN xxhash64({value}) END"
+        some = (f"min({value})", f"min_by({value}, {hashed})", f"max({value})")
+        texts = "STRUCT<" + ", ".join(f"v{i}: STRING" for i in range(len(one.fields))) + ">"
+        cells.append(F.expr(f"array({', '.join(f'CAST({cell} AS {texts})' for cell in some)})"))
     named = [cell.alias(f"e{number}") for number, cell in enumerate(cells)]
     for row in groups.aggregated(keyed, named).collect():
         key, _ = groups.key_of(row)
