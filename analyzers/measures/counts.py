@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.analyzer import (
     ScanAnalyzer,
     analyzer,
 )
+from tidegauge.analyzers.core.decimals import compare_exactly
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, where_holds
@@ -221,7 +222,7 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the rows where the predicate is true, where it is not null, and all rows."""
-        held = where_holds(self.where, f"(\n{self.predicate}\n)")
+        held = where_holds(self.where, f"(\n{compare_exactly(self.predicate, schema)}\n)")
         return (f"count_if({held})", f"count({held})", count_rows(self.where))
 
     def measure(self, state: ComplianceState) -> float:
