@@ -194,19 +194,14 @@ def one_of(expression: str, values: Sequence[str]) -> str:
     return f"{expression} IN ({', '.join(map(literal, values))})"
 
 
-_PASSED = r"--[^\n]*|/\*.*?\*/|\b[rR](?:'[^']*'|\"[^\"]*\")"
-"""Comments and raw string literals, which contain no names."""
-_TOKEN = re.compile(
-    _PASSED + r"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)",
-    re.DOTALL,
-)
+NAMELESS = r"--[^\n]*|/\*.*?\*/|\b[rR](?:'[^']*'|\"[^\"]*\")|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+"""A pattern of comments and string literals, which contain no names; dots match line ends."""
+_TOKEN = re.compile(NAMELESS + r"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)", re.DOTALL)
 _FOREIGN = re.compile(r"\(\n(.*?)\n\)", re.DOTALL)
 
 
 _NAME = r"`(?:[^`]|``)*`"
-_QUOTED = re.compile(
-    rf"{_PASSED}|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?P<path>{_NAME}(?:\.{_NAME})*)", re.DOTALL
-)
+_QUOTED = re.compile(rf"{NAMELESS}|(?P<path>{_NAME}(?:\.{_NAME})*)", re.DOTALL)
 
 
 def protect_names(text: str) -> str:

@@ -200,7 +200,8 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     metric if there are no values. Values are written as in `Histogram`; of a long text, the first 200
     characters and a digest are kept. Sketches made before timestamps were written in UTC, and binary
     as hexadecimal digits, still merge: their texts of such values stay what they were, beside the
-    new ones.
+    new ones. So do sketches of numbers of different types, whose texts differ: 1.50 and 1.500 of
+    decimals of two and three places, 1 and 1.0.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.decimals import compare_exactly
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     SuiteError,
@@ -106,7 +107,7 @@ def _(analyzer: Completeness, schema: Schema) -> str:
 
 @row_outcome.register
 def _(analyzer: Compliance, schema: Schema) -> str:
-    return f"coalesce((\n{analyzer.predicate}\n), false)"
+    return f"coalesce((\n{compare_exactly(analyzer.predicate, schema)}\n), false)"
 
 
 @row_outcome.register

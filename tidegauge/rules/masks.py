@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.decimals import compare_exactly
 from tidegauge.analyzers.core.errors import (
     MetricError,
     RuleError,
@@ -359,7 +360,14 @@ class _Builder:
                     self.skipped[name] = _named(by_name[name], problem)
                     del made[name]
         self.frame = _with_hidden(self.frame, made.values())
-        return {name: one.texts for name, one in made.items()}
+        schema = Schema.from_frame(self.frame)
+        return {
+            name: [
+                compare_exactly(text, schema) if condition else text
+                for text, condition in zip(one.texts, one.conditions, strict=True)
+            ]
+            for name, one in made.items()
+        }
 
     def _written(self, expressions: Iterable[TypedExpression]) -> TaskSql:
         """Generate the SQL of expressions, with hidden columns in place of Columns."""

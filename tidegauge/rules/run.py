@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analysis import Run, analyze, privacy_of
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import MetricError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import (
+    MetricError,
+    MetricRuntimeError,
+    TidegaugeError,
+    describe,
+)
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.runs.ledger import own_part
@@ -185,9 +190,24 @@ class _Writer:
         names = list(names)
         failures = dict(self.unresolved)
         for name in names:
-            failures |= self.failures.get(name, {})
+            failures |= self.failures.get(name) or self._kept_failures(name)
         counts = [found for name in names if (found := self.counted.get(name)) is not None]
         return self.file.dqm.tasks.state(RecordCounts.merge(counts), failures)
+
+    def _kept_failures(self, partition: str) -> dict[str, MetricError]:
+        """Return the rules and fixes that an earlier run could not evaluate in a partition, by its verdict.
+
+        The verdict's log has their errors, but not the reasons of policies.
+        """
+        verdict = self.checks.get(partition)
+        if verdict is None or not self._is_uncounted(partition):
+            return {}
+        logged, tasks = {line.strip() for line in verdict.check_log}, self.file.dqm.tasks.places
+        return {
+            name: MetricRuntimeError(message)
+            for name, message in verdict.error_messages
+            if name in tasks and (message.strip() in logged or not logged)
+        }
 
     def judge_with_samples(self) -> dict[str, CheckResult]:
         """Store the verdicts on scanned partitions again, with samples and all reasons in them."""

@@ -431,6 +431,13 @@ def test_a_rule_that_fails_on_one_day_leaves_the_counts_of_all(spark, table, rul
     assert "people.yml:7: rule 'ratio'" in out or "people.yml:7: [DIVIDE_BY_ZERO]" in out
     assert "written: 3 rejects of 2 partitions: people_rejects" in out
     assert {day for (day,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
+    # A run that scans nothing says so, too.
+    again, out = rules(text)
+    lines = out.splitlines()
+    assert again == 1
+    assert "  rule ratio: could not be evaluated" in lines
+    assert sum("people.yml:7: [DIVIDE_BY_ZERO]" in line for line in lines) == 1
+    assert sum(line.endswith(": failed: ratio: could not be evaluated") for line in lines) == 1
 
 
 def test_rules_that_look_at_other_records_are_refused_by_partition(spark, table, rules):
