@@ -10,7 +10,7 @@ Peers are written anew from their published rules; `--slow` adds Holt-Winters, t
 statsforecast's MSTL (`synthetic/mstl.py`).
 
 `--families` asks instead of families of histories that differ in one thing each, such as their step, their
-seasons or their tails (`synthetic/families.py`), by `Seasonal` and the peers: the share of moved values that
+seasons or their tails (`synthetic/families.py`), or of ratios that vary (`synthetic/ratios.py`), by `Seasonal` and the peers: the share of moved values that
 are found, and false alarms in a thousand values; in the JSON also the partitions of a table with one in a thousand.
 
 P, R, F1: precision and recall of incident-metric pairs at the detector's own alarms. FA: false alarms in
@@ -131,8 +131,9 @@ def ours(detector: Detector, family: Family) -> np.ndarray:
     monitor = Monitor(detector=detector)
     tables, series, partitions = family.values.shape
     rows = family.values.reshape(tables * series, partitions)
-    scale = Scale.COUNT if family.counts else Scale.POSITIVE
-    history = History(family.times, rows, np.full(rows.shape, 1e5), [scale] * len(rows))
+    behind = np.broadcast_to(family.rows, family.values.shape).reshape(rows.shape)
+    scale = Scale(family.scale)
+    history = History(family.times, rows, behind, [scale] * len(rows))
     scores = detector.score(history)
     alarms = np.zeros(family.values.shape, dtype=bool)
     for table, values in enumerate(family.values):
@@ -161,10 +162,10 @@ def accuracy(drawn: tuple[Family, ...], alarms: list[np.ndarray]) -> dict[str, f
         series, partitions = family.values.shape[1:]
         judged = ~family.neutral & (np.arange(partitions) >= family.judged)
         flags = found & judged
-        good = judged & ~family.bad.any(axis=1)
+        good = judged & ~family.bad.any(axis=1, keepdims=True)
         true += int((flags & family.bad).sum())
         moved += int((family.bad & judged).sum())
-        wrong = flags & good[:, None]
+        wrong = flags & good
         false += int(wrong.sum())
         quiet += int(good.sum()) * series
         table_false += int(wrong.any(axis=1).sum())

@@ -1,7 +1,8 @@
 """Families of histories that differ in one thing each: step, seasons, calendar, tails, regimes.
 
 A history is one table of fourteen series that share its seasons. In an incident three of them are
-multiplied for one partition. Nothing of the project is imported here.
+multiplied for one partition, or, where they are shares of rows, lose 5 to 15 of a hundred rows. Nothing of
+the project is imported here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.signal import lfilter
+
+from benchmarks.synthetic.ratios import RATIOS, draw
 
 SERIES = 14
 HIT = 3
@@ -32,12 +35,14 @@ class Family:
     values : ndarray of float, shape (tables, 14, partitions)
     bad : ndarray of bool, same shape
         Values that an incident moved.
-    neutral : ndarray of bool, shape (partitions,)
+    neutral : ndarray of bool, shape (partitions,) or (tables, 1, partitions)
         Partitions on which alarms are neither true nor false.
     judged : int
         First partition that is judged.
-    counts : bool
-        Whether the values are counts of rows.
+    scale : str
+        What the values are: `positive` numbers, a `count` or a `ratio` of rows.
+    rows : ndarray of float, shape (tables, 1, partitions)
+        Rows of a partition.
     """
 
     name: str
@@ -46,7 +51,8 @@ class Family:
     bad: np.ndarray
     neutral: np.ndarray
     judged: int
-    counts: bool
+    scale: str
+    rows: np.ndarray
 
     @property
     def seasons(self) -> tuple[int, ...]:
@@ -201,6 +207,7 @@ def _plans() -> dict[str, Plan]:
         "small counts": (days, _small, 28),
         "five bad days, and back": (days, _seasonal(_weekdays), 28),
         "first 30 days": (_times(DAY, 30), _seasonal(_weekdays), 7),
+        **dict.fromkeys(RATIOS, (days, _seasonal(_weekdays), 28)),
     }
 
 
@@ -246,8 +253,11 @@ def families(seed: int, tables: int, only: str = "") -> list[Family]:
         if name in LOOSE:
             neutral = np.arange(len(times)) % 45 < LOOSE[name]
             bad &= ~neutral
-        values = np.exp(logs)
+        values, scale, rows = np.exp(logs), "positive", np.full((tables, 1, len(times)), 1e5)
         if name in COUNTED:
-            values = chance.poisson(values).astype(float)
-        found.append(Family(name, times, values, bad, neutral, judged, name in COUNTED))
+            values, scale = chance.poisson(values).astype(float), "count"
+        if name in RATIOS:
+            values, bad, neutral, rows = draw(chance, RATIOS[name], bad)
+            scale = "ratio"
+        found.append(Family(name, times, values, bad, neutral, judged, scale, rows))
     return found
