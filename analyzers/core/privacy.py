@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, PrivateColumnError
-from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch
+from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import parts, words_in
 
@@ -93,7 +93,7 @@ class Privacy:
         private = self.columns_of(schema) if self else frozenset()
         for request in requests if private else ():
             texts: tuple[str, ...] = ()
-            match request:
+            match request.instead if isinstance(request, WorkerRequest) else request:
                 case Frequencies(expressions):
                     texts = expressions
                 case Sketch(kind, values) if kind not in _HASHED:

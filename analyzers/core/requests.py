@@ -195,6 +195,29 @@ class CustomRequest(ABC):
         """The Spark SQL over the data that it holds."""
 
 
+class WorkerRequest(CustomRequest):
+    """A request of a product that Python workers answer; several share a job.
+
+    Class attributes
+    ----------------
+    most : int
+        Number of requests that share one.
+
+    Attributes
+    ----------
+    instead : Aggregate or Sketch
+        A request with the same answer, for sessions whose workers lack a package.
+    """
+
+    most: ClassVar[int]
+    instead: Aggregate | Sketch
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The Spark SQL of the request in its place."""
+        return texts_of(self.instead)
+
+
 Request = Aggregate | Frequencies | Sketch | Lookup | Match | CustomRequest
 ROWS = Aggregate("count(1)")
 """The row count, which every scan requests."""

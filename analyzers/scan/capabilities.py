@@ -186,6 +186,22 @@ def worker_versions(spark: SparkSession) -> dict[str, str | None]:
     return {name: found for name, found in asked}  # noqa: C416 - rows are tuples
 
 
+_EQUIPPED: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+
+
+@handled_errors()
+def workers_are_equipped(spark: SparkSession) -> bool:
+    """Return whether a session has Python workers with all packages; they are asked once."""
+    found = _EQUIPPED.get(spark)
+    if found is None:
+        try:
+            found = all(worker_versions(spark).values())
+        except Exception:  # noqa: BLE001 - no Python, another version, functions that are forbidden
+            found = False
+        _EQUIPPED[spark] = found
+    return found
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of a Spark schema, with timestamps in UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema

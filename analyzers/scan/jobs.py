@@ -21,6 +21,7 @@ from tidegauge.analyzers.core.requests import (
     Match,
     Request,
     Sketch,
+    WorkerRequest,
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, names_in, where_holds
@@ -359,6 +360,8 @@ class Matching(ScanJob):
 def own_job(request: Request) -> ScanJob | None:
     """Return the job of a request that shares none with others; None for all other requests."""
     match request:
+        case WorkerRequest():
+            return None
         case Lookup():
             return Joining((request,))
         case Match():
@@ -399,12 +402,15 @@ def jobs_for(
     sizes: list[Frequencies] = []
     native: list[Sketch] = []
     python: list[Sketch] = []
+    workers: dict[type[WorkerRequest], list[WorkerRequest]] = {}
     jobs: list[ScanJob] = []
     for request in dict.fromkeys(requests):
         own = own_job(request)
         if own is not None:
             jobs.append(own)
         match request:
+            case WorkerRequest():
+                workers.setdefault(type(request), []).append(request)
             case Aggregate(_, rows):
                 plain.setdefault(rows, []).append(request)
             case Frequencies(expressions):
@@ -427,6 +433,8 @@ def jobs_for(
     made += [Grouping(tuple(some)) for some in frequencies.values()]
     made += [SizeCounting(some, sampled) for some in nested(sizes)]
     made += map(WorkerSketching, _chunks(python, SKETCHES))
+    for of, asked in workers.items():
+        made += map(resolve(of.job), _chunks(asked, of.most))
     return made + jobs
 
 

@@ -18,11 +18,12 @@ from tidegauge.analyzers.core.requests import (
     Lookup,
     Request,
     Sketch,
+    WorkerRequest,
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer
-from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities
+from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities, workers_are_equipped
 from tidegauge.analyzers.scan.jobs import ScanJob, jobs_for, own_job
 from tidegauge.analyzers.scan.parsing import unparsed
 from tidegauge.analyzers.scan.query_logs import handled_errors
@@ -98,6 +99,7 @@ def plan(
             made.failures[analyzer] = checked
         else:
             made.requests[analyzer] = checked.value
+    _replace_worker_requests(made, data)
     if not states:
         _leave_out_values(made)
     _drop_unresolved(made, data)
@@ -119,6 +121,18 @@ def _drop_unresolved(made: Plan, data: DataFrame) -> None:
             job = own_job(request)
             if job is not None:
                 _drop(made, analyzer, _unreadable(data, job))
+
+
+def _replace_worker_requests(made: Plan, data: DataFrame) -> None:
+    """Request of Spark what its Python workers cannot answer, because they lack a package."""
+    for analyzer, asked in made.requests.items():
+        if any(isinstance(request, WorkerRequest) for request in asked):
+            if workers_are_equipped(data.sparkSession):
+                return
+            made.requests[analyzer] = tuple(
+                request.instead if isinstance(request, WorkerRequest) else request
+                for request in asked
+            )
 
 
 def _leave_out_values(made: Plan) -> None:

@@ -22,6 +22,7 @@ from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.consistency.compare.collections import added, common, shared_values_sql, values
 from tidegauge.consistency.compare.equality import minus, same
 from tidegauge.consistency.compare.measures import MATCHED, OfFeature, Tolerant, both, counts
+from tidegauge.consistency.compare.number_pairs import LARGEST_SKETCH, in_workers
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 """Measured quantiles by name, in the order of a histogram."""
@@ -54,7 +55,7 @@ class _Sketched(OfFeature[KllState, Mapping[str, float]]):
 
     def sketched(
         self, value: str, condition: str = "true", *, elements: bool = False
-    ) -> tuple[Request, ...]:
+    ) -> tuple[Sketch]:
         """Request a sketch of a value, or of the elements of an array, over matched rows.
 
         Rows for which ``condition`` is not true are left out.
@@ -125,7 +126,9 @@ class ConsistencyDistribution(_Sketched):
         if a.kind == "map":
             made = shared_values_sql(a, b, self._of_pair(*values(a, b)))
             return self.sketched(made, elements=True)
-        return self.sketched(self._of_pair(a, b))
+        asked = self.sketched(self._of_pair(a, b))
+        size = asked[0].size
+        return asked if size > LARGEST_SKETCH else in_workers(asked, a, b, self.metric, size)
 
     def _of_pair(self, a: Field, b: Field) -> str:
         """Return SQL for the metric's number from a pair of values; null if there is none."""

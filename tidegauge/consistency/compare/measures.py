@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import State
 from tidegauge.consistency.compare.equality import Tolerance, kind_of, same
+from tidegauge.consistency.compare.number_pairs import in_workers
 from tidegauge.consistency.compare.states import Cells, RowPresence
 
 LOGGED = "logged_"
@@ -116,7 +117,7 @@ class OfFeature(ConsistencyMeasure[S, T]):
         if side.kind not in kinds:
             raise WrongColumnTypeError(side.path, side.kind, wanted)
 
-    def counted(self, *texts: str) -> tuple[Request, ...]:
+    def counted(self, *texts: str) -> tuple[Aggregate, ...]:
         """Request aggregates over matched rows."""
         return tuple(Aggregate(text, MATCHED) for text in texts)
 
@@ -262,13 +263,14 @@ class ConsistencyCells(Tolerant[Cells, float]):
         """Request the row count of each cell; all other rows are equal."""
         a, b = self.sides(schema)
         of = (a.type, b.type) if {a.kind, b.kind} <= NUMERIC else b.type
-        return self.counted(
+        asked = self.counted(
             "count(1)",
             f"count_if({both(a, b)} AND NOT {same(a.sql, b.sql, of, self.tolerance)})",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NOT NULL)",
             f"count_if({a.sql} IS NOT NULL AND {b.sql} IS NULL)",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NULL)",
         )
+        return in_workers(asked, a, b, "cells", self.absolute, self.relative)
 
     def fold(self, cells: Sequence[Any]) -> Cells:
         """Build the state from the counts; rows in no other cell are equal."""

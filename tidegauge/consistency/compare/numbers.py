@@ -13,6 +13,7 @@ from tidegauge.analyzers.core.state import State
 from tidegauge.consistency.compare.collections import added, shared_values_sql, values
 from tidegauge.consistency.compare.equality import INFINITY, minus
 from tidegauge.consistency.compare.measures import OfFeature, both, counts
+from tidegauge.consistency.compare.number_pairs import in_workers
 from tidegauge.consistency.compare.states import Differences
 
 
@@ -65,7 +66,8 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
         """Request the sums of differences and sizes, and the counts."""
         a, b = self.sides(schema)
         if a.kind != "map":
-            return self.counted(*(f"sum({text})" for text in _terms(a, b)))
+            asked = self.counted(*(f"sum({text})" for text in _terms(a, b)))
+            return in_workers(asked, a, b, "differences")
         terms = zip(_terms(*values(a, b)), ["0L"] * 4 + ["0D"] * 3, strict=True)
         sums = (added(shared_values_sql(a, b, term), zero) for term, zero in terms)
         return self.counted(*(f"sum({text})" for text in sums))

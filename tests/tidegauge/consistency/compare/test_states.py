@@ -194,7 +194,8 @@ def test_both_tails_are_as_accurate_as_the_median(shape, parts):
 def test_the_accuracy_that_is_promised_is_that_of_the_sketch():
     """DataSketches: ranks are off by at most 2.296 / k ** 0.9723 at 99 % confidence."""
     for k in (4, 12, 1024):
-        size = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))[0].size
+        (asked,) = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
+        size = getattr(asked, "instead", asked).size
         assert 2.296 / size**0.9723 <= 0.16 / k
         assert sketch(range(10_000), size).rank_error() == pytest.approx(2.296 / size**0.9723)
 
