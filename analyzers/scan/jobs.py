@@ -484,8 +484,10 @@ def packed_by_columns(
                 packs.append(part)
             else:
                 pack.add(part)
-    if len(packs) > 1 and packs[-1].buffers < limit / 2 and _fits(*packs[-2:], MOST_BUFFERS):
-        packs[-2].add(packs.pop())  # a pass for what little is left
+    if len(packs) > 1:
+        *_, wide, rest = packs
+        if rest.buffers < limit / 2 and _fits(wide, rest, MOST_BUFFERS):
+            wide.add(packs.pop())  # a pass for what little is left
     return [pack.requests for pack in packs]
 
 

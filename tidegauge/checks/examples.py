@@ -164,9 +164,9 @@ def _collected(
     for row in groups.aggregated(keyed, named).collect():
         key, _ = groups.key_of(row)
         for number, one in enumerate(asked):
-            values = dict.fromkeys(tuple(v) for v in row[f"e{number}"] if v is not None)
-            if values:
-                yield (key, one.constraint), tuple(_told(one.fields, value) for value in values)
+            bad = dict.fromkeys(tuple(v) for v in row[f"e{number}"] if v is not None)
+            if bad:
+                yield (key, one.constraint), tuple(_told(one.fields, value) for value in bad)
 
 
 def _duplicates(keyed: DataFrame, asked: _Asked, groups: Groups) -> DataFrame:
