@@ -18,6 +18,8 @@ VALUES = 4_000_000
 """Number of values that are computed at once: small batches have few values of a group, which cost more."""
 MOST_SKETCHES = 20_000
 """Number of sketches that a task holds before it hands them on; those of the usual size take 5 kB."""
+MOST_STATISTICS = 1_000_000
+"""Number of statistics of all groups that a task holds before it hands them on; each takes 64 bytes."""
 
 
 def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
@@ -36,7 +38,7 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
         The kind, the logged and the backfilled column and the options of each
         `tidegauge.consistency.compare.number_pairs.PairStatistic`.
     """
-    at_once, most = VALUES, MOST_SKETCHES
+    at_once, most_sketches, most = VALUES, MOST_SKETCHES, MOST_STATISTICS
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: C901, PLR0915
         import datasketches
@@ -61,13 +63,28 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
             if held:
                 yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
-        def groups_of(block: pa.RecordBatch, chosen: Sequence[int]) -> tuple[Any, Any, Any]:
-            """Return each row's group by the chosen columns, the rows in their order, and the places."""
+        def codes_of(block: pa.RecordBatch, chosen: Iterable[int]) -> Any:
+            """Return each row's group by the chosen columns, numbered from 0."""
             codes = np.zeros(block.num_rows, np.int64)
             for i in chosen:
                 texts = block.column(i).dictionary_encode()
                 codes = codes * len(texts.dictionary) + texts.indices.to_numpy()
                 codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+            return codes
+
+        def parts(block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+            """Split a block that has too many groups."""
+            groups = 1 + int(codes_of(block, range(keys + segments)).max())
+            if groups > 1 and groups * len(statistics) > most:
+                half = block.num_rows // 2
+                yield from parts(block[:half])
+                yield from parts(block[half:])
+            else:
+                yield block
+
+        def groups_of(block: pa.RecordBatch, chosen: Sequence[int]) -> tuple[Any, Any, Any]:
+            """Return each row's group by the chosen columns, the rows in their order, and the places."""
+            codes = codes_of(block, chosen)
             firsts = pa.array(np.unique(codes, return_index=True)[1])
             nothing = [None] * len(firsts)
             texts_of = {i: block.column(i).take(firsts).to_pylist() for i in chosen}
@@ -129,7 +146,8 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
                 values, there = (doubles(a), in_a) if kind == "logged" else (doubles(b), in_b)
             return (), (), (values, there & ~np.isnan(values))
 
-        def add(block: pa.RecordBatch) -> None:
+        def add(block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+            """Add a block's rows, and yield sketches that become too many."""
             nonlocal counts, sums
             sets = [range(keys), *([*range(keys), keys + i] for i in range(segments))]
             groups = [groups_of(block, chosen) for chosen in sets]
@@ -137,17 +155,20 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
             counts, sums = np.pad(counts, new), np.pad(sums, new)
             columns = [numbers_of(column) for column in block.columns[keys + segments :]]
             for number, (kind, first, second, options) in enumerate(statistics):
-                counted, added, sketched = statistic_of(
-                    kind, columns[first], columns[second], options
-                )
-                for codes, order, own in groups:
-                    for i, rows in enumerate(counted):
-                        counts[own, number, i] += np.bincount(codes[rows], minlength=len(own))
-                    for i, terms in enumerate(added):
-                        found = np.bincount(codes[counted[0]], terms[counted[0]], len(own))
-                        sums[own, number, i] += found
-                    if sketched is not None:
-                        sketch(number, int(options[0]), (codes, order, own), *sketched)
+                with np.errstate(all="ignore"):
+                    counted, added, sketched = statistic_of(
+                        kind, columns[first], columns[second], options
+                    )
+                    for codes, _, own in groups:
+                        for i, rows in enumerate(counted):
+                            counts[own, number, i] += np.bincount(codes[rows], minlength=len(own))
+                        for i, terms in enumerate(added):
+                            found = np.bincount(codes[counted[0]], terms[counted[0]], len(own))
+                            sums[own, number, i] += found
+                for group in groups if sketched is not None else ():
+                    sketch(number, int(options[0]), group, *sketched)
+                    if len(sketches) > most_sketches:
+                        yield sketched_so_far()
 
         def sketch(number: int, size: int, group: Any, values: Any, there: Any) -> None:
             codes, order, own = group
@@ -162,35 +183,40 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
                     found.update(in_order[start:end])
                 start = end
 
-        def results() -> Iterator[pa.RecordBatch]:
-            """Yield the partial results, and forget them."""
-            nonlocal counts, sums
+        def sketched_so_far() -> pa.RecordBatch:
+            """Return the sketches, and forget them."""
             names = list(places)
-            numbers = {
-                "key": pa.array(names, pa.list_(pa.string())),
-                "statistic": pa.nulls(len(names), pa.int32()),
-                "counts": pa.array(list(counts.reshape(len(names), -1)), pa.list_(pa.int64())),
-                "sums": pa.array(list(sums.reshape(len(names), -1)), pa.list_(pa.float64())),
-                "sketch": pa.nulls(len(names), pa.binary()),
-            }
-            of_sketches = {
+            columns = {
                 "key": pa.array([names[place] for place, _ in sketches], pa.list_(pa.string())),
                 "statistic": pa.array([number for _, number in sketches], pa.int32()),
                 "counts": pa.nulls(len(sketches), pa.list_(pa.int64())),
                 "sums": pa.nulls(len(sketches), pa.list_(pa.float64())),
                 "sketch": pa.array([one.serialize() for one in sketches.values()], pa.binary()),
             }
-            yield pa.RecordBatch.from_pydict(numbers)
-            yield pa.RecordBatch.from_pydict(of_sketches)
+            sketches.clear()
+            return pa.RecordBatch.from_pydict(columns)
+
+        def results() -> Iterator[pa.RecordBatch]:
+            """Yield the partial results, and forget them."""
+            nonlocal counts, sums
+            yield sketched_so_far()
+            names = list(places)
+            columns = {
+                "key": pa.array(names, pa.list_(pa.string())),
+                "statistic": pa.nulls(len(names), pa.int32()),
+                "counts": pa.array(list(counts.reshape(len(names), -1)), pa.list_(pa.int64())),
+                "sums": pa.array(list(sums.reshape(len(names), -1)), pa.list_(pa.float64())),
+                "sketch": pa.nulls(len(names), pa.binary()),
+            }
             counts, sums = counts[:0], sums[:0]
             places.clear()
-            sketches.clear()
+            yield pa.RecordBatch.from_pydict(columns)
 
         for block in blocks():
-            with np.errstate(all="ignore"):
-                add(block)
-            if len(sketches) > most:
-                yield from results()
+            for part in parts(block):
+                yield from add(part)
+                if len(places) * len(statistics) > most:
+                    yield from results()
         if places:
             yield from results()
 

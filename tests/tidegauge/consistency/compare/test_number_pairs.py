@@ -277,7 +277,10 @@ def test_partial_results_of_parts_merge_into_those_of_the_whole(found, cut):
         [pa.array(texts, pa.string()), pa.array(a, pa.int64()), pa.array(b, pa.float64())],
         ["k", "a", "b"],
     )
-    parts = [partial([part], kinds) for part in (whole[:cut], whole[cut:])]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(number_pairs_worker, "MOST_SKETCHES", 1)
+        patched.setattr(number_pairs_worker, "MOST_STATISTICS", 4)
+        parts = [partial([part], kinds) for part in (whole[:cut], whole[cut:])]
     merged = as_found(pair_merger()(batch for part in parts for batch in part))
     wanted = as_found(partial([whole], kinds))
     assert merged.keys() == wanted.keys()
