@@ -72,7 +72,7 @@ def states(column: str, values: np.ndarray) -> list:
         (tg.ApproxCountDistinct(column), hll(values)),
         (tg.ApproxQuantile(column, 0.5), quantiles),
         (tg.ApproxQuantile(column, 0.99, relative_error=0.01), quantiles),
-        (tg.Uniqueness(column), FrequenciesAndNumRows.of(groups.items())),
+        (tg.Uniqueness(column), FrequenciesAndNumRows.from_groups(groups.items())),
     ]
 
 

@@ -63,7 +63,7 @@ def states(number: int, chance: random.Random) -> dict[tg.Analyzer, State]:
         tg.Size(): NumMatches(rows),
         tg.Completeness("x"): NumMatchesAndCount(filled, rows),
         tg.Mean("x"): SumAndCount(rows * chance.uniform(9.9, 10.1), rows),
-        tg.Histogram("kind"): FrequenciesAndNumRows.of(groups.items()),
+        tg.Histogram("kind"): FrequenciesAndNumRows.from_groups(groups.items()),
     }
 
 

@@ -47,7 +47,7 @@ def make_desk(url: str, *, until: dt.date | None = None) -> int:
                 rows = sum(groups.values())
                 only = [SIZE, COMPLETE, MEAN, BY_COUNTRY]
                 total = rows * float(draw.normal(50, 0.4))
-                parts = measurement(BY_COUNTRY, FrequenciesAndNumRows.of(groups.items()))
+                parts = measurement(BY_COUNTRY, FrequenciesAndNumRows.from_groups(groups.items()))
                 found.append(day(number, rows=rows, extra=[parts], total=total, only=only))
             commit(repo, *found, dataset=name, tags={"owner": team, "env": "prod"})
             severity = "error" if name == "sales_orders" else "warning"

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.rendering import Rendered
@@ -39,7 +40,6 @@ from tidegauge.repository.store.listing import (
 )
 from tidegauge.repository.store.queries import (
     METRIC_COLUMNS,
-    AnyAnalyzer,
     AsOf,
     HistoryFilter,
     MetricQuery,

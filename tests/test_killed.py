@@ -32,7 +32,7 @@ with Repository(sys.argv[1]) as repo:
         batch = []
         for n in range(start, start + {batch}):
             keys = ((hashlib.sha256(f"{{n}} {{i}}".encode()).hexdigest(),) for i in range(6000))
-            big = FrequenciesAndNumRows.of((key, 1) for key in keys)
+            big = FrequenciesAndNumRows.from_groups((key, 1) for key in keys)
             batch.append(day(n, extra=[measurement(CountDistinct("k"), big)]))
         batch = [m for m in batch if m.partition.name not in known]
         repo.store.commit_batch(run, batch)

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, overload
 
-from tidegauge.analyzers.core.analyzer import Analyzer, StateLoader, StatePersister, check_provider
+from tidegauge.analyzers.core.analyzer import (
+    Analyzer,
+    AnyAnalyzer,
+    StateLoader,
+    StatePersister,
+    check_provider,
+)
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State, as_state
@@ -16,8 +22,6 @@ from tidegauge.analyzers.scan.scan import measure, metric_of, scan
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
-
-AnyAnalyzer = Analyzer[Any, Any]
 
 
 class Metrics(list[Metric[Any]]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import yaml
 
 from tidegauge.analysis import open_source, privacy_of
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
 from tidegauge.analyzers.measures.bins import KLLSketch
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-AnyAnalyzer = Analyzer[Any, Any]
 
 CATEGORIES = 50
 """A column is categorical if it has at most this many distinct values, of ten rows or more each."""

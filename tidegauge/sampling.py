@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT, Schema
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tidegauge.analyzers.sources.sources import Source
 
-AnyAnalyzer = Analyzer[Any, Any]
 SAMPLE_ROWS = 100_000
 
 

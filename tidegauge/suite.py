@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.formatting import Markup
@@ -21,7 +21,6 @@ from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import FailParserCountPolicy
 
-AnyAnalyzer = Analyzer[Any, Any]
 _WINDOW = re.compile(r"[1-9]\d*[dw]|month|total")
 
 

@@ -18,6 +18,7 @@ from typing import (
     ClassVar,
     Generic,
     Protocol,
+    TypeAlias,
     TypeVar,
     cast,
     dataclass_transform,
@@ -339,12 +340,16 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
     def to_failure_metric(self, error: BaseException) -> Metric[T]:
         """Return the failed metric for an error."""
-        outcome = Failure(MetricError.of(error))
+        outcome = Failure(MetricError.from_exception(error))
         return Metric(self.entity, self.instance, self.name, outcome)
 
     def no_data(self) -> EmptyStateError:
         """Return the error for a state that holds no data for this metric."""
         return EmptyStateError(f"{self!r}: no non-null value to compute it from")
+
+
+AnyAnalyzer: TypeAlias = Analyzer[Any, Any]
+"""An analyzer, whatever its state and value."""
 
 
 @dataclass(frozen=True, repr=False)

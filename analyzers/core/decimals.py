@@ -106,7 +106,7 @@ class _Number:
     scale: int
 
     @classmethod
-    def of(cls, sql: str, digits: int, scale: int) -> _Number:
+    def from_sql(cls, sql: str, digits: int, scale: int) -> _Number:
         """Return the number that is given by SQL of a decimal type."""
         fraction = f"CAST(pmod({sql}, 1BD) AS DECIMAL({_MOST_DIGITS}, {_MOST_DIGITS}))"
         return cls(f"floor({sql})", fraction, digits, scale)
@@ -147,11 +147,11 @@ def _number(sql: str, schema: Schema) -> _Number | None:
         return None
     if field.kind in INTEGRAL:
         digits = _INTEGER_DIGITS[field.kind]
-        return _Number.of(f"CAST({sql} AS DECIMAL({digits}, 0))", digits, 0)
+        return _Number.from_sql(f"CAST({sql} AS DECIMAL({digits}, 0))", digits, 0)
     if field.kind != "decimal":
         return None
     precision, scale = field.digits
-    return _Number.of(sql, precision - scale, scale)
+    return _Number.from_sql(sql, precision - scale, scale)
 
 
 def _literal(sql: str) -> _Number:
@@ -159,6 +159,6 @@ def _literal(sql: str) -> _Number:
     text = sql.upper().removesuffix("BD")
     if text == sql and "." not in text:
         kind = "integer" if -(1 << 31) <= int(text) < 1 << 31 else "long"
-        return _Number.of(f"{text}BD", _INTEGER_DIGITS[kind], 0)
+        return _Number.from_sql(f"{text}BD", _INTEGER_DIGITS[kind], 0)
     scale = -int(Decimal(text).as_tuple().exponent)
-    return _Number.of(f"{text}BD", len(Decimal(text).as_tuple().digits) - scale, scale)
+    return _Number.from_sql(f"{text}BD", len(Decimal(text).as_tuple().digits) - scale, scale)

@@ -104,7 +104,7 @@ class MetricError(TidegaugeError):
     """A metric could not be computed; the error is stored and shown in place of the value."""
 
     @classmethod
-    def of(cls, error: BaseException) -> MetricError:
+    def from_exception(cls, error: BaseException) -> MetricError:
         """Return a `MetricError` as it is; wrap any other error in a `MetricRuntimeError`.
 
         Errors captured from Spark keep JVM handles and whole frames alive and cannot be pickled, so

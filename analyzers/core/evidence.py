@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any, Protocol
 
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.metric import Metric
 
-AnyAnalyzer = Analyzer[Any, Any]
 Point = tuple[str, float]
 """A partition's name and its value."""
 

@@ -93,7 +93,7 @@ def attempt(compute: Callable[[], T]) -> Success[T] | Failure:
     try:
         return Success(compute())
     except Exception as error:  # noqa: BLE001 - any failure is a result here
-        return Failure(MetricError.of(error).with_traceback(None))
+        return Failure(MetricError.from_exception(error).with_traceback(None))
 
 
 @dataclass(frozen=True, slots=True)

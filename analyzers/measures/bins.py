@@ -111,7 +111,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([((1,), 3), ((4,), 1), ((5,), 2)])
+    >>> state = FrequenciesAndNumRows.from_groups([((1,), 3), ((4,), 1), ((5,), 2)])
     >>> metric = HistogramBinned("x", 2).compute_metric_from(state)
     >>> [(b.low, b.high, b.absolute) for b in metric.value.bins]
     [(1.0, 3.0, 3), (3.0, 5.0, 3)]

@@ -87,7 +87,7 @@ _NO_AGGREGATE = re.compile(
 
 
 @dataclass(frozen=True)
-class Query(CustomRequest):
+class CustomQuery(CustomRequest):
     """Request for the one number of a query, and the number of rows that it may read.
 
     Attributes
@@ -193,7 +193,7 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the number and the row count, both of filtered rows."""
         if self.is_query:
-            return (Query(self.expression, self.view, self.where),)
+            return (CustomQuery(self.expression, self.view, self.where),)
         texts = (f"(\n{self.expression}\n)", count_rows(None))
         return tuple(Aggregate(text, self.where) for text in texts)
 

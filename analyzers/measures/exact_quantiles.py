@@ -21,7 +21,7 @@ def percentiles(state: FrequenciesAndNumRows, ranks: tuple[float, ...]) -> list[
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([((1,), 1), ((2,), 1), ((3,), 1), ((4,), 1)])
+    >>> state = FrequenciesAndNumRows.from_groups([((1,), 1), ((2,), 1), ((3,), 1), ((4,), 1)])
     >>> percentiles(state, (0.25, 0.5))
     [1.75, 2.5]
     """
@@ -73,7 +73,7 @@ class ExactQuantile(_PercentileAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([((1,), 1), ((2,), 2), ((9,), 1)])
+    >>> state = FrequenciesAndNumRows.from_groups([((1,), 1), ((2,), 2), ((9,), 1)])
     >>> ExactQuantile("x", 0.75).compute_metric_from(state).value
     3.75
     """
@@ -106,7 +106,7 @@ class InterquartileRange(_PercentileAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([((x,), 1) for x in (1, 3, 5, 7, 9)])
+    >>> state = FrequenciesAndNumRows.from_groups([((x,), 1) for x in (1, 3, 5, 7, 9)])
     >>> InterquartileRange("x").compute_metric_from(state).value
     4.0
     """

@@ -202,7 +202,7 @@ class GroupSizes:
 
     Examples
     --------
-    >>> sizes = FrequenciesAndNumRows.of([(("x",), 1), (("y",), 1), (("z",), 5)]).group_sizes()
+    >>> sizes = FrequenciesAndNumRows.from_groups([(("x",), 1), (("y",), 1), (("z",), 5)]).group_sizes()
     >>> sizes.num_rows, sizes.num_groups, sizes.num_groups_of(1)
     (7, 3, 2)
     """
@@ -211,7 +211,7 @@ class GroupSizes:
     groups: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, groups: Mapping[int, int]) -> Self:
+    def from_counts(cls, groups: Mapping[int, int]) -> Self:
         """Build them from the number of groups by size."""
         import numpy as np
 
@@ -256,8 +256,8 @@ class FrequenciesAndNumRows(State):
 
     Examples
     --------
-    >>> a = FrequenciesAndNumRows.of([(("x",), 2), (("y",), 1)])
-    >>> b = FrequenciesAndNumRows.of([(("x",), 1)], num_nulls=4)
+    >>> a = FrequenciesAndNumRows.from_groups([(("x",), 2), (("y",), 1)])
+    >>> b = FrequenciesAndNumRows.from_groups([(("x",), 1)], num_nulls=4)
     >>> (a + b).as_dict(), (a + b).num_rows, (a + b).num_nulls
     ({('x',): 3, ('y',): 1}, 4, 4)
     """
@@ -275,7 +275,7 @@ class FrequenciesAndNumRows(State):
         object.__setattr__(self, "num_nulls", num_nulls)
 
     @classmethod
-    def of(cls, groups: Iterable[tuple[tuple[Any, ...], int]], num_nulls: int = 0) -> Self:
+    def from_groups(cls, groups: Iterable[tuple[tuple[Any, ...], int]], num_nulls: int = 0) -> Self:
         """Build frequencies from Python pairs of values and row count."""
         import pyarrow as pa
 
@@ -360,7 +360,7 @@ class FrequenciesAndNumRows(State):
 
         Examples
         --------
-        >>> state = FrequenciesAndNumRows.of([(("ann",), 2), (("bob",), 1)])
+        >>> state = FrequenciesAndNumRows.from_groups([(("ann",), 2), (("bob",), 1)])
         >>> state.forget("bob", "x").as_dict(), state.forget("eve", "x") is state
         ({('ann',): 2, ('x',): 1}, True)
         """

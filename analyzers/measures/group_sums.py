@@ -85,8 +85,8 @@ class GroupSums(State):
 
     Examples
     --------
-    >>> a = GroupSums.of([("x", 2, 10), (None, 1, 1)])
-    >>> b = GroupSums.of([("x", 1, 2**70)])
+    >>> a = GroupSums.from_groups([("x", 2, 10), (None, 1, 1)])
+    >>> b = GroupSums.from_groups([("x", 1, 2**70)])
     >>> sorted((a + b).as_dict().items(), key=str)
     [('x', (3, Decimal('1180591620717411303434'))), (None, (1, Decimal('1')))]
     """
@@ -97,7 +97,7 @@ class GroupSums(State):
         object.__setattr__(self, "table", _nothing() if table is None else table)
 
     @classmethod
-    def of(cls, groups: Iterable[tuple[Any, int, int | Decimal | float]]) -> Self:
+    def from_groups(cls, groups: Iterable[tuple[Any, int, int | Decimal | float]]) -> Self:
         """Build a state from values, numbers of rows, and sums; all exact, or all floats."""
         import pyarrow as pa
 
@@ -251,7 +251,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     Examples
     --------
-    >>> state = GroupSums.of([("a", 2, 30), ("b", 1, 10), (None, 1, 0)])
+    >>> state = GroupSums.from_groups([("a", 2, 30), ("b", 1, 10), (None, 1, 0)])
     >>> metric = HistogramOfSums("shop", "amount", max_detail_bins=1).compute_metric_from(state)
     >>> metric.value["a"], metric.value.number_of_bins, metric.value.tail_count, metric.weight
     (DistributionValue(absolute=30.0, ratio=0.75), 3, 10.0, 4)

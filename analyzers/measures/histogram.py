@@ -221,7 +221,7 @@ def counts_by_key(state: FrequenciesAndNumRows) -> Iterator[tuple[str, int]]:
 
     Examples
     --------
-    >>> list(counts_by_key(FrequenciesAndNumRows.of([((1e20,), 2), ((0.1,), 1)])))
+    >>> list(counts_by_key(FrequenciesAndNumRows.from_groups([((1e20,), 2), ((0.1,), 1)])))
     [('1.0E20', 2), ('0.1', 1)]
     """
     if state.num_groups:
@@ -284,7 +284,7 @@ class Histogram(GroupingAnalyzer[Distribution]):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)], num_nulls=1)
+    >>> state = FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)], num_nulls=1)
     >>> metric = Histogram("x", max_detail_bins=2).compute_metric_from(state)
     >>> metric.value["b"], metric.value.number_of_bins, metric.value.tail_count
     (DistributionValue(absolute=3, ratio=0.6), 3, 1)

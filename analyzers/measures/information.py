@@ -43,7 +43,7 @@ class Entropy(GroupSizeAnalyzer):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 2)])
+    >>> state = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 2)])
     >>> round(Entropy("x").compute_metric_from(state).value, 9)
     0.693147181
     """
@@ -76,7 +76,7 @@ class MutualInformation(GroupingAnalyzer[float]):
 
     Examples
     --------
-    >>> state = FrequenciesAndNumRows.of([(("a", 1), 2), (("b", 2), 2)])
+    >>> state = FrequenciesAndNumRows.from_groups([(("a", 1), 2), (("b", 2), 2)])
     >>> round(MutualInformation(["x", "y"]).compute_metric_from(state).value, 9)
     0.693147181
     """

@@ -163,7 +163,7 @@ class ColumnMatches(State):
 
 
 @dataclass(frozen=True)
-class Comparison(CustomRequest):
+class KeyedComparison(CustomRequest):
     """Request for the numbers of rows that equal those of another table with the same key.
 
     The answer has one number for each pair of columns, then the number of rows whose key was found.
@@ -263,7 +263,7 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
             tuple(map(quote, names)) or own
             for names, own in ((self.reference_keys, keys), (self.reference_columns, columns))
         )
-        return (Comparison(keys, columns, self.table, other_keys, other_columns, self.where),)
+        return (KeyedComparison(keys, columns, self.table, other_keys, other_columns, self.where),)
 
     def fold(self, cells: Sequence[Any]) -> ColumnMatches:
         """Return the state of the numbers."""

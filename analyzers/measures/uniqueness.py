@@ -54,7 +54,7 @@ class Uniqueness(_ColumnsAnalyzer):
     Examples
     --------
     >>> import tidegauge as tg
-    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
     >>> tg.Uniqueness("x").compute_metric_from(state).value
     0.25
     """
@@ -73,7 +73,7 @@ class Distinctness(_ColumnsAnalyzer):
     Examples
     --------
     >>> import tidegauge as tg
-    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
     >>> tg.Distinctness("x").compute_metric_from(state).value
     0.5
     """
@@ -92,7 +92,7 @@ class CountDistinct(_ColumnsAnalyzer):
     Examples
     --------
     >>> import tidegauge as tg
-    >>> state = tg.FrequenciesAndNumRows.of([(("a", None), 1), (("b", "c"), 3)])
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a", None), 1), (("b", "c"), 3)])
     >>> tg.CountDistinct(["x", "y"]).compute_metric_from(state).value
     2.0
     """
@@ -111,7 +111,7 @@ class UniqueValueRatio(_ColumnsAnalyzer):
     Examples
     --------
     >>> import tidegauge as tg
-    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
     >>> tg.UniqueValueRatio("x").compute_metric_from(state).value
     0.5
     """
@@ -142,7 +142,7 @@ class DuplicateRowCount(_ColumnsAnalyzer):
     Examples
     --------
     >>> import tidegauge as tg
-    >>> state = tg.FrequenciesAndNumRows.of([(("a",), 1), (("b",), 3)])
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
     >>> tg.DuplicateRowCount("x").compute_metric_from(state).value
     3.0
     """

@@ -15,14 +15,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.core.state import State
-
-AnyAnalyzer = Analyzer[Any, Any]
 
 
 class RunStatus(StrEnum):
@@ -190,9 +188,9 @@ def decide(
 
     Parameters
     ----------
-    known : Known or None
+    known : LedgerEntry or None
         The ledger entry, read in the same transaction.
-    found : Measured
+    found : MeasuredPartition
     stored : callable
         Returns the stored state for a measurement, or None if that measurement had failed.
     """

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.runs.ledger import (
-    AnyAnalyzer,
     Change,
     Decision,
     LedgerEntry,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.partitions import (
@@ -23,7 +24,6 @@ from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
 from tidegauge.analyzers.measures.group_sums import HistogramOfSums
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
-    AnyAnalyzer,
     LedgerEntry,
     MeasuredPartition,
     Measurement,

@@ -71,7 +71,7 @@ def find_failures(
                 raise
             error, suspects = narrower, half
             untried += rest
-    found[suspects[0]] = Failure(MetricError.of(error).with_traceback(None))
+    found[suspects[0]] = Failure(MetricError.from_exception(error).with_traceback(None))
     if untried:
         try:
             found.update(run(untried))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.measures.references import Comparison
+from tidegauge.analyzers.measures.references import KeyedComparison
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import COLUMN_PREFIX, Answers, ScanJob
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Comparing(ScanJob):
     """A join by key with another table. The result counts the equal rows by column, and all joined."""
 
-    requests: tuple[Comparison, ...]
+    requests: tuple[KeyedComparison, ...]
     kind: ClassVar[str] = "comparison"
 
     def check(self, data: DataFrame) -> None:

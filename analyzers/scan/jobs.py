@@ -225,7 +225,7 @@ class SizeCounting(ScanJob):
             for row in rows:
                 if row[_PART] == number and row[size]:
                     cells.setdefault(groups.key_of(row), Counter())[row[size]] += row[COUNT]
-            answers[request] = {key: GroupSizes.of(cell) for key, cell in cells.items()}
+            answers[request] = {key: GroupSizes.from_counts(cell) for key, cell in cells.items()}
         return answers
 
 

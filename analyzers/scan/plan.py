@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import DslError, UnresolvedExpressionError, describe
 from tidegauge.analyzers.core.metric import Failure, attempt
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
@@ -30,8 +30,6 @@ from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-AnyAnalyzer = Analyzer[Any, Any]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.sql import count_rows
-from tidegauge.analyzers.measures.custom import Query
+from tidegauge.analyzers.measures.custom import CustomQuery
 from tidegauge.analyzers.scan.grouping import Groups, filter_partitions
 from tidegauge.analyzers.scan.jobs import Answers, ScanJob
 from tidegauge.analyzers.scan.views import Views
@@ -25,7 +25,7 @@ _SEGMENTED = Failure(
 class Querying(ScanJob):
     """A query, run once for each partition. The result is its number, and the number of rows."""
 
-    requests: tuple[Query, ...]
+    requests: tuple[CustomQuery, ...]
     kind: ClassVar[str] = "query"
 
     def check(self, data: DataFrame) -> None:

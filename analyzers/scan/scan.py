@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, attempt
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
@@ -32,7 +32,6 @@ from tidegauge.analyzers.scan.query_logs import handled_errors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-AnyAnalyzer = Analyzer[Any, Any]
 Outcome = Success[Any] | Failure
 """A state, or the sizes of groups where only the metric is asked for; otherwise an error."""
 Results = dict[Request, dict[Key, Any] | Failure]

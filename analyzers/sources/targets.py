@@ -434,7 +434,7 @@ def replace(
 
     Parameters
     ----------
-    target : Target
+    target : WriteTarget
     data : DataFrame
     mode : str
         One of `MODES`. ``partitions`` replaces all judged partitions, even with nothing.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from tidegauge.repository.incidents.grouping import group_anomalies
 from tidegauge.repository.store.facts import Facts
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.scorebook import Points
-
-if TYPE_CHECKING:
-    pass
 
 Row = Mapping[str, Any]
 Candidate = Detector | Monitor | str

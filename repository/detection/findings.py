@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-Row = Mapping[str, Any]
 Key = tuple[int, int, int, str]
 """Series, partition, version, detector."""
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.analyzers.core.evidence import AnomalySettings, AnyAnalyzer, Judgement
+from tidegauge.analyzers.core.evidence import AnomalySettings, Judgement
 from tidegauge.analyzers.core.metric import Metric, Success
 from tidegauge.repository.detectors.base import (
     DETECTORS,
@@ -62,7 +63,7 @@ class PointJudge:
         The stored series, by which labels are matched.
     metrics : mapping
         By segment and analyzer, then by the partition's id.
-    teaching : Teaching
+    teaching : TrainingLabels
     analyzers : sequence of Analyzer
         The analyzers that may be judged; they are scored together.
     """

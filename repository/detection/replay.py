@@ -39,13 +39,13 @@ class BacktestHistory:
     facts : Facts
     window : Window
         Points in it are counted; everything before it is training history.
-    teaching : Teaching
+    teaching : TrainingLabels
         Labels and holidays, with ``ignore`` read as ``expected``.
-    said : list of Said
+    said : sequence of LabelEffect
         Labels by users that judge alarms.
     incidents : mapping of int to int
         The stored incident of each stored anomaly.
-    ledgers : mapping of str to Ledger
+    ledgers : mapping of str to PartitionLedger
         By partition segment: the segment that the non-time partition keys form.
     """
 

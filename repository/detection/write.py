@@ -34,7 +34,7 @@ class DetectionScope:
         The last commit that was read.
     marks : mapping of str to tuple
         Up to which commit each detector has scored, and a hash of the monitors that decided.
-    teaching : Teaching
+    teaching : TrainingLabels
         Labels and holidays, as far as they concern detectors.
     window : Window
         Only points in it can become anomalies or cease to be one.

@@ -91,7 +91,7 @@ def matrix(
         Predicate on a row of ``facts.series``.
     least : int
         Series with fewer points are left out, and those without any.
-    teaching : Teaching, optional
+    teaching : TrainingLabels, optional
         Labels and holidays.
     grid : Grid, optional
         Time grid of the partitions; computed from their times if not given.

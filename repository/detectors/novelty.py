@@ -35,7 +35,13 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
 from tidegauge.repository.numerics.arrays import CAP
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.nearest import DAYS, WEEKS, Season, nearest_run, neighbours
+from tidegauge.repository.numerics.nearest import (
+    DAYS,
+    WEEKS,
+    SeasonalRanges,
+    nearest_run,
+    neighbours,
+)
 from tidegauge.repository.numerics.running import WARM, RunningMoments, running_absolute_medians
 
 if TYPE_CHECKING:
@@ -47,7 +53,6 @@ OFTEN = 0.3
 """Exponent that weakens distances which are often novel."""
 SLOW = 60
 """Window of the slow mean, in points."""
-WEEK = 7
 QUIET_DAYS = 14
 """Maximum of `Novelty.quiet` for daily partitions."""
 HUGE = 1e100
@@ -137,7 +142,7 @@ class Novelty(Detector):
         z = line.value(self.prefix)
         season, seasonal = None, np.zeros(len(at), dtype=bool)
         if self.components == "all":
-            season = Season.from_times(history.times[at], WEEKS if weekly else DAYS)
+            season = SeasonalRanges.from_times(history.times[at], WEEKS if weekly else DAYS)
             of_season = line.season(season)
             others = (weakened(line.run()), line.slow(self.prefix), line.plain())
             z = np.maximum.reduce([z, *others])
@@ -225,7 +230,7 @@ class _Line:
         The values, NaN where a point is excluded from training.
     expected, least, most : array
         The nearest, the least and the largest earlier value.
-    past : Past
+    past : RunningMoments
         Running statistics of the values.
     """
 
@@ -248,7 +253,7 @@ class _Line:
         )
         return self._z(np.fmin(y - below, above - y), np.ones_like(y))
 
-    def season(self, season: Season) -> Floats:
+    def season(self, season: SeasonalRanges) -> Floats:
         """Return the z of the value's distance to those at this time of day or on this weekday."""
         return self._z(season.nearest(self.values, self.seen), self.size)
 

@@ -15,7 +15,6 @@ from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Row = Mapping[str, Any]
 
 MUTING = frozenset({"expected", "bad", "ignore"})
 """Labels that exclude points from training."""

@@ -144,7 +144,7 @@ def quantiles_of(state: State) -> Quantiles:
 
     Examples
     --------
-    >>> quantiles_of(FrequenciesAndNumRows.of([((2,), 3), ((5,), 1)])).cumulative.tolist()
+    >>> quantiles_of(FrequenciesAndNumRows.from_groups([((2,), 3), ((5,), 1)])).cumulative.tolist()
     [3.0, 4.0]
     """
     if isinstance(state, KllState | ReqState):
@@ -171,7 +171,7 @@ def categories_of(state: State) -> Counter[str]:
 
     Examples
     --------
-    >>> categories_of(FrequenciesAndNumRows.of([(("a",), 3), ((None,), 1)], num_nulls=2))
+    >>> categories_of(FrequenciesAndNumRows.from_groups([(("a",), 3), ((None,), 1)], num_nulls=2))
     Counter({'a': 3})
     """
     if isinstance(state, FrequentItemsState):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.errors import HistoryError, StateError, UnknownNameError, nearest
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
@@ -24,14 +24,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES
 from tidegauge.repository.store.database import Database
-from tidegauge.repository.store.queries import (
-    AnyAnalyzer,
-    AsOf,
-    StoredState,
-    Window,
-    dataset_id,
-    stored_states,
-)
+from tidegauge.repository.store.queries import AsOf, StoredState, Window, dataset_id, stored_states
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

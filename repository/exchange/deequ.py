@@ -17,7 +17,7 @@ from math import isfinite, isinf, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import MetricRuntimeError, SourceError, TidegaugeError
 from tidegauge.analyzers.core.metric import Entity, Failure, Metric, Success
@@ -25,13 +25,7 @@ from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.measures.bins import Bin, BinnedDistribution, BucketDistribution
 from tidegauge.analyzers.measures.group_sums import HistogramOfSums, SumDistribution
 from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
-from tidegauge.analyzers.runs.ledger import (
-    AnyAnalyzer,
-    MeasuredPartition,
-    Measurement,
-    RunSpec,
-    RunStatus,
-)
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec, RunStatus
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository

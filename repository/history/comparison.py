@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-Row = Mapping[str, Any]
 Side = int | str | tuple[Moment, Moment]
 SERIES_COLUMNS = columns("segment name instance analyzer")
 
@@ -67,7 +66,7 @@ def compare(
     known = dimensions_of(connection, dataset_id(connection, dataset), query)
     facts = read_facts(connection, dataset, query, as_of, None, known)
     sides = [
-        _Measured.of(connection, facts, query, as_of, name, side)
+        _Measured.from_facts(connection, facts, query, as_of, name, side)
         for name, side in (("baseline", baseline), ("current", current))
     ]
     common = np.intersect1d(sides[0].places, sides[1].places)
@@ -130,7 +129,7 @@ class _Measured:
     places: NDArray[np.intp]
 
     @classmethod
-    def of(
+    def from_facts(
         cls,
         connection: Connection,
         facts: Facts,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import EmptyStateError, MetricRuntimeError, StateError
-from tidegauge.analyzers.core.evidence import AnomalySettings, AnyAnalyzer, EarlierValues, Judgement
+from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Judgement
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.repository.detection.detect import stored_suite
 from tidegauge.repository.detection.judge import UNSTORED_ID, JudgedSeries, PointJudge
@@ -46,7 +47,7 @@ class LoadedEvidence:
         All partitions in order of time, in the format of `Facts`.
     metrics : dict
         Metrics by segment and analyzer.
-    judge : Judge
+    judge : PointJudge
         Detectors' judgements.
     """
 
@@ -116,7 +117,7 @@ def load_evidence(
     Parameters
     ----------
     view : View
-    targets : sequence of Target
+    targets : sequence of CheckTarget
     analyzers : collection of Analyzer
         Analyzers needed for the targets themselves.
     historic : collection of Analyzer

@@ -192,8 +192,8 @@ def values(
     Parameters
     ----------
     connection : Connection
-    of : Measures
-    at : Moments
+    of : ConsistencyIndex
+    at : PartitionColumns
     metrics : sequence of str
         Unknown metrics are NaN throughout.
     places : sequence of int

@@ -81,7 +81,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Table:
+class WatchedTable:
     """A dataset that may have incidents.
 
     Attributes
@@ -169,7 +169,7 @@ def kind_of(name: str, direction: str) -> str:
 
 
 def group_by_cause(
-    incidents: Iterable[Candidate], tables: Mapping[str, Table]
+    incidents: Iterable[Candidate], tables: Mapping[str, WatchedTable]
 ) -> list[IncidentGroup]:
     """Group incidents of several tables that share a cause.
 
@@ -180,7 +180,7 @@ def group_by_cause(
     ----------
     incidents : iterable of Candidate
         Of all datasets.
-    tables : mapping of str to Table
+    tables : mapping of str to WatchedTable
         All datasets, also those without incidents.
 
     Returns
@@ -192,7 +192,7 @@ def group_by_cause(
     --------
     Three of fifty tables lost rows on the same day, after months in which none did:
 
-    >>> tables = {f"t{n}": Table(datetime(2026, 1, 1)) for n in range(50)}
+    >>> tables = {f"t{n}": WatchedTable(datetime(2026, 1, 1)) for n in range(50)}
     >>> lost = [
     ...     Candidate(n, f"t{n}", datetime(2026, 6, 1), frozenset({"fewer rows"})) for n in (1, 2, 3)
     ... ]
@@ -224,7 +224,7 @@ _Class = tuple[str, str]
 class _Usual:
     """Expected numbers of tables with incidents of a class at one time, by the incidents before."""
 
-    def __init__(self, tables: Mapping[str, Table]) -> None:
+    def __init__(self, tables: Mapping[str, WatchedTable]) -> None:
         self._tables = tables
         self._made_from: dict[str, set[str]] = {"": set(tables)}
         for name, table in tables.items():
@@ -386,7 +386,7 @@ def _kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
     return kinds
 
 
-def _tables(connection: Connection) -> dict[str, Table]:
+def _tables(connection: Connection) -> dict[str, WatchedTable]:
     d, p = s.dataset.c, s.partition.c
     query = (
         sa.select(d.name, sa.func.min(p.time))
@@ -396,7 +396,7 @@ def _tables(connection: Connection) -> dict[str, Table]:
     )
     tags = tags_of_datasets(connection)
     return {
-        name: Table(since, _names(tags.get(name, {}).get(UPSTREAM, "")))
+        name: WatchedTable(since, _names(tags.get(name, {}).get(UPSTREAM, "")))
         for name, since in connection.execute(query)
     }
 

@@ -67,7 +67,7 @@ class Dimension:
     ----------
     name : str
         The column or columns, such as ``origin`` or ``origin, carrier``.
-    parts : tuple of Part
+    parts : tuple of ContributionPart
     rest : float
         The unexplained share: values outside all parts, and expectations of the whole that those of
         its parts do not add up to. For a ratio also the mix effect, the shift of weights between

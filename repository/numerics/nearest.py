@@ -117,7 +117,7 @@ DAYS, WEEKS = Cycle(DAY, 10, 12), Cycle(7 * DAY, 26, 3)
 
 
 @dataclass(frozen=True)
-class Season:
+class SeasonalRanges:
     """Index ranges of the points at the same time of earlier days, or on the same weekday.
 
     Attributes
@@ -133,7 +133,7 @@ class Season:
     fewest: int
 
     @classmethod
-    def from_times(cls, times: NDArray[np.datetime64], cycle: Cycle) -> Season:
+    def from_times(cls, times: NDArray[np.datetime64], cycle: Cycle) -> SeasonalRanges:
         """Find the ranges in the last cycles, from sorted times.
 
         A time that is missing or goes back counts as the latest before it.

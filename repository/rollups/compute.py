@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, StateError
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.analyzers.core.state import State
-from tidegauge.analyzers.runs.ledger import AnyAnalyzer
 from tidegauge.repository.rollups.folding import fold, merged
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
@@ -317,7 +316,7 @@ class _RollupComputation:
         try:
             base = base or self._folded(statistic, REMOVED)
         except StateError as error:
-            problem = MetricError.of(error)
+            problem = MetricError.from_exception(error)
         known = base[1] if base else {}
         wanted = sorted(versions.keys() - known.keys())
         states, errors = self._states(statistic, {i: versions[i] for i in wanted})
@@ -354,7 +353,7 @@ class _RollupComputation:
                     try:
                         states[partition] = self.artifacts.unpack(Payload(*payload))
                     except StateError as error:
-                        errors[partition] = MetricError.of(error)
+                        errors[partition] = MetricError.from_exception(error)
         return states, errors
 
     def _folded(self, statistic: int, name: str) -> tuple[State, dict[int, int]] | None:

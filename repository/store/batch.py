@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
-    AnyAnalyzer,
     Change,
     Decision,
     LedgerEntry,
@@ -131,7 +131,7 @@ class Batch:
     artifacts : Artifacts
     dataset, run, commit : int
     now : datetime
-    subjects : Subjects
+    subjects : SubjectCache
     """
 
     def __init__(

@@ -32,7 +32,6 @@ FactDimensions = tuple[list[SeriesRow], list[PartitionRow]]
 METRIC_STATUSES = s.STATUSES
 """All statuses of a metric, in the order of their codes."""
 _STATUS_VALUES = {"NaN": np.nan, "+inf": np.inf, "-inf": -np.inf}
-_SERIES = ("segment", "entity", "name", "instance", "analyzer", "scale", "key", "kind", "filter")
 _FACT = ("partition_id", "series_id", "version", "value", "status", "weight", "error", "commit_id")
 
 

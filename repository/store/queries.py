@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar, cast
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
+from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.repository.store import schema as s
@@ -24,7 +24,6 @@ from tidegauge.repository.store.recorded import RECORDED, Recorded
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-AnyAnalyzer = Analyzer[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 Moment = str | date | datetime | None
 AsOf = datetime | int | None

@@ -12,10 +12,10 @@ from datetime import datetime
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_you_mean
 from tidegauge.analyzers.core.metric import Metric, flatten
-from tidegauge.analyzers.runs.ledger import AnyAnalyzer
 from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
 from tidegauge.repository.rollups.compute import TOTAL, within
 from tidegauge.repository.rollups.folding import merged

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
     HistoryError,
@@ -20,7 +21,6 @@ from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
-    AnyAnalyzer,
     Change,
     Decision,
     LedgerEntry,

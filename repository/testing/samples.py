@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     NoSuchColumnError,
 )
@@ -18,7 +19,6 @@ from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.sums import Mean, SumAndCount
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.analyzers.runs.ledger import (
-    AnyAnalyzer,
     Change,
     MeasuredPartition,
     Measurement,
@@ -77,8 +77,8 @@ def day(
         measurement(SIZE, NumMatches(rows)),
         measurement(COMPLETE, NumMatchesAndCount(max(rows - 1, 0), rows)),
         measurement(MEAN, SumAndCount(summed, rows) if rows else SumAndCount()),
-        measurement(UNIQUE, FrequenciesAndNumRows.of(groups.items())),
-        measurement(HIST, FrequenciesAndNumRows.of(groups.items())),
+        measurement(UNIQUE, FrequenciesAndNumRows.from_groups(groups.items())),
+        measurement(HIST, FrequenciesAndNumRows.from_groups(groups.items())),
         measurement(Mean("nope"), NoSuchColumnError("nope", ["x", "s"])),
         *extra,
     ]

@@ -38,7 +38,9 @@ def make_fleet(url):
                     measurement(mean, SumAndCount(float(level) * count, count))
                     for mean, level in zip(means, levels[n], strict=True)
                 ]
-                more.append(measurement(BY_COUNTRY, FrequenciesAndNumRows.of(groups.items())))
+                more.append(
+                    measurement(BY_COUNTRY, FrequenciesAndNumRows.from_groups(groups.items()))
+                )
                 only = [SIZE, COMPLETE, BY_COUNTRY, *means]
                 days.append(day(n + 1, rows=count, extra=more, only=only))
             commit(repo, *days, dataset=name)

@@ -100,7 +100,7 @@ def pipeline(spark, repository):
     spark.sql("CREATE DATABASE serving")
     create_log_table(spark, "serving")
     with QueryLog(log_folder(spark, "serving"), query_source="web") as log:
-        log.register(LogSchema.of("search", t.KEY, t.VALUE))
+        log.register(LogSchema.from_schemas("search", t.KEY, t.VALUE))
         t.two_days(log)
     t.make_offline(spark)
     configured.run(spark, t.conf("serving"), repository, until="2023-01-06")

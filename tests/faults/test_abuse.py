@@ -180,7 +180,7 @@ def test_states_lie_in_their_folder(tmp_path, path):
 
 def test_a_small_file_that_would_fill_the_memory_is_refused():
     """A thousand million equal rows are some kilobytes: no state of distinct values is like that."""
-    one = FrequenciesAndNumRows.of([(("a",), 1)])
+    one = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     schema = pq.read_schema(io.BytesIO(one.pack()))
     sink = io.BytesIO()
     block = pa.table({"0": ["a"] * 10**6, "count": [1] * 10**6}, schema=schema)
@@ -194,7 +194,7 @@ def test_a_small_file_that_would_fill_the_memory_is_refused():
 
 
 def test_groups_without_their_counts_are_refused():
-    content = FrequenciesAndNumRows.of([(("a",), 1)]).pack()
+    content = FrequenciesAndNumRows.from_groups([(("a",), 1)]).pack()
     with pytest.raises(StateError, match="not of groups and their counts"):
         read_state("frequencies/1", content.replace(b"count", b"gount"))
 

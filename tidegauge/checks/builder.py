@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.analyzers.core.evidence import AnyAnalyzer
 from tidegauge.checks.assertions import AssertionLike, Between
 
 Columns = str | Sequence[str]

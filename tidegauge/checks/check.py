@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
-from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence
+from tidegauge.analyzers.core.evidence import Evidence
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.checks.assertions import AssertionLike, as_assertion
 from tidegauge.checks.comparisons import ComparisonMethods, QueryConstraint
@@ -115,7 +115,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         assertion : callable, float, pair of float, or Between
             For a composite metric, a function is given the whole value.
         hint : str
-        part : Part, optional
+        part : MetricComponent, optional
             The number to take from a composite value.
 
         Examples

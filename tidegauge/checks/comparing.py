@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     PartitionSelectionError,
     SuiteError,
     TidegaugeError,
     describe,
 )
-from tidegauge.analyzers.core.evidence import AnyAnalyzer
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy

@@ -12,14 +12,9 @@ from math import copysign, inf, isclose, isnan
 from numbers import Real
 from typing import Any, Self
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
-from tidegauge.analyzers.core.evidence import (
-    AnomalySettings,
-    AnyAnalyzer,
-    EarlierValues,
-    Evidence,
-    Judgement,
-)
+from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence, Judgement
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.counts import Size

@@ -10,8 +10,9 @@ from enum import StrEnum
 from numbers import Real
 from typing import Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, describe
-from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence
+from tidegauge.analyzers.core.evidence import Evidence
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.columns import SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
@@ -179,7 +180,7 @@ class MetricConstraint(Constraint):
 
     Attributes
     ----------
-    part : Part, optional
+    part : MetricComponent, optional
         The number to take from a composite value; the value itself if not given.
     warning : Assertion, optional
         A stricter assertion, which only warns where the assertion itself holds.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import VerdictWarning, describe
-from tidegauge.analyzers.core.evidence import AnyAnalyzer
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.schema import NESTED, TEXT, Field, Schema

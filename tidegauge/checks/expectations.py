@@ -8,6 +8,7 @@ from functools import singledispatch
 from math import ceil, floor
 from typing import Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.conditions import (
     Form,
     LikeCondition,
@@ -16,7 +17,6 @@ from tidegauge.analyzers.core.conditions import (
     Within,
     parse_condition,
 )
-from tidegauge.analyzers.core.evidence import AnyAnalyzer
 from tidegauge.analyzers.core.sql import column_sql, literal, parts
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.columns import ColumnCount, ColumnExists

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from tidegauge.analyzers.core.evidence import AnyAnalyzer, Measurements
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.evidence import Measurements
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct

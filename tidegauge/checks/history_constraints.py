@@ -146,7 +146,7 @@ class AnomalyConstraint(Constraint):
 
     Attributes
     ----------
-    usual : Usual
+    usual : AnomalySettings
     missing : str
         ``pass`` or ``fail``: the result if the history is too short.
     """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.analyzers.core.evidence import AnomalySettings, AnyAnalyzer
+from tidegauge.analyzers.core.evidence import AnomalySettings
 from tidegauge.checks.assertions import AssertionLike, Between, as_assertion
 from tidegauge.checks.builder import ConstraintBuilder
 from tidegauge.checks.history_constraints import AnomalyConstraint, Baseline, HistoryConstraint

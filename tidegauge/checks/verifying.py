@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     RepositoryWarning,
     SuiteError,
     UnknownDatasetError,
     nearest,
 )
-from tidegauge.analyzers.core.evidence import AnyAnalyzer, Evidence, Measurements
+from tidegauge.analyzers.core.evidence import Evidence, Measurements
 from tidegauge.analyzers.core.frames import is_frame, kind_of
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy

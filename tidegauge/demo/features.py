@@ -105,7 +105,7 @@ def make_features(
     create_log_table(spark, namespace)
     with QueryLog(log_folder(spark, namespace), query_source="web") as log:
         key, value = _record("Key", {"user": "long"}), _record("Value", _FEATURES)
-        log.register(LogSchema.of(JOIN, key, value))
+        log.register(LogSchema.from_schemas(JOIN, key, value))
         for one in shop.answers():
             log.log(JOIN, {"user": one.user}, one.features, ts_millis=one.at)
     names = {name: table_of(namespace, name) for name in TABLES}
@@ -148,7 +148,7 @@ def log_search(spark: SparkSession, namespace: str, *, clients: int = 1) -> None
     key, value = _record("Key", {"user": "long"}), _record("Value", {"clicks": "int"})
     for _ in range(clients):
         with QueryLog(log_folder(spark, namespace)) as log:
-            log.register(LogSchema.of(JOIN, key, value))
+            log.register(LogSchema.from_schemas(JOIN, key, value))
             log.log(JOIN, {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
     sync_log_table(spark, namespace)
 

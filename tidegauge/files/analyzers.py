@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import yaml
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.errors import PreconditionError, SuiteError
 from tidegauge.files.yaml_file import YamlFile
-from tidegauge.suite import AnyAnalyzer
 
 
 def read_analyzer(file: YamlFile, item: yaml.Node) -> AnyAnalyzer:

@@ -162,7 +162,7 @@ def _names(given: list[str] | str) -> tuple[str, ...]:
 
 def _schema(given: _Schema, name: str, path: Path) -> LogSchema:
     key, value = (_json(text, path) for text in (given.key, given.value))
-    return LogSchema.of(name, key, value, given.hash)
+    return LogSchema.from_schemas(name, key, value, given.hash)
 
 
 def _json(given: str, path: Path) -> str:
@@ -182,7 +182,7 @@ def _json(given: str, path: Path) -> str:
 
 
 def _tolerance(given: float | _Tolerance) -> Tolerance:
-    return Tolerance.of(given.model_dump() if isinstance(given, _Tolerance) else given)
+    return Tolerance.from_value(given.model_dump() if isinstance(given, _Tolerance) else given)
 
 
 def _group_by(given: _GroupBy | list[str], path: Path) -> GroupBy:

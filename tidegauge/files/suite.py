@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, TidegaugeError
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
 from tidegauge.checks.check import Check
@@ -30,7 +31,7 @@ from tidegauge.files.yaml_file import (
 )
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.rules.dqm import DQM
-from tidegauge.suite import AnyAnalyzer, Suite
+from tidegauge.suite import Suite
 
 
 class _DQM(Document):

@@ -77,7 +77,7 @@ def keep(
 
     Parameters
     ----------
-    found : Kept
+    found : RoundRecord
     rules : iterable of RuleResult
     stateful : set of str
         Rules whose metrics are among the measurements; the metrics of the others are recorded as

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tidegauge.integrations.measuring import Measurement
+from tidegauge.integrations.measuring import MeasurementTask
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class TidegaugeOperator(BaseOperator):
         """
         task = context["ti"]
         tags = {"dag_id": task.dag_id, "task_id": task.task_id, "dag_run_id": task.run_id}
-        outcome = Measurement(
+        outcome = MeasurementTask(
             self.suites,
             self.db,
             self.artifacts,

@@ -24,7 +24,7 @@ from dagster import (
     multi_asset_check,
 )
 
-from tidegauge.integrations.measuring import Measurement, Outcome
+from tidegauge.integrations.measuring import MeasurementTask, Outcome
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def asset_checks(
     >>> asset_checks("orders", "suites/orders.yml", partition="ds={partition_key}")  # doctest: +SKIP
     """
     key = AssetKey.from_coercible(asset)
-    measurement = Measurement(suites, db, artifacts, fail_on_anomaly, dashboard_url, session)
+    measurement = MeasurementTask(suites, db, artifacts, fail_on_anomaly, dashboard_url, session)
 
     @multi_asset_check(
         specs=_specs(key, partitions_def, blocking=blocking),
@@ -143,7 +143,7 @@ def measured_asset(
     --------
     >>> measured_asset("orders_quality", "suites/orders.yml", deps=["orders"])  # doctest: +SKIP
     """
-    measurement = Measurement(suites, db, artifacts, fail_on_anomaly, dashboard_url, session)
+    measurement = MeasurementTask(suites, db, artifacts, fail_on_anomaly, dashboard_url, session)
 
     @asset(
         name=name,
@@ -174,7 +174,7 @@ def _specs(
 
 def _measure(
     context: AssetExecutionContext | AssetCheckExecutionContext,
-    measurement: Measurement,
+    measurement: MeasurementTask,
     partition: str,
 ) -> Outcome:
     """Measure the partitions of a Dagster run in one pass."""

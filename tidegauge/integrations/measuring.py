@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class MeasurementTask:
     """Suite files to measure for a scheduler, and the repository to store results in.
 
     Attributes
@@ -54,11 +54,11 @@ class Outcome:
     Attributes
     ----------
     summary : Summary
-    measurement : Measurement
+    measurement : MeasurementTask
     """
 
     summary: Summary
-    measurement: Measurement
+    measurement: MeasurementTask
 
     @property
     def tool_failed(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked, mask
-from tidegauge.rules.measures import AnyAnalyzer, analyzers_of
+from tidegauge.rules.measures import analyzers_of
 from tidegauge.rules.policies import (
     DQMPolicy,
     DQMTaskPolicy,

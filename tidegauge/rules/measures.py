@@ -11,9 +11,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import Analyzer, analyzer
+from tidegauge.analyzers.core.analyzer import Analyzer, AnyAnalyzer, analyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
@@ -30,10 +30,6 @@ from tidegauge.rules.serialization import tasks_of
 from tidegauge.rules.state import RecordCounts, Tally
 from tidegauge.rules.tasks import DQMFix, DQMRule, Rule
 
-if TYPE_CHECKING:
-    pass
-
-AnyAnalyzer = Analyzer[Any, Any]
 _HASH = 16
 """Characters of the hash of the preceding tasks."""
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.metric import attempt
 from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise_time
@@ -22,7 +23,7 @@ from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.scan.scan import metric_of
 from tidegauge.repository.repository import as_repository
-from tidegauge.rules.measures import AnyAnalyzer, analyzers_of
+from tidegauge.rules.measures import analyzers_of
 from tidegauge.rules.parsing.measures import parser_analyzers
 from tidegauge.rules.state import RecordCounts, Tally
 from tidegauge.rules.verdicts import RepositoryVerdicts

@@ -26,7 +26,7 @@ from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandle
 from tidegauge.analyzers.core.errors import SetupError, TidegaugeError
 from tidegauge.widgets import script
 from tidegauge.widgets.backend import current_user
-from tidegauge.widgets.source import Shown, Source
+from tidegauge.widgets.source import DashboardSource, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ _PAGE = """<!DOCTYPE html>
 class Site:
     """A served dashboard: the repository, and who may see it."""
 
-    source: Source
+    source: DashboardSource
     dataset: str | None = None
     theme: str = "light"
     user_header: str | None = None
@@ -295,7 +295,7 @@ def serve(
     logging.getLogger("tornado.general").setLevel(logging.ERROR)  # it warns of each odd request
     bound = sockets[0].getsockname()[1]
     site = Site(
-        source=Source(shown),
+        source=DashboardSource(shown),
         dataset=shown.dataset,
         theme=theme,
         user_header=user_header,

@@ -38,7 +38,7 @@ class Shown:
     samples: bool = False
 
 
-class Source:
+class DashboardSource:
     """Backend of all pages of a server.
 
     Connections outlive the file that they opened, so a restored or replaced SQLite file would never be

@@ -166,14 +166,14 @@ def frequencies():
     groups = st.dictionaries(
         keys.filter(lambda k: k != (None, None)), st.integers(1, 9), max_size=6
     )
-    return st.builds(lambda g, n: FrequenciesAndNumRows.of(g.items(), n), groups, counts)
+    return st.builds(lambda g, n: FrequenciesAndNumRows.from_groups(g.items(), n), groups, counts)
 
 
 def group_sums(numbers):
     """Groups by text or null, each with a number of rows and a sum."""
     rows = st.tuples(st.integers(1, 9), numbers)
     groups = st.dictionaries(st.none() | st.text(max_size=3), rows, max_size=6)
-    return groups.map(lambda g: GroupSums.of((value, *row) for value, row in g.items()))
+    return groups.map(lambda g: GroupSums.from_groups((value, *row) for value, row in g.items()))
 
 
 @st.composite

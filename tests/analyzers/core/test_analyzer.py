@@ -450,7 +450,7 @@ def parts_of(analyzer, data):
     drawn = []
     for kind in of.get(type(analyzer).__name__) or of[analyzer.expression]:
         if kind is FrequenciesAndNumRows:
-            drawn.append(FrequenciesAndNumRows.of([((1,), 2), ((7,), 1)], 3))
+            drawn.append(FrequenciesAndNumRows.from_groups([((1,), 2), ((7,), 1)], 3))
         elif kind is SumAndCount:
             drawn.append(data.draw(st.builds(SumAndCount, st.integers(), st.integers(0, 9))))
         else:
@@ -463,10 +463,10 @@ def parts_of(analyzer, data):
 def test_every_analyzer_measures_every_state_of_its_kind(name, data):
     analyzer = data.draw(EXAMPLES[name])
     if name == "Histogram":
-        state = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 1)], 3)
+        state = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 1)], 3)
     elif name in {"ExactQuantile", "InterquartileRange", "HistogramBinned"}:
         groups = st.dictionaries(st.tuples(numbers), st.integers(1, 9), max_size=5)
-        state = FrequenciesAndNumRows.of(data.draw(groups).items(), 3)
+        state = FrequenciesAndNumRows.from_groups(data.draw(groups).items(), 3)
     elif analyzer.state_type is Parts:
         state = parts_of(analyzer, data)
     else:
@@ -548,7 +548,7 @@ def test_flattened_names_are_deequs():
         "ApproxQuantiles-0.25",
         "ApproxQuantiles-0.5",
     ]
-    groups = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 1), (("c",), 1)])
+    groups = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 1), (("c",), 1)])
     assert names(tg.Histogram("x", 2), groups) == [
         "Histogram.bins",
         "Histogram.abs.a",
@@ -586,7 +586,9 @@ def test_quantiles_of_few_values_are_exact():
 def test_a_string_that_reads_as_null_has_a_bin_of_its_own():
     from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 
-    state = FrequenciesAndNumRows.of([(("NullValue",), 2), (("\\NullValue",), 1)], num_nulls=3)
+    state = FrequenciesAndNumRows.from_groups(
+        [(("NullValue",), 2), (("\\NullValue",), 1)], num_nulls=3
+    )
     values = tg.Histogram("x").compute_metric_from(state).value.values
     assert {k: v.absolute for k, v in values.items()} == {
         "NullValue": 3,
@@ -605,6 +607,6 @@ def test_a_success_holds_a_value_and_metrics_compare_by_it():
 @pytest.mark.parametrize("analyzer", [tg.Entropy("s"), tg.MutualInformation(["s", "t"])])
 def test_information_of_a_constant_is_no_negative_zero(analyzer):
     columns = ("x",) if isinstance(analyzer, tg.Entropy) else ("x", "y")
-    value = analyzer.compute_metric_from(tg.FrequenciesAndNumRows.of([(columns, 3)])).value
+    value = analyzer.compute_metric_from(tg.FrequenciesAndNumRows.from_groups([(columns, 3)])).value
     assert math.copysign(1, value) == 1
     assert value == 0

@@ -185,20 +185,20 @@ def test_states_of_different_kinds_do_not_add():
 
 def test_sums_stay_exact_when_columns_change_their_type():
     """2^53 + 1 is no double; a column of whole numbers that becomes one of cents or of doubles."""
-    whole = GroupSums.of([("a", 1, 2**53 + 1), (None, 2, 5)])
-    cents = GroupSums.of([("a", 1, Decimal("0.25"))])
+    whole = GroupSums.from_groups([("a", 1, 2**53 + 1), (None, 2, 5)])
+    cents = GroupSums.from_groups([("a", 1, Decimal("0.25"))])
     assert (whole + cents).as_dict() == {
         "a": (2, Decimal("9007199254740993.25")),
         None: (2, Decimal(5)),
     }
-    assert (whole + GroupSums.of([(None, 1, 0.5)])).as_dict()[None] == (3, 5.5)
+    assert (whole + GroupSums.from_groups([(None, 1, 0.5)])).as_dict()[None] == (3, 5.5)
 
 
 def test_forgetting_a_value_keeps_its_sum():
-    state = GroupSums.of([("ann", 1, 3), ("bob", 1, 4)])
+    state = GroupSums.from_groups([("ann", 1, 3), ("bob", 1, 4)])
     assert state.forget("bob", "x").as_dict() == {"ann": (1, 3), "x": (1, 4)}
     assert state.forget("eve", "x") is state
-    assert GroupSums.of([(7, 1, 3), (8, 1, 4)]).forget("7", "x").as_dict() == {8: (1, 4)}
+    assert GroupSums.from_groups([(7, 1, 3), (8, 1, 4)]).forget("7", "x").as_dict() == {8: (1, 4)}
 
 
 def test_sketches_of_different_parameters_do_not_add():
@@ -214,23 +214,29 @@ def test_sketches_of_different_parameters_do_not_add():
     with pytest.raises(StateMismatchError, match="lg_k 12 and 8"):
         hll([1]) + HllState(small.serialize_compact(), 1)
     with pytest.raises(StateMismatchError, match="grouping columns"):
-        FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([(("a", "b"), 1)])
+        FrequenciesAndNumRows.from_groups([(("a",), 1)]) + FrequenciesAndNumRows.from_groups(
+            [(("a", "b"), 1)]
+        )
     with pytest.raises(StateMismatchError, match="column types"):
-        GroupSums.of([("a", 1, 1)]) + GroupSums.of([(1, 1, 1)])
+        GroupSums.from_groups([("a", 1, 1)]) + GroupSums.from_groups([(1, 1, 1)])
     with pytest.raises(StateMismatchError, match="types of sums"):
-        GroupSums.of([("a", 1, 10**60)]) + GroupSums.of([("a", 1, Decimal("1e-30"))])
+        GroupSums.from_groups([("a", 1, 10**60)]) + GroupSums.from_groups(
+            [("a", 1, Decimal("1e-30"))]
+        )
     with pytest.raises(StateMismatchError, match="column types string and int64$"):
-        FrequenciesAndNumRows.of([(("a",), 1)]) + FrequenciesAndNumRows.of([((1,), 1)])
+        FrequenciesAndNumRows.from_groups([(("a",), 1)]) + FrequenciesAndNumRows.from_groups(
+            [((1,), 1)]
+        )
 
 
 def test_frequencies_of_integers_add_to_those_of_decimals():
     """As approximate counts do: a column that was an integer and became a decimal holds equal numbers."""
-    whole = FrequenciesAndNumRows.of([((1,), 2), ((2**63 - 1,), 1), ((None,), 1)])
-    wider = FrequenciesAndNumRows.of([((Decimal("1.00"),), 3), ((Decimal("1.50"),), 1)])
+    whole = FrequenciesAndNumRows.from_groups([((1,), 2), ((2**63 - 1,), 1), ((None,), 1)])
+    wider = FrequenciesAndNumRows.from_groups([((Decimal("1.00"),), 3), ((Decimal("1.50"),), 1)])
     wanted = {(Decimal(1),): 5, (Decimal(2**63 - 1),): 1, (None,): 1, (Decimal("1.5"),): 1}
     assert (whole + wider).as_dict() == wanted
     assert (wider + whole).as_dict() == wanted
-    sums = GroupSums.of([(1, 2, 10)]) + GroupSums.of([(Decimal("1.0"), 1, 5)])
+    sums = GroupSums.from_groups([(1, 2, 10)]) + GroupSums.from_groups([(Decimal("1.0"), 1, 5)])
     assert sums.as_dict() == {Decimal(1): (3, 15)}
 
 

@@ -18,7 +18,7 @@ def test_counts_of_a_sketch_are_whole_and_add_up():
 
 
 def test_the_edges_of_a_single_value_are_plain_numbers():
-    state = FrequenciesAndNumRows.of([((4,), 3)])
+    state = FrequenciesAndNumRows.from_groups([((4,), 3)])
     (only,) = tg.HistogramBinned("x", 2).compute_metric_from(state).value.bins
     assert (only.low, only.high, only.absolute) == (4.0, 4.0, 3)
     assert type(only.low) is type(only.high) is float

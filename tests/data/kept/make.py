@@ -153,7 +153,7 @@ def maximum(value: float):
 def many(number: int):
     """A state too large for the database: many keys, no two with much in common."""
     keys = [(f"{pow(7919, i + number, 2**61 - 1):015x}",) for i in range(400)]
-    return measurement(CountDistinct("k"), FrequenciesAndNumRows.of((k, 1) for k in keys))
+    return measurement(CountDistinct("k"), FrequenciesAndNumRows.from_groups((k, 1) for k in keys))
 
 
 def in_segments(number: int, segments: SegmentSet):

@@ -11,7 +11,13 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason
 from tidegauge.repository.detectors.novelty import Novelty, cantelli, exceeds_recent, side
 from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.nearest import DAYS, WEEKS, Season, nearest_run, neighbours
+from tidegauge.repository.numerics.nearest import (
+    DAYS,
+    WEEKS,
+    SeasonalRanges,
+    nearest_run,
+    neighbours,
+)
 from tidegauge.repository.numerics.running import WARM, RunningMoments, running_absolute_medians
 
 FIELDS = ("score", "expected", "lower", "upper", "reason")
@@ -78,7 +84,7 @@ def test_the_same_time_of_day_is_within_two_hours(seed):
     steps = chance.choice([0, 1800, 7200, 90_000], size=n, p=[0.05, 0.7, 0.2, 0.05])
     times = np.datetime64("2015-01-01", "s") + np.cumsum(steps)
     values = np.round(chance.normal(size=n), 2)
-    found = Season.from_times(times, DAYS).nearest(values, values)
+    found = SeasonalRanges.from_times(times, DAYS).nearest(values, values)
     for i in range(n):
         back = (times[i] - times[:i]).astype(int)
         off = np.abs((back + DAY // 2) % DAY - DAY // 2)
@@ -91,15 +97,17 @@ def test_the_same_time_of_day_is_within_two_hours(seed):
 
 def test_weekdays_and_missing_times():
     values = np.arange(40.0)
-    found = Season.from_times(history(values).times, WEEKS).nearest(values, values)
+    found = SeasonalRanges.from_times(history(values).times, WEEKS).nearest(values, values)
     assert np.isnan(found[:21]).all()
     assert (found[21:] == 7).all()
-    nowhere = Season.from_times(np.full(40, "NaT", "M8[s]"), WEEKS)
+    nowhere = SeasonalRanges.from_times(np.full(40, "NaT", "M8[s]"), WEEKS)
     assert np.isnan(nowhere.nearest(values, values)).all()
 
 
 def test_many_points_at_one_time_cost_no_more():
-    season = Season.from_times(np.arange(10_000).astype("M8[s]") + np.repeat([0, DAY], 5000), DAYS)
+    season = SeasonalRanges.from_times(
+        np.arange(10_000).astype("M8[s]") + np.repeat([0, DAY], 5000), DAYS
+    )
     assert (season.high - season.low).max() <= 50
 
 

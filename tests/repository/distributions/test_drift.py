@@ -303,11 +303,11 @@ def test_sketches_of_different_sizes_and_kinds_add_up():
 
 
 def test_frequencies_tell_numbers_or_categories():
-    numbers = FrequenciesAndNumRows.of([((2,), 3), ((1,), 1), ((None,), 4)])
+    numbers = FrequenciesAndNumRows.from_groups([((2,), 3), ((1,), 1), ((None,), 4)])
     assert quantiles_of(numbers).values.tolist() == [1, 2]
     assert categories_of(numbers) == {"2": 3, "1": 1}
     assert quantiles_of(FrequenciesAndNumRows()).rows == 0
-    texts = FrequenciesAndNumRows.of([(("x",), 3)])
+    texts = FrequenciesAndNumRows.from_groups([(("x",), 3)])
     with pytest.raises(tg.StateMismatchError, match="does not tell the quantiles"):
         quantiles_of(texts)
     with pytest.raises(tg.StateMismatchError, match="how often each value occurs"):
@@ -381,7 +381,7 @@ def test_windows_are_merged(normal):
 
 def test_any_analyzer_that_stored_the_values_will_do(repo):
     groups = [((0,), 600), ((3,), 400)], [((0,), 500), ((4,), 500)]
-    state = [FrequenciesAndNumRows.of(g, 7) for g in groups]
+    state = [FrequenciesAndNumRows.from_groups(g, 7) for g in groups]
     commit(repo, *(numbers_day(n, v, tg.Uniqueness("x")) for n, v in enumerate(state, 1)))
     found = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02")
     assert (found.kind, found.ks, found.wasserstein) == ("numeric", 0.5, pytest.approx(0.8))

@@ -99,7 +99,7 @@ def test_large_frequencies_are_merged_one_file_after_the_other(repo, monkeypatch
     counted = tg.CountDistinct("k")
 
     def keys(n):
-        return FrequenciesAndNumRows.of(((f"{i}",), 1) for i in range(n, n + 200))
+        return FrequenciesAndNumRows.from_groups(((f"{i}",), 1) for i in range(n, n + 200))
 
     for n in range(1, 31):
         one = measurement(counted, keys(n))
@@ -348,7 +348,7 @@ def test_orphans_go_when_nobody_can_be_about_to_use_them(repo, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", 10)
     commit(repo, day(1))
     used = repo.artifacts.files()
-    state = FrequenciesAndNumRows.of([(("orphan",), 1)])
+    state = FrequenciesAndNumRows.from_groups([(("orphan",), 1)])
     orphan = repo.artifacts.pack(state).artifact
     assert repo.clean().files == 0  # it is young
     old = (dt.datetime.now(dt.UTC) - dt.timedelta(days=2)).timestamp()

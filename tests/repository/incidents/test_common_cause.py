@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tidegauge.repository.incidents.common_cause import (
     Candidate,
-    Table,
+    WatchedTable,
     group_by_cause,
     kind_of,
     poisson_tail,
@@ -27,7 +27,7 @@ def on(days):
 def tables(count, upstream_of=None):
     upstream_of = upstream_of or {}
     names = (f"t{n}" for n in range(count))
-    return {name: Table(START, frozenset(upstream_of.get(name, ()))) for name in names}
+    return {name: WatchedTable(START, frozenset(upstream_of.get(name, ()))) for name in names}
 
 
 def incidents(days, numbers, *kinds, first=0):

@@ -89,7 +89,7 @@ def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
     folder = tmp_path / "large"
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=folder) as repository:
         commit(repository, day(1))
-        repository.artifacts.pack(FrequenciesAndNumRows.of([((PERSON,), 1)]))
+        repository.artifacts.pack(FrequenciesAndNumRows.from_groups([((PERSON,), 1)]))
         (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").parent.mkdir(exist_ok=True)
         (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").write_bytes(PERSON.encode())
         (left,) = repository.forget(PERSON).left
@@ -97,7 +97,7 @@ def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
 
 
 def test_groups_by_numbers_are_left_out():
-    state = FrequenciesAndNumRows.of([((42, "a"), 3), ((7, "b"), 1)], num_nulls=2)
+    state = FrequenciesAndNumRows.from_groups([((42, "a"), 3), ((7, "b"), 1)], num_nulls=2)
     found = state.forget("42", "x")
     assert found.as_dict() == {(7, "b"): 1}
     assert (found.num_rows, found.num_nulls) == (1, 2)

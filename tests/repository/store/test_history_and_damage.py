@@ -218,8 +218,10 @@ def test_large_frequencies_lie_beside_the_database(repo, tmp_path):
     import hashlib
 
     keys = [(hashlib.sha256(str(i).encode()).hexdigest(),) for i in range(12_000)]
-    big = measurement(CountDistinct("k"), FrequenciesAndNumRows.of((k, 1) for k in keys))
-    small = measurement(CountDistinct("k"), FrequenciesAndNumRows.of((k, 1) for k in keys[:3]))
+    big = measurement(CountDistinct("k"), FrequenciesAndNumRows.from_groups((k, 1) for k in keys))
+    small = measurement(
+        CountDistinct("k"), FrequenciesAndNumRows.from_groups((k, 1) for k in keys[:3])
+    )
     filled(repo, [day(1, extra=[big]), day(2, extra=[small])])
     (name,) = repo.artifacts.files()
     file = tmp_path / "repo.db.artifacts" / name

@@ -20,7 +20,7 @@ STATES = {
     tg.Mean("x"): SumAndCount(2**70, 3),
     tg.ApproxCountDistinct("x"): hll([1, 2, 3]),
     tg.ApproxQuantile("x", 0.5): kll([1.0, 2.0, 3.0]),
-    tg.Uniqueness("x"): FrequenciesAndNumRows.of([(("a",), 1), (("b",), 2)], 1),
+    tg.Uniqueness("x"): FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 2)], 1),
 }
 
 
@@ -96,7 +96,7 @@ def test_a_state_of_another_kind_is_refused(make):
 
 
 def test_writers_side_by_side_leave_one_whole_state(make):
-    states = [FrequenciesAndNumRows.of([((str(i),), i + 1)]) for i in range(8)]
+    states = [FrequenciesAndNumRows.from_groups([((str(i),), i + 1)]) for i in range(8)]
     provider = make("a")
     threads = [
         threading.Thread(target=provider.persist, args=(tg.Uniqueness("x"), s)) for s in states

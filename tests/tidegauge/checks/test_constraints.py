@@ -300,7 +300,7 @@ def test_what_goes_wrong_is_a_failed_constraint():
     (lacking,) = judged(CHECK.has_mean("x", 1))
     assert lacking.message == "Mean('x') was not measured; add Mean('x') to the suite"
     assert lacking.metric is None
-    state = FrequenciesAndNumRows.of([(("a",), 1)])
+    state = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     several = only(CHECK.has(tg.Histogram("x"), 3), state)
     assert several.status == FAILURE
     assert "raised TypeError" in several.message
@@ -324,7 +324,7 @@ def test_no_data():
 
 
 def test_the_study_s_values():
-    att1 = FrequenciesAndNumRows.of([(("a",), 2), (("b",), 2), (("c",), 1)], num_nulls=1)
+    att1 = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 2), (("c",), 1)], num_nulls=1)
     assert only(CHECK.has_number_of_distinct_values("att1", (4, 4)), att1).value == 4
     assert only(CHECK.has("CountDistinct('att1')", (3, 3)), att1).passed
     share = only(CHECK.has_histogram_values("att1", lambda d: d["a"].absolute == 2), att1)
@@ -440,7 +440,7 @@ def test_what_a_detector_says():
 
 
 def test_several_numbers_are_not_compared_as_one():
-    state = FrequenciesAndNumRows.of([(("a",), 1)])
+    state = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     for check in (CHECK.not_below(tg.Histogram("x")), CHECK.is_usual(tg.Histogram("x"))):
         assert "is several numbers" in only(check, state).message
 

@@ -167,7 +167,9 @@ def test_the_commands(spark, write, tmp_path, capsys):
     try:
         create_log_table(spark, namespace)
         with QueryLog(log_folder(spark, namespace)) as log:
-            log.register(LogSchema.of("search", avro("K", user="long"), avro("V", n="int")))
+            log.register(
+                LogSchema.from_schemas("search", avro("K", user="long"), avro("V", n="int"))
+            )
             for user in (1, 2):
                 log.log("search", {"user": user}, {"n": 1}, ts_millis=D5)
                 log.flush()

@@ -57,7 +57,9 @@ def prepare(warehouse, names):
         spark.sql(f"CREATE DATABASE {name}").collect()
         create_log_table(spark, name)
         with QueryLog(log_folder(spark, name)) as log:
-            log.register(LogSchema.of("search", record("K", user="long"), record("V", n="int")))
+            log.register(
+                LogSchema.from_schemas("search", record("K", user="long"), record("V", n="int"))
+            )
             for i in range(60):
                 at = D5 + i % 2 * DAY + i % 5 * HOUR + i
                 log.log("search", {"user": i % 7}, {"n": i % 3}, ts_millis=at)

@@ -40,7 +40,7 @@ VALUE = record("Value", clicks=["null", "long"], price=["null", "double"])
 @pytest.fixture
 def service(spark, namespace):
     with QueryLog(log_folder(spark, namespace), query_source="web") as log:
-        log.register(LogSchema.of("search", KEY, VALUE))
+        log.register(LogSchema.from_schemas("search", KEY, VALUE))
         yield log
 
 
@@ -419,7 +419,9 @@ def test_what_is_no_day(spark, namespace, repository, days):
 
 @pytest.mark.soak
 def test_a_group_by_by_itself(spark, namespace, service, repository, offline):
-    service.register(LogSchema.of("clicks", KEY, record("V", clicks="long")), type="groupBy")
+    service.register(
+        LogSchema.from_schemas("clicks", KEY, record("V", clicks="long")), type="groupBy"
+    )
     service.log("clicks", {"user": 1}, {"clicks": 1}, ts_millis=D5 + 9 * HOUR)
     service.flush()
     told = Configuration(
@@ -466,7 +468,7 @@ def test_new_features_are_new_columns_and_other_types_are_refused(
     pipeline.run(spark, only, repository, until="2023-01-05")
     rows = spark.table(f"{namespace}.search_comparison")
     assert rows.select("logged_price").distinct().collect() == [(None,)]
-    service.register(LogSchema.of("search", KEY, record("V", clicks=["null", "string"])))
+    service.register(LogSchema.from_schemas("search", KEY, record("V", clicks=["null", "string"])))
     service.log("search", {"user": 1}, {"clicks": "1"}, ts_millis=D5 + 9 * HOUR)
     service.flush()
     with pytest.raises(SuiteError, match="'clicks' is BIGINT in the flattened table, and 'clicks'"):

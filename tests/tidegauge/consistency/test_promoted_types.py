@@ -17,7 +17,7 @@ SQL = f"SELECT user, ts, CASE WHEN user < 10 THEN user ELSE {BIG} END AS n FROM 
 
 
 def version(kind):
-    return LogSchema.of("search", KEY, record("Value", n=["null", kind]))
+    return LogSchema.from_schemas("search", KEY, record("Value", n=["null", kind]))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_the_wider_type_holds_both(first, later, wide):
 
 def test_fields_of_records_promote_too():
     def fields(**kinds):
-        return LogSchema.of("search", KEY, record("Value", n=record("Pair", **kinds)))
+        return LogSchema.from_schemas("search", KEY, record("Value", n=record("Pair", **kinds)))
 
     wide = merged([fields(a="int", b="float"), fields(a="long", b="float")]).values["n"]
     assert [(f["name"], f["type"]) for f in wide["fields"]] == [("a", "long"), ("b", "float")]

@@ -30,7 +30,7 @@ def conf(namespace, **more):
 @pytest.fixture
 def service(spark, namespace):
     with QueryLog(log_folder(spark, namespace)) as log:
-        log.register(LogSchema.of("search", KEY, VALUE))
+        log.register(LogSchema.from_schemas("search", KEY, VALUE))
         yield log
 
 

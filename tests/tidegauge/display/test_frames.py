@@ -331,7 +331,7 @@ def test_numbers_drift_as_curves(repo):
 
 
 def frequencies(low):
-    return FrequenciesAndNumRows.of([((n,), 1) for n in range(low, low + 100)])
+    return FrequenciesAndNumRows.from_groups([((n,), 1) for n in range(low, low + 100)])
 
 
 def test_a_repository_tells_its_datasets(repo):

@@ -90,7 +90,7 @@ def test_metrics():
 
 
 def test_histograms_are_short_tables():
-    state = FrequenciesAndNumRows.of([((f"v{n:02}",), n) for n in range(1, 51)])
+    state = FrequenciesAndNumRows.from_groups([((f"v{n:02}",), n) for n in range(1, 51)])
     text = shown(tg.Histogram("s").compute_metric_from(state))
     assert "v50503.92 %" in text  # 50 of 1275 rows
     assert "and 10 more" in text

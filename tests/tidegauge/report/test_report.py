@@ -121,7 +121,7 @@ def test_hostile_names_do_no_harm(repo, tmp_path):
 @pytest.mark.soak
 def test_ten_thousand_series_with_long_names_stay_small(repo, tmp_path):
     groups = {(f"{n}{HOSTILE}" + "W" * 150,): 1 for n in range(900)}
-    state = FrequenciesAndNumRows.of(groups.items())
+    state = FrequenciesAndNumRows.from_groups(groups.items())
     extra = [measurement(tg.Histogram("s", where=f"n = {n}"), state) for n in range(5)]
     commit(repo, day(1, rows=900, groups=groups, extra=extra))
     assert records(repo.overview())[0]["series"] == 6 * 1801 + 5

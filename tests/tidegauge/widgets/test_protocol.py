@@ -18,7 +18,7 @@ SIDES = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}
 
 def with_cities(number):
     city = tg.Histogram("city")
-    state = FrequenciesAndNumRows.of([(("a",), 30), (("b",), number)])
+    state = FrequenciesAndNumRows.from_groups([(("a",), 30), (("b",), number)])
     return day(number, only=[city], extra=[measurement(city, state)])
 
 

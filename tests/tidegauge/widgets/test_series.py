@@ -25,7 +25,7 @@ def repo():
 
 
 def cities(number, **counts):
-    state = FrequenciesAndNumRows.of([((name,), count) for name, count in counts.items()])
+    state = FrequenciesAndNumRows.from_groups([((name,), count) for name, count in counts.items()])
     return day(number, only=[CITY], extra=[measurement(CITY, state)])
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.segments import Values
-from tidegauge.analyzers.scan.scan import AnyAnalyzer, Group, Outcome, metric_of
+from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of
 from tidegauge.consistency.compare.distributions import QUANTILES
 from tidegauge.consistency.compare.measures import AnyMeasure, ConsistencyRows
 

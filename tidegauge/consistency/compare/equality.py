@@ -34,7 +34,7 @@ class Tolerance:
 
     Examples
     --------
-    >>> Tolerance.of(0.5), Tolerance.of({"rel": 1e-6})
+    >>> Tolerance.from_value(0.5), Tolerance.from_value({"rel": 1e-6})
     (Tolerance(absolute=0.5, relative=0.0), Tolerance(absolute=0.0, relative=1e-06))
     """
 
@@ -52,7 +52,7 @@ class Tolerance:
         return bool(self.absolute or self.relative)
 
     @classmethod
-    def of(cls, given: Any) -> Tolerance:
+    def from_value(cls, given: Any) -> Tolerance:
         """Make a tolerance from an absolute number, or a mapping with ``abs`` and ``rel``."""
         match given:
             case Tolerance():

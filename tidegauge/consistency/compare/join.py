@@ -139,7 +139,7 @@ class Layout:
     ----------
     schemas : sequence of Schema
         Schemas of the log and of each backfill.
-    pairs : Pairs
+    pairs : Alignment
     """
 
     schemas: Sequence[Schema]

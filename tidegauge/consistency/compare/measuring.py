@@ -162,7 +162,7 @@ def measure(
     Groups in ``also`` are part of the result even if they have no row.
     """
     schema = Schema.from_frame(table)
-    allowed = {name: Tolerance.of(given) for name, given in (tolerance or {}).items()}
+    allowed = {name: Tolerance.from_value(given) for name, given in (tolerance or {}).items()}
     measures: list[AnyMeasure] = []
     found: list[Scan] = []
     for own, some in _parts(table, group_bys).items():

@@ -72,7 +72,7 @@ def value_pairs(
     a, b = (schema.field(quote(name)) for name in (LOGGED + feature, feature))
     of = (a.type, b.type) if {a.kind, b.kind} <= NUMERIC else b.type
     own = None if group_by is None or presence_of(group_by) not in table.columns else group_by
-    differ = f"{MATCHED} AND NOT {same(a.sql, b.sql, of, Tolerance.of(tolerance))}"
+    differ = f"{MATCHED} AND NOT {same(a.sql, b.sql, of, Tolerance.from_value(tolerance))}"
     counted = (
         rows_of(table, own)
         .where(differ)

@@ -77,7 +77,7 @@ class LagEstimate:
     >>> import numpy as np
     >>> unequal = np.array([[9, 4, 0, 3]] * 8)
     >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
-    >>> found = LagEstimate.of("clicks", counts, step_ms=60)
+    >>> found = LagEstimate.from_counts("clicks", counts, step_ms=60)
     >>> found.lag_ms, found.share_now, found.share_best
     (120, 0.45, 0.0)
     """
@@ -95,7 +95,7 @@ class LagEstimate:
     curve: tuple[LagPoint, ...]
 
     @classmethod
-    def of(
+    def from_counts(
         cls, group_by: str, counts: LagCounts, *, step_ms: int, now_ms: int = 0, seed: int = 0
     ) -> LagEstimate:
         """Estimate the lag from counts of shifted comparisons.
@@ -127,7 +127,7 @@ class LagEstimate:
         >>> import numpy as np
         >>> unequal = np.array([[9, 4, 0, 3]] * 8)
         >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
-        >>> found = LagEstimate.of("clicks", counts, step_ms=60)
+        >>> found = LagEstimate.from_counts("clicks", counts, step_ms=60)
         >>> found.lag_ms, found.low_ms, found.high_ms, found.share_now, found.share_best
         (120, 60, 180, 0.45, 0.0)
         """
@@ -211,7 +211,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
     >>> import numpy as np
     >>> unequal = np.array([[9, 4, 0, 3]] * 8)
     >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
-    >>> one = LagEstimate.of("clicks", counts, step_ms=60)
+    >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
     >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
     >>> print(found)
     shop.search: 80 of 80 queries of 1 days, lags from 0 to 180 ms

@@ -53,7 +53,7 @@ def estimate_lag(
     """Estimate the write lag of each group-by; see `tidegauge.consistency.estimate_lag`.
 
     Each backfill is queried once for the features at all candidate lags before each logged query.
-    The estimate is the lag at which the fewest logged values differ; see `LagEstimate.of`. Values
+    The estimate is the lag at which the fewest logged values differ; see `LagEstimate.from_counts`. Values
     differ as in a run. A logged row without a backfill counts as a backfill of nulls, so at every
     lag the same values are compared; among several rows of one key and time, the first of each side
     counts.
@@ -79,7 +79,9 @@ def estimate_lag(
     finally:
         views.drop()
     estimates = {
-        name: LagEstimate.of(name, counts[name], step_ms=step_ms, now_ms=now[name], seed=seed)
+        name: LagEstimate.from_counts(
+            name, counts[name], step_ms=step_ms, now_ms=now[name], seed=seed
+        )
         for name in wanted
     }
     queries = (taken, sides.queries)

@@ -75,7 +75,7 @@ class QueryLog:
     >>> from pathlib import Path
     >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
     >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = LogSchema.of("search", key, value)
+    >>> schema = LogSchema.from_schemas("search", key, value)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with QueryLog(folder, query_source="web") as queries:
     ...         _ = queries.register(schema)
@@ -361,7 +361,7 @@ def log(
     >>> from pathlib import Path
     >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
     >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schemas = LogSchema.of("search", key, value)
+    >>> schemas = LogSchema.from_schemas("search", key, value)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log(folder, "search", {"user": 7}, {"clicks": 3}, schemas)
     ...     flush_logs()
@@ -384,7 +384,7 @@ def log(
 
 @lru_cache(maxsize=1024)
 def _schema_of(join: str, key: str, value: str) -> LogSchema:
-    return LogSchema.of(join, key, value)
+    return LogSchema.from_schemas(join, key, value)
 
 
 def flush_logs() -> None:

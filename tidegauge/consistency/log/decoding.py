@@ -190,7 +190,7 @@ def decode(
     >>> import tidegauge as tg
     >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
     >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> schema = tg.consistency.LogSchema.from_schemas("search", key, value)
     >>> sql = "SELECT X'0E' AS key_bytes, X'06' AS value_bytes, 1672909200000L AS ts_millis"
     >>> decoded = tg.consistency.decode(tg.spark_session().sql(sql), [schema])  # doctest: +SKIP
     >>> decoded.data.select("user", "clicks").collect()  # doctest: +SKIP

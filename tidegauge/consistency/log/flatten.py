@@ -46,7 +46,7 @@ class Flattened:
         The full name, quoted.
     columns : Columns
         The table's columns: keys, payload and features.
-    days : tuple of Day
+    days : tuple of DayCounts
         Days written in this run, with counts of decoded and bad queries.
     unchanged : tuple of str
         Days whose logs are unchanged.

@@ -51,7 +51,7 @@ class RegisteredJoin:
         if self.limit < BUCKETS and not keys and schema.payload is None and len(schema.keys) > 1:
             raise SuiteError(
                 f"the key of {schema.join!r} has several fields, and a field that differs from request to"
-                " request would sample requests, not keys: name those in LogSchema.of(payload=[...]), or"
+                " request would sample requests, not keys: name those in LogSchema.from_schemas(payload=[...]), or"
                 " the others in sample_keys"
             )
         self._readable = parse(json.loads(schema.readable[0]))

@@ -45,7 +45,7 @@ class LogSchema:
     --------
     >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
     >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = LogSchema.of("search", key, value)
+    >>> schema = LogSchema.from_schemas("search", key, value)
     >>> schema.join, len(schema.hash)
     ('search', 10)
     """
@@ -58,7 +58,7 @@ class LogSchema:
     payload: tuple[str, ...] | None = field(default=None, compare=False)
 
     @classmethod
-    def of(
+    def from_schemas(
         cls,
         join: str,
         key: str | Mapping[str, Any],
@@ -88,7 +88,7 @@ class LogSchema:
         --------
         >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
         >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-        >>> schema = LogSchema.of("team/search", key, value)
+        >>> schema = LogSchema.from_schemas("team/search", key, value)
         >>> schema.keys, schema.values, len(schema.hash)
         ({'user': 'long'}, {'clicks': 'integer'}, 10)
         """
@@ -145,7 +145,7 @@ class LogSchema:
         """
         try:
             kept = json.loads(text)
-            found = cls.of(
+            found = cls.from_schemas(
                 kept["join_name"],
                 kept["key_schema"],
                 kept["value_schema"],
@@ -192,7 +192,7 @@ class LogSchemas:
     --------
     >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
     >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> known = LogSchemas([LogSchema.of("search", key, value, "abc")])
+    >>> known = LogSchemas([LogSchema.from_schemas("search", key, value, "abc")])
     >>> known["abc"].join, len(known), [schema.hash for schema in known.of_join("other")]
     ('search', 1, [])
     """

@@ -137,7 +137,7 @@ def sync_log_table(spark: SparkSession, namespace: str) -> None:
     >>> _ = tg.consistency.create_log_table(spark, "shop")  # doctest: +SKIP
     >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
     >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
-    >>> schema = tg.consistency.LogSchema.of("search", key, value)
+    >>> schema = tg.consistency.LogSchema.from_schemas("search", key, value)
     >>> folder = tg.consistency.log_folder(spark, "shop")  # doctest: +SKIP
     >>> with tg.consistency.QueryLog(folder) as log:  # doctest: +SKIP
     ...     _ = log.register(schema)

@@ -21,7 +21,7 @@ from tidegauge.griffin.plugins import CONNECTORS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Batch", "check", "open_batch", "partitioned", "stream"]
+__all__ = ["ConnectorBatch", "check", "open_batch", "partitioned", "stream"]
 
 
 def check(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> None:
@@ -44,7 +44,7 @@ def check(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> 
 
 
 @dataclass(frozen=True)
-class Batch:
+class ConnectorBatch:
     """Rows of a connector.
 
     Attributes
@@ -60,7 +60,7 @@ class Batch:
 
 def open_batch(
     connector: ConnectorConfig, spark: SparkSession, source: str = "", *, columns_only: bool = False
-) -> Batch:
+) -> ConnectorBatch:
     """Read a connector as a batch frame.
 
     Parameters
@@ -82,7 +82,7 @@ def open_batch(
         made.check(spark)
         frame = made.columns(spark) if columns_only else made.batch(spark)
         _ = frame.schema  # on Spark Connect a missing path raises here
-        return Batch(frame, made)
+        return ConnectorBatch(frame, made)
 
 
 def stream(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> DataFrame:

@@ -18,7 +18,7 @@ class KeyColumns:
 
     Attributes
     ----------
-    work : Work
+    work : LoweringContext
     items : sequence of Aliased
         Bound; all steps refer to them by alias.
     """

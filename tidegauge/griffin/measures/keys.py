@@ -116,7 +116,7 @@ class GriffinUniqueness(_KeyMeasure):
 
     Examples
     --------
-    >>> keys = FrequenciesAndNumRows.of([(("",), 1), (("a",), 2)], num_nulls=1)
+    >>> keys = FrequenciesAndNumRows.from_groups([(("",), 1), (("a",), 2)], num_nulls=1)
     >>> GriffinUniqueness("ids", "id").compute_metric_from(keys).value.metric
     {'total': 4, 'unique': 2, 'uniqueFraction': 0.5}
     """
@@ -157,7 +157,7 @@ class GriffinDistinctness(_KeyMeasure):
 
     Examples
     --------
-    >>> keys = FrequenciesAndNumRows.of([(("",), 1), (("a",), 2)], num_nulls=1)
+    >>> keys = FrequenciesAndNumRows.from_groups([(("",), 1), (("a",), 2)], num_nulls=1)
     >>> GriffinDistinctness("ids", "id").compute_metric_from(keys).value.metric
     {'total': 4, 'distinct': 3}
     """
@@ -194,7 +194,7 @@ class GriffinDuplication(_KeyMeasure):
 
     Examples
     --------
-    >>> keys = FrequenciesAndNumRows.of([(("b",), 1), (("a",), 3)], num_nulls=1)
+    >>> keys = FrequenciesAndNumRows.from_groups([(("b",), 1), (("a",), 3)], num_nulls=1)
     >>> GriffinDuplication("ids", "id").compute_metric_from(keys).value.metric
     {'total': 5, 'duplicate': 2, 'unique': 1, 'non_unique': 1, 'distinct': 2}
     """

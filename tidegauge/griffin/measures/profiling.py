@@ -8,7 +8,7 @@ from itertools import islice
 from math import sqrt
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import Analyzer, analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer, analyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.requests import Aggregate, Frequencies, Request
@@ -31,8 +31,6 @@ from tidegauge.griffin.measures.base import GriffinMeasure
 from tidegauge.griffin.measures.parts import Parts
 from tidegauge.griffin.measures.report import Report
 from tidegauge.griffin.measures.trees import bare, groupable, row_sql
-
-AnyAnalyzer = Analyzer[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class MappingReader:
         The expected mapping.
     path : str
         Its JSON path.
-    log : Log
+    log : ReadLog
     """
 
     def __init__(self, value: object, path: str, log: ReadLog) -> None:

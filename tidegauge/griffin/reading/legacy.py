@@ -23,7 +23,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
     ----------
     value : object
         A whole ``dq.json``.
-    log : Log
+    log : ReadLog
         Receives a notice of the old format.
     """
     inner = value.get("evaluateRule") if isinstance(value, Mapping) else None

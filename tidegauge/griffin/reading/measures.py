@@ -33,7 +33,7 @@ def read_measures(items: list[MappingReader], first: str, number: int) -> list[R
 
     Parameters
     ----------
-    items : list of Keys
+    items : list of MappingReader
     first : str
         Default source.
     number : int

@@ -136,7 +136,7 @@ class Windows:
     ----------
     name : str
     clock : Clock
-    parts : tuple of Part
+    parts : tuple of ConnectorFiles
         One for each connector.
     prepare : callable
         Applies the pre-processing rules.

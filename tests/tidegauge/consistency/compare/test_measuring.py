@@ -507,7 +507,7 @@ def test_options_that_cannot_be(spark):
         compare(frame, frame, ["id"], tolerance={"X": 1})
     for wrong in (-1, NAN, True, {"absolute": 1}, {}, "1"):
         with pytest.raises(IllegalAnalyzerParameterError, match="tolerance"):
-            Tolerance.of(wrong)
+            Tolerance.from_value(wrong)
 
 
 FEATURES = "n int, d double, s string, l array<int>, m map<string,double>"

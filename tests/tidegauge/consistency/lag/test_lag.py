@@ -48,7 +48,7 @@ def counted(unequal, compared=100, matched=1):
 
 def estimate(unequal, now_ms=0, seed=0, **more):
     counts = counted(unequal, **more)
-    return LagEstimate.of("g", counts, step_ms=MINUTE, now_ms=now_ms, seed=seed)
+    return LagEstimate.from_counts("g", counts, step_ms=MINUTE, now_ms=now_ms, seed=seed)
 
 
 def minutes(found):
@@ -250,7 +250,7 @@ def namespace(spark, events, queries):
     data.createOrReplaceTempView("lag_events")
     with log_of_its_own(spark) as name:
         with QueryLog(log_folder(spark, name), query_source="web") as service:
-            service.register(LogSchema.of("search", KEY, VALUE))
+            service.register(LogSchema.from_schemas("search", KEY, VALUE))
             for user, at in [*queries, queries[0]]:
                 seen = {
                     k: bisect.bisect_right(events[user, k], at - lag) for k, lag in LAGS.items()

@@ -33,7 +33,7 @@ JOIN = "team/search"
 
 KEY = record("Key", user="long", session=["null", "string"])
 VALUE = record("Value", clicks=["null", "int"], spend=["null", "double"])
-SCHEMA = LogSchema.of(JOIN, KEY, VALUE)
+SCHEMA = LogSchema.from_schemas(JOIN, KEY, VALUE)
 
 
 def files(folder):
@@ -170,7 +170,7 @@ from tidegauge.consistency.log.schemas import LogSchema
 folder, when = sys.argv[1:]
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
 log = QueryLog(folder)
-log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
+log.register(LogSchema.from_schemas("j", key, {**key, "name": "V", "fields": []}))
 log.log("j", {"user": 1}, {}, ts_millis=0)
 log.flush()
 log.log("j", {"user": 2}, {}, ts_millis=0)
@@ -247,7 +247,7 @@ from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.schemas import LogSchema
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
 log = QueryLog(sys.argv[1])
-log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
+log.register(LogSchema.from_schemas("j", key, {**key, "name": "V", "fields": []}))
 def serve(first):
     for user in range(first, first + 100):
         log.log("j", {"user": user}, {}, ts_millis=0)
@@ -334,8 +334,10 @@ def test_payload_is_left_out_of_sampling(tmp_path):
         with pytest.raises(SuiteError, match="would sample requests, not keys"):
             queries.register(SCHEMA, sample_percent=20)
         with pytest.raises(SuiteError, match="no key 'sesion' to be payload; did you mean 'ses"):
-            LogSchema.of(JOIN, KEY, VALUE, payload=["sesion"])
-        queries.register(LogSchema.of(JOIN, KEY, VALUE, payload=["session"]), sample_percent=20)
+            LogSchema.from_schemas(JOIN, KEY, VALUE, payload=["sesion"])
+        queries.register(
+            LogSchema.from_schemas(JOIN, KEY, VALUE, payload=["session"]), sample_percent=20
+        )
         for i in range(400):
             queries.log(JOIN, {"user": i % 100, "session": str(i)}, {}, ts_millis=D5 + i)
     users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
@@ -347,7 +349,7 @@ def test_payload_is_left_out_of_sampling(tmp_path):
 def test_keys_are_sampled_as_spark_reads_them(tmp_path):
     """Whether a service gives a time as a number or as a time."""
     at = {"type": "long", "logicalType": "timestamp-millis"}
-    schema = LogSchema.of("j", record("K", at=at, n="int"), record("V"))
+    schema = LogSchema.from_schemas("j", record("K", at=at, n="int"), record("V"))
     times = [dt.datetime(2023, 1, 5, tzinfo=dt.UTC) + dt.timedelta(hours=i) for i in range(50)]
     with QueryLog(tmp_path) as queries:
         queries.register(schema, sample_percent=40, sample_keys=["at", "n"])

@@ -16,7 +16,7 @@ from tests.tidegauge.consistency.logged_queries import D5, DAY, record
 from tidegauge.consistency.log import joined_files
 
 JOIN = "team/search"
-SCHEMA = LogSchema.of(JOIN, record("Key", user="long"), record("Value", n="int"))
+SCHEMA = LogSchema.from_schemas(JOIN, record("Key", user="long"), record("Value", n="int"))
 LATER = dt.datetime(2023, 1, 6, 1, tzinfo=dt.UTC)
 
 

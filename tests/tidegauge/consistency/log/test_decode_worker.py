@@ -124,7 +124,7 @@ def avro_types(draw, name="f", depth=2):
 def test_what_is_logged_is_read(data):
     """Any schema and record: through the client and its files."""
     fields = {n: data.draw(avro_types(n)) for n in ("x", "y", "z")}
-    schema = LogSchema.of(
+    schema = LogSchema.from_schemas(
         "j",
         record("Key", x=fields["x"][0]),
         record("Value", y=fields["y"][0], z=["null", "int"], w=fields["z"][0]),
@@ -166,7 +166,7 @@ def test_what_is_logged_is_read(data):
 
 KEY = record("Key", user="string")
 VALUE = record("Value", n=["null", "int"], e={"type": "enum", "name": "E", "symbols": ["A"]})
-SCHEMA = LogSchema.of("j", KEY, VALUE)
+SCHEMA = LogSchema.from_schemas("j", KEY, VALUE)
 K, V = encoded(KEY, {"user": "ann"}), encoded(VALUE, {"n": 5, "e": "A"})
 H = SCHEMA.hash
 BAD = {
@@ -228,14 +228,16 @@ def test_what_is_shown_of_a_bad_record_is_short():
 
 def test_dates_beyond_the_calendar_are_bad():
     when = {"type": "long", "logicalType": "timestamp-micros"}
-    schema = LogSchema.of("j", record("Key", at=when), record("Value"))
+    schema = LogSchema.from_schemas("j", record("Key", at=when), record("Value"))
     raw = encoded(record("Key", at="long"), {"at": 2**62})
     _, _, (why,) = read([schema], [(raw, b"", schema.hash, NOW)])
     assert (why["reason"], why["part"]) == ("out of range", "key")
 
 
 def test_payload_that_the_values_repeat_is_the_keys():
-    schema = LogSchema.of("j", record("Key", s="string"), record("Value", s="string", n="int"))
+    schema = LogSchema.from_schemas(
+        "j", record("Key", s="string"), record("Value", s="string", n="int")
+    )
     value = encoded(record("Value", s="string", n="int"), {"s": "value", "n": 1})
     ((row), _, _) = read(
         [schema], [(encoded(record("Key", s="string"), {"s": "key"}), value, schema.hash, NOW)]

@@ -34,8 +34,12 @@ JOIN = "team/search"
 
 
 KEY = record("Key", user="long", session=["null", "string"])
-V1 = LogSchema.of(JOIN, KEY, record("Value", clicks=["null", "int"], old=["null", "string"]))
-V2 = LogSchema.of(JOIN, KEY, record("Value", clicks=["null", "int"], spend=["null", "double"]))
+V1 = LogSchema.from_schemas(
+    JOIN, KEY, record("Value", clicks=["null", "int"], old=["null", "string"])
+)
+V2 = LogSchema.from_schemas(
+    JOIN, KEY, record("Value", clicks=["null", "int"], spend=["null", "double"])
+)
 
 
 @pytest.fixture
@@ -176,7 +180,7 @@ def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
     append_queries(
         spark.createDataFrame(raw, names.replace("bytes string", "bytes binary")), namespace, JOIN
     )
-    another = LogSchema.of(JOIN, KEY, record("Value", clicks=["null", "int"]))
+    another = LogSchema.from_schemas(JOIN, KEY, record("Value", clicks=["null", "int"]))
     first = flatten(spark, namespace, JOIN, "2023-01-06", schemas=[another, V2])
     day, next_day = first.days
     assert (day.rows, day.read) == (6, 1)
@@ -191,7 +195,7 @@ def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
     assert cut.key_hash == hashlib.md5(b64(key).encode()).hexdigest()
     assert told["2023-01-05", "not base64"].start == b"***".hex()
     assert table(spark, first, "user", "clicks", "ds") == [(1, 3, "2023-01-05")]
-    later = LogSchema.of(JOIN, KEY, value, "later")
+    later = LogSchema.from_schemas(JOIN, KEY, value, "later")
     second = flatten(spark, namespace, JOIN, "2023-01-05", schemas=[another, V2, later])
     (day,) = second.days
     assert day.bad == {"truncated": 1, "trailing bytes": 1, "not base64": 1, "no schema": 1}
@@ -248,7 +252,7 @@ def test_samples_types_and_names(spark, namespace, service):
     for join in ("team.search", JOIN):
         with pytest.raises(SourceError, match=f"'join {join}' cannot be flattened into it"):
             flatten(spark, namespace, join, "2023-01-05")
-    clash = LogSchema.of(JOIN, KEY, record("Value", clicks=["null", "string"]))
+    clash = LogSchema.from_schemas(JOIN, KEY, record("Value", clicks=["null", "string"]))
     with pytest.raises(
         SuiteError, match="'clicks' is INT in the flattened table, and 'clicks' is STRING"
     ):

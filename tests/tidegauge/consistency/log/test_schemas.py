@@ -18,7 +18,7 @@ KEY = record("Key", user="long")
 
 
 def made(join="search", key=KEY, **features):
-    return LogSchema.of(join, key, record("Value", **features))
+    return LogSchema.from_schemas(join, key, record("Value", **features))
 
 
 def logical(kind, name, **more):
@@ -81,7 +81,7 @@ def test_schemas_that_no_column_can_hold(avro, message):
 @pytest.mark.parametrize("schema", ["{", '"int"', '["null", "int"]', "[]", {"type": "map"}])
 def test_what_is_no_record(schema):
     with pytest.raises(SuiteError, match="not an Avro schema|are Avro records"):
-        LogSchema.of("search", KEY, schema)
+        LogSchema.from_schemas("search", KEY, schema)
 
 
 def test_only_known_logical_types_are_left_to_the_reader():
@@ -105,15 +105,15 @@ def test_the_hash_is_of_join_and_both_schemas():
 
 
 def test_two_schemas_of_one_hash_are_refused():
-    one = LogSchema.of("search", KEY, record("Value", a="int"), "same")
-    other = LogSchema.of("search", KEY, record("Value", b="int"), "same")
+    one = LogSchema.from_schemas("search", KEY, record("Value", a="int"), "same")
+    other = LogSchema.from_schemas("search", KEY, record("Value", b="int"), "same")
     with pytest.raises(SuiteError, match="two schemas have the hash 'same'"):
         LogSchemas([one, one, other])
 
 
 @pytest.mark.parametrize("schema_hash", [None, "a/b+c=..", "../../x"])
 def test_schemas_are_kept_beside_the_log(tmp_path, schema_hash):
-    one = LogSchema.of("search", KEY, record("Value", clicks="int"), schema_hash)
+    one = LogSchema.from_schemas("search", KEY, record("Value", clicks="int"), schema_hash)
     assert len(load_schemas(str(tmp_path))) == 0
     save_schema(str(tmp_path), one)
     (file,) = (tmp_path / "_schemas").iterdir()
@@ -152,7 +152,7 @@ CLASHES = {
 @pytest.mark.parametrize(("key", "value", "message"), CLASHES.values(), ids=CLASHES)
 def test_fields_that_cannot_be_beside_each_other(key, value, message):
     with pytest.raises(SuiteError, match=message):
-        LogSchema.of("search", record("Key", **key), record("Value", **value))
+        LogSchema.from_schemas("search", record("Key", **key), record("Value", **value))
 
 
 def test_versions_are_merged():
