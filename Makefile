@@ -33,6 +33,9 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 	@mkdir -p .demo
 	@$(BIN)/tidegauge demo --folder .demo --db sqlite:///.demo/tidegauge.db
 
+# Each process that a test starts would compile all modules anew.
+test soak: export PYTHONDONTWRITEBYTECODE :=
+
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 

@@ -59,7 +59,7 @@ class Postgres:
             account = pwd.getpwnam("postgres")
             os.chown(self.folder, account.pw_uid, account.pw_gid)
         self._run(
-            "initdb", "-D", f"{self.folder}/data", "-A", "trust", "-U", "tester", "-E", "UTF8"
+            "initdb", "-N", "-D", f"{self.folder}/data", "-A", "trust", "-U", "tester", "-E", "UTF8"
         )
         self.start()
 

@@ -120,7 +120,7 @@ def avro_types(draw, name="f", depth=2):
 
 
 @given(st.data())
-@settings(max_examples=soak(60, 500), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=soak(20, 500), suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_logged_is_read(data):
     """Any schema and record: through the client and its files."""
     fields = {n: data.draw(avro_types(n)) for n in ("x", "y", "z")}
