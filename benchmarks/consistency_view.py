@@ -26,7 +26,7 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 from benchmarks.synthetic.consistent import DATASET, make
-from tests.servers import dashboard_server
+from tests.services.servers import dashboard_server
 from tidegauge.consistency.export_jsonl import consistency_file
 from tidegauge.consistency.import_jsonl import open_consistency
 from tidegauge.repository.repository import Repository

@@ -32,7 +32,7 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.synthetic.wide_repository import make
-from tests.servers import dashboard_server, lab_server
+from tests.services.servers import dashboard_server, lab_server
 
 WAIT = 300_000
 BEGIN = "import time, json, pathlib\nbegun = time.time()\nimport tidegauge as tg\ntg.Dashboard\nimported = time.time()"

@@ -29,8 +29,8 @@ from wide import cpu_seconds
 import tidegauge as tg
 from tidegauge.analyzers.scan.views import Views
 from tidegauge.griffin.config import Job, Output, RuleConfig
-from tidegauge.griffin.engine import Engine
-from tidegauge.griffin.measuring import Round
+from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.execution.measuring import Round
 
 RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
 FIELDS = ("id", "name", "city")

@@ -32,7 +32,7 @@ import numpy as np
 import psutil
 
 from benchmarks.dashboard import forget, show
-from tests.servers import dashboard_server
+from tests.services.servers import dashboard_server
 
 ROWS = 30
 STATIC = ("dashboard.css", "dashboard.js", "page.js")

@@ -48,7 +48,7 @@ def run(path: Path, url: str) -> dict[str, list[dict[str, str]]]:
     import nbformat
     from nbclient import NotebookClient
 
-    from tests.servers import jupyter_environment
+    from tests.services.servers import jupyter_environment
 
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as folder:

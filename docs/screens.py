@@ -25,7 +25,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from playwright.sync_api import Page, sync_playwright
 
 import tidegauge as tg
-from tests.servers import dashboard_server
+from tests.services.servers import dashboard_server
 
 SIZE = {"width": 1280, "height": 760}
 DESK_SIZE = {"width": 1440, "height": 860}

@@ -102,7 +102,7 @@ CONNECT = os.environ.get("TIDEGAUGE_TEST_CONNECT") == "1"
 @pytest.fixture(scope="session")
 def kafka_jars(request):
     """Fetch the jars for Kafka where a test that is to run needs them; why there are none, or None."""
-    from tests.kafka import fetch
+    from tests.services.kafka import fetch
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
     return fetch() if wanted else "no test needs it"
@@ -120,7 +120,7 @@ def spark(warehouse, kafka_jars):
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    from tests.kafka import submit_arguments
+    from tests.services.kafka import submit_arguments
 
     os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()  # of sessions in processes of tests, too
     builder = (
@@ -205,7 +205,7 @@ def measured_copy(measured, tmp_path):
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL server of our own."""
-    from tests.servers import postgres
+    from tests.services.servers import postgres
 
     with postgres() as server:
         if server is None:
@@ -216,7 +216,7 @@ def postgres():
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory):
     """A server of S3's interface."""
-    from tests.servers import S3
+    from tests.services.servers import S3
 
     store = S3(tmp_path_factory.mktemp("s3"))
     yield store
@@ -238,7 +238,7 @@ def bucket(s3, monkeypatch):
 @pytest.fixture(scope="session")
 def kafka(spark, kafka_jars):
     """A Kafka broker of our own; tests that use it are marked ``kafka``."""
-    from tests.kafka import kafka
+    from tests.services.kafka import kafka
 
     if kafka_jars is not None:
         pytest.skip(kafka_jars)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
-from tests.servers import jupyter_environment
+from tests.services.servers import jupyter_environment
 from tests.test_laptop import WITHOUT_SPARK
 
 FOLDER = Path(__file__).parents[1] / "notebooks"

@@ -176,7 +176,6 @@ from .rules.attached import Attached as Attached
 from .rules.datasets import Dataset as Dataset
 from .rules.datasets import dataset as dataset
 from .rules.dqm import DQM as DQM
-from .rules.judging import judge as judge
 from .rules.measures import FixCount as FixCount
 from .rules.measures import FixCountRatio as FixCountRatio
 from .rules.measures import RecordRules as RecordRules
@@ -186,6 +185,12 @@ from .rules.measures import RuleUnknown as RuleUnknown
 from .rules.measures import RuleUnknownRatio as RuleUnknownRatio
 from .rules.measures import RuleViolations as RuleViolations
 from .rules.measures import RuleViolationsRatio as RuleViolationsRatio
+from .rules.outcome.judging import judge as judge
+from .rules.outcome.result import CheckResult as CheckResult
+from .rules.outcome.validation import ValidationSet as ValidationSet
+from .rules.outcome.validation import ValidationTask as ValidationTask
+from .rules.outcome.verdicts import RepositoryVerdicts as RepositoryVerdicts
+from .rules.outcome.verdicts import VerdictFiles as VerdictFiles
 from .rules.parsing.measures import ParserRejects as ParserRejects
 from .rules.parsing.measures import ParserRejectsRatio as ParserRejectsRatio
 from .rules.parsing.parser import Parsed as Parsed
@@ -203,7 +208,6 @@ from .rules.policies import FailTotalFixPercentPolicy as FailTotalFixPercentPoli
 from .rules.policies import FailTotalRuleCountPolicy as FailTotalRuleCountPolicy
 from .rules.policies import FailTotalRulePercentPolicy as FailTotalRulePercentPolicy
 from .rules.publish import Published as Published
-from .rules.result import CheckResult as CheckResult
 from .rules.state import DQMState as DQMState
 from .rules.state import RecordCounts as RecordCounts
 from .rules.tasks import BoundFix as BoundFix
@@ -221,10 +225,6 @@ from .rules.tasks import Rule as Rule
 from .rules.tasks import SetFix as SetFix
 from .rules.tasks import SetRule as SetRule
 from .rules.tasks import UniqueRule as UniqueRule
-from .rules.validation import ValidationSet as ValidationSet
-from .rules.validation import ValidationTask as ValidationTask
-from .rules.verdicts import RepositoryVerdicts as RepositoryVerdicts
-from .rules.verdicts import VerdictFiles as VerdictFiles
 from .spark.session import spark_session as spark_session
 from .suite import Suite as Suite
 from .widgets.dashboard import Dashboard as Dashboard

@@ -21,8 +21,8 @@ from tidegauge.display.progress import progress_bar
 from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import privacy_settings
-from tidegauge.rules.judging import judge_run
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.judging import judge_run
+from tidegauge.rules.outcome.result import CheckResult
 
 if TYPE_CHECKING:
     import pandas as pd

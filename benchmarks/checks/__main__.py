@@ -38,7 +38,7 @@ from benchmarks.deequ.workers import (
     WorkerError,
     their_worker,
 )
-from tests.environments import environment
+from tests.services.environments import environment
 from tidegauge.spark.java import find_java
 
 OURS = ("ours-3.5", "ours-newest")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from tests import maven
-from tests.environments import environment
 from tests.paths import ROOT
+from tests.services import maven
+from tests.services.environments import environment
 from tidegauge.spark.java import find_java
 
 DEEQU = "2.1.0-spark-3.5"

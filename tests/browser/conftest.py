@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers import dashboard_server, lab_server
+from tests.services.servers import dashboard_server, lab_server
 
 WAIT = 30_000
 """Milliseconds in which something must have come about; nothing waits that long if all is well."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests import features
 from tests.browser.conftest import leave, open_served, wait_until
-from tests.servers import dashboard_server
+from tests.services.servers import dashboard_server
+from tests.support import features
 
 DRAWN = ".tidegauge[data-view=consistency][data-state=drawn]"
 

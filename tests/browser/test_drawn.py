@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.coast import MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_served, wait_for_state
-from tests.servers import dashboard_server, free_port
+from tests.services.servers import dashboard_server, free_port
 
 CELLS = (
     "import tidegauge as tg\nrepo = tg.Repository(read_only=True)",

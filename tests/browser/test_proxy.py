@@ -12,7 +12,7 @@ from tidegauge.repository.repository import Repository
 from tests.browser.conftest import leave, wait_for_state
 from tests.docs.pages import blocks
 from tests.paths import ROOT
-from tests.servers import Server, dashboard_server, free_port
+from tests.services.servers import Server, dashboard_server, free_port
 
 NGINX = """
 daemon off; pid nginx.pid; {user}

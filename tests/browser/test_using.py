@@ -10,7 +10,7 @@ from tidegauge.repository.repository import Repository
 
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_served, wait_until
-from tests.servers import dashboard_server
+from tests.services.servers import dashboard_server
 
 VIEWS = {
     "Tables": "home",

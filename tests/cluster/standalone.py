@@ -11,7 +11,7 @@ import tarfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-from tests.servers import Server, free_port
+from tests.services.servers import Server, free_port
 
 BARE = ("numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six", "tzdata")
 """What Python workers need of Spark itself."""

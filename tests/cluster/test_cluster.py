@@ -14,7 +14,7 @@ import tidegauge as tg
 from tests.analyzers.measures.test_merging_flights import EVERY
 from tests.cluster.standalone import cluster
 from tests.paths import ROOT
-from tests.servers import Server, kill
+from tests.services.servers import Server, kill
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.soak]
 DAYS = 20

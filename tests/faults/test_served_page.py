@@ -13,7 +13,7 @@ import pytest
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
 
-from tests.servers import dashboard_server
+from tests.services.servers import dashboard_server
 
 pytestmark = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
 

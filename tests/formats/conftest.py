@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.formats.packages import PACKAGES
-from tests.maven import jars_of
+from tests.services.maven import jars_of
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.environments import ENVIRONMENTS, REQUIREMENTS, environment
 from tests.formats.packages import PACKAGES
 from tests.paths import ROOT
+from tests.services.environments import ENVIRONMENTS, REQUIREMENTS, environment
 
 NEWEST = "newest"
 """The environment of development, whose Spark is the newest."""

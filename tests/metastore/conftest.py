@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tests.maven import jars_of
 from tests.metastore.service import HADOOP_AWS, Metastore, s3a
+from tests.services.maven import jars_of
 
 
 @pytest.fixture(scope="session")

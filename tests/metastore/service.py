@@ -13,8 +13,8 @@ from pathlib import Path
 import pyspark
 from tidegauge.spark.java import ensure_java
 
-from tests.maven import jars_of
-from tests.servers import S3, Server, free_port
+from tests.services.maven import jars_of
+from tests.services.servers import S3, Server, free_port
 
 METASTORE = "org.apache.hive:hive-standalone-metastore:3.1.3:tar.gz:bin!"
 BESIDE = ("org.postgresql:postgresql:42.7.8!", "commons-collections:commons-collections:3.2.2")

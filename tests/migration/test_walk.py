@@ -14,9 +14,9 @@ from tidegauge.cli.main import run_command
 from tidegauge.spark.java import find_java
 
 import tidegauge as tg
-from tests import maven
-from tests.environments import environment
 from tests.migration.tables import ORDER_COLUMNS, ORDERS, REVIEWS, TRIP_COLUMNS, TRIPS
+from tests.services import maven
+from tests.services.environments import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 HERE = Path(__file__).parent

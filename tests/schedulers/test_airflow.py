@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 import tidegauge as tg
-from tests.environments import environment
 from tests.paths import ROOT
 from tests.schedulers.orders import make_orders
+from tests.services.environments import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 

@@ -5,7 +5,7 @@ from tidegauge.files.rules import load_rules
 from tidegauge.files.suite import load_suite
 
 import tidegauge as tg
-from tests.pages import read_page, shown
+from tests.support.pages import read_page, shown
 
 pytestmark = pytest.mark.spark
 
@@ -211,7 +211,7 @@ def test_explain_takes_a_suite_file(shop, spark, tmp_path):
 
 
 def test_explaining_reads_no_row(shop, spark):
-    from tests.spark_actions import counted
+    from tests.support.spark_actions import counted
 
     def scans(actions):
         return [a for a in actions if "scan parquet" in a["planDescription"].casefold()]

@@ -22,7 +22,7 @@ from tidegauge.cli.options import (
     the_dataset,
 )
 from tidegauge.cli.output import Format, print_frame
-from tidegauge.rules.report import FailOn
+from tidegauge.rules.outcome.report import FailOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def history(
 def _in_words(result: str) -> str:
     """Format a stored verdict as one line; one that is not tidegauge's is returned as is."""
     from tidegauge.analyzers.core.errors import RuleError
-    from tidegauge.rules.result import CheckResult
+    from tidegauge.rules.outcome.result import CheckResult
 
     try:
         found = CheckResult.from_json(result)

@@ -17,8 +17,8 @@ from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.checks.verification import Verification
 from tidegauge.checks.verifying import verify_stored, with_examples
 from tidegauge.files.suite import CHECKS, SuiteFile
-from tidegauge.rules.judging import close_verdicts, fingerprints, kept_verdicts
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.judging import close_verdicts, fingerprints, kept_verdicts
+from tidegauge.rules.outcome.result import CheckResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.griffin.engine import Engine
-from tidegauge.griffin.loader import Loader
+from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.execution.loader import Loader
+from tidegauge.griffin.execution.preparation import Prepared
 from tidegauge.griffin.lower.plan import RulePlan
-from tidegauge.griffin.preparation import Prepared
 from tidegauge.griffin.reading import read_env, read_job
 from tidegauge.griffin.sessions import session_for
 from tidegauge.griffin.sinks import open_sinks

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinError, SuiteError
-from tidegauge.griffin.engine import Engine
-from tidegauge.griffin.incremental import measure_partitions
-from tidegauge.griffin.loader import Loader
-from tidegauge.griffin.measuring import Round
+from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.execution.incremental import measure_partitions
+from tidegauge.griffin.execution.loader import Loader
+from tidegauge.griffin.execution.measuring import Round
 from tidegauge.griffin.reading import read_env, read_job
 from tidegauge.griffin.results import GriffinResult
 from tidegauge.griffin.sessions import session_for

@@ -10,10 +10,10 @@ from tidegauge.analyzers.core.partitions import TMST, Partition
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, RuleConfig
 from tidegauge.griffin.dsl.nodes import Profiling
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.engine import Engine
-from tidegauge.griffin.loader import Loader
-from tidegauge.griffin.measuring import Round
-from tidegauge.griffin.preparation import has_text
+from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.execution.loader import Loader
+from tidegauge.griffin.execution.measuring import Round
+from tidegauge.griffin.execution.preparation import has_text
 from tidegauge.griffin.results import GriffinResult, combine_results
 from tidegauge.griffin.streaming.run import is_stream, run_stream
 from tidegauge.repository.testing.memory import MemoryRepository

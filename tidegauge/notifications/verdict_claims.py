@@ -23,7 +23,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.verdicts import standing_verdicts
-from tidegauge.rules.result import WARNINGS, CheckResult
+from tidegauge.rules.outcome.result import WARNINGS, CheckResult
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -13,7 +13,7 @@ from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.queries import Window
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.outcome.judging import standing_failures
 
 if TYPE_CHECKING:
     import pandas as pd

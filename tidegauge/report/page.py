@@ -24,7 +24,7 @@ from tidegauge.repository.history.axes import order_ticks, time_ticks
 from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
-from tidegauge.rules.result import failure_messages
+from tidegauge.rules.outcome.result import failure_messages
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository

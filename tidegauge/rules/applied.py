@@ -21,8 +21,8 @@ from tidegauge.rules.definition import DQMDefinition, total
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked
 from tidegauge.rules.measures import analyzers_of
+from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.parsing.measures import parser_analyzers
-from tidegauge.rules.result import CheckResult
 from tidegauge.rules.samples import SAMPLES, sample_charged
 from tidegauge.rules.state import DQMState, RecordCounts, Tally
 from tidegauge.rules.tally import Tallies

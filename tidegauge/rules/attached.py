@@ -21,9 +21,9 @@ from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.scan.capabilities import capabilities
 from tidegauge.rules.definition import DQMDefinition
 from tidegauge.rules.masks import OWN, mask
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.validation import ValidationTask
 from tidegauge.rules.state import DQMState, RecordCounts, Tally
-from tidegauge.rules.validation import ValidationTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,9 +17,9 @@ from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.masks import mask
+from tidegauge.rules.outcome.validation import ValidationSet, ValidationTask
+from tidegauge.rules.outcome.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts
 from tidegauge.rules.publish import Publication
-from tidegauge.rules.validation import ValidationSet, ValidationTask
-from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,6 +12,8 @@ from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked, mask
 from tidegauge.rules.measures import analyzers_of
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.validation import ValidationTask
 from tidegauge.rules.policies import (
     DQMPolicy,
     DQMTaskPolicy,
@@ -19,13 +21,11 @@ from tidegauge.rules.policies import (
     FailParserCountPolicy,
     as_task_policy,
 )
-from tidegauge.rules.result import CheckResult
 from tidegauge.rules.samples import SAMPLES, sample_charged
 from tidegauge.rules.serialization import policy_of, task_of, task_policy_of
 from tidegauge.rules.state import DQMState, RecordCounts, Tally
 from tidegauge.rules.tally import tally
 from tidegauge.rules.tasks import DQMFix, DQMRule, DQMTask
-from tidegauge.rules.validation import ValidationTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,13 +17,13 @@ from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.attached import Attached
 from tidegauge.rules.definition import DQMDefinition, total
 from tidegauge.rules.masks import mask
+from tidegauge.rules.outcome.recording import as_recorder, record
+from tidegauge.rules.outcome.validation import ValidationSet
+from tidegauge.rules.outcome.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts
 from tidegauge.rules.parsing.parser import ParserValidation
 from tidegauge.rules.publish import Publication, Published
-from tidegauge.rules.recording import as_recorder, record
 from tidegauge.rules.samples import SAMPLES, resolve_columns
 from tidegauge.rules.tally import tally
-from tidegauge.rules.validation import ValidationSet
-from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

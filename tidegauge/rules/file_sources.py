@@ -11,8 +11,8 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
 from tidegauge.files.rules import RulesFile
-from tidegauge.rules.result import CheckResult
-from tidegauge.rules.verdicts import read_verdict
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.verdicts import read_verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,13 +25,13 @@ from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.applied import Applied, partitions_with, quarantine, split, with_broken_rules
 from tidegauge.rules.definition import DQMDefinition
 from tidegauge.rules.masks import Masked, mask
-from tidegauge.rules.recording import record
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.recording import record
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.validation import ValidationSet
+from tidegauge.rules.outcome.verdicts import RepositoryVerdicts
 from tidegauge.rules.samples import resolve_columns
 from tidegauge.rules.state import DQMState, Tally
 from tidegauge.rules.tally import Tallies, count_masked, tally
-from tidegauge.rules.validation import ValidationSet
-from tidegauge.rules.verdicts import RepositoryVerdicts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,15 +32,15 @@ from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.file_sources import ParsedSource, open_rules_source, parser_verdict
-from tidegauge.rules.judging import close_verdicts, counts_of, fingerprints, kept_verdicts
 from tidegauge.rules.masks import mask
+from tidegauge.rules.outcome.judging import close_verdicts, counts_of, fingerprints, kept_verdicts
+from tidegauge.rules.outcome.report import RulesRun, RulesSummary
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.validation import ValidationSet
 from tidegauge.rules.publish import Publication
-from tidegauge.rules.report import RulesRun, RulesSummary
-from tidegauge.rules.result import CheckResult
 from tidegauge.rules.samples import SAMPLES, resolve_columns
 from tidegauge.rules.state import DQMState, RecordCounts, Sample
 from tidegauge.rules.tally import tally
-from tidegauge.rules.validation import ValidationSet
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
-from tidegauge.rules.judging import standing_failures
-from tidegauge.rules.result import failure_messages, failure_samples
+from tidegauge.rules.outcome.judging import standing_failures
+from tidegauge.rules.outcome.result import failure_messages, failure_samples
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, seconds, shown, table
 from tidegauge.widgets.series import MOST

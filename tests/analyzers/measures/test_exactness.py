@@ -190,7 +190,7 @@ def test_our_names_are_nobodys(spark):
 @pytest.mark.soak
 @pytest.mark.classic
 def test_looking_for_the_dirty_groups_costs_little(spark):
-    from tests.spark_actions import counted
+    from tests.support.spark_actions import counted
 
     data = spark.range(64).selectExpr("id", "id % 16 AS p", "id - 5 AS x")
     good = [tg.Size(), tg.Mean("x")]

@@ -14,7 +14,7 @@ from tidegauge.analyzers.sources.sources import (
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark
 NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -4,7 +4,7 @@ import pytest
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark
 DAYS = ("2013-01-01", "2013-01-02", "2013-01-03")

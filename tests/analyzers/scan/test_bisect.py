@@ -10,7 +10,7 @@ from tidegauge.analyzers.scan.bisect import find_failures
 from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 
 class DataError(Exception):

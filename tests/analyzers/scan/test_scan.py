@@ -11,7 +11,7 @@ from tidegauge.analyzers.scan.plan import plan
 from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
-from tests.spark_actions import counted, executions
+from tests.support.spark_actions import counted, executions
 
 pytestmark = pytest.mark.spark
 

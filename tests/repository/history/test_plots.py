@@ -14,7 +14,7 @@ from tidegauge.repository.history.svg import bars, path, picture, sparkline
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg
-from tests.pages import HOSTILE, LONG, SVG, read_page, read_svg, shown
+from tests.support.pages import HOSTILE, LONG, SVG, read_page, read_svg, shown
 
 
 def at(*moment):

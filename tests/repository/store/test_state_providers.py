@@ -8,7 +8,7 @@ from tidegauge.analyzers.core.errors import CorruptStateError, FileSystemError
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.sums import SumAndCount
-from tidegauge.rules.verdicts import VerdictFiles
+from tidegauge.rules.outcome.verdicts import VerdictFiles
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import hll, kll

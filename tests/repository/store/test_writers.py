@@ -21,7 +21,7 @@ from tidegauge.repository.testing.samples import SIZE, changes, commit, day, spe
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
-from tests.servers import kill
+from tests.services.servers import kill
 
 
 def start(*arguments, **options):
@@ -140,7 +140,7 @@ class _Lines(threading.Thread):
 @pytest.mark.postgres
 def test_a_server_that_stops_and_starts_stops_no_run(tmp_path, postgres):
     """Batches wait for the server; what it had answered for is there."""
-    from tests.servers import postgres as another
+    from tests.services.servers import postgres as another
 
     with another() as server:
         url, folder = server.database(), tmp_path / "artifacts"

@@ -393,7 +393,7 @@ RULES = (
 @pytest.mark.classic
 @pytest.mark.spark
 def test_a_frame_is_verified_by_one_scan(spark, table):
-    from tests.spark_actions import counted
+    from tests.support.spark_actions import counted
 
     found = tg.verify(table, RULES)
     assert found.frame()["value"].tolist() == [0.5, 0.75, 0.75, 0.5, 0.5, -1, 7.5, 7, 0.75, 4]

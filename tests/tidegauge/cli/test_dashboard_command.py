@@ -13,7 +13,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
 
-from tests.servers import Server, dashboard_server, jupyter_environment, tidegauge_command
+from tests.services.servers import Server, dashboard_server, jupyter_environment, tidegauge_command
 
 served = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.rules.judging import standing_failures
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.judging import standing_failures
+from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.run import _Writer
 
 import tidegauge as tg

@@ -14,7 +14,7 @@ from tidegauge.repository.store.user_metrics import Record, write_records
 from tidegauge.widgets.consistency import Consistency
 
 import tidegauge as tg
-from tests import features
+from tests.support import features
 
 JOIN = features.JOIN
 JANUARY_5 = 1672876800000

@@ -8,7 +8,7 @@ from tidegauge.demo.flights import demo_suite
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark
 

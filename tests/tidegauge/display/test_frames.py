@@ -16,7 +16,7 @@ from tidegauge.repository.store.result_frame import ResultFrame
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
 import tidegauge as tg
-from tests.pages import HOSTILE, LONG, shown
+from tests.support.pages import HOSTILE, LONG, shown
 
 KINDS = {
     **dict.fromkeys(("value", "score"), Kind.NUMBER),

@@ -11,7 +11,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.display.html import LARGEST_CARD, Rows, card, cell, isolated, marked, pairs, table
 
 import tidegauge as tg
-from tests.pages import HOSTILE, LONG, read_page, shown
+from tests.support.pages import HOSTILE, LONG, read_page, shown
 
 
 def test_text_is_cut_escaped_and_made_visible():

@@ -7,7 +7,7 @@ import json
 import pytest
 from tidegauge.cli.main import run_command
 
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 from tests.tidegauge.griffin.jobs import DATA, NOW, job, read, rule
 
 pytestmark = pytest.mark.spark

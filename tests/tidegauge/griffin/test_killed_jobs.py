@@ -26,7 +26,7 @@ run(*sys.argv[1:3], spark)
 
 
 def run(folder, url, spark):
-    from tidegauge.griffin import incremental
+    from tidegauge.griffin.execution import incremental
 
     incremental.BATCH = 2
     source = read("src", "file", {"format": "parquet", "paths": [str(folder)]})

@@ -6,8 +6,8 @@ import pytest
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day, spec
-from tidegauge.rules.judging import close_verdicts, standing_failures
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.judging import close_verdicts, standing_failures
+from tidegauge.rules.outcome.result import CheckResult
 
 import tidegauge as tg
 from tests.tidegauge.notifications.web import web

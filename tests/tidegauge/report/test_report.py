@@ -16,7 +16,7 @@ from tidegauge.repository.store.frames import records
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement, spec
 
 import tidegauge as tg
-from tests.pages import HOSTILE, LONG, read_page, shown
+from tests.support.pages import HOSTILE, LONG, read_page, shown
 
 MADE = dt.datetime(2013, 2, 1, 12, tzinfo=dt.UTC)
 

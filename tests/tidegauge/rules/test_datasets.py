@@ -6,7 +6,7 @@ import pytest
 from tidegauge.analyzers.core.errors import RuleError
 
 import tidegauge as tg
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark
 POSITIVE = tg.DQM().add(tg.Rule("a > 0", "positive"), tg.FailCount(3))

@@ -12,7 +12,7 @@ import pytest
 
 import tidegauge as tg
 from tests.conftest import CONNECT
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # counts actions or writes to Hive
 

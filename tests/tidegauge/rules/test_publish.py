@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tidegauge.analyzers.core.errors import PartitionColumnError, RuleError, SourceError, SuiteError
 from tidegauge.analyzers.sources.targets import check_disjoint_locations, parent_location
-from tidegauge.rules.judging import judge
-from tidegauge.rules.verdicts import VerdictFiles
+from tidegauge.rules.outcome.judging import judge
+from tidegauge.rules.outcome.verdicts import VerdictFiles
 
 import tidegauge as tg
-from tests.spark_actions import counted
+from tests.support.spark_actions import counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # counts actions or writes to Hive
 

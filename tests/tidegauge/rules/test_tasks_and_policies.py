@@ -17,8 +17,8 @@ from tidegauge.analyzers.core.sql import literal, words_in
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.expressions import value_sql
 from tidegauge.rules.layout import Tasks
+from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.policies import DQMTaskPolicy
-from tidegauge.rules.result import CheckResult
 from tidegauge.rules.serialization import tasks_of
 from tidegauge.rules.state import RecordCounts
 

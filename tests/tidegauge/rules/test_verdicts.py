@@ -7,9 +7,9 @@ from tidegauge.analyzers.core.errors import RuleError, SourceError
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources import fingerprints
-from tidegauge.rules.recording import as_recorder
-from tidegauge.rules.result import CheckResult
-from tidegauge.rules.verdicts import RepositoryVerdicts, VerdictFiles, read_verdict
+from tidegauge.rules.outcome.recording import as_recorder
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.verdicts import RepositoryVerdicts, VerdictFiles, read_verdict
 
 import tidegauge as tg
 

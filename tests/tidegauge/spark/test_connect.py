@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tests import maven
 from tests.conftest import soak
 from tests.paths import ROOT
+from tests.services import maven
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from tidegauge.repository.store.consistency_series import PREFIX, parse_instance
 from tidegauge.widgets.consistency import Consistency
 
 import tidegauge as tg
-from tests import features
+from tests.support import features
 from tidegauge.widgets import consistency
 
 JOIN = features.JOIN

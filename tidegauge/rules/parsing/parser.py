@@ -23,6 +23,8 @@ from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import capabilities, smallest
 from tidegauge.analyzers.sources.sources import fingerprint, list_files
 from tidegauge.repository.store.config import privacy_settings
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.validation import ValidationTask
 from tidegauge.rules.parsing.dates import check_pattern
 from tidegauge.rules.parsing.records import (
     ENCODING,
@@ -34,9 +36,7 @@ from tidegauge.rules.parsing.records import (
     read_records,
 )
 from tidegauge.rules.policies import DQMPolicy, FailParserCountPolicy
-from tidegauge.rules.result import CheckResult
 from tidegauge.rules.state import DQMState, Sample
-from tidegauge.rules.validation import ValidationTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -33,7 +33,7 @@ def found(port, warehouse):
     from tidegauge.griffin.config import ConnectorConfig
 
     import tidegauge as tg
-    from tests.cassandra import ACCOUNT
+    from tests.services.cassandra import ACCOUNT
     from tests.tidegauge.griffin.jobs import job, read, rows, rule, values
     from tidegauge.griffin.connectors import open_batch
 
@@ -72,7 +72,7 @@ def found(port, warehouse):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    from tests.cassandra import cassandra, fetch, submit_arguments
+    from tests.services.cassandra import cassandra, fetch, submit_arguments
 
     if (problem := fetch()) is not None:
         pytest.skip(problem)

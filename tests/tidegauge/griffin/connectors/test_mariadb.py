@@ -31,7 +31,7 @@ ACCOUNT = {"user": "tester", "password": "secret"}
 
 @pytest.fixture(scope="module")
 def server():
-    from tests.mariadb import fetch, mariadb
+    from tests.services.mariadb import fetch, mariadb
 
     if (problem := fetch()) is not None:
         pytest.skip(problem)

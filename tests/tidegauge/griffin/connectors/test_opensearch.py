@@ -20,7 +20,7 @@ PEOPLE = [
 
 @pytest.fixture(scope="module")
 def server():
-    from tests.opensearch import fetch, opensearch
+    from tests.services.opensearch import fetch, opensearch
 
     if (problem := fetch()) is not None:
         pytest.skip(problem)

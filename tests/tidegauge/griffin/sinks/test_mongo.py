@@ -6,7 +6,7 @@ import pytest
 from tidegauge.analyzers.core.errors import SinkError
 from tidegauge.griffin.config import Env, SinkConfig
 
-from tests.servers import free_port
+from tests.services.servers import free_port
 from tidegauge.griffin.sinks import open_sinks
 
 # The server is fetched by Maven, as that of Kafka; pymongo is in an environment of its own.
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.kafka]
 
 @pytest.fixture(scope="module")
 def port():
-    from tests.mongo import fetch, mongo, packages
+    from tests.services.mongo import fetch, mongo, packages
 
     if (problem := fetch()) is not None:
         pytest.skip(problem)

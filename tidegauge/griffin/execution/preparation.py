@@ -14,7 +14,7 @@ from tidegauge.griffin.bind.functions import known_functions
 from tidegauge.griffin.bind.rules import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.explaining import plan_error, query_text, refuse_bad_patterns
+from tidegauge.griffin.execution.explaining import plan_error, query_text, refuse_bad_patterns
 from tidegauge.griffin.frame_operations import operate
 from tidegauge.griffin.group_by import group_labels
 from tidegauge.griffin.lower import lower

@@ -14,9 +14,9 @@ from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.queries import AsOf, Moment, dataset_id
 from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, standing_verdicts
 from tidegauge.rules.measures import RecordRules, names_task
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.verdicts import read_verdict
 from tidegauge.rules.state import RecordCounts
-from tidegauge.rules.verdicts import read_verdict
 
 if TYPE_CHECKING:
     from tidegauge.analyzers.runs.recording import RunReport

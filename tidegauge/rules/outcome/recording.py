@@ -24,14 +24,14 @@ from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.scan.scan import metric_of
 from tidegauge.repository.repository import as_repository
 from tidegauge.rules.measures import analyzers_of
+from tidegauge.rules.outcome.verdicts import RepositoryVerdicts
 from tidegauge.rules.parsing.measures import parser_analyzers
 from tidegauge.rules.state import RecordCounts, Tally
-from tidegauge.rules.verdicts import RepositoryVerdicts
 
 if TYPE_CHECKING:
     from tidegauge.analyzers.core.segments import Values
     from tidegauge.rules.applied import Applied
-    from tidegauge.rules.result import CheckResult
+    from tidegauge.rules.outcome.result import CheckResult
 
 
 def as_recorder(given: Recorder | str | Path | None) -> Recorder | None:

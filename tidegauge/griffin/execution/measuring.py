@@ -18,10 +18,10 @@ from tidegauge.analyzers.scan.grouping import hive_text
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.scan.views import Views
 from tidegauge.griffin.config import MEASURES, RuleConfig
-from tidegauge.griffin.explaining import data_error
+from tidegauge.griffin.execution.explaining import data_error
+from tidegauge.griffin.execution.preparation import Prepared
 from tidegauge.griffin.lower.plan import MetricTable
 from tidegauge.griffin.measures.report import Report
-from tidegauge.griffin.preparation import Prepared
 from tidegauge.griffin.results import INTERNAL, RuleResult
 
 if TYPE_CHECKING:

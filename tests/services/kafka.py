@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tidegauge.spark.java import ensure_java
 
-from tests import maven
-from tests.servers import Server, free_port, kill
+from tests.services import maven
+from tests.services.servers import Server, free_port, kill
 
 # A broker of one machine, and what Spark needs to read from it. What Spark brings itself is left out.
 PROJECT = maven.pom(

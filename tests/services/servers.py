@@ -177,7 +177,7 @@ def jupyter_environment(folder: Path, *paths: Path, **more: str) -> dict[str, st
     for name, place in places.items():
         (folder / place).mkdir(parents=True, exist_ok=True)
         environment[name] = str(folder / place)
-    found = [*map(str, paths), str(Path(__file__).parents[1])]  # kernels run elsewhere
+    found = [*map(str, paths), str(Path(__file__).parents[2])]  # kernels run elsewhere
     environment["PYTHONPATH"] = os.pathsep.join(found)
     environment["JUPYTER_PREFER_ENV_PATH"] = "1"
     return environment | more

@@ -12,8 +12,8 @@ from typing import Any
 
 from tidegauge.spark.java import ensure_java
 
-from tests import maven
-from tests.servers import Server, free_port
+from tests.services import maven
+from tests.services.servers import Server, free_port
 
 GATEWAY = "net.sf.py4j:py4j:0.10.9.9!"
 """The package that a project of `java` has to have."""

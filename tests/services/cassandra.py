@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tidegauge.spark.java import ensure_java
 
-from tests import maven
-from tests.environments import environment
-from tests.servers import Server, free_port
+from tests.services import maven
+from tests.services.environments import environment
+from tests.services.servers import Server, free_port
 
 PROJECT = maven.pom("org.apache.cassandra:cassandra-all:5.0.5")
 CONNECTOR = maven.pom("com.datastax.spark:spark-cassandra-connector_2.13:3.5.1")

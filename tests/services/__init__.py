@@ -1,0 +1,1 @@
+"""Servers of the tests' own, and the jars that they need."""

@@ -1,0 +1,1 @@
+"""Rules of pages, counts of Spark actions, and features, shared by tests."""

@@ -1,0 +1,1 @@
+"""Engine of Griffin jobs: load sources, prepare rules, measure them, and write what came out."""

@@ -1,0 +1,1 @@
+"""Results of rules: judged, kept as verdicts, recorded, and reported."""
