@@ -362,7 +362,7 @@ class Repository(Rendered):
         wide: bool = False,
         **series: Unpack[NamedHistoryFilter],
     ) -> pd.DataFrame:
-        """Return the metrics of all partitions, as they are or as they were known.
+        """Return the metrics of all partitions, current or as of a past commit.
 
         Parameters
         ----------
@@ -466,7 +466,7 @@ class Repository(Rendered):
             return read_value(connection, dataset, query, partition, as_of)
 
     def series(self, dataset: str) -> pd.DataFrame:
-        """Return the series of a dataset: what can be asked of `metrics`, `value` and `plot`.
+        """Return the series of a dataset: the names and instances that `metrics`, `value` and `plot` take.
 
         Returns
         -------
@@ -1247,7 +1247,7 @@ class Repository(Rendered):
         tags: Mapping[str, str] | None = None,
         **window: Moment,
     ) -> Iterator[tuple[sa.Connection, MetricQuery, AsOf]]:
-        """Open a connection for the query of a method's filters, all of which some series match."""
+        """Open a connection and build the query; raise if a filter matches no series."""
         query, as_of = MetricQuery.from_filter(series, tags, **window)
         with self.database.read() as connection:
             check_selectors(connection, dataset, query)

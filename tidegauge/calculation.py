@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Metrics(list[Metric[Any]]):
-    """The metrics of several analyzers, in the order in which they were asked for.
+    """Metrics of several analyzers, in the order of the request.
 
     A list that is also looked up by analyzer, and shows itself in a notebook.
 

@@ -316,7 +316,7 @@ def changed(entry: ListedPartition, known: LedgerEntry) -> bool:
 def _settled(
     source: Source, listed: Sequence[ListedPartition], ledger: Mapping[str, LedgerEntry]
 ) -> list[ListedPartition]:
-    """Give partitions whose files were rewritten without a change of rows their known fingerprint."""
+    """Restore known fingerprints where files were rewritten without a change of rows."""
     rewritten = getattr(source, "only_rewritten", None)
     since: dict[str, str] = {}
     for entry in listed:

@@ -237,7 +237,7 @@ def _not_all_null(columns: Iterable[str]) -> str:
 
 
 def nested(requests: Iterable[Frequencies]) -> list[tuple[Frequencies, ...]]:
-    """Put requests together of which one has the expressions of all others."""
+    """Group requests whose expressions are contained in those of one among them."""
     found: list[list[Frequencies]] = []
     for request in sorted(requests, key=lambda r: len(r.expressions), reverse=True):
         own = set(request.expressions)

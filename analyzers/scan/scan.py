@@ -159,7 +159,7 @@ def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyz
 
 
 def _rows(results: Results) -> dict[Key, Any]:
-    """Return the number of rows by group, or raise why the data cannot be read at all."""
+    """Return the number of rows by group; raise the error if the data cannot be read at all."""
     rows = results[ROWS]
     if isinstance(rows, Failure):
         raise rows.error

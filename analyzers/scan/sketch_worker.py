@@ -107,7 +107,7 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
                     self.trim()
 
             def trim(self) -> None:
-                """Keep the nominal number of hashes; all below the next one were seen."""
+                """Keep the nominal number of smallest hashes, and the next one as the bound."""
                 self.theta = int(self.hashes[self.nominal])
                 self.hashes = self.hashes[: self.nominal]
                 self.counts = self.counts[: self.nominal]

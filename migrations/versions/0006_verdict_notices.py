@@ -43,6 +43,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget what was told: after the next upgrade, sinks are told once more of what still fails."""
+    """Drop the notices: after the next upgrade, sinks are notified again of standing failures."""
     op.drop_table("verdict_notice")
     op.drop_index(op.f("ix_verdict_dataset_id_partition_key"), table_name="verdict")

@@ -238,7 +238,7 @@ class DetectionJob(DetectionScope):
         return int(self.known[1][place]["id"])
 
     def _changed(self, connection: Connection, detector: Detector, one: DetectorResult) -> set[int]:
-        """Return the ids of partitions of which what a detector reads changed since its last run, or labels."""
+        """Return the ids of partitions whose inputs or labels changed since a detector's last run."""
         mark, decided_by = self.marks.get(one.detector, (0, ""))
         always = isinstance(detector, PartitionDetector) and detector.needs_clock
         # An ongoing anomaly lowers a rule's threshold per monitor, and stored findings do not name
@@ -411,7 +411,7 @@ def _create_inputs(
 
 
 def _record_drifts(column: StoredColumn, detector: Drift) -> None:
-    """Record how far each partition drifted from its baseline; warn if it cannot be compared."""
+    """Record each partition's drift from its baseline; warn if it cannot be compared."""
     try:
         drifts(column, detector.baseline, Window())
     except HistoryError as error:

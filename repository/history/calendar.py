@@ -36,7 +36,7 @@ CALENDAR_COLUMNS = columns(
 def calendar_rows(
     connection: Connection, dataset: str, window: Window, as_of: AsOf = None
 ) -> list[Row]:
-    """Return known and missing partitions in order of time; see `Repository.calendar`."""
+    """Return present and missing partitions in order of time; see `Repository.calendar`."""
     commit = commit_as_of(connection, as_of)
     now = _moment(connection, as_of, commit)
     known = _known(connection, dataset_id(connection, dataset), commit, now)

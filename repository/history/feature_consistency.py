@@ -297,7 +297,7 @@ def summed(cells: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def averaged(rate: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each feature's mean rate over all columns, weighted by rows if any are known.
+    """Return each feature's mean rate over all columns, weighted by rows where they are known.
 
     Examples
     --------

@@ -35,7 +35,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class IncidentDetails(Rendered):
-    """All that is known of one incident.
+    """Details of an incident: evidence, causes and timeline.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ class FeatureSubject:
 
 
 def parse_instance(instance: str, groups: set[str]) -> FeatureSubject:
-    """Return what an instance is, given the group-bys that are known: names may have dots.
+    """Parse an instance into group-by and feature, by the known group-bys, as names may have dots.
 
     Examples
     --------

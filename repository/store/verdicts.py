@@ -77,7 +77,7 @@ def checked(case: Case) -> Case:
 
 
 def hash_of(case: Case) -> str:
-    """Return the hash by which verdicts on the same case are found."""
+    """Return the lookup hash of verdicts on one case."""
     parts = [case.name, case.partition, case.fingerprint, case.specification]
     return key_of(canonical_json(parts))
 
@@ -101,7 +101,7 @@ def _no_number(constant: str) -> NoReturn:
 def add_verdict(
     database: Database, dataset: str, case: Case, verdict: Verdict, run: int | None = None
 ) -> int:
-    """Store a verdict and return its id; that of an identical one if nothing newer was said since.
+    """Store a verdict and return its id, or the id of an identical current one.
 
     Newer is a verdict of the same check on the same partition, with whatever rules and content.
 

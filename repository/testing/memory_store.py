@@ -375,7 +375,7 @@ class MemoryRunStore:
         return new
 
     def write_verdict(self, dataset: str, case: Case, verdict: Verdict, run: int | None) -> int:
-        """Store a verdict and return its id; that of an identical one if nothing newer was said."""
+        """Store a verdict and return its id, or the id of an identical current one."""
         verdict.check()
         known = run is None or (0 < run <= len(self.runs) and self.runs[run - 1].dataset == dataset)
         if not known:

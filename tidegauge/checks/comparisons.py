@@ -88,10 +88,10 @@ class ComparisonConstraint(Constraint):
 
     @abstractmethod
     def judge_found(self, metric: Metric[Any], found: Any) -> ConstraintResult:
-        """Evaluate what was found."""
+        """Evaluate comparison results."""
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
-        """Evaluate what was found elsewhere; nothing found is a failure with its reason."""
+        """Evaluate results of the comparison; missing ones are a failure with its reason."""
         others = evidence.found if isinstance(evidence, ComparedEvidence) else {}
         found = others.get(self, "nothing was read to compare with")
         return (

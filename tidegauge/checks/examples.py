@@ -80,7 +80,7 @@ def examples_of(
 
 @dataclass(frozen=True)
 class _Asked:
-    """A constraint, and how its bad values are found.
+    """A constraint with the query for its bad values.
 
     Attributes
     ----------

@@ -203,7 +203,7 @@ def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
 
 
 def _print_linked(frame: pd.DataFrame, incident: str, form: Format, shown: list[str]) -> None:
-    """Print a frame with the addresses of its incidents, if it is known where the dashboard is served."""
+    """Print a frame with links to its incidents, if the dashboard's address is set."""
     from tidegauge.display.addresses import incident_address
     from tidegauge.repository.store.config import dashboard_url
 

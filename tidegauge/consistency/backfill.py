@@ -93,7 +93,7 @@ Backfill = TableBackfill | QueryBackfill | CallableBackfill
 
 
 def identity(backfill: Backfill) -> list[str]:
-    """Return the identity of a backfill, as far as it is known without reading data."""
+    """Return the identity of a backfill, without reading data."""
     match backfill:
         case TableBackfill(table):
             return ["table", table]

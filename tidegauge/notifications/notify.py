@@ -67,7 +67,7 @@ class Notice:
 
 
 class _News(Protocol):
-    """Something that a sink is to be told."""
+    """Pending notification for a sink."""
 
     @property
     def numbers(self) -> tuple[int, ...]:

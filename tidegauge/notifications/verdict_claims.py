@@ -68,7 +68,7 @@ class _Standing:
         return PASSED if self.passed else _hash_of(self.errors)
 
     def outcome(self, told: str, severity: Severity) -> str:
-        """Return what a sink believes that was told one outcome, once it is told this one.
+        """Return a sink's known outcome after this one is sent.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ def _told(one: _Standing, known: Mapping[tuple[int, str], Any]) -> str:
 def _is_news(
     one: _Standing, known: Mapping[tuple[int, str], Any], severity: Severity, now: datetime
 ) -> bool:
-    """Return whether a sink that was told the known notices is due to be told a verdict."""
+    """Return whether a verdict is due for a sink, given the notices sent to it."""
     told = _told(one, known)
     outcome = one.outcome(told, severity)
     if outcome == told:
