@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOG_SETTINGS = Path(str(files("tidegauge.spark"))) / "log4j2.properties"
 """Log settings of sessions that are started here: errors only."""
+FAIR_POOLS = Path(str(files("tidegauge.spark"))) / "fairscheduler.xml"
+"""Pools in which the jobs of a local session, as of tables measured side by side, share its cores."""
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 """Setting of Java options that precede, and so yield to, those of ``spark.driver.extraJavaOptions``."""
 QUIET = (f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dderby.stream.error.file={os.devnull}")
@@ -89,6 +91,8 @@ def spark_session(
         builder = builder.config("spark.sql.shuffle.partitions", "8")
         # Spark lists folders with one task each; in local mode the task overhead dominates.
         builder = builder.config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
+        builder = builder.config("spark.scheduler.mode", "FAIR")
+        builder = builder.config("spark.scheduler.allocation.file", FAIR_POOLS.as_uri())
     if warehouse is not None:
         folder = Path(warehouse).absolute()
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import threading
 
 import pytest
 from tidegauge.analyzers.measures.counts import NumMatches
@@ -302,6 +303,13 @@ def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
         text = f"dataset: {name}\ntable: {tmp_path / name}\nanalyzers:\n  - Size\n"
         (tmp_path / f"{name}.yml").write_text(text)
     (tmp_path / "d.yml").write_text("dataset: d\ntable: ./nowhere\nanalyzers:\n  - Size\n")
+    together = threading.Barrier(len(names))
+
+    def analyze_together(*args, **options):
+        together.wait(60)  # breaks unless all three tables are measured at the same time
+        return tg.analyze(*args, **options)
+
+    monkeypatch.setattr("tidegauge.files.runs.analyze", analyze_together)
     assert run_command(["run", "*.yml", "--db", "sqlite:///r.db", "--jobs", "3"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [f"{name}: 1 partitions scanned, 1 new, 0 skipped" for name in names]

@@ -27,6 +27,43 @@ def test_java_options_of_the_caller_are_kept(tmp_path):
     assert not (tmp_path / "derby.log").exists()
 
 
+SHARED = """
+import time, threading
+import tidegauge as tg
+spark = tg.spark_session(settings={"spark.master": "local[2]"})
+spark.sparkContext.setLogLevel("OFF")
+ended = []
+
+def slow(rows):
+    for row in rows:
+        time.sleep(0.3)
+        yield row
+
+def job(name, tasks):
+    spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(slow).count()
+    ended.append(name)
+
+spark.sparkContext.parallelize(range(1), 1).count()
+long = threading.Thread(target=job, args=("long", 30))
+long.start()
+while not spark.sparkContext.statusTracker().getActiveJobsIds():
+    time.sleep(0.05)
+job("short", 2)
+long.join()
+print(*ended)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_jobs_of_a_session_share_its_cores(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", SHARED], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["short", "long"]
+
+
 @pytest.fixture
 def configuration(tmp_path, monkeypatch):
     for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
