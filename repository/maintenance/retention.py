@@ -18,14 +18,14 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError, StateError
 from tidegauge.analyzers.core.state import State
-from tidegauge.repository.rollups.compute import REMOVED, TOTAL, keep_folds
+from tidegauge.repository.rollups.compute import keep_folds
 from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import recorded_series
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.inputs import decode_inputs, encode_inputs
+from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs, encode_inputs
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.leases import oldest_running_start
 from tidegauge.repository.store.verdicts import superseded

@@ -28,16 +28,12 @@ from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import Dimensions
-from tidegauge.repository.store.inputs import decode_inputs, encode_inputs
+from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs, encode_inputs
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
-
-TOTAL = "total"
-REMOVED = "removed"
-"""Names of the folded states: of all partitions, and of those whose states were cleaned away."""
 
 _AT_ONCE = 200
 """Number of statistics whose states are held in memory, and written in one transaction."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
-from tidegauge.repository.rollups.compute import TOTAL
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import OUTCOME
 from tidegauge.repository.store.facts import number_of
+from tidegauge.repository.store.inputs import TOTAL
 from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
 from tidegauge.repository.store.windows import WindowScheme
 

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 from tidegauge.analyzers.core.description import canonical_json
 
+TOTAL = "total"
+REMOVED = "removed"
+"""Names of the folded states: of all partitions, and of those whose states were cleaned away."""
+
 
 def encode_inputs(versions: Mapping[int, int]) -> str:
     """Encode partition versions as stored: first and last id of a range, version.

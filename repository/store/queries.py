@@ -19,6 +19,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.store.database import MISSING
 from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.inputs import TOTAL, decode_inputs
 from tidegauge.repository.store.recorded import RECORDED, Recorded
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
     return value + timedelta(days=1, microseconds=-1) if end and whole_day else value
 
 
+_DATASET = sa.select(s.dataset.c.id).where(s.dataset.c.name == sa.bindparam("dataset"))
+
+
 def dataset_id(connection: Connection, name: str) -> int:
     """Return a dataset's id.
 
@@ -103,10 +107,9 @@ def dataset_id(connection: Connection, name: str) -> int:
     ------
     UnknownDatasetError
     """
-    d = s.dataset.c
-    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    found = connection.execute(_DATASET, {"dataset": name}).scalar_one_or_none()
     if found is None:
-        there = connection.execute(sa.select(d.name)).scalars()
+        there = connection.execute(sa.select(s.dataset.c.name)).scalars()
         raise UnknownDatasetError(name, there, connection.info.get(MISSING, ""))
     return int(found)
 
@@ -443,10 +446,15 @@ def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool
     return (t.dataset_id == dataset) & (t.key == key_of(analyzer.statistic()))
 
 
+_MEASURED = sa.select(s.statistic.c.id).where(
+    s.statistic.c.dataset_id == sa.bindparam("dataset"), s.statistic.c.key == sa.bindparam("key")
+)
+
+
 def has_measurements(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> bool:
     """Return whether the analyzer, or one that shares its state, was measured on a dataset."""
-    own = _statistics_of(dataset_id(connection, dataset), analyzer)
-    return connection.execute(sa.select(s.statistic.c.id).where(own)).first() is not None
+    own = {"dataset": dataset_id(connection, dataset), "key": key_of(analyzer.statistic())}
+    return connection.execute(_MEASURED, own).first() is not None
 
 
 def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> None:
@@ -467,6 +475,44 @@ class StoredState:
     time: datetime | None
     payload: Payload | None
     segment: str = ""
+
+
+_FOLDS = (
+    sa.select(
+        s.folded_state.c.fold,
+        s.input_set.c.inputs,
+        *(s.folded_state.c[name] for name in ("tag", "payload", "artifact", "checksum")),
+    )
+    .join_from(s.folded_state, s.statistic)
+    .join(s.input_set, s.input_set.c.id == s.folded_state.c.input_set_id)
+    .where(
+        s.statistic.c.dataset_id == sa.bindparam("dataset"),
+        s.statistic.c.key == sa.bindparam("key"),
+        s.statistic.c.segment == "",
+    )
+)
+_VERSIONS = (
+    sa.select(s.partition.c.id, s.partition_version.c.version, s.partition.c.segment)
+    .join_from(s.partition, s.partition_version)
+    .where(s.partition.c.dataset_id == sa.bindparam("dataset"), s.holds(s.partition_version))
+)
+"""Queries that are built once: building takes longer than answering."""
+
+
+def stored_total(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> Payload | None:
+    """Return the stored state of all partitions together, if it is that of their current versions.
+
+    None where a partition is newer, states were cleaned away, or partition keys make segments, so that
+    no single state is the whole.
+    """
+    of = {"dataset": dataset_id(connection, dataset)}
+    found = connection.execute(_FOLDS, of | {"key": key_of(analyzer.statistic())}).all()
+    if [row[0] for row in found] != [TOTAL]:
+        return None
+    _, inputs, *payload = found[0]
+    current = connection.execute(_VERSIONS, of).all()
+    whole = {partition: version for partition, version, _ in current} == decode_inputs(inputs)
+    return Payload(*payload) if whole and not any(segment for *_, segment in current) else None
 
 
 def stored_states(

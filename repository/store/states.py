@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from tidegauge.repository.store.queries import (
     Window,
     has_measurements,
     stored_states,
+    stored_total,
 )
 from tidegauge.repository.store.windows import WindowScheme
 
@@ -92,6 +94,10 @@ class HistoricStates:
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
         """Return the analyzer's states merged into one, or None if it was never measured.
 
+        The state of the whole that the last roll-up has stored is returned as it is, unless a partition
+        has changed since. Sums of floating-point numbers depend on the order of addition in their last
+        digits.
+
         Raises
         ------
         HistoryError
@@ -99,6 +105,12 @@ class HistoricStates:
         CorruptStateError, UnknownStateTagError
             If a state is damaged or unreadable; with ``allow_missing`` it is skipped with a warning.
         """
+        if self.window == Window() and self.segment is None and self.as_of is None:
+            with self.database.read() as connection:
+                whole = stored_total(connection, self.dataset, analyzer)
+            if whole is not None:
+                with suppress(StateError):  # damaged; the states of the partitions may be sound
+                    return self.artifacts.unpack(whole)
         stored = self.stored(analyzer)
         return None if stored is None else self.total(analyzer, stored)
 

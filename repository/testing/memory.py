@@ -17,11 +17,12 @@ from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_you_mean
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
-from tidegauge.repository.rollups.compute import TOTAL, within
+from tidegauge.repository.rollups.compute import within
 from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.facts import Facts, number_of
 from tidegauge.repository.store.frames import columns, frame_of
+from tidegauge.repository.store.inputs import TOTAL
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.queries import (
     METRIC_COLUMNS,

@@ -139,6 +139,45 @@ def test_only_what_changed_is_rolled_up_again(shared):
     assert set(known["value"]) == {63.0}
 
 
+def test_merging_everything_takes_the_state_of_the_last_roll_up(shared, monkeypatch):
+    """One state is read in place of all; by hand 10 + 10 + 10 rows, and a mean of 1, 2, 3 by tens."""
+    commit(shared, day(1), day(2), day(3))
+    shared.roll_up("d")
+    read, real = [], shared.artifacts.unpack
+    monkeypatch.setattr(
+        "tidegauge.repository.store.artifacts.Artifacts.unpack",
+        lambda self, packed: read.append(packed.tag) or real(packed),
+    )
+
+    def merged(analyzer, reads, **filters):
+        read.clear()
+        found = shared.merge("d", analyzer, **filters)
+        assert len(read) == reads
+        return found.value
+
+    assert merged(SIZE, 1) == 30
+    assert merged(tg.Mean("x"), 1) == 2.0
+    assert merged(SIZE, 2, since="2013-01-02") == 20
+    assert merged(SIZE, 3, as_of=dt.datetime.now(dt.UTC)) == 30
+    commit(shared, day(4))  # newer than the roll-up
+    assert merged(SIZE, 4) == 40
+    shared.roll_up("d")
+    commit(shared, day(2, "b", rows=50))  # measured again
+    assert merged(SIZE, 4) == 80
+    shared.roll_up("d")
+    assert merged(SIZE, 1) == 80
+
+
+def test_a_damaged_state_of_the_whole_is_added_up_again(shared):
+    commit(shared, day(1), day(2))
+    shared.roll_up("d")
+    with shared.database.transaction() as connection:
+        connection.execute(sa.update(s.folded_state).values(checksum="0" * 64))
+    assert shared.merge("d", SIZE).value == 20
+    with shared.database.transaction() as connection:  # so that the fixture finds it sound
+        connection.execute(sa.delete(s.folded_state))
+
+
 def test_roll_ups_as_they_were_known(shared):
     commit(shared, day(1), day(2))
     shared.roll_up("d", ["month"])
@@ -414,9 +453,10 @@ def test_damaged_and_unknown_states_are_named_and_skipped(shared):
         shared.merge("d", SIZE, since="2013-01-02")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        assert shared.merge("d", SIZE, allow_missing=True).value == 10
+        assert shared.merge("d", SIZE, since="2013-01-01", allow_missing=True).value == 10
     assert [w.category for w in told] == [tg.RepositoryWarning] * 2
     assert "ds=2013-01-02" in str(told[1].message)
+    assert shared.merge("d", SIZE).value == 30  # the last roll-up's, which is sound
     problems = check(shared.database, shared.artifacts)
     assert len(problems) == 2
     commit(shared, day(4))
