@@ -47,7 +47,6 @@ def keep_newest(
     restated : sequence of int
         Partitions whose earlier facts were superseded.
     """
-    places = _places(connection, dataset)
     n = s.newest_metric.c
     query = (
         sa.select(n.series_id, n.partition_id)
@@ -56,6 +55,8 @@ def keep_newest(
         .where(s.analyzer.c.dataset_id == dataset)
     )
     stored = {row[0]: row[1] for row in connection.execute(query)}
+    facts = list(facts)
+    places = _places(connection, {row[0] for row in facts}.union(stored.values()))
     last: dict[int, Row] = {}
     for row in facts:
         before = last.get(row[1])
@@ -100,11 +101,13 @@ def delete_newest(connection: Connection, series: Sequence[int]) -> None:
         connection.execute(sa.delete(s.newest_metric).where(s.newest_metric.c.series_id.in_(some)))
 
 
-def _places(connection: Connection, dataset: int) -> dict[int, tuple[Any, ...]]:
-    """Return the sort key of each partition of a dataset, by partition id."""
+def _places(connection: Connection, partitions: Iterable[int]) -> dict[int, tuple[Any, ...]]:
+    """Return the sort key of some partitions by their ids."""
     p = s.partition.c
-    query = sa.select(p.id, p.time, p.name).where(p.dataset_id == dataset)
-    return {
-        row[0]: (row[1] is None, row[1].timestamp() if row[1] else 0.0, row[2])
-        for row in connection.execute(query)
-    }
+    found: dict[int, tuple[Any, ...]] = {}
+    for some in chunks(sorted(partitions)):
+        for id_, time, name in connection.execute(
+            sa.select(p.id, p.time, p.name).where(p.id.in_(some))
+        ):
+            found[id_] = (time is None, time.timestamp() if time else 0.0, name)
+    return found
