@@ -116,6 +116,17 @@ def test_rows_that_mostly_differ_are_shuffled_before_they_are_grouped(spark, tab
     assert not mostly_distinct(table.where("false"), ["id"])
 
 
+@pytest.mark.parametrize("sample", [True, False])
+def test_a_sample_that_lies_changes_no_metric(spark, table, monkeypatch, sample):
+    """Whatever the first rows say of a column: 1,000 keys; 7 values of x, each more than once."""
+    monkeypatch.setattr("tidegauge.analyzers.scan.jobs.mostly_distinct", lambda *_: sample)
+    for column, distinct, unique in (("id", 1000, 1000), ("x", 7, 0)):
+        request = Frequencies((f"`{column}`",), None, values=False)
+        found = SizeCounting((request,), sampled=True).run(table, Groups())[request][(), ""]
+        assert found.groups.sum() == distinct
+        assert found.groups[found.sizes == 1].sum() == unique
+
+
 def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
     assert plan_cost(table).small
     joined = table.join(table.hint("shuffle_merge"), "id")

@@ -1,0 +1,60 @@
+"""Packing of aggregates into jobs by their columns and buffer fields. No Spark."""
+
+import pytest
+from tidegauge.analyzers.core.requests import Aggregate
+from tidegauge.analyzers.scan.jobs import buffer_count, packed_by_columns
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("count(`a`)", 1),
+        ("CAST(try_sum(`a`) AS STRING)", 2),  # the sum, and whether it is empty
+        ("var_pop(`a`)", 3),  # number, mean, squared deviations
+        ("regr_sxy(`a`, `b`)", 4),  # number, two means, products of deviations
+        ("listagg(`a`)", 6),  # not known, so more than most
+    ],
+)
+def test_buffer_fields(text, fields):
+    assert buffer_count(Aggregate(text)) == fields
+
+
+def aggregates(columns, *functions):
+    return [Aggregate(f"{function}(`{column}`)") for column in columns for function in functions]
+
+
+def packed(requests, columns):
+    jobs = packed_by_columns(requests, frozenset(columns))
+    assert sorted(r.text for job in jobs for r in job) == sorted(r.text for r in requests)
+    return [len(job) for job in jobs]
+
+
+def test_a_narrow_table_is_read_once():
+    """Three columns of 26 functions of one field are 78 fields: more than 60, no more than 90."""
+    kinds = [f"max({n} + " for n in range(26)]
+    requests = [Aggregate(f"{kind}`{c}`)") for c in "abc" for kind in kinds]
+    assert packed(requests, "abc") == [78]
+    nine = [Aggregate(f"{kind}`{c}`)") for c in "abcdefghi" for kind in kinds[:9]]
+    # Half of 81 fields are 41: four columns of 9 each, four more, and the ninth joins as too little alone.
+    assert packed(nine, "abcdefghi") == [36, 45]
+
+
+def test_jobs_share_aggregates_evenly():
+    """80 columns of one field each: not 60 and 20, but two jobs of 40."""
+    columns = [f"c{n}" for n in range(80)]
+    assert packed(aggregates(columns, "count"), columns) == [40, 40]
+
+
+def test_a_column_is_read_by_one_job():
+    """Twenty columns of 4 fields are 80: two jobs of ten columns, none of them in both."""
+    columns = [f"c{n}" for n in range(20)]
+    jobs = packed_by_columns(
+        aggregates(columns, "count", "max", "min", "count_if"), frozenset(columns)
+    )
+    read = [{r.text.split("`")[1] for r in job} for job in jobs]
+    assert [len(some) for some in read] == [10, 10]
+    assert not read[0] & read[1]
+
+
+def test_nothing_takes_no_job():
+    assert packed([], "a") == []
