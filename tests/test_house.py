@@ -144,6 +144,13 @@ def test_no_docstring_begins_with_a_question():
     assert asked == []
 
 
+def test_the_architecture_is_wrapped():
+    """At 100 columns, but for tables and drawings."""
+    prose = re.sub(r"```.*?```", "", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.DOTALL)
+    lines = [line for line in prose.splitlines() if not line.startswith("|")]
+    assert [line for line in lines if len(line) > 100] == []
+
+
 def test_docstrings_name_types_that_there_are():
     """A class that was renamed keeps its old name in no section of parameters."""
     known = {*vars(builtins), *(name.partition(".")[0] for name in modules())}
