@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.registry import Registry
 from tidegauge.repository.detectors.registry import DETECTOR_MODULES
 from tidegauge.repository.numerics.arrays import CAP
 from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.seasons import NO_HOLIDAYS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,14 +120,22 @@ class History:
     holidays: Sequence[str] | None = None
     grid: Grid | None = None
     """The partitions' time grid if these are the tail of a longer history; else inferred."""
+    free_days: NDArray[np.datetime64] = field(default_factory=NO_HOLIDAYS.copy)
+    """All holidays, also those without a partition: working days are counted without them."""
     ledger: PartitionLedger | None = None
 
     def rows(self, some: slice) -> History:
         """Return the history of a slice of the series."""
         muted = None if self.muted is None else self.muted[some]
         restarts = None if self.restarts is None else self.restarts[some]
-        rows = (self.values[some], self.weights[some], self.scales[some])
-        return History(self.times, *rows, muted, restarts, self.holidays, self.grid, self.ledger)
+        return replace(
+            self,
+            values=self.values[some],
+            weights=self.weights[some],
+            scales=self.scales[some],
+            muted=muted,
+            restarts=restarts,
+        )
 
     def part(self, some: slice) -> History:
         """Return the history of a slice of consecutive partitions, keeping their time grid."""
@@ -135,10 +144,16 @@ class History:
             return None if points is None else points[:, some]
 
         first, last, _ = some.indices(len(self.times))
-        told = (cut(self.muted), cut(self.restarts), self.holidays and self.holidays[some])
-        grid = (self.grid or Grid.from_times(self.times)).part(first, last)
-        rows = (cut(self.values), cut(self.weights), self.scales)
-        return History(self.times[some], *rows, *told, grid, self.ledger)
+        return replace(
+            self,
+            times=self.times[some],
+            values=cut(self.values),
+            weights=cut(self.weights),
+            muted=cut(self.muted),
+            restarts=cut(self.restarts),
+            holidays=self.holidays and self.holidays[some],
+            grid=(self.grid or Grid.from_times(self.times)).part(first, last),
+        )
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,11 @@ class Walk:
         self.points = np.zeros(len(history.values), dtype=np.intp)
         self.days = history.times.astype("M8[D]")
         by_month = {AUTO, "month"} & set(wanted)
-        self.month = month_slots(self.days) if by_month else np.empty((0, len(self.days)), np.intp)
+        self.month = (
+            month_slots(self.days, history.free_days)
+            if by_month
+            else np.empty((0, len(self.days)), np.intp)
+        )
         self.enough = 1 if "month" in wanted else REPEATED
         self.year = bool({AUTO, "year"} & set(wanted))
 

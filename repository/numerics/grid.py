@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-STEPS = tuple(
-    MINUTE * n for n in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440, 10_080)
+WEEK = 7 * DAY
+STEPS = (
+    *(MINUTE * n for n in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90)),
+    *(HOUR * n for n in (2, 3, 4, 6, 8, 12)),
+    DAY,
+    WEEK,
 )
 """Steps of a grid, in seconds: parts of a day, a day, a week."""
 MONTH = (28 * DAY, 31 * DAY)

@@ -1,5 +1,7 @@
 """Seasons of `Seasonal`: parts of days, weeks, months and years; and what repeats. No database."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tidegauge.analyzers.core.metric import Scale
@@ -104,6 +106,19 @@ def test_days_of_the_month_are_expected_after_two_or_three(days):
 def last_of_month(times):
     days = times.astype("M8[D]")
     return days + 1 == (days.astype("M8[M]") + 1).astype("M8[D]")
+
+
+def test_working_days_are_counted_without_holidays():
+    times = times_of(DAY, 130)  # until 10 June
+    days = times.astype("M8[D]")
+    booked = np.isin(days, np.array(["2021-02-26", "2021-03-31", "2021-04-30", "2021-05-28"], "M8"))
+    values = np.where(booked, 250_000.0, 100_000 + np.arange(130) % 7 * 900.0)[None, :]
+    plain = History(times, values, np.full_like(values, np.nan), [Scale.COUNT])
+    memorial_day = np.array(["2021-05-31"], "M8[D]")  # a Monday, so that Friday is the last
+    last = int(np.flatnonzero(booked)[-1])
+    for free, reason in ((plain.free_days, Reason.LEVEL), (memorial_day, Reason.CALENDAR)):
+        scores = tg.Seasonal().score(replace(plain, free_days=free))
+        assert scores.reason[0, last] == reason
 
 
 def test_an_incident_at_a_month_end_does_not_make_the_others_forgotten():
