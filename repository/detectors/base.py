@@ -59,6 +59,8 @@ class Reason(IntEnum):
     """Columns were added, removed or changed their type."""
     JOINT = 13
     """Many metrics are slightly off at once; each alone could be chance."""
+    EMPTY = 16
+    """Metrics that had values have none."""
     CALENDAR = 14
     """Judged by earlier values on the same day of the month."""
     RECOVERY = 15
@@ -122,6 +124,12 @@ class History:
     """The partitions' time grid if these are the tail of a longer history; else inferred."""
     free_days: NDArray[np.datetime64] = field(default_factory=NO_HOLIDAYS.copy)
     """All holidays, also those without a partition: working days are counted without them."""
+    extremes: NDArray[np.bool_] | None = None
+    """Mask of the series that are extremes, which one row can move; None if none is."""
+    series: Sequence[Mapping[str, Any]] = ()
+    """Rows of the series, as in `Facts`; nothing if they are not known by name."""
+    empty: NDArray[np.bool_] | None = None
+    """Mask of the points that were measured and are empty or not a number; None if none is."""
     ledger: PartitionLedger | None = None
 
     def rows(self, some: slice) -> History:
@@ -130,6 +138,9 @@ class History:
         restarts = None if self.restarts is None else self.restarts[some]
         return replace(
             self,
+            extremes=None if self.extremes is None else self.extremes[some],
+            series=self.series[some],
+            empty=None if self.empty is None else self.empty[some],
             values=self.values[some],
             weights=self.weights[some],
             scales=self.scales[some],
@@ -151,6 +162,7 @@ class History:
             weights=cut(self.weights),
             muted=cut(self.muted),
             restarts=cut(self.restarts),
+            empty=cut(self.empty),
             holidays=self.holidays and self.holidays[some],
             grid=(self.grid or Grid.from_times(self.times)).part(first, last),
         )

@@ -10,6 +10,7 @@ DETECTOR_MODULES: dict[str, tuple[str, ...]] = {
         "SlowDrift",
     ),
     "tidegauge.repository.detectors.contents": (
+        "EmptyMetrics",
         "Multivariate",
         "Restatement",
         "SchemaChange",

@@ -21,7 +21,6 @@ from tidegauge.repository.numerics.scales import (
     LEAST_COUNT,
     least_spread,
     restore,
-    rows_of,
     transform,
 )
 from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
@@ -198,7 +197,9 @@ class Walk:
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
         # Counts and shares of rows have tails of their own; a storm among them is no noise.
-        self.heavy = rows_of(Scale.POSITIVE, history.scales)
+        positive = np.array([scale is Scale.POSITIVE for scale in history.scales], dtype=bool)
+        heavy = positive if history.extremes is None else positive | history.extremes
+        self.heavy = np.flatnonzero(heavy)
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
         shape = (len(history.values), self.margin + grid.size)
@@ -324,7 +325,7 @@ class Walk:
         drifts = moving > score
         score = np.maximum(score, moving)
         atoms = tails.score_constants(
-            score, self.y[:, past], y, alarms, expected.least, self.counts
+            score, self.y[:, past], y, alarms, expected.least, self.counts, now.centre
         )
         drifts &= ~atoms
         drifts &= score > REASON_ABOVE

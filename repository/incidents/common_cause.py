@@ -50,6 +50,7 @@ _KINDS = {
     "MissingPartition": "missing",
     "StalePartition": "unchanged",
     "SchemaChange": "new schema",
+    "EmptyMetrics": "empty metrics",
 }
 _DIRECTIONS = {
     ("Size", "low"): "fewer rows",

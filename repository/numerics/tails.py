@@ -138,6 +138,7 @@ def score_constants(
     alarms: NDArray[np.bool_],
     least: Floats,
     counts: NDArray[np.bool_],
+    centre: Floats,
 ) -> NDArray[np.bool_]:
     """Score nearly constant series in place, and return a mask of them.
 
@@ -145,7 +146,8 @@ def score_constants(
     its distance among those of earlier departures. Of counts that are nearly always 0 it is not less
     than a Poisson count's: a first 2 is less of a surprise than a first 6. A departure below twice
     the lower bound of the spread is no anomaly; below 2 % of numbers without one, and of counts that
-    were more constant than Poisson counts are; and none is of counts by one.
+    were more constant than Poisson counts are; and none is of counts by one, from their constant or
+    from what a season makes of it.
 
     Parameters
     ----------
@@ -158,6 +160,8 @@ def score_constants(
         Lower bound of the spread; 0 if there is none.
     counts : array of bool, shape (series,)
         Which series are counts, of which all numbers are logarithms of one more.
+    centre : array of float, shape (series,)
+        Expected value.
     """
     atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
     some = np.flatnonzero((past[:, 1:] == past[:, :-1]).any(axis=1))  # others have no constant
@@ -193,7 +197,8 @@ def score_constants(
     bound = np.where(least[some] > 0, least[some], LITTLE * np.abs(usual))
     constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
     bound[constant] = np.minimum(bound[constant], LITTLE)
-    one = counts[some] & (np.abs(np.expm1(value[some]) - np.expm1(usual)) < 1.5)
+    told, near = np.expm1(value[some]), (usual, centre[some])
+    one = counts[some] & np.any([np.abs(told - np.expm1(to)) < 1.5 for to in near], axis=0)
     rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))
     seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(

@@ -30,6 +30,14 @@ def test_a_constant_count_changes_by_more_than_one(usual, new):
     assert judged([usual] * 200 + [new])[1] == []
 
 
+@pytest.mark.parametrize(("saturday", "found"), [(13, []), (12, [201])])
+def test_a_count_that_is_one_lower_on_saturdays_changes_by_more_than_one(saturday, found):
+    values = np.full(202, 15)
+    values[5::7] = 14  # the first day is a Monday
+    values[201] = saturday
+    assert judged(values)[1] == found
+
+
 @pytest.mark.parametrize(("new", "found"), [(4982, []), (4900, []), (4483, [200])])
 def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least(new, found):
     assert judged([4983] * 200 + [new], scale=Scale.SIGNED)[1] == found

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
+from tidegauge.repository.detectors.matrices import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.severity import severity_of
 from tidegauge.repository.detectors.walk import BAND
@@ -65,6 +66,18 @@ def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
 def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far(value, severity):
     mean = {"scale": "positive", "kind": "Mean", "filter": "", "segment": ""}
     assert severity_of(mean, value, 100.0) == severity
+
+
+def test_extremes_of_a_column_have_heavy_tails_on_any_scale():
+    minima = np.tile(-16 + np.random.default_rng(6).standard_t(3, 200), (2, 1))
+    minima[:, -1] = -27
+    times = MONDAY + np.arange(200) * np.timedelta64(86_400, "s")
+    extremes = np.array([False, True])  # a mean, and a minimum, which is of one row
+    history = History(times, minima, minima, [Scale.SIGNED] * 2, extremes=extremes)
+    mean, minimum = tg.Seasonal().score(history).score[:, -1]
+    assert mean > np.log10(4500) > minimum > 2  # at one in 4,500 a series alone is an anomaly
+    rows = [{"kind": kind} for kind in ("Mean", "Minimum", "MaxLength")]
+    assert extremes_of(rows).tolist() == [False, True, True]
 
 
 def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
