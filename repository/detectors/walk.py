@@ -114,7 +114,7 @@ def shift_rule(grid: Grid) -> tuple[int, int]:
 def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
     """Return whether a season of a grid is among those to look for."""
     name = "week" if slots == grid.cycle else "day"
-    return bool({AUTO, name if grid.step else "year"} & set(wanted))
+    return bool({AUTO, "year" if grid.yearly else name} & set(wanted))
 
 
 @dataclass(frozen=True)

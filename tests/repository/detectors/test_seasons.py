@@ -79,6 +79,18 @@ def test_months_have_their_year():
     assert np.flatnonzero(flags[36:]).tolist() == [36 - 5]
 
 
+def test_weeks_have_their_year():
+    times = times_of(7 * DAY, 7 * 290)
+    thursday = times.astype("M8[D]") + 3 * DAY
+    december = (thursday - thursday.astype("M8[Y]").astype("M8[D]")).astype(int) >= 48 * 7
+    factor = np.where(december, 2.0, 1.0)
+    factor[-36] = 1.1  # in the last December, where 2 is usual
+    assert december[-36]
+    scores, flags = judged(times, factor)
+    assert np.flatnonzero(flags[110:]).tolist() == [290 - 36 - 110]
+    assert scores.expected[0, -36] == pytest.approx(2e5, rel=0.1)
+
+
 @pytest.mark.parametrize(
     "days",
     [
