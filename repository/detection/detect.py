@@ -33,6 +33,7 @@ from tidegauge.repository.detection.findings import (
 from tidegauge.repository.detection.write import DetectionScope, DetectorResult, write
 from tidegauge.repository.detectors.arrivals import Late, MissingPartition
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
+from tidegauge.repository.detectors.changes import VolatilityShift
 from tidegauge.repository.detectors.contents import EmptyMetrics, SchemaChange, StalePartition
 from tidegauge.repository.detectors.drift import Drift
 from tidegauge.repository.detectors.holidays import DATES, Calendar, new_dates, suite_holidays
@@ -159,6 +160,7 @@ DEFAULT = tuple(
         Seasonal(),
         StalePartition(),
         EmptyMetrics(),
+        VolatilityShift(),
         MissingPartition(),
         Late(),
         SchemaChange(),

@@ -59,12 +59,14 @@ class Reason(IntEnum):
     """Columns were added, removed or changed their type."""
     JOINT = 13
     """Many metrics are slightly off at once; each alone could be chance."""
-    EMPTY = 16
-    """Metrics that had values have none."""
     CALENDAR = 14
     """Judged by earlier values on the same day of the month."""
     RECOVERY = 15
     """Back at the level before the last shift."""
+    EMPTY = 16
+    """Metrics that had values have none."""
+    VOLATILITY = 17
+    """The metrics are noisier than before."""
 
 
 @dataclass(frozen=True)

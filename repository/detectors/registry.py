@@ -8,6 +8,7 @@ DETECTOR_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.repository.detectors.changes": (
         "ChangePoint",
         "SlowDrift",
+        "VolatilityShift",
     ),
     "tidegauge.repository.detectors.contents": (
         "EmptyMetrics",

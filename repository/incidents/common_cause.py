@@ -51,6 +51,7 @@ _KINDS = {
     "StalePartition": "unchanged",
     "SchemaChange": "new schema",
     "EmptyMetrics": "empty metrics",
+    "VolatilityShift": "more noise",
 }
 _DIRECTIONS = {
     ("Size", "low"): "fewer rows",

@@ -34,7 +34,7 @@ def test_a_suite_has_one_for_monitors_without():
     stored = {"monitors": [Monitor().to_dict(), own.to_dict()], "sensitivity": "low"}
     assert stored_monitors(stored) == [Monitor(sensitivity="low"), own]
     default = stored_monitors({"sensitivity": "high"})
-    assert [m.sensitivity for m in default] == ["high", *[None] * 5]
+    assert [m.sensitivity for m in default] == ["high", *[None] * 6]
     with pytest.raises(tg.TidegaugeError, match="did you mean 'normal'"):
         tg.Suite("d", [tg.Size()], sensitivity="nromal")
 
