@@ -153,9 +153,10 @@ def _year(times: np.ndarray) -> np.ndarray:
 
 
 def _year_of_days(times: np.ndarray) -> np.ndarray:
-    days = times.astype("M8[D]")
+    """Return the effect of the year on weeks, the mean of that on their days."""
+    days = times.astype("M8[D]")[:, None] + np.arange(7)
     share = (days - days.astype("M8[Y]")).astype(int) / 365
-    return 0.6 * np.sin(2 * np.pi * share) + np.where(share > 11 / 12, 0.5, 0)
+    return (0.6 * np.sin(2 * np.pi * share) + np.where(share > 11 / 12, 0.5, 0)).mean(axis=1)
 
 
 def _shifts(chance: Chance, times: np.ndarray, size: tuple[int, int, int]) -> np.ndarray:

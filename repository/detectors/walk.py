@@ -15,7 +15,7 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import SMALL, CountForecast
 from tidegauge.repository.numerics.forecast import Forecast, forecast
-from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
+from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import (
     LEAST_COUNT,
@@ -358,7 +358,8 @@ class Walk:
         few, counted = self._small_counts(now, slice(c - self.memory, c))
         now.centre[few] = np.log1p(counted.mean)
         mean = now.centre[few]
-        now = replace(now, centre=self._repeated(now, c, y), spread=self._second_week(now, c))
+        centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
+        now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, least = self._width(t, now)
         by_date = self._on_the_calendar(t, y, now.centre, width)
         settled = self._before_shift(c, y, by_date, width)
@@ -418,6 +419,18 @@ class Walk:
                 before = self.moved[:, c - season.slots]
                 centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
         return centre
+
+    def _between_weeks(self, centre: Floats, spread: Floats, c: int, y: Floats) -> Floats:
+        """Return the expected values; of surprises in the year of weeks what is between its neighbours.
+
+        A week of the year begins up to six days earlier or later than it did in other years.
+        """
+        if not self.seasons or self.grid.step != WEEK:
+            return centre
+        slot = self.slot[c]
+        near = self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS] - self.effects[:, [slot]]
+        between = np.clip(y, centre + near.min(axis=1), centre + near.max(axis=1))
+        return np.where(np.abs(y - centre) > SURPRISE * spread, between, centre)
 
     def _second_week(self, now: Forecast, c: int) -> Floats:
         """Return the spreads; in the second week of days that of forecasts by `_repeated`.

@@ -91,6 +91,14 @@ def test_weeks_have_their_year():
     assert scores.expected[0, -36] == pytest.approx(2e5, rel=0.1)
 
 
+def test_a_week_that_begins_earlier_than_in_other_years_is_between_its_neighbours():
+    times = times_of(7 * DAY, 7 * 300)
+    days = times.astype("M8[D]")[:, None] + np.arange(7)
+    december = (days.astype("M8[M]").astype(int) % 12 == 11).mean(axis=1)
+    _, flags = judged(times, 1 + december)  # weeks with one to six days of December
+    assert not flags[110:].any()
+
+
 @pytest.mark.parametrize(
     "days",
     [
