@@ -143,9 +143,9 @@ class VolatilityShift(PartitionDetector):
         more = change - usual
         score = np.where(more >= np.log(NOISIER), student_score(more / spread, freedom), 0.0)
         known_now = ~np.isnan(more)
-        noisy = np.cumsum(known_now & (score >= NOISY))
-        lately = np.concatenate([[0], noisy[:-1]])
-        lately[WITHIN:] -= noisy[: -WITHIN or None][: len(lately) - WITHIN]
+        noisy = np.concatenate([[0], np.cumsum(known_now & (score >= NOISY))])
+        places = np.arange(len(score))
+        lately = noisy[places] - noisy[np.maximum(places - WITHIN, 0)]
         score[lately >= TOLD] = 0.0
         scores = Scores.unscored((1, len(score)))
         scores.score[0] = np.where(known_now, score, np.nan)
