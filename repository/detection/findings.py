@@ -231,8 +231,8 @@ def judge_partitions(
         As for `Rule.decide`.
     """
     history = replace(one.history, ledger=ledger)
-    scores = detector.score(history, start, known)
-    values = detector.measure(history)[None, :]
+    scores, measured = detector.score_and_measure(history, start, known)
+    values = measured[None, :]
     version = np.maximum(ledger.version, 1)[None, :]
     whole = replace(one, version=version, history=replace(history, values=values, weights=values))
     may = alerting_mask(whole, start, teaching)

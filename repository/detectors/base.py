@@ -300,6 +300,12 @@ class PartitionDetector(Detector):
     def measure(self, history: History) -> Floats:
         """Return the detector's measurement of each partition; NaN where there is none."""
 
+    def score_and_measure(
+        self, history: History, start: int = 0, known: Scores | None = None
+    ) -> tuple[Scores, Floats]:
+        """Return what `score` and `measure` do, for detectors that work out both at once."""
+        return self.score(history, start, known), self.measure(history)
+
     @abstractmethod
     def tell(self, history: History, t: int) -> str:
         """Return the explanation of a partition's anomaly, to follow the partition's name."""

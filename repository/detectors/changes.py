@@ -29,6 +29,8 @@ PAST, ENOUGH = 98, 28
 """Partitions with which a change of noise is compared, and those that must be known of them."""
 LEAST_SERIES = 5
 """Metrics whose noise must be known."""
+MOST_SERIES = 256
+"""Metrics by which the noise of a table is measured, at equal distances among all."""
 NOISIER = 1.5
 """Factor from which noise counts as more than usual."""
 LEAST_SPREAD = 0.05
@@ -133,12 +135,16 @@ class VolatilityShift(PartitionDetector):
 
     def measure(self, history: History) -> Floats:
         """Return the factors by which partitions are noisier; NaN where unknown."""
-        change, usual, _, _ = _changes_of_noise(history)
-        factor: Floats = np.exp(change - usual)
-        return factor
+        return self.score_and_measure(history)[1]
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score each partition by its noise among that of the partitions before."""
+        return self.score_and_measure(history, start)[0]
+
+    def score_and_measure(
+        self, history: History, start: int = 0, known: Scores | None = None
+    ) -> tuple[Scores, Floats]:
+        """Return what `score` and `measure` do."""
         change, usual, spread, freedom = _changes_of_noise(history)
         more = change - usual
         score = np.where(more >= np.log(NOISIER), student_score(more / spread, freedom), 0.0)
@@ -151,7 +157,8 @@ class VolatilityShift(PartitionDetector):
         scores.score[0] = np.where(known_now, score, np.nan)
         scores.expected[0] = np.where(known_now, 1.0, np.nan)
         scores.reason[0] = np.where(known_now & (score > 0), Reason.VOLATILITY, Reason.NONE)
-        return scores.since(start)
+        factor: Floats = np.exp(more)
+        return scores.since(start), factor
 
     def tell(self, history: History, t: int) -> str:
         """Return an explanation with the factor."""
@@ -168,7 +175,10 @@ def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]
     """
     grid = history.grid or Grid.from_times(history.times)
     with np.errstate(all="ignore"):
-        ratios = noise_ratios(transform(history.values, history.scales), grid.period)
+        series = len(history.values)
+        some = np.linspace(0, series - 1, min(series, MOST_SERIES)).astype(int).tolist()
+        values = transform(history.values[some], [history.scales[i] for i in some])
+        ratios = noise_ratios(values, grid.period)
         enough = (~np.isnan(ratios)).sum(axis=0) >= LEAST_SERIES
         change = np.full(len(history.times), np.nan)
         change[enough] = median(ratios[:, enough].T)

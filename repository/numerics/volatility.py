@@ -14,16 +14,12 @@ import numpy as np
 from tidegauge.repository.numerics.medians import median, median_of_seven, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidegauge.repository.numerics.arrays import Floats
 
 WEEK = 7
 """Points whose median noise is compared, and the number of such medians before it."""
 EVENT = 6.0
 """Multiple of the usual noise by which most series change at an event."""
-ROWS = 512
-"""Series per block, so that their working set fits the processor cache."""
 
 
 def reach(period: int) -> int:
@@ -57,10 +53,13 @@ def noise_ratios(values: Floats, period: int) -> Floats:
     noise[:, lag + 1 :] = np.abs(change[:, lag:] - change[:, :-lag])
     lacking = np.isnan(noise[:, WEEK:])  # one missing value would cost two weeks
     noise[:, WEEK:][lacking] = noise[:, :-WEEK][lacking]
-    events = median((noise / _in_blocks(_usual, noise)).T) > EVENT
-    for t in np.flatnonzero(events):
-        noise[:, t] = noise[:, t - WEEK]
-    return _in_blocks(_log_ratios, noise)
+    week, usual = _compared(noise)
+    events = np.flatnonzero(median((noise / usual).T) > EVENT)
+    if events.size:
+        for t in events:
+            noise[:, t] = noise[:, t - WEEK]
+        week, usual = _compared(noise)
+    return np.where((week > 0) & (usual > 0), np.log(week / usual), np.nan)
 
 
 def _lag(period: int) -> int:
@@ -71,26 +70,12 @@ _PAST = WEEK * WEEK + WEEK
 """Points of the weeks that are compared."""
 
 
-def _in_blocks(function: Callable[[Floats], Floats], noise: Floats) -> Floats:
-    found = np.full(noise.shape, np.nan)
-    if noise.shape[1] > WEEK * WEEK:
-        for first in range(0, len(noise), ROWS):
-            some = slice(first, first + ROWS)
-            found[some, WEEK * WEEK :] = function(noise[some])
-    return found
-
-
-def _usual(noise: Floats) -> Floats:
-    """Return the usual noise of points, from the first that has one."""
-    return _usual_of(running(noise, WEEK))
-
-
-def _log_ratios(noise: Floats) -> Floats:
+def _compared(noise: Floats) -> tuple[Floats, Floats]:
+    """Return the noise of the week that ends at each point, and that of the weeks before."""
     week = running(noise, WEEK)
-    now, usual = week[:, WEEK * WEEK :], _usual_of(week)
-    return np.where((now > 0) & (usual > 0), np.log(now / usual), np.nan)
-
-
-def _usual_of(week: Floats) -> Floats:
-    count = week.shape[1] - WEEK * WEEK
-    return median_of_seven([week[:, WEEK * k : WEEK * k + count] for k in range(WEEK)])
+    usual = np.full(noise.shape, np.nan)
+    count = noise.shape[1] - WEEK * WEEK
+    if count > 0:
+        weeks = [week[:, WEEK * k : WEEK * k + count] for k in range(WEEK)]
+        usual[:, WEEK * WEEK :] = median_of_seven(weeks)
+    return week, usual
