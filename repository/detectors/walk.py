@@ -324,8 +324,15 @@ class Walk:
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         drifts = moving > score
         score = np.maximum(score, moving)
-        atoms = tails.score_constants(
-            score, self.y[:, past], y, alarms, expected.least, self.counts, now.centre
+        atoms, constant = tails.score_constants(
+            score,
+            self.y[:, past],
+            y,
+            alarms,
+            expected.least,
+            self.counts,
+            now.centre,
+            -math.log10(BAND),
         )
         drifts &= ~atoms
         drifts &= score > REASON_ABOVE
@@ -346,6 +353,7 @@ class Walk:
         far[heavy] = np.maximum(limit[heavy], tail.limit(BAND))
         reach = np.where(drifts, step * limit, width * far)
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
+        usual[atoms, 1:] = constant[atoms]
         bounds = restore(np.where(fit[:, None], usual, np.nan), self.history.scales)
         shown = (fit & ~drifts & ~atoms)[few]
         bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)

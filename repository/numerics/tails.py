@@ -9,10 +9,12 @@ import numpy as np
 from scipy import special
 
 from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.counts import poisson_score
+from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
 from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
@@ -139,8 +141,9 @@ def score_constants(
     least: Floats,
     counts: NDArray[np.bool_],
     centre: Floats,
-) -> NDArray[np.bool_]:
-    """Score nearly constant series in place, and return a mask of them.
+    limit: float,
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Score nearly constant series in place; return a mask of them, and their bands.
 
     The probability of another value is the frequency of departures, times the tail probability of
     its distance among those of earlier departures. Of counts that are nearly always 0 it is not less
@@ -162,8 +165,16 @@ def score_constants(
         Which series are counts, of which all numbers are logarithms of one more.
     centre : array of float, shape (series,)
         Expected value.
+    limit : float
+        Score that values outside the band have.
+
+    Returns
+    -------
+    tuple of array
+        The mask, and lower and upper limits, of shape (series, 2), NaN where the mask is false.
     """
     atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
+    band = np.full((len(score), 2), np.nan)
     some = np.flatnonzero((past[:, 1:] == past[:, :-1]).any(axis=1))  # others have no constant
     past, alarms = past[some], alarms[some]
     known = ~np.isnan(past)
@@ -173,7 +184,7 @@ def score_constants(
     mostly = same.sum(axis=1) >= ATOM * np.maximum(known.sum(axis=1), 1)
     some = some[mostly]
     if not some.size:
-        return atom
+        return atom, band
     atom[some] = True
     past, alarms, known, same = past[mostly], alarms[mostly], known[mostly], same[mostly]
     usual, close, points = usual[mostly], close[mostly], known.sum(axis=1)
@@ -183,9 +194,7 @@ def score_constants(
     away[alarms & few[:, None]] = np.nan
     examples = (~np.isnan(away)).sum(axis=1)
     n = np.maximum(examples, 1)
-    mean = np.nansum(away, axis=1) / n
-    spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
-    spread = np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
+    mean, spread = _moments(away, n)
     off = np.abs(value[some] - usual)
     beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
     part = LARGE * np.abs(usual)
@@ -207,7 +216,32 @@ def score_constants(
     usually = (seen + 1) / (points[none] + 1)
     rare[none] = np.minimum(rare[none], poisson_score(np.expm1(value[some[none]]), usually))
     score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
-    return atom
+    need = np.maximum(limit - np.log10((points + 2) / (count + 1)), 0.0)
+    first = np.where(need > UNSEEN, part * np.power(10.0, need - UNSEEN), 0.0)
+    first[(need > UNSEEN) & (part <= 0)] = np.inf
+    freedom = np.clip(n, 1, 12).astype(float)
+    another = mean + spread * special.stdtrit(freedom, 1 - np.power(10.0, -need) / 2)
+    reach = np.maximum(np.where(examples > 0, another, first), 2 * bound)[:, None]
+    band[some] = usual[:, None] + reach * [-1, 1]
+    whole = np.flatnonzero(counts[some])
+    band[some[whole]] = _widened_by_one(band[some[whole]], [to[whole] for to in near])
+    zero = np.log1p(poisson_limit(limit, usually))
+    band[some[none], 1] = np.maximum(band[some[none], 1], zero)
+    return atom, band
+
+
+def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return mean and spread of the departures from a constant, of which the next may differ."""
+    mean = np.nansum(away, axis=1) / n
+    spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
+    return mean, np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
+
+
+def _widened_by_one(band: Floats, near: Sequence[Floats]) -> Floats:
+    """Return bands of counts that hold those that differ by one from some others."""
+    around = np.log1p(np.maximum(np.expm1(near)[..., None] + [-1.5, 1.5], 0))
+    lower, upper = around[..., 0].min(axis=0), around[..., 1].max(axis=0)
+    return np.stack([np.minimum(band[:, 0], lower), np.maximum(band[:, 1], upper)], axis=1)
 
 
 def _more_constant_than_poisson(
