@@ -72,6 +72,8 @@ SURPRISE = 3.0
 """Spreads off from which a day is compared with the same days of earlier months."""
 NOTICEABLE = 2.0
 """Spreads by which every one of these days must have stood out."""
+RECORDS = 2
+"""Earlier values as extreme as an extreme by which it is no news."""
 SHORT, LONG = 7, 24
 """Minimum and maximum cycle length, in points, by which memory is sized."""
 
@@ -198,8 +200,13 @@ class Walk:
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
         # Counts and shares of rows have tails of their own; a storm among them is no noise.
         positive = np.array([scale is Scale.POSITIVE for scale in history.scales], dtype=bool)
-        heavy = positive if history.extremes is None else positive | history.extremes
-        self.heavy = np.flatnonzero(heavy)
+        of_one_row = np.zeros(len(positive), dtype=bool)
+        if history.extremes is not None:
+            of_one_row |= history.extremes
+        self.heavy, self.extremes = (
+            np.flatnonzero(positive | of_one_row),
+            np.flatnonzero(of_one_row),
+        )
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
         shape = (len(history.values), self.margin + grid.size)
@@ -210,6 +217,10 @@ class Walk:
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.told = np.zeros(shape, dtype=bool)
+        self.seen = self.y  # but for what labels exclude
+        if history.muted is not None and self.extremes.size:
+            self.seen = self.y.copy()
+            self.seen[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
         known = ~np.isnan(self.y)
@@ -334,6 +345,7 @@ class Walk:
             now.centre,
             -math.log10(BAND),
         )
+        self._cap_records(c, y, now, score)
         drifts &= ~atoms
         drifts &= score > REASON_ABOVE
         centre = np.where(drifts, before, now.centre)
@@ -358,6 +370,20 @@ class Walk:
         shown = (fit & ~drifts & ~atoms)[few]
         bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+
+    def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> None:
+        """Cap scores of extremes that had as extreme values twice, in all of the past that is known.
+
+        The largest of a heavy-tailed column are rare, so that those of the last weeks tell little.
+        """
+        some = self.extremes[score[self.extremes] > tails.LOOK]
+        if not some.size:
+            return
+        past = self.seen[some, c - self.margin : c]
+        value, above = y[some, None], (y[some] > now.centre[some])[:, None]
+        as_extreme = np.where(above, past >= value, past <= value).sum(axis=1)
+        usual = np.log10(now.points[some] + 1)
+        score[some] = np.where(as_extreme >= RECORDS, np.minimum(score[some], usual), score[some])
 
     def _expect(self, t: int) -> _Expected:
         """Return the forecast of a partition, after all that may explain its values."""

@@ -80,6 +80,21 @@ def test_extremes_of_a_column_have_heavy_tails_on_any_scale():
     assert extremes_of(rows).tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize(("records", "muted", "news"), [(1, 0, True), (2, 0, False), (2, 1, True)])
+def test_extremes_that_were_seen_twice_in_a_year_are_no_news(records, muted, news):
+    """An hour of 500 minutes is not seen in the last 98 days, but some in the year before them."""
+    values = 100 + np.random.default_rng(3).normal(0, 10, (1, 300))
+    values[0, [60, 90][:records]] = 520
+    values[0, -1] = 500
+    left_out = np.zeros(values.shape, dtype=bool)
+    left_out[0, [60, 90][:muted]] = True  # labelled as bad
+    times = MONDAY + np.arange(300) * np.timedelta64(86_400, "s")
+    history = History(
+        times, values, values, [Scale.SIGNED], muted=left_out, extremes=np.array([True])
+    )
+    assert (tg.Seasonal().score(history).score[0, -1] > 4) == news
+
+
 def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
     """Student's t of two degrees of freedom; of tails without those that alarmed, 0.003 would for ever."""
     draw = np.random.default_rng(5)
