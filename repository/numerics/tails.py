@@ -45,6 +45,8 @@ NOISE = 0.6
 """Share of the error spread that remains in the medians which `drift` compares."""
 FAR = 3.0
 """Spreads below which a change is no drift, whatever was usual."""
+WANDERING = 6.0
+"""Degrees of freedom of the changes of a level that wanders."""
 ODD = 2.0
 """Spreads from the starting level within which a point is not told of as drifted."""
 LAG, BASELINE = 14, 21
@@ -288,12 +290,13 @@ def drift(
     usual = sizes[:, :-BASELINE]
     middle, high = quantiles(usual, (0.5, 0.9))
     known = (~np.isnan(usual)).sum(axis=1)
-    wander = np.hypot(
-        np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)), NOISE * now.spread[some]
-    )
+    usually = np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645))
+    noise = NOISE * now.spread[some]
+    freedom = _joint_freedom(usually, noise, np.clip(6 + known / 10, WANDERING, 12))
+    wander = np.hypot(usually, noise)
     wander = np.hypot(NOISE * np.sqrt(1 + 30 / (known + 10)) * wander, least[some])
     z = ways[:, -1] / np.where(wander > 0, wander, np.inf)
-    found = np.nan_to_num(student_score(z, np.clip(6 + known / 10, 6, 12)))
+    found = np.nan_to_num(student_score(z, freedom))
     farther = sizes[:, -1] > np.nan_to_num(sizes[:, -1 - LAG : -1]).max(axis=1)
     lately = alarms[some, -(LAG + BASELINE) :]
     told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
@@ -303,6 +306,22 @@ def drift(
     start[some] = before[:, -1 - LAG] + now.effect[some]
     spread[some] = wander
     return score, start, spread
+
+
+def _joint_freedom(wander: Floats, noise: Floats, freedom: Floats) -> Floats:
+    """Return the degrees of freedom of changes that wander and noise make (Welch, Satterthwaite).
+
+    Noise has many. Changes of a level that wanders overlap, so that few of them are independent.
+
+    Examples
+    --------
+    >>> _joint_freedom(np.array([0.0, 9.0]), np.array([1.0, 1.0]), np.array([12.0, 12.0])).round(1)
+    array([12. ,  6.1])
+    """
+    parts = np.square(wander) / WANDERING * np.square(wander) + np.square(noise) ** 2 / freedom
+    both = np.square(np.square(wander) + np.square(noise))
+    joint: Floats = np.clip(both / np.where(parts > 0, parts, np.inf), WANDERING, freedom)
+    return joint
 
 
 def _moved(now: Forecast, newest: Floats) -> NDArray[np.bool_]:
