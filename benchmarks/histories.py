@@ -48,7 +48,7 @@ from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, PartitionDetector, Scores
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
-from tidegauge.repository.detectors.severity import WEIGHTS, severity_steps
+from tidegauge.repository.detectors.severity import severity_steps, weights_of
 
 OURS = {
     "Seasonal": [tg.Seasonal()],
@@ -70,7 +70,7 @@ def weights(
         {"scale": scale, "kind": "Maximum" if name == "max" else name, "filter": "", "segment": ""}
         for name, scale in zip(names, scales, strict=True)
     ]
-    return WEIGHTS[severity_steps(series, values, scores.expected)]
+    return weights_of(series, severity_steps(series, values, scores.expected), scores.score)
 
 
 def verdict(
