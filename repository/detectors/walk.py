@@ -53,6 +53,8 @@ WHOLE = 1e-6
 """Distance from a whole number within which a count is one."""
 SETTLED, CALMER = 28, 3.0
 """Points from which a count's spread is at most so many times the observed one."""
+_DRIFT, _CALENDAR, _RECOVERY = map(int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY))
+"""As numbers: arrays of them are compared with thousands of times."""
 WEEK_UNKNOWN = 0.25
 """Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
 CALENDAR = 220
@@ -564,11 +566,12 @@ class Walk:
         if self.grid.within_days and (t == 0 or self.days[t] != self.days[t - 1]):
             self._refresh(c)
         y = self.y[:, c]
-        alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)  # a drift is the current level
+        alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)  # a drift is the current level
+        by_date = reason == _CALENDAR
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
-        explained = ~alarm & (reason == Reason.CALENDAR)  # which is not the level
+        explained = ~alarm & by_date  # which is not the level
         again = alarm & (self.signs[:, c - 1] == self.signs[:, c])
         self.told[:, c] = explained | again
         teaches = ~alarm & ~explained
@@ -577,11 +580,12 @@ class Walk:
         if h.holidays is not None and h.holidays[t]:
             teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
         self.usable[:, c] = np.where(teaches, y, np.nan)
-        self.filled[:, c] = np.where(alarm, centre, np.where(reason == Reason.CALENDAR, np.nan, y))
-        for i in np.flatnonzero(teaches & (reason == Reason.RECOVERY)):
+        self.filled[:, c] = np.where(alarm, centre, np.where(by_date, np.nan, y))
+        for i in np.flatnonzero(teaches & (reason == _RECOVERY)):
             self._recover(int(i), int(c))
-        recent = self.open[:, c - self.shift_within + 1 : c + 1].sum(axis=1)
-        for i in np.flatnonzero(alarm & (np.abs(recent) >= self.shift_alarms)):
+        some = np.flatnonzero(alarm)
+        recent = self.open[some, c - self.shift_within + 1 : c + 1].sum(axis=1)
+        for i in some[np.abs(recent) >= self.shift_alarms]:
             self._shift(int(i), t)
         previous = self.column[t - 1] if t else c - 1
         for place in range(previous + 1, c + 1):
