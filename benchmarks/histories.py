@@ -2,6 +2,7 @@
 
     python benchmarks/histories.py [--seeds 6-20] [--tables 60] [--slow] [--mstl PYTHON] [--json FILE]
     python benchmarks/histories.py --families [--seeds 6-7] [--tables 10] [--only NAME] [--mstl PYTHON] [--json FILE]
+    python benchmarks/histories.py --sensitivities [--seeds 6-7] [--tables 30] [--json FILE]
 
 A table is fourteen daily metrics of one latent process, with incidents of thirteen kinds
 (`synthetic/tables.py`). Seeds 1 to 5 are what our detectors were tuned on; 6 to 20 are to be reported.
@@ -11,7 +12,10 @@ statsforecast's MSTL (`synthetic/mstl.py`).
 
 `--families` asks instead of families of histories that differ in one thing each, such as their step, their
 seasons or their tails (`synthetic/families.py`), or of ratios that vary (`synthetic/ratios.py`), by `Seasonal` and the peers: the share of moved values that
-are found, and false alarms in a thousand values; in the JSON also the partitions of a table with one in a thousand.
+are found, false alarms in a thousand values, and partitions of a table with one in a thousand.
+
+`--sensitivities` asks how many incident-metric pairs each sensitivity finds, and how many false alarms it
+raises for a table in thirty days.
 
 P, R, F1: precision and recall of incident-metric pairs at the detector's own alarms. FA: false alarms in
 a thousand judged metric-days. FDS: the share of false ones among alarmed metric-days. delay: mean days to
@@ -43,8 +47,8 @@ from benchmarks.synthetic.peers import PEERS, SLOW, judge, seasonal_naive
 from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, PartitionDetector, Scores
-from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.severity import WEIGHTS, severity_steps
+from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
+from tidegauge.repository.detectors.severity import severity_steps, weights_of
 
 OURS = {
     "Seasonal": [tg.Seasonal()],
@@ -66,10 +70,12 @@ def weights(
         {"scale": scale, "kind": "Maximum" if name == "max" else name, "filter": "", "segment": ""}
         for name, scale in zip(names, scales, strict=True)
     ]
-    return WEIGHTS[severity_steps(series, values, scores.expected)]
+    return weights_of(series, severity_steps(series, values, scores.expected), scores.score)
 
 
-def verdict(detectors: list[Detector], table: Table) -> Verdict:
+def verdict(
+    detectors: list[Detector], table: Table, sensitivity: Sensitivity | None = None
+) -> Verdict:
     """Return the scores and anomalies of some detectors, each with the rule that is its own."""
     there = ~np.isnan(table.values).all(axis=0)  # a missing partition has no column
     history = History(
@@ -81,7 +87,7 @@ def verdict(detectors: list[Detector], table: Table) -> Verdict:
     scores = np.full(table.values.shape, np.nan)
     flags = np.zeros(table.values.shape, dtype=bool)
     for detector in detectors:
-        monitor = Monitor(detector=detector)
+        monitor = Monitor(detector=detector).with_default(sensitivity)
         said = detector.score(history)
         whole = isinstance(detector, PartitionDetector)
         values = detector.measure(history)[None, :] if whole else history.values
@@ -97,6 +103,19 @@ def verdict(detectors: list[Detector], table: Table) -> Verdict:
     return scores, flags
 
 
+def sensitivities_table(seeds: list[int], tables: int) -> dict[str, dict[str, float]]:
+    """Print recall and false alarms of a table in thirty days, by sensitivity; return them."""
+    drawn = [table for seed in seeds for table in generate(seed, tables)]
+    print(f"{'':<10}{'R':>6}{'false a month':>16}")
+    found = {}
+    for level in Sensitivity:
+        of = evaluate(drawn, [verdict(OURS["default"], table, level) for table in drawn])
+        month = of.false_alarms / 1000 * len(METRICS) * 30
+        found[str(level)] = {"recall": of.recall, "false_a_month": month}
+        print(f"{level:<10}{of.recall:>6.2f}{month:>16.2f}", flush=True)
+    return found
+
+
 Alarms = Callable[[tuple[Family, ...]], list[np.ndarray]]
 """Returns the alarms in histories of one family, each of shape (tables, series, partitions)."""
 
@@ -104,7 +123,7 @@ Alarms = Callable[[tuple[Family, ...]], list[np.ndarray]]
 def families_table(
     seeds: list[int], tables: int, only: str, python: str | None
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Print recall and false alarms by family; return them, and partitions of a table with a false one."""
+    """Print recall, false alarms, and partitions of a table with one, by family; return them."""
     detectors: dict[str, Alarms] = {
         "Seasonal": lambda drawn: [ours(tg.Seasonal(), family) for family in drawn]
     }
@@ -115,13 +134,16 @@ def families_table(
     ]
     if python:
         detectors["MSTL"] = lambda drawn: mstl_alarms(python, drawn)
-    print(f"{'':<26}" + "".join(f"{name:>16}" for name in detectors))
+    print(f"{'':<26}" + "".join(f"{name:>20}" for name in detectors))
     found: dict[str, dict[str, dict[str, float]]] = {}
     for drawn in zip(*(families(seed, tables, only) for seed in seeds), strict=True):
         line = found[drawn[0].name] = {
             name: accuracy(drawn, alarms(drawn)) for name, alarms in detectors.items()
         }
-        shown = "".join(f"{of['recall']:>8.2f}{of['false_alarms']:>8.2f}" for of in line.values())
+        shown = "".join(
+            f"{of['recall']:>7.2f}{of['false_alarms']:>6.2f}{of['table_alarms']:>7.1f}"
+            for of in line.values()
+        )
         print(f"{drawn[0].name:<26}{shown}", flush=True)
     return found
 
@@ -203,12 +225,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--mstl", metavar="PYTHON", help="of an environment with statsforecast")
     parser.add_argument("--families", action="store_true")
+    parser.add_argument("--sensitivities", action="store_true")
     parser.add_argument("--only", default="", help="families whose name contains this")
     options = parser.parse_args()
-    if options.families:
-        by_family = families_table(options.seeds, options.tables, options.only, options.mstl)
+    if options.families or options.sensitivities:
+        made: object
+        if options.families:
+            made = families_table(options.seeds, options.tables, options.only, options.mstl)
+        else:
+            made = sensitivities_table(options.seeds, options.tables)
         if options.json:
-            options.json.write_text(json.dumps(by_family, indent=2) + "\n")
+            options.json.write_text(json.dumps(made, indent=2) + "\n")
         return
     tables = [table for seed in options.seeds for table in generate(seed, options.tables)]
     points = sum(table.values.size for table in tables)

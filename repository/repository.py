@@ -1507,6 +1507,68 @@ class Repository(Rendered):
         return frame_of([replay.row(past) for replay in replays], backtest.BACKTEST_COLUMNS)
 
     @series_filter(SeriesFilter)
+    def sensitivities(
+        self,
+        dataset: str,
+        *,
+        detector: Detector | str = "Seasonal()",
+        since: Moment = None,
+        until: Moment = None,
+        **series: Unpack[SeriesFilter],
+    ) -> pd.DataFrame:
+        """Compare sensitivities by what people said of incidents, and suggest one. Stores nothing.
+
+        Each is backtested. That with the highest F1 of the labelled incidents is suggested, and `normal`
+        while fewer than five labels tell anything. Incidents that nobody labelled count for no one:
+        label those that were missed, too (`label_range`).
+
+        Parameters
+        ----------
+        dataset : str
+        detector : Detector or str
+            A detector whose rule is `FalseDiscoveryRate`.
+        since, until
+            Only points in this window count; all earlier ones still train.
+        name, instance, analyzer, where, segment
+            Filters; see the class notes. Rules that count series see only these.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each sensitivity, with the columns sensitivity, per_month (incidents in thirty
+            days), found and missed (of those labelled ``bad`` or ``acknowledged``), false (anomalies on
+            points labelled ``expected`` or ``ignore``), precision, recall, f1 (NaN without labels),
+            suggested (True in one row).
+
+        Raises
+        ------
+        SuiteError
+            If the detector's rule has no sensitivity.
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> sizes = {f"ds=2026-01-{day:02}": 1000 + 7 * (day % 5) for day in range(1, 31)}
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "rows", sizes, scale="count")
+        ...     found = repo.sensitivities("orders")
+        >>> found.loc[found["suggested"], "sensitivity"].item()  # nobody has labelled anything
+        'normal'
+        """
+        from tidegauge.repository.detection.replay import BacktestHistory
+        from tidegauge.repository.detection.sensitivity import (
+            SENSITIVITY_COLUMNS,
+            monitor_with_sensitivity,
+            sensitivity_rows,
+        )
+
+        monitor = monitor_with_sensitivity(detector)
+        with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
+            past = BacktestHistory.read(connection, dataset, query)
+        return frame_of(sensitivity_rows(past, monitor), SENSITIVITY_COLUMNS)
+
+    @series_filter(SeriesFilter)
     def seasons(
         self,
         dataset: str,

@@ -150,6 +150,8 @@ from .repository.detectors.arrivals import Late as Late
 from .repository.detectors.arrivals import MissingPartition as MissingPartition
 from .repository.detectors.changes import ChangePoint as ChangePoint
 from .repository.detectors.changes import SlowDrift as SlowDrift
+from .repository.detectors.changes import VolatilityShift as VolatilityShift
+from .repository.detectors.contents import EmptyMetrics as EmptyMetrics
 from .repository.detectors.contents import Multivariate as Multivariate
 from .repository.detectors.contents import Restatement as Restatement
 from .repository.detectors.contents import SchemaChange as SchemaChange

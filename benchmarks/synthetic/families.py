@@ -152,6 +152,13 @@ def _year(times: np.ndarray) -> np.ndarray:
     return 0.6 * np.sin(2 * np.pi * months / 12) + np.where(months == 11, 0.5, 0)
 
 
+def _year_of_days(times: np.ndarray) -> np.ndarray:
+    """Return the effect of the year on weeks, the mean of that on their days."""
+    days = times.astype("M8[D]")[:, None] + np.arange(7)
+    share = (days - days.astype("M8[Y]")).astype(int) / 365
+    return (0.6 * np.sin(2 * np.pi * share) + np.where(share > 11 / 12, 0.5, 0)).mean(axis=1)
+
+
 def _shifts(chance: Chance, times: np.ndarray, size: tuple[int, int, int]) -> np.ndarray:
     level = np.repeat(chance.choice([-0.6, 0.6], (size[0], 1, size[2] // 45 + 1)), 45, axis=2)
     return np.cumsum(np.diff(level, axis=2, prepend=0), axis=2)[..., : size[2]] + _normal(
@@ -208,6 +215,11 @@ def _plans() -> dict[str, Plan]:
         "five bad days, and back": (days, _seasonal(_weekdays), 28),
         "first 30 days": (_times(DAY, 30), _seasonal(_weekdays), 7),
         **dict.fromkeys(RATIOS, (days, _seasonal(_weekdays), 28)),
+        # Later families come last, so that the others are drawn as before.
+        "t4": (days, _student(4), 28),
+        "AR(.5)": (days, _autoregressive(0.5, NOISE), 28),
+        "AR(.7)": (days, _autoregressive(0.7, NOISE), 28),
+        "weekly, yearly season": (_times(7 * DAY, 7 * 300), _seasonal(_year_of_days), 2 * 52 + 6),
     }
 
 
@@ -221,8 +233,8 @@ COUNTED = {"small counts"}
 """Families of Poisson counts, around the drawn levels."""
 LASTING = {"five bad days, and back": 5}
 """Partitions that an incident lasts."""
-FACTOR = {"small counts": 5.0, "AR(.9)": 0.2, "t2": 0.1, "t3": 0.2, NOISIER: 0.3}
-"""Factors of incidents where half the value is not noticeable, by family."""
+FACTOR = {"small counts": 5.0, "t2": 0.1, "t3": 0.2}
+"""Factors of incidents where half the value is usual: one of 200 values of t2, and of 1,200 of t3, is as far off."""
 LOOSE = {"level shifts": 8}
 """Partitions after a shift on which alarms are right."""
 

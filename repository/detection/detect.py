@@ -33,7 +33,8 @@ from tidegauge.repository.detection.findings import (
 from tidegauge.repository.detection.write import DetectionScope, DetectorResult, write
 from tidegauge.repository.detectors.arrivals import Late, MissingPartition
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
-from tidegauge.repository.detectors.contents import SchemaChange, StalePartition
+from tidegauge.repository.detectors.changes import VolatilityShift
+from tidegauge.repository.detectors.contents import EmptyMetrics, SchemaChange, StalePartition
 from tidegauge.repository.detectors.drift import Drift
 from tidegauge.repository.detectors.holidays import DATES, Calendar, new_dates, suite_holidays
 from tidegauge.repository.detectors.matrices import (
@@ -155,7 +156,15 @@ def stored_monitors(suite: Row) -> list[Monitor]:
 
 DEFAULT = tuple(
     Monitor(detector=detector)
-    for detector in (Seasonal(), StalePartition(), MissingPartition(), Late(), SchemaChange())
+    for detector in (
+        Seasonal(),
+        StalePartition(),
+        EmptyMetrics(),
+        VolatilityShift(),
+        MissingPartition(),
+        Late(),
+        SchemaChange(),
+    )
 )
 """The default monitors of a dataset."""
 
@@ -219,6 +228,7 @@ class DetectionJob(DetectionScope):
     def find(self, connection: Connection) -> list[DetectorResult]:
         """Score the changed partitions with each detector."""
         found = []
+        facts = _FactReader(connection, self.dataset, self.known)
         for detector, monitors in self.watched.items():
             decide = [[m.to_dict() for m in monitors], self.calendar]
             one = DetectorResult(repr(detector), key_of(canonical_json(decide)))
@@ -228,9 +238,9 @@ class DetectionJob(DetectionScope):
                 if start is None:
                     continue
                 if isinstance(detector, PartitionDetector):
-                    self._judge(connection, detector, monitors, within, places, start, one)
+                    self._judge(facts, detector, monitors, within, places, start, one)
                 else:
-                    self._score(connection, detector, monitors, places, start, one)
+                    self._score(facts, detector, monitors, places, start, one)
             found.append(one)
         return found
 
@@ -263,7 +273,7 @@ class DetectionJob(DetectionScope):
 
     def _score(
         self,
-        connection: Connection,
+        reader: _FactReader,
         detector: Detector,
         monitors: Sequence[Monitor],
         places: Sequence[int],
@@ -275,10 +285,9 @@ class DetectionJob(DetectionScope):
         reach = None if self.teaching.restarts else detector.reach(grid)
         first = 0 if reach is None else max(start - reach, 0)
         ids = [self._id(place) for place in places]
-        read = None if first == 0 else ids[first:]
-        facts = read_facts(connection, self.dataset, MetricQuery(), None, read, self.known)
+        connection = reader.connection
         one = matrix(
-            facts,
+            reader.read(ids[first:]),
             places[first:],
             _watched_by(monitors),
             detector.least if first == 0 else 1,
@@ -314,7 +323,7 @@ class DetectionJob(DetectionScope):
 
     def _judge(
         self,
-        connection: Connection,
+        reader: _FactReader,
         detector: PartitionDetector,
         monitors: Sequence[Monitor],
         within: str,
@@ -327,13 +336,9 @@ class DetectionJob(DetectionScope):
         reach = detector.reach(grid)
         first = 0 if reach is None else max(start - reach, 0)
         ids = [self._id(place) for place in places]
-        read = ids[first:] if detector.needs_values and first else None
-        if detector.needs_values:
-            facts = read_facts(connection, self.dataset, MetricQuery(), None, read, self.known)
-            wanted = _watched_by(monitors)
-        else:
-            facts = read_facts(connection, self.dataset, MetricQuery(), None, [], self.known)
-            wanted = _nothing
+        connection = reader.connection
+        facts = reader.read(ids[first:] if detector.needs_values else [])
+        wanted = _watched_by(monitors) if detector.needs_values else _nothing
         one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.part(first))
         row = self.whole_series[repr(detector), within]
         muted = self.teaching.muted([row], one.partitions)
@@ -364,6 +369,24 @@ class DetectionJob(DetectionScope):
             [found.points, points_of(whole, scores, start, ids[first:])]
         )
         found.findings += findings
+
+
+class _FactReader:
+    """Reads the metrics of partitions, and keeps the last ones: most detectors read the same."""
+
+    def __init__(self, connection: Connection, dataset: str, known: FactDimensions) -> None:
+        self.connection = connection
+        self._dataset, self._known = dataset, known
+        self._kept: tuple[frozenset[int], Facts] | None = None
+
+    def read(self, partitions: Sequence[int]) -> Facts:
+        """Return the metrics of some partitions, by id, and perhaps of others."""
+        if self._kept is None or not self._kept[0].issuperset(partitions):
+            every = len(partitions) == len(self._known[1])
+            only = None if every else partitions  # a condition on all of them is slower than none
+            query = (self.connection, self._dataset, MetricQuery(), None, only, self._known)
+            self._kept = frozenset(partitions), read_facts(*query)
+        return self._kept[1]
 
 
 def _nothing(row: Row) -> bool:

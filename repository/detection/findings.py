@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
 from tidegauge.repository.detectors.matrices import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.severity import WEIGHTS, Severity, severity_steps
+from tidegauge.repository.detectors.severity import Severity, severity_steps, weights_of
 from tidegauge.repository.detectors.training import TrainingLabels
-from tidegauge.repository.incidents.sentence import direction, explain, subject
+from tidegauge.repository.incidents.sentence import direction, explain
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 from tidegauge.repository.store.scorebook import Points
@@ -116,10 +117,9 @@ def decided(
             continue
         last = None if before is None else before[rows]
         if monitor.severity is None:
-            steps = severity_steps(
-                [one.series[row] for row in rows.tolist()], values[rows], scores.expected[rows]
-            )
-            weights = WEIGHTS[steps]
+            watched = [one.series[row] for row in rows.tolist()]
+            steps = severity_steps(watched, values[rows], scores.expected[rows])
+            weights = weights_of(watched, steps, scores.score[rows])
         else:  # all departures are equally grave
             step = list(Severity).index(Severity(monitor.severity))
             steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
@@ -229,8 +229,8 @@ def judge_partitions(
         As for `Rule.decide`.
     """
     history = replace(one.history, ledger=ledger)
-    scores = detector.score(history, start, known)
-    values = detector.measure(history)[None, :]
+    scores, measured = detector.score_and_measure(history, start, known)
+    values = measured[None, :]
     version = np.maximum(ledger.version, 1)[None, :]
     whole = replace(one, version=version, history=replace(history, values=values, weights=values))
     may = alerting_mask(whole, start, teaching)

@@ -22,7 +22,7 @@ from tidegauge.repository.detectors.base import (
     PartitionDetector,
     Scores,
 )
-from tidegauge.repository.detectors.matrices import times_of
+from tidegauge.repository.detectors.matrices import extremes_of, times_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import RULES
 from tidegauge.repository.detectors.training import TrainingLabels
@@ -116,7 +116,8 @@ class PointJudge:
         rows = [self._row(segment, analyzer) for analyzer in self.analyzers]
         known = self.teaching.of(rows, partitions, ~np.isnan(values))
         scales = [analyzer.scale_of(analyzer.name) for analyzer in self.analyzers]
-        history = History(times_of(partitions), values, weights, scales, **known)
+        times = times_of(partitions)
+        history = History(times, values, weights, scales, extremes=extremes_of(rows), **known)
         ignored = self.teaching.ignored(rows, partitions)
         may = np.ones(shape, dtype=bool) if ignored is None else ~ignored
         scores = detector.score(history)

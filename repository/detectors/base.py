@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.registry import Registry
 from tidegauge.repository.detectors.registry import DETECTOR_MODULES
 from tidegauge.repository.numerics.arrays import CAP
 from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.seasons import NO_HOLIDAYS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +63,10 @@ class Reason(IntEnum):
     """Judged by earlier values on the same day of the month."""
     RECOVERY = 15
     """Back at the level before the last shift."""
+    EMPTY = 16
+    """Metrics that had values have none."""
+    VOLATILITY = 17
+    """The metrics are noisier than before."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +124,31 @@ class History:
     holidays: Sequence[str] | None = None
     grid: Grid | None = None
     """The partitions' time grid if these are the tail of a longer history; else inferred."""
+    free_days: NDArray[np.datetime64] = field(default_factory=NO_HOLIDAYS.copy)
+    """All holidays, also those without a partition: working days are counted without them."""
+    extremes: NDArray[np.bool_] | None = None
+    """Mask of the series that are extremes, which one row can move; None if none is."""
+    series: Sequence[Mapping[str, Any]] = ()
+    """Rows of the series, as in `Facts`; nothing if they are not known by name."""
+    empty: NDArray[np.bool_] | None = None
+    """Mask of the points that were measured and are empty or not a number; None if none is."""
     ledger: PartitionLedger | None = None
 
     def rows(self, some: slice) -> History:
         """Return the history of a slice of the series."""
         muted = None if self.muted is None else self.muted[some]
         restarts = None if self.restarts is None else self.restarts[some]
-        rows = (self.values[some], self.weights[some], self.scales[some])
-        return History(self.times, *rows, muted, restarts, self.holidays, self.grid, self.ledger)
+        return replace(
+            self,
+            extremes=None if self.extremes is None else self.extremes[some],
+            series=self.series[some],
+            empty=None if self.empty is None else self.empty[some],
+            values=self.values[some],
+            weights=self.weights[some],
+            scales=self.scales[some],
+            muted=muted,
+            restarts=restarts,
+        )
 
     def part(self, some: slice) -> History:
         """Return the history of a slice of consecutive partitions, keeping their time grid."""
@@ -135,10 +157,17 @@ class History:
             return None if points is None else points[:, some]
 
         first, last, _ = some.indices(len(self.times))
-        told = (cut(self.muted), cut(self.restarts), self.holidays and self.holidays[some])
-        grid = (self.grid or Grid.from_times(self.times)).part(first, last)
-        rows = (cut(self.values), cut(self.weights), self.scales)
-        return History(self.times[some], *rows, *told, grid, self.ledger)
+        return replace(
+            self,
+            times=self.times[some],
+            values=cut(self.values),
+            weights=cut(self.weights),
+            muted=cut(self.muted),
+            restarts=cut(self.restarts),
+            empty=cut(self.empty),
+            holidays=self.holidays and self.holidays[some],
+            grid=(self.grid or Grid.from_times(self.times)).part(first, last),
+        )
 
 
 @dataclass(frozen=True)
@@ -270,6 +299,12 @@ class PartitionDetector(Detector):
     @abstractmethod
     def measure(self, history: History) -> Floats:
         """Return the detector's measurement of each partition; NaN where there is none."""
+
+    def score_and_measure(
+        self, history: History, start: int = 0, known: Scores | None = None
+    ) -> tuple[Scores, Floats]:
+        """Return what `score` and `measure` do, for detectors that work out both at once."""
+        return self.score(history, start, known), self.measure(history)
 
     @abstractmethod
     def tell(self, history: History, t: int) -> str:

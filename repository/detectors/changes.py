@@ -1,13 +1,43 @@
-"""Detectors of level changes: change points and slow drift."""
+"""Detectors of changes that last: change points, slow drift and volatility."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import (
+    Detector,
+    History,
+    PartitionDetector,
+    Reason,
+    Scores,
+    detector,
+)
 from tidegauge.repository.detectors.seasonal import Seasonal, shifts
+from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.medians import median
+from tidegauge.repository.numerics.scales import transform
+from tidegauge.repository.numerics.tails import student_score
+from tidegauge.repository.numerics.volatility import WEEK, noise_ratios, reach
+
+if TYPE_CHECKING:
+    from tidegauge.repository.numerics.arrays import Floats
+
+PAST, ENOUGH = 98, 28
+"""Partitions with which a change of noise is compared, and those that must be known of them."""
+LEAST_SERIES = 5
+"""Metrics whose noise must be known."""
+MOST_SERIES = 256
+"""Metrics by which the noise of a table is measured, at equal distances among all."""
+NOISIER = 1.5
+"""Factor from which noise counts as more than usual."""
+LEAST_SPREAD = 0.05
+"""Lower bound of the spread of a change of noise, of its logarithm."""
+TOLD, WITHIN = 4, 28
+"""Noisy partitions within so many after which the noise is usual; and the score of a noisy one."""
+NOISY = 3.0
 
 
 @detector
@@ -77,3 +107,84 @@ class ChangePoint(Detector):
         scores.score[:] = np.where(kept, highest, np.where(known_now, 0.0, np.nan))
         scores.reason[:] = np.where(kept, Reason.SHIFT, Reason.NONE)
         return scores.since(start)
+
+
+@detector
+class VolatilityShift(PartitionDetector):
+    """Detector of volatility shifts: the metrics of a table are noisier than they were.
+
+    It measures by what factor the noise of the last seven partitions exceeds that of the seven weeks
+    before, as the median over the metrics, and compares it with earlier such factors, upwards only.
+    Four partitions of a shift are told of; the noise is usual from then on.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(2).normal(size=(20, 150))
+    >>> noise[:, 120:] *= 3
+    >>> days = np.arange(150).astype("M8[D]").astype("M8[s]")
+    >>> history = History(days, 100 + noise, noise, [Scale.SIGNED] * 20)
+    >>> np.flatnonzero(VolatilityShift().score(history).score[0] >= 3).tolist()
+    [127, 128, 129, 130]
+    """
+
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
+    def reach(self, grid: Grid) -> int:
+        """Return the number of earlier partitions that a score may depend on."""
+        return reach(grid.period) + PAST + WITHIN
+
+    def measure(self, history: History) -> Floats:
+        """Return the factors by which partitions are noisier; NaN where unknown."""
+        return self.score_and_measure(history)[1]
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each partition by its noise among that of the partitions before."""
+        return self.score_and_measure(history, start)[0]
+
+    def score_and_measure(
+        self, history: History, start: int = 0, known: Scores | None = None
+    ) -> tuple[Scores, Floats]:
+        """Return what `score` and `measure` do."""
+        change, usual, spread, freedom = _changes_of_noise(history)
+        more = change - usual
+        score = np.where(more >= np.log(NOISIER), student_score(more / spread, freedom), 0.0)
+        known_now = ~np.isnan(more)
+        noisy = np.concatenate([[0], np.cumsum(known_now & (score >= NOISY))])
+        places = np.arange(len(score))
+        lately = noisy[places] - noisy[np.maximum(places - WITHIN, 0)]
+        score[lately >= TOLD] = 0.0
+        scores = Scores.unscored((1, len(score)))
+        scores.score[0] = np.where(known_now, score, np.nan)
+        scores.expected[0] = np.where(known_now, 1.0, np.nan)
+        scores.reason[0] = np.where(known_now & (score > 0), Reason.VOLATILITY, Reason.NONE)
+        factor: Floats = np.exp(more)
+        return scores.since(start), factor
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation with the factor."""
+        return (
+            f"is noisier than before: its metrics vary {self.measure(history)[t]:.1f} times as much"
+        )
+
+
+def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the noise of each partition relative to the weeks before, and what is usual of it.
+
+    As logarithms: the median over the metrics; the median, spread and degrees of freedom of earlier
+    ones. All are of shape (partitions,), NaN where unknown.
+    """
+    grid = history.grid or Grid.from_times(history.times)
+    with np.errstate(all="ignore"):
+        series = len(history.values)
+        some = np.linspace(0, series - 1, min(series, MOST_SERIES)).astype(int).tolist()
+        values = transform(history.values[some], [history.scales[i] for i in some])
+        ratios = noise_ratios(values, grid.period)
+        enough = (~np.isnan(ratios)).sum(axis=0) >= LEAST_SERIES
+        change = np.full(len(history.times), np.nan)
+        change[enough] = median(ratios[:, enough].T)
+        padded = np.concatenate([np.full(PAST, np.nan), change])
+        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[: len(change), :-WEEK]
+        count = (~np.isnan(past)).sum(axis=1)
+        usual = np.where(count >= ENOUGH, median(past), np.nan)
+        spread = np.fmax(1.4826 * median(np.abs(past - usual[:, None])), LEAST_SPREAD)
+    return change, usual, spread, np.maximum(count / WEEK, 1.0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.numerics.arrays import CAP
@@ -23,6 +24,8 @@ UNSEEN = 2.0
 """Score added for the first event of its kind, as if it were a hundred times rarer."""
 MANY = 2
 """Minimum of metrics with a p-value of at most 0.1 for a joint anomaly."""
+STAYS = 4
+"""Partitions for which a metric that stays empty is told of, as many as confirm a new level."""
 MAX_NAMED_COLUMNS = 6
 """Maximum of changed columns named in an explanation."""
 
@@ -116,6 +119,65 @@ def _lately(events: NDArray[Any]) -> Floats:
     places = np.arange(events.shape[1])
     lately: Floats = total[:, places] - total[:, np.maximum(places - REACH, 0)]
     return lately
+
+
+@detector
+class EmptyMetrics(PartitionDetector):
+    """Detector of metrics that had values and are empty or NaN: a column or a filter lost all of its rows.
+
+    It counts such metrics. The score is the highest of theirs: -log10 of how often the metric was
+    empty so far, where the first time counts as a hundred times rarer. A metric that stays empty
+    keeps its score for four partitions, and is usual from then on. Metrics that failed, or were not
+    measured, are not empty.
+
+    Examples
+    --------
+    >>> values = np.ones((1, 30))
+    >>> values[0, 20] = np.nan
+    >>> days = np.arange(30).astype("M8[D]").astype("M8[s]")
+    >>> history = History(days, values, values, [Scale.SIGNED], empty=np.isnan(values))
+    >>> np.flatnonzero(EmptyMetrics().score(history).score[0] >= 3).tolist()
+    [20]
+    """
+
+    def reach(self, grid: Grid) -> int:
+        """Return the number of earlier partitions that a score may depend on."""
+        return REACH + STAYS
+
+    def measure(self, history: History) -> Floats:
+        """Return the number of metrics that are empty and usually are not."""
+        found: Floats = (_emptied(history) > 0).sum(axis=0).astype(np.float64)
+        return found
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each partition by the metric that was empty the least often."""
+        score = np.max(_emptied(history), axis=0, initial=0.0)
+        return _row(score, np.ones(score.shape, bool), Reason.EMPTY, 0.0, start)
+
+    def tell(self, history: History, t: int) -> str:
+        """Return an explanation that names the metrics."""
+        score = _emptied(history)[:, t]
+        order = np.argsort(-score, kind="stable")
+        names = [subject(history.series[i]) for i in order[score[order] > 0].tolist()]
+        return f"no longer has a value of {list_changes(names)}"
+
+
+def _emptied(history: History) -> Floats:
+    """Return the score of each point that is empty, by how often its series was; 0 for all others."""
+    score = np.zeros(history.values.shape)
+    if history.empty is None or not history.empty.any():
+        return score
+    some = np.flatnonzero(history.empty.any(axis=1))
+    empty = history.empty[some]
+    measured = empty | ~np.isnan(history.values[some])
+    seen, before = _lately(measured), _lately(empty)
+    rare = np.log10((seen + 2) / (before + 1)) + np.where(before == 0, UNSEEN, 0)
+    going_on, length = np.zeros(len(some)), np.zeros(len(some), dtype=int)
+    for t in range(empty.shape[1]):
+        length = np.where(empty[:, t], length + 1, np.where(measured[:, t], 0, length))
+        going_on = np.where(length == 1, rare[:, t], going_on)
+        score[some, t] = np.where(empty[:, t] & (length <= STAYS) & (seen[:, t] > 0), going_on, 0)
+    return score
 
 
 @detector

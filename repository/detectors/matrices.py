@@ -10,6 +10,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
+from tidegauge.repository.detectors.severity import EXTREMES
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.facts import Facts
 
 Row = Mapping[str, Any]
+
+EMPTY = ("empty", "NaN")
+"""Statuses of metrics that were measured and have no number."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ def grid_of(partitions: Sequence[Row], places: Sequence[int]) -> Grid:
 def times_of(partitions: Sequence[Row]) -> NDArray[np.datetime64]:
     """Return the times of partitions; NaT where they have none."""
     return np.array([to_datetime64(partition["time"]) for partition in partitions], dtype="M8[s]")
+
+
+def extremes_of(series: Sequence[Row]) -> NDArray[np.bool_]:
+    """Return a mask of the series that are extremes of a column."""
+    return np.array([row["kind"] in EXTREMES for row in series], dtype=bool)
 
 
 def to_datetime64(time: datetime | None) -> np.datetime64:
@@ -112,6 +121,7 @@ def matrix(
     )
     version = np.zeros(shape, dtype=np.int64)
     version[at] = facts.version[there]
+    empty = _empty(shape, at, facts.value[there], facts.status[there])
     series = [facts.series[i] for i in kept]
     partitions = [facts.partitions[place] for place in places]
     history = History(
@@ -121,8 +131,24 @@ def matrix(
         [Scale(row["scale"]) for row in series],
         **({} if teaching is None else teaching.of(series, partitions, ~np.isnan(values))),
         grid=grid,
+        extremes=extremes_of(series),
+        series=series,
+        empty=empty,
     )
     return Matrix(series, partitions, history, version)
+
+
+def _empty(
+    shape: tuple[int, int], at: tuple[Any, Any], values: Floats, status: NDArray[np.object_]
+) -> NDArray[np.bool_] | None:
+    """Return a mask of the points without a number that did not fail; None if there is none."""
+    without = np.flatnonzero(np.isnan(values))
+    without = without[np.isin(status[without].astype(str), EMPTY)]
+    if not without.size:
+        return None
+    out = np.zeros(shape, dtype=bool)
+    out[at[0][without], at[1][without]] = True
+    return out
 
 
 def _filled(shape: tuple[int, int], at: tuple[Any, Any], numbers: Floats) -> Floats:

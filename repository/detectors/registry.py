@@ -8,8 +8,10 @@ DETECTOR_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.repository.detectors.changes": (
         "ChangePoint",
         "SlowDrift",
+        "VolatilityShift",
     ),
     "tidegauge.repository.detectors.contents": (
+        "EmptyMetrics",
         "Multivariate",
         "Restatement",
         "SchemaChange",

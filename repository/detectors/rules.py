@@ -163,7 +163,8 @@ class FalseDiscoveryRate(DecisionRule):
 
     Where a monitor sets no severity, it weighs the hypotheses (Genovese, Roeder, Wasserman 2006):
     p-values are halved for departures that would be an error, and count four times for those that
-    would be information. The weights go by the departure itself, so the rate is that of small and
+    would be information, ten times for a number, such as a mean, that departs alone: of five other
+    series or more of the monitor none has a p-value of 0.01. The weights go by the departure itself, so the rate is that of small and
     large departures together; of errors alone it is at most twice as high.
 
     Parameters

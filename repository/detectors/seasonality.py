@@ -13,7 +13,6 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.seasonal import ROWS, Seasonal
 from tidegauge.repository.detectors.walk import CALENDAR, Walk
-from tidegauge.repository.numerics.grid import MONTHS as MONTHS_OF_YEAR
 from tidegauge.repository.numerics.grid import WEEKDAYS
 from tidegauge.repository.numerics.scales import restore
 
@@ -95,8 +94,9 @@ def learned_seasons(history: History, detector: Seasonal) -> list[str]:
 def _of_slots(walk: Walk, i: int, noise: float) -> Iterator[_Effect]:
     """Return the effects of parts of the day, weekdays or months on a series."""
     grid, effects = walk.grid, walk.effects[i]
-    if len(effects) == MONTHS_OF_YEAR and not grid.step:
-        yield from _runs(effects, noise, lambda first, last: _listed(_MONTHS[first : last + 1]))
+    if grid.yearly:
+        label = _weeks if grid.step else lambda first, last: _listed(_MONTHS[first : last + 1])
+        yield from _runs(effects, noise, label)
     elif grid.daily and len(effects) == WEEKDAYS:
         yield from _runs(effects, noise, _weekdays)
     elif grid.within_days:
@@ -163,6 +163,19 @@ def _day_of_month(way: int, slot: int) -> str:
         return "month ends"
     place = f"{_ORDINALS[slot]} last" if slot else "last"
     return f"{place} {'working days' if way == 2 else 'days'} of months"
+
+
+def _weeks(first: int, last: int) -> str:
+    """Return the name of weeks of the year, counted from 0.
+
+    Examples
+    --------
+    >>> _weeks(0, 0), _weeks(48, 51)
+    ('week 1 of years', 'weeks 49 to 52 of years')
+    """
+    if first == last:
+        return f"week {first + 1} of years"
+    return f"weeks {first + 1} to {last + 1} of years"
 
 
 def _weekdays(first: int, last: int) -> str:

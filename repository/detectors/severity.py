@@ -27,6 +27,8 @@ NUMBERS = 0.5
 """Departure of other numbers, relative to the smaller of the two, from which it is a warning."""
 WEIGHTS = np.array([0.25, 1.0, 2.0])
 """Weights in the decision of departures that would be information, a warning and an error."""
+ALONE, OTHERS, STIRRED = 0.1, 5, 2.0
+"""Weight of a number that departs alone: of so many others, none has a score of so much."""
 
 
 class Severity(StrEnum):
@@ -100,6 +102,31 @@ def severity_steps(
     reached = np.maximum(steps - np.array(part, dtype=np.int8).reshape(-1, 1), 0)
     found: NDArray[np.int8] = reached.astype(np.int8)
     return found
+
+
+def weights_of(
+    series: Sequence[Mapping[str, Any]], steps: NDArray[np.int8], score: Floats
+) -> Floats:
+    """Return how much departures matter in the decision, by their severity and company.
+
+    Means and other numbers have heavy tails: one that departs while nothing else in the table stirs
+    is mostly chance.
+
+    Parameters
+    ----------
+    series : sequence of mapping
+        A row for each series.
+    steps : array of int, shape (series, partitions)
+        As `severity_steps` returns them.
+    score : array of float, shape (series, partitions)
+        NaN is unknown.
+    """
+    numbers = np.array([Scale(row["scale"]) is Scale.POSITIVE for row in series], dtype=bool)
+    known, stirs = ~np.isnan(score), np.nan_to_num(score) >= STIRRED
+    quiet = stirs.sum(axis=0) - stirs == 0
+    alone = numbers[:, None] & quiet & (known.sum(axis=0) > OTHERS)
+    weights: Floats = np.where(alone, np.minimum(ALONE, WEIGHTS[steps]), WEIGHTS[steps])
+    return weights
 
 
 def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:

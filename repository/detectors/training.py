@@ -53,6 +53,7 @@ class TrainingLabels:
             "muted": muted,
             "restarts": restarts,
             "holidays": holidays if any(holidays) else None,
+            "free_days": np.array(sorted(self.holidays), dtype="M8[D]"),
         }
 
     def muted(

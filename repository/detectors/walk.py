@@ -15,13 +15,12 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import SMALL, CountForecast
 from tidegauge.repository.numerics.forecast import Forecast, forecast
-from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
+from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import (
     LEAST_COUNT,
     least_spread,
     restore,
-    rows_of,
     transform,
 )
 from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
@@ -54,6 +53,8 @@ WHOLE = 1e-6
 """Distance from a whole number within which a count is one."""
 SETTLED, CALMER = 28, 3.0
 """Points from which a count's spread is at most so many times the observed one."""
+_DRIFT, _CALENDAR, _RECOVERY = map(int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY))
+"""As numbers: arrays of them are compared with thousands of times."""
 WEEK_UNKNOWN = 0.25
 """Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
 CALENDAR = 220
@@ -73,6 +74,8 @@ SURPRISE = 3.0
 """Spreads off from which a day is compared with the same days of earlier months."""
 NOTICEABLE = 2.0
 """Spreads by which every one of these days must have stood out."""
+RECORDS = 2
+"""Earlier values as extreme as an extreme by which it is no news."""
 SHORT, LONG = 7, 24
 """Minimum and maximum cycle length, in points, by which memory is sized."""
 
@@ -115,7 +118,7 @@ def shift_rule(grid: Grid) -> tuple[int, int]:
 def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
     """Return whether a season of a grid is among those to look for."""
     name = "week" if slots == grid.cycle else "day"
-    return bool({AUTO, name if grid.step else "year"} & set(wanted))
+    return bool({AUTO, "year" if grid.yearly else name} & set(wanted))
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,14 @@ class Walk:
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
         # Counts and shares of rows have tails of their own; a storm among them is no noise.
-        self.heavy = rows_of(Scale.POSITIVE, history.scales)
+        positive = np.array([scale is Scale.POSITIVE for scale in history.scales], dtype=bool)
+        of_one_row = np.zeros(len(positive), dtype=bool)
+        if history.extremes is not None:
+            of_one_row |= history.extremes
+        self.heavy, self.extremes = (
+            np.flatnonzero(positive | of_one_row),
+            np.flatnonzero(of_one_row),
+        )
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
         shape = (len(history.values), self.margin + grid.size)
@@ -209,6 +219,10 @@ class Walk:
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.told = np.zeros(shape, dtype=bool)
+        self.seen = self.y  # but for what labels exclude
+        if history.muted is not None and self.extremes.size:
+            self.seen = self.y.copy()
+            self.seen[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
         known = ~np.isnan(self.y)
@@ -225,7 +239,11 @@ class Walk:
         self.points = np.zeros(len(history.values), dtype=np.intp)
         self.days = history.times.astype("M8[D]")
         by_month = {AUTO, "month"} & set(wanted)
-        self.month = month_slots(self.days) if by_month else np.empty((0, len(self.days)), np.intp)
+        self.month = (
+            month_slots(self.days, history.free_days)
+            if by_month
+            else np.empty((0, len(self.days)), np.intp)
+        )
         self.enough = 1 if "month" in wanted else REPEATED
         self.year = bool({AUTO, "year"} & set(wanted))
 
@@ -319,9 +337,17 @@ class Walk:
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         drifts = moving > score
         score = np.maximum(score, moving)
-        atoms = tails.score_constants(
-            score, self.y[:, past], y, alarms, expected.least, self.counts
+        atoms, constant = tails.score_constants(
+            score,
+            self.y[:, past],
+            y,
+            alarms,
+            expected.least,
+            self.counts,
+            now.centre,
+            -math.log10(BAND),
         )
+        self._cap_records(c, y, now, score)
         drifts &= ~atoms
         drifts &= score > REASON_ABOVE
         centre = np.where(drifts, before, now.centre)
@@ -341,10 +367,25 @@ class Walk:
         far[heavy] = np.maximum(limit[heavy], tail.limit(BAND))
         reach = np.where(drifts, step * limit, width * far)
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
+        usual[atoms, 1:] = constant[atoms]
         bounds = restore(np.where(fit[:, None], usual, np.nan), self.history.scales)
         shown = (fit & ~drifts & ~atoms)[few]
         bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+
+    def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> None:
+        """Cap scores of extremes that had as extreme values twice, in all of the past that is known.
+
+        The largest of a heavy-tailed column are rare, so that those of the last weeks tell little.
+        """
+        some = self.extremes[score[self.extremes] > tails.LOOK]
+        if not some.size:
+            return
+        past = self.seen[some, c - self.margin : c]
+        value, above = y[some, None], (y[some] > now.centre[some])[:, None]
+        as_extreme = np.where(above, past >= value, past <= value).sum(axis=1)
+        usual = np.log10(now.points[some] + 1)
+        score[some] = np.where(as_extreme >= RECORDS, np.minimum(score[some], usual), score[some])
 
     def _expect(self, t: int) -> _Expected:
         """Return the forecast of a partition, after all that may explain its values."""
@@ -353,7 +394,8 @@ class Walk:
         few, counted = self._small_counts(now, slice(c - self.memory, c))
         now.centre[few] = np.log1p(counted.mean)
         mean = now.centre[few]
-        now = replace(now, centre=self._repeated(now, c, y), spread=self._second_week(now, c))
+        centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
+        now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, least = self._width(t, now)
         by_date = self._on_the_calendar(t, y, now.centre, width)
         settled = self._before_shift(c, y, by_date, width)
@@ -413,6 +455,18 @@ class Walk:
                 before = self.moved[:, c - season.slots]
                 centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
         return centre
+
+    def _between_weeks(self, centre: Floats, spread: Floats, c: int, y: Floats) -> Floats:
+        """Return the expected values; of surprises in the year of weeks what is between its neighbours.
+
+        A week of the year begins up to six days earlier or later than it did in other years.
+        """
+        if not self.seasons or self.grid.step != WEEK:
+            return centre
+        slot = self.slot[c]
+        near = self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS] - self.effects[:, [slot]]
+        between = np.clip(y, centre + near.min(axis=1), centre + near.max(axis=1))
+        return np.where(np.abs(y - centre) > SURPRISE * spread, between, centre)
 
     def _second_week(self, now: Forecast, c: int) -> Floats:
         """Return the spreads; in the second week of days that of forecasts by `_repeated`.
@@ -512,11 +566,12 @@ class Walk:
         if self.grid.within_days and (t == 0 or self.days[t] != self.days[t - 1]):
             self._refresh(c)
         y = self.y[:, c]
-        alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)  # a drift is the current level
+        alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)  # a drift is the current level
+        by_date = reason == _CALENDAR
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
-        explained = ~alarm & (reason == Reason.CALENDAR)  # which is not the level
+        explained = ~alarm & by_date  # which is not the level
         again = alarm & (self.signs[:, c - 1] == self.signs[:, c])
         self.told[:, c] = explained | again
         teaches = ~alarm & ~explained
@@ -525,11 +580,12 @@ class Walk:
         if h.holidays is not None and h.holidays[t]:
             teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
         self.usable[:, c] = np.where(teaches, y, np.nan)
-        self.filled[:, c] = np.where(alarm, centre, np.where(reason == Reason.CALENDAR, np.nan, y))
-        for i in np.flatnonzero(teaches & (reason == Reason.RECOVERY)):
+        self.filled[:, c] = np.where(alarm, centre, np.where(by_date, np.nan, y))
+        for i in np.flatnonzero(teaches & (reason == _RECOVERY)):
             self._recover(int(i), int(c))
-        recent = self.open[:, c - self.shift_within + 1 : c + 1].sum(axis=1)
-        for i in np.flatnonzero(alarm & (np.abs(recent) >= self.shift_alarms)):
+        some = np.flatnonzero(alarm)
+        recent = self.open[some, c - self.shift_within + 1 : c + 1].sum(axis=1)
+        for i in some[np.abs(recent) >= self.shift_alarms]:
             self._shift(int(i), t)
         previous = self.column[t - 1] if t else c - 1
         for place in range(previous + 1, c + 1):

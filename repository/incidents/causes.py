@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tidegauge.analyzers.core.formatting import measured, plain
+from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.detectors.matrices import Matrix, grid_of, group_by_segment, matrix
 from tidegauge.repository.incidents.companions import Companion, companions
@@ -22,7 +23,6 @@ from tidegauge.repository.incidents.contributions import (
 )
 from tidegauge.repository.incidents.parts import identity, is_additive, is_weighted, part_of
 from tidegauge.repository.incidents.schema_changes import SchemaDifference, schema_differences
-from tidegauge.repository.incidents.sentence import subject
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
 from tidegauge.repository.store.frames import frame_of

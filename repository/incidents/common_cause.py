@@ -50,6 +50,8 @@ _KINDS = {
     "MissingPartition": "missing",
     "StalePartition": "unchanged",
     "SchemaChange": "new schema",
+    "EmptyMetrics": "empty metrics",
+    "VolatilityShift": "more noise",
 }
 _DIRECTIONS = {
     ("Size", "low"): "fewer rows",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegauge.analyzers.core.formatting import plain
-from tidegauge.repository.incidents.sentence import subject
+from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.repository.store import scorebook
 
 if TYPE_CHECKING:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 GAP = 1
 """Maximum number of quiet partitions between two anomalous ones of an incident."""
-NO_HOLIDAY = frozenset({"Completeness", "StalePartition", "SchemaChange", "Restatement"})
+NO_HOLIDAY = frozenset(
+    {"Completeness", "EmptyMetrics", "StalePartition", "SchemaChange", "Restatement"}
+)
 """Metrics that a holiday does not explain: it changes numbers, but the data is there."""
 ALIKE = 1 / 5
 """Minimum share of anomalous metrics in common with the incident before, to continue it."""

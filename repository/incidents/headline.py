@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from math import nan
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.formatting import measured, one_line, percent
+from tidegauge.analyzers.core.metric_names import metric_text
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.periods import DAY, span
-from tidegauge.repository.incidents.sentence import metric_text
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,6 +23,10 @@ CLEAR = 20.0
 """Scores are capped here for ranking."""
 LONGEST = 100
 """Maximum number of characters for an anomaly of a whole partition."""
+Topic = ConsistencyTopic | tuple[str, str]
+"""What a headline tells of: a group-by's metrics, or a metric's name and instance."""
+Topics = list[Topic]
+
 _PLAIN = frozenset({"Completeness", "Size"})
 _ROWS = {"Size": "volume"}
 VOLUME = ("Size", "*")
@@ -39,7 +44,8 @@ def headline(
     """Return an incident's time span and its most significant metrics.
 
     A metric is listed once, at its largest departure, with the filters and segments that share the
-    anomaly. Sums and counts that changed as the number of rows did say nothing more than that.
+    anomaly. Columns that lack values in as many rows are listed together. Sums and counts that changed
+    as the number of rows did say nothing more than that.
     Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
     follow from them.
 
@@ -52,7 +58,7 @@ def headline(
     group_bys : collection of str
         Names of the group-bys of consistency metrics.
     """
-    topics: dict[ConsistencyTopic | tuple[str, str], list[Anomaly]] = {}
+    topics: dict[Topic, list[Anomaly]] = {}
     for one in anomalies:
         topic = ConsistencyTopic.from_anomaly(one, group_bys) or (one.name, one.instance)
         topics.setdefault(topic, []).append(one)
@@ -61,9 +67,10 @@ def headline(
     ranked = sorted(clear, key=lambda of: -_weight(of, topics[of]))
     volume = _factor(topics.get(VOLUME, ()))
     same = [of for of in ranked if of != VOLUME and _follows(volume, topics[of])]
-    ranked = [of for of in ranked if of not in same][:MOST]
-    told = [_told(of, topics[of]) for of in ranked]
-    named = {(one.name, one.instance) for of in (*ranked, *same) for one in topics[of]}
+    shown = _together([of for of in ranked if of not in same], topics)[:MOST]
+    told = [_told(some, topics) for some in shown]
+    told_of = [of for some in (*shown, same) for of in some]
+    named = {(one.name, one.instance) for of in told_of for one in topics[of]}
     more = len({(one.name, one.instance) for one in anomalies} - named)
     if more:
         told.append(f"and {more} more metric{'s' if more > 1 else ''}")
@@ -71,7 +78,7 @@ def headline(
     return one_line(f"{_when(anomalies, step, utc=utc)}: {'; '.join(told)}")
 
 
-def _weight(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> float:
+def _weight(of: Topic, some: Sequence[Anomaly]) -> float:
     """Return a metric's rank: missing values and row counts come first, totals before parts."""
     whole = any(not one.filter and not one.segment for one in some)
     score = max(one.score for one in some)
@@ -95,13 +102,46 @@ def prominence(name: str, score: float, *, whole: bool, parts: int = 1) -> float
     return min(score, CLEAR) + 3.0 * whole + CLEAR * (name in _PLAIN) + min(parts, MOST + 1)
 
 
-def _told(of: ConsistencyTopic | tuple[str, str], some: Sequence[Anomaly]) -> str:
+def _together(ranked: Sequence[Topic], topics: Mapping[Topic, Sequence[Anomaly]]) -> list[Topics]:
+    """Group topics that are told as one: columns without values in as many rows, to a tenth."""
+    found: list[Topics] = []
+    missing: list[tuple[float, int]] = []
+    for of in ranked:
+        lost = _lost(of, topics[of])
+        like = next((n for size, n in missing if abs(lost - size) <= SAME * size), None)
+        if like is None:
+            missing.append((lost, len(found)))
+            found.append([of])
+        else:
+            found[like].append(of)
+    return found
+
+
+def _lost(of: Topic, some: Sequence[Anomaly]) -> float:
+    """Return the share of all rows that lost a column's value; NaN for other topics."""
+    if isinstance(of, ConsistencyTopic) or of[0] != "Completeness":
+        return nan
+    one = _clearest(some)
+    if one.filter or one.segment or one.value is None or one.expected is None:
+        return nan
+    return one.expected - one.value
+
+
+def _clearest(some: Sequence[Anomaly]) -> Anomaly:
+    """Return the anomaly that departs the farthest, of the whole table if there is one."""
+    return max([one for one in some if not one.filter and not one.segment] or some, key=_departure)
+
+
+def _told(of: Topics, topics: Mapping[Topic, Sequence[Anomaly]]) -> str:
+    first, some = of[0], topics[of[0]]
     whole = [one for one in some if not one.filter and not one.segment]
     parts = sorted({_among(one) for one in some if one.filter or one.segment})
-    if isinstance(of, ConsistencyTopic):
-        said = of.said(whole or some)
+    if isinstance(first, ConsistencyTopic):
+        said = first.said(whole or some)
+    elif first[0] == "Completeness":
+        said = _without_values([_clearest(topics[one]) for one in of])
     else:
-        said = _said(max(whole or some, key=_departure))
+        said = _said(_clearest(some))
     if whole and parts:
         said += f" ({_listed(parts)}{' alike' if len(parts) > 1 else ''})"
     elif parts:
@@ -118,11 +158,8 @@ def _departure(one: Anomaly) -> tuple[float, float]:
 
 def _factor(some: Sequence[Anomaly]) -> float | None:
     """Return by what factor a count or sum of the whole changed at its largest departure."""
-    whole = [one for one in some if not one.filter and not one.segment]
-    if not whole:
-        return None
-    one = max(whole, key=_departure)
-    if one.value is None or not one.expected:
+    one = _clearest(some) if some else None
+    if one is None or one.filter or one.segment or one.value is None or not one.expected:
         return None
     return one.value / one.expected
 
@@ -144,16 +181,38 @@ def _said(one: Anomaly) -> str:
     value, expected = one.value, one.expected
     if value is None:
         return f"{one.name} of {one.instance} is no number"
-    if one.name == "Completeness" and expected is not None:
-        return (
-            f"{percent(1 - value)} of rows have no {one.instance} (usually {percent(1 - expected)})"
-        )
     subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
     if expected is None:
         return f"{subject} is {measured(value, one.scale)}"
     if one.scale == "count" and expected > 0:
         return f"{subject} {(value / expected - 1) * 100:+.0f} %"
     return f"{subject} is {measured(value, one.scale)} instead of {measured(expected, one.scale)}"
+
+
+def _without_values(some: Sequence[Anomaly]) -> str:
+    """Tell of columns that lack values in as many rows."""
+    if some[0].value is None:
+        return _said(some[0])
+    columns = [one.instance for one in some]
+    shown = columns[: MOST + 1] if len(columns) <= MOST + 1 else columns[:MOST]
+    if len(columns) > len(shown):
+        shown.append(f"{len(columns) - MOST} more columns")
+    names = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
+    told = f"{_range([1 - one.value for one in some if one.value is not None])} of rows have no {names}"
+    usual = [1 - one.expected for one in some if one.expected is not None]
+    return f"{told} (usually {_range(usual)})" if usual else told
+
+
+def _range(shares: Sequence[float]) -> str:
+    """Return the least and the largest of some shares, once if they are told alike.
+
+    Examples
+    --------
+    >>> _range([0.19, 0.191]), _range([0.16, 0.17])
+    ('19 %', '16 to 17 %')
+    """
+    least, most = percent(min(shares)), percent(max(shares))
+    return most if least == most else f"{least.removesuffix(' %')} to {most}"
 
 
 def _among(one: Anomaly) -> str:

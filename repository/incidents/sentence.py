@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import isnan
-from typing import Any
 
 from tidegauge.analyzers.core.formatting import measured, one_line
 from tidegauge.repository.detectors.base import Reason
-
-Row = Mapping[str, Any]
 
 _WORDS = {
     Reason.DRIFT: "{side} its level of weeks ago, after the largest slow drift so far",
     Reason.CONSTANT: "{side} the {expected} that it nearly always is",
     Reason.NOVELTY: "unlike all earlier values",
 }
-_HISTOGRAM = re.compile(r"Histogram\.(?P<of>abs|ratio)\.(?P<value>.+)", re.DOTALL)
-_QUANTILE = re.compile(r"(?:Approx|Exact|Req)Quantiles?-([0-9.]+)")
-_ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -85,7 +78,7 @@ def explain(
     else:
         band = f"{number(lower)} to {number(upper)}"
         centre = "" if isnan(expected) else f" (expected {number(expected)})"
-        usual = f"{side} the usual {band}{centre}"
+        usual = f"{side} the {'allowed' if reason is Reason.BOUND else 'usual'} {band}{centre}"
         if lower <= value <= upper:
             inside = {"below": "low within", "above": "high within"}[side]
             usual = f"{inside} the usual {band}{centre}, {_joined(others, grave=grave)}"
@@ -113,49 +106,3 @@ def direction(value: float, expected: float, lower: float, upper: float) -> str:
     if isnan(reference):
         reference = lower if not isnan(lower) and value < lower else upper
     return "low" if value < reference else "high"
-
-
-def subject(series: Row) -> str:
-    """Describe a series in text: metric, instance, filter and segment.
-
-    Examples
-    --------
-    >>> row = {"name": "Completeness", "instance": "dep_time", "filter": "origin = 'EWR'", "segment": ""}
-    >>> subject(row)
-    "Completeness of dep_time where origin = 'EWR'"
-    """
-    where = f" where {series['filter']}" if series["filter"] else ""
-    among = f" in {series['segment']}" if series["segment"] else ""
-    return f"{metric_text(series['name'], series['instance'])}{where}{among}"
-
-
-def metric_text(name: str, instance: str) -> str:
-    """Describe a metric of a column, or of several or all.
-
-    Examples
-    --------
-    >>> metric_text("Mean", "dep_delay")
-    'Mean of dep_delay'
-    >>> metric_text("ApproxQuantile-0.5", "dep_delay"), metric_text("ApproxQuantiles-0.9", "dep_delay")
-    ('median dep_delay', '90th percentile of dep_delay')
-    >>> metric_text("Histogram.abs.EV", "carrier"), metric_text("Histogram.ratio.EV", "carrier")
-    ('rows with carrier EV', 'share of rows with carrier EV')
-    """
-    histogram = _HISTOGRAM.fullmatch(name)
-    if histogram:
-        share = "share of " if histogram["of"] == "ratio" else ""
-        return f"{share}rows with {instance} {histogram['value']}"
-    if name == "Histogram.bins":
-        return f"distinct values of {instance}"
-    quantile = _QUANTILE.fullmatch(name)
-    if quantile:
-        percent = float(quantile[1]) * 100
-        if percent == 50:
-            return f"median {instance}"
-        return f"{_ordinal(percent)} percentile of {instance}"
-    return name if instance == "*" else f"{name} of {instance}"
-
-
-def _ordinal(number: float) -> str:
-    special = number % 1 or 10 < number % 100 < 14
-    return f"{number:g}{'th' if special else _ORDINALS.get(int(number) % 10, 'th')}"

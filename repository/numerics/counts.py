@@ -106,6 +106,22 @@ def poisson_score(value: Floats, mean: Floats) -> Floats:
     return score
 
 
+def poisson_limit(score: float, mean: Floats) -> Floats:
+    """Return the largest counts whose `poisson_score` is below a score.
+
+    Examples
+    --------
+    >>> poisson_limit(3.0, np.array([0.01, 0.1])).tolist()  # P(X >= 2) is 5e-5, P(X >= 3) 2e-4
+    [1.0, 2.0]
+    """
+    found = np.zeros(mean.shape)
+    rising = np.ones(mean.shape, dtype=bool)
+    while rising.any():
+        rising &= poisson_score(found + 1, mean) < score
+        found += rising
+    return found
+
+
 def _mean(values: Floats) -> Floats:
     """Return the means of rows; 0 where there is no value."""
     known = ~np.isnan(values)

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-STEPS = tuple(
-    MINUTE * n for n in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440, 10_080)
+WEEK = 7 * DAY
+STEPS = (
+    *(MINUTE * n for n in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90)),
+    *(HOUR * n for n in (2, 3, 4, 6, 8, 12)),
+    DAY,
+    WEEK,
 )
 """Steps of a grid, in seconds: parts of a day, a day, a week."""
 MONTH = (28 * DAY, 31 * DAY)
@@ -24,7 +28,8 @@ FIRST_STEPS = 7
 CYCLES = 14
 """Seasons to which a longer gap is shortened, keeping its phase."""
 WEEKDAYS = 7
-MONTHS = 12
+WEEKS, MONTHS = 52, 12
+"""Weeks and months of a year."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,15 @@ class Grid:
 
     @property
     def cycle(self) -> int:
-        """Columns of the longest season: a week of days and of parts of days, a year of months."""
+        """Columns of the longest season: a week of days and parts of days, a year of weeks and months."""
+        if self.step == WEEK:
+            return WEEKS
         return WEEKDAYS * self.period if self.within_days else self.period
+
+    @property
+    def yearly(self) -> bool:
+        """Whether the longest season is a year."""
+        return self.step == WEEK or (self.period == MONTHS and not self.step)
 
     @property
     def daily(self) -> bool:
@@ -124,15 +136,23 @@ class Grid:
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.
 
-        The day and the week of parts of a day, the week of days, the year of months. Shorter
-        seasons come first.
+        The day and the week of parts of a day, the week of days, the year of weeks and of months.
+        Shorter seasons come first. A week belongs to the year of its middle; what is left of a
+        year after 52 weeks is one with the last.
 
         Examples
         --------
         >>> days = np.arange("2013-01-05", "2013-01-08", dtype="M8[D]").astype("M8[s]")
         >>> [(count, slot.tolist()) for count, slot in Grid.from_times(days).slots(days)]
         [(7, [5, 6, 0])]
+        >>> weeks = np.arange("2020-12-14", "2021-01-12", 7, dtype="M8[D]").astype("M8[s]")
+        >>> [(count, slot.tolist()) for count, slot in Grid.from_times(weeks).slots(weeks)]
+        [(52, [50, 51, 51, 0, 1])]
         """
+        if self.step == WEEK:
+            middle = times.astype("M8[D]") + np.timedelta64(WEEKDAYS // 2, "D")
+            of_year = (middle - middle.astype("M8[Y]").astype("M8[D]")).astype(np.int64)
+            return [(WEEKS, np.minimum(of_year // WEEKDAYS, WEEKS - 1))]
         if self.period == 1:
             return []
         if self.step == 0:

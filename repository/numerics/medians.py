@@ -70,16 +70,17 @@ def running(values: Floats, length: int) -> Floats:
         a, b, c = values[..., :-2], values[..., 1:-1], values[..., 2:]
         out[..., 2:] = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
     elif length == 7:
-        out[..., 6:] = _median_of_seven([values[..., k : width - 6 + k] for k in range(7)])
+        out[..., 6:] = median_of_seven([values[..., k : width - 6 + k] for k in range(7)])
     else:
         three = running(values, 3)
-        out[..., 20:] = _median_of_seven(
+        out[..., 20:] = median_of_seven(
             [three[..., 2 + 3 * k : width - 18 + 3 * k] for k in range(7)]
         )
     return out
 
 
-def _median_of_seven(parts: list[Floats]) -> Floats:
+def median_of_seven(parts: list[Floats]) -> Floats:
+    """Return the medians of the entries of seven arrays; NaN where one is."""
     some = list(parts)
     for i, j in SEVEN:
         some[i], some[j] = np.minimum(some[i], some[j]), np.maximum(some[i], some[j])

@@ -27,17 +27,21 @@ AGREE = 0.6
 """Largest difference between repeated occurrences that agree, as a share of their size."""
 NEAR_END = 5
 """Days, and working days, that are counted from either end of a month."""
+NO_HOLIDAYS = np.array([], dtype="M8[D]")
 
 
-def month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
+def month_slots(
+    days: NDArray[np.datetime64], holidays: NDArray[np.datetime64] = NO_HOLIDAYS
+) -> NDArray[np.intp]:
     """Return the slots of days in their month, by four ways to count; -1 for none.
 
     Days from the end of the month, days from its beginning, working days from the end and from the
-    beginning; Monday to Friday are working days. An unknown day has no slots.
+    beginning; Monday to Friday are working days, but for holidays. An unknown day has no slots.
 
     Parameters
     ----------
     days : array of datetime64[D], shape (days,)
+    holidays : array of datetime64[D], optional
 
     Returns
     -------
@@ -47,21 +51,29 @@ def month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
     --------
     >>> month_slots(np.array(["2021-05-03", "2021-05-31"], dtype="M8[D]")).tolist()
     [[-1, 0], [3, 31], [-1, 0], [1, -1]]
+
+    On 31 May 2021 was Memorial Day: the last working day of the month was Friday the 28th.
+
+    >>> memorial = np.array(["2021-05-31"], dtype="M8[D]")
+    >>> month_slots(np.array(["2021-05-28", "2021-05-31"], dtype="M8[D]"), memorial)[2].tolist()
+    [0, -1]
     """
     found = np.full((4, len(days)), -1)
     known = ~np.isnat(days)
-    found[:, known] = _month_slots(days[known])
+    found[:, known] = _month_slots(days[known], holidays)
     return found
 
 
-def _month_slots(days: NDArray[np.datetime64]) -> NDArray[np.intp]:
+def _month_slots(
+    days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]
+) -> NDArray[np.intp]:
     months = days.astype("M8[M]")
     first, one = months.astype("M8[D]"), np.timedelta64(1, "D")
     after = (months + np.timedelta64(1, "M")).astype("M8[D]")
     left = (after - days).astype(int) - 1
-    work_left = np.busday_count(days + one, after)
-    work = np.busday_count(first, days) + 1
-    works = np.is_busday(days)
+    work_left = np.busday_count(days + one, after, holidays=holidays)
+    work = np.busday_count(first, days, holidays=holidays) + 1
+    works = np.is_busday(days, holidays=holidays)
     return np.stack(
         [
             np.where(left < NEAR_END, left, -1),

@@ -9,10 +9,12 @@ import numpy as np
 from scipy import special
 
 from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.counts import poisson_score
+from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
 from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
@@ -43,6 +45,8 @@ NOISE = 0.6
 """Share of the error spread that remains in the medians which `drift` compares."""
 FAR = 3.0
 """Spreads below which a change is no drift, whatever was usual."""
+WANDERING = 6.0
+"""Degrees of freedom of the changes of a level that wanders."""
 ODD = 2.0
 """Spreads from the starting level within which a point is not told of as drifted."""
 LAG, BASELINE = 14, 21
@@ -138,14 +142,17 @@ def score_constants(
     alarms: NDArray[np.bool_],
     least: Floats,
     counts: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Score nearly constant series in place, and return a mask of them.
+    centre: Floats,
+    limit: float,
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Score nearly constant series in place; return a mask of them, and their bands.
 
     The probability of another value is the frequency of departures, times the tail probability of
     its distance among those of earlier departures. Of counts that are nearly always 0 it is not less
     than a Poisson count's: a first 2 is less of a surprise than a first 6. A departure below twice
     the lower bound of the spread is no anomaly; below 2 % of numbers without one, and of counts that
-    were more constant than Poisson counts are; and none is of counts by one.
+    were more constant than Poisson counts are; and none is of counts by one, from their constant or
+    from what a season makes of it.
 
     Parameters
     ----------
@@ -158,8 +165,18 @@ def score_constants(
         Lower bound of the spread; 0 if there is none.
     counts : array of bool, shape (series,)
         Which series are counts, of which all numbers are logarithms of one more.
+    centre : array of float, shape (series,)
+        Expected value.
+    limit : float
+        Score that values outside the band have.
+
+    Returns
+    -------
+    tuple of array
+        The mask, and lower and upper limits, of shape (series, 2), NaN where the mask is false.
     """
     atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
+    band = np.full((len(score), 2), np.nan)
     some = np.flatnonzero((past[:, 1:] == past[:, :-1]).any(axis=1))  # others have no constant
     past, alarms = past[some], alarms[some]
     known = ~np.isnan(past)
@@ -169,7 +186,7 @@ def score_constants(
     mostly = same.sum(axis=1) >= ATOM * np.maximum(known.sum(axis=1), 1)
     some = some[mostly]
     if not some.size:
-        return atom
+        return atom, band
     atom[some] = True
     past, alarms, known, same = past[mostly], alarms[mostly], known[mostly], same[mostly]
     usual, close, points = usual[mostly], close[mostly], known.sum(axis=1)
@@ -179,9 +196,7 @@ def score_constants(
     away[alarms & few[:, None]] = np.nan
     examples = (~np.isnan(away)).sum(axis=1)
     n = np.maximum(examples, 1)
-    mean = np.nansum(away, axis=1) / n
-    spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
-    spread = np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
+    mean, spread = _moments(away, n)
     off = np.abs(value[some] - usual)
     beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
     part = LARGE * np.abs(usual)
@@ -193,7 +208,8 @@ def score_constants(
     bound = np.where(least[some] > 0, least[some], LITTLE * np.abs(usual))
     constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
     bound[constant] = np.minimum(bound[constant], LITTLE)
-    one = counts[some] & (np.abs(np.expm1(value[some]) - np.expm1(usual)) < 1.5)
+    told, near = np.expm1(value[some]), (usual, centre[some])
+    one = counts[some] & np.any([np.abs(told - np.expm1(to)) < 1.5 for to in near], axis=0)
     rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))
     seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(
@@ -202,7 +218,32 @@ def score_constants(
     usually = (seen + 1) / (points[none] + 1)
     rare[none] = np.minimum(rare[none], poisson_score(np.expm1(value[some[none]]), usually))
     score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
-    return atom
+    need = np.maximum(limit - np.log10((points + 2) / (count + 1)), 0.0)
+    first = np.where(need > UNSEEN, part * np.power(10.0, need - UNSEEN), 0.0)
+    first[(need > UNSEEN) & (part <= 0)] = np.inf
+    freedom = np.clip(n, 1, 12).astype(float)
+    another = mean + spread * special.stdtrit(freedom, 1 - np.power(10.0, -need) / 2)
+    reach = np.maximum(np.where(examples > 0, another, first), 2 * bound)[:, None]
+    band[some] = usual[:, None] + reach * [-1, 1]
+    whole = np.flatnonzero(counts[some])
+    band[some[whole]] = _widened_by_one(band[some[whole]], [to[whole] for to in near])
+    zero = np.log1p(poisson_limit(limit, usually))
+    band[some[none], 1] = np.maximum(band[some[none], 1], zero)
+    return atom, band
+
+
+def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return mean and spread of the departures from a constant, of which the next may differ."""
+    mean = np.nansum(away, axis=1) / n
+    spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
+    return mean, np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
+
+
+def _widened_by_one(band: Floats, near: Sequence[Floats]) -> Floats:
+    """Return bands of counts that hold those that differ by one from some others."""
+    around = np.log1p(np.maximum(np.expm1(near)[..., None] + [-1.5, 1.5], 0))
+    lower, upper = around[..., 0].min(axis=0), around[..., 1].max(axis=0)
+    return np.stack([np.minimum(band[:, 0], lower), np.maximum(band[:, 1], upper)], axis=1)
 
 
 def _more_constant_than_poisson(
@@ -249,12 +290,13 @@ def drift(
     usual = sizes[:, :-BASELINE]
     middle, high = quantiles(usual, (0.5, 0.9))
     known = (~np.isnan(usual)).sum(axis=1)
-    wander = np.hypot(
-        np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)), NOISE * now.spread[some]
-    )
+    usually = np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645))
+    noise = NOISE * now.spread[some]
+    freedom = _joint_freedom(usually, noise, np.clip(6 + known / 10, WANDERING, 12))
+    wander = np.hypot(usually, noise)
     wander = np.hypot(NOISE * np.sqrt(1 + 30 / (known + 10)) * wander, least[some])
     z = ways[:, -1] / np.where(wander > 0, wander, np.inf)
-    found = np.nan_to_num(student_score(z, np.clip(6 + known / 10, 6, 12)))
+    found = np.nan_to_num(student_score(z, freedom))
     farther = sizes[:, -1] > np.nan_to_num(sizes[:, -1 - LAG : -1]).max(axis=1)
     lately = alarms[some, -(LAG + BASELINE) :]
     told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
@@ -264,6 +306,22 @@ def drift(
     start[some] = before[:, -1 - LAG] + now.effect[some]
     spread[some] = wander
     return score, start, spread
+
+
+def _joint_freedom(wander: Floats, noise: Floats, freedom: Floats) -> Floats:
+    """Return the degrees of freedom of changes that wander and noise make (Welch, Satterthwaite).
+
+    Noise has many. Changes of a level that wanders overlap, so that few of them are independent.
+
+    Examples
+    --------
+    >>> _joint_freedom(np.array([0.0, 9.0]), np.array([1.0, 1.0]), np.array([12.0, 12.0])).round(1)
+    array([12. ,  6.1])
+    """
+    parts = np.square(wander) / WANDERING * np.square(wander) + np.square(noise) ** 2 / freedom
+    both = np.square(np.square(wander) + np.square(noise))
+    joint: Floats = np.clip(both / np.where(parts > 0, parts, np.inf), WANDERING, freedom)
+    return joint
 
 
 def _moved(now: Forecast, newest: Floats) -> NDArray[np.bool_]:

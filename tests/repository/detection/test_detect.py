@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.runs.ledger import RunStatus
@@ -265,3 +266,21 @@ def test_a_label_speaks_of_the_points_that_its_incident_had(repo):
     with repo.database.read() as connection:
         (said,) = training_labels(connection, 1)
     assert len(said.points) == 1
+
+
+def test_an_anomaly_inside_its_band_says_why(repo):
+    """Ten metrics a fifth lower, each of them within its band, on a day on which one is half."""
+    logs = np.random.default_rng(8).normal(0, 0.05, (12, 90))
+    logs[:11, -1] = [-0.2] * 10 + [-0.5]
+    days = [f"ds={np.datetime64('2024-01-01') + n}" for n in range(90)]
+    for number, values in enumerate(1e5 * np.exp(logs)):
+        sizes = dict(zip(days, values.tolist(), strict=True))
+        repo.record("t", f"m{number:02}", sizes, scale="count")
+    found = repo.detect("t")
+    last = found[found["partition"] == days[-1]].set_index("name")
+    assert sorted(last.index) == [f"m{number:02}" for number in range(11)]
+    for name, one in last.iterrows():
+        inside = one["lower"] <= one["value"] <= one["upper"]
+        assert inside == (name != "m10")
+        assert ("low within the usual" in one["explanation"]) == inside
+        assert ("and 10 other metrics are unusual, too" in one["explanation"]) == inside

@@ -6,6 +6,7 @@ from scipy import stats
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason
 from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.walk import BAND
 from tidegauge.repository.numerics.counts import CountForecast, poisson_score
 
 import tidegauge as tg
@@ -30,9 +31,42 @@ def test_a_constant_count_changes_by_more_than_one(usual, new):
     assert judged([usual] * 200 + [new])[1] == []
 
 
+@pytest.mark.parametrize(("saturday", "found"), [(13, []), (12, [201])])
+def test_a_count_that_is_one_lower_on_saturdays_changes_by_more_than_one(saturday, found):
+    values = np.full(202, 15)
+    values[5::7] = 14  # the first day is a Monday
+    values[201] = saturday
+    assert judged(values)[1] == found
+
+
 @pytest.mark.parametrize(("new", "found"), [(4982, []), (4900, []), (4483, [200])])
 def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least(new, found):
     assert judged([4983] * 200 + [new], scale=Scale.SIGNED)[1] == found
+
+
+@pytest.mark.parametrize("scale", [Scale.COUNT, Scale.SIGNED, Scale.POSITIVE])
+@pytest.mark.parametrize("points", [20, 120])
+def test_the_band_of_a_constant_is_the_limit_of_its_decision(scale, points):
+    draw = np.random.default_rng(points)
+    usual = draw.choice([3.0, 47, 1000, 4983] + [0.0] * (scale is not Scale.POSITIVE), (200, 1))
+    values = np.tile(usual, points)
+    for row, earlier in zip(values, draw.integers(0, 6, 200), strict=True):
+        row[draw.choice(points - 1, earlier, replace=False)] += draw.integers(1, 20)
+    steps = draw.choice([-400, -30, -3, -2, -1, 1, 2, 3, 5, 9, 30, 120, 400], (200, 1))
+    values[:, -1:] = np.maximum(usual + steps, scale is Scale.POSITIVE)
+    scores, _ = judged(values, scale=scale)
+    value, score = values[:, -1], scores.score[:, -1]
+    outside = (value < scores.lower[:, -1]) | (value > scores.upper[:, -1])
+    constant = np.isin(scores.reason[:, -1], [Reason.NONE, Reason.CONSTANT])
+    assert constant.sum() > 100
+    assert outside[constant].any()
+    assert (outside == (score >= -np.log10(BAND)))[constant].all()
+
+
+def test_a_constant_within_two_per_cent_is_inside_its_band():
+    scores, _ = judged([4983] * 200 + [4982], scale=Scale.SIGNED)
+    assert scores.lower[0, -1] == pytest.approx(4983 * 0.98)
+    assert scores.upper[0, -1] == pytest.approx(4983 * 1.02)
 
 
 def test_a_poisson_count_of_a_few_rows_is_judged_as_one():
@@ -81,10 +115,11 @@ def test_one_outage_of_many_days_does_not_hide_the_next():
 
 
 def test_a_point_near_its_old_level_is_not_told_of_as_drifted():
-    draw = np.random.default_rng(3)
+    draw = np.random.default_rng(1)
     values = 100 + draw.normal(0, 1, 90)
-    values[70::2] += 3.2  # moves the median of a week, but only every other day
-    values[71::2] += 0.2
+    values[70:] += 2  # by 76 the median of a week has moved farther than ever before
+    values[76] = 100.3
     scores, _ = judged(values, scale=Scale.SIGNED)
     told = np.flatnonzero(scores.reason[0] == Reason.DRIFT)
-    assert (np.abs(values[told] - 100) > 2).all()
+    assert 75 in told
+    assert 76 not in told

@@ -181,6 +181,16 @@ def test_the_least_spread_is_binomial_for_ratios_and_poisson_for_counts():
     assert of_count[0] == pytest.approx(0.05)
 
 
+@pytest.mark.parametrize(
+    "minutes", [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720]
+)
+def test_parts_of_a_day_of_any_usual_length_make_a_day(minutes):
+    times = np.datetime64("2021-02-01", "s") + np.timedelta64(60 * minutes, "s") * np.arange(20)
+    grid = Grid.from_times(times)
+    assert (grid.step, grid.period * minutes) == (60 * minutes, 24 * 60)
+    assert grid.column.tolist() == list(range(20))
+
+
 def test_grids_of_days_hours_and_months():
     days = Grid.from_times(history(np.zeros(14)).times)
     assert (days.period, days.column.tolist()) == (7, list(range(14)))

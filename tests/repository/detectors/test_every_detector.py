@@ -275,6 +275,11 @@ def ordinary(seed, restarts=False, least=20, most=70):
     said["holidays"] = ["Easter" if draw.random() < 0.03 else "" for _ in range(n)]
     if restarts:
         said["restarts"] = draw.random((k, n)) < 0.03
+    said["empty"] = np.isnan(values) & (draw.random((k, n)) < 0.5)
+    said["extremes"] = draw.random(k) < 0.3
+    said["series"] = [
+        {"name": "m", "instance": f"{i}", "filter": "", "segment": ""} for i in range(k)
+    ]
     return History(times, values, weights, scales, ledger=ledger_of(times, seed), **said)
 
 
@@ -282,7 +287,7 @@ def cut(h, first, last=None):
     """A part of a history, that knows where in time it lies."""
     some = slice(first, last)
     told = {}
-    for name in ("muted", "restarts"):
+    for name in ("muted", "restarts", "empty"):
         array = getattr(h, name)
         told[name] = None if array is None else array[:, some]
     ledger = PartitionLedger(
@@ -292,7 +297,7 @@ def cut(h, first, last=None):
     days = None if h.holidays is None else h.holidays[some]
     return History(
         h.times[some], h.values[:, some], h.weights[:, some], h.scales, **told,
-        holidays=days, grid=grid, ledger=ledger,
+        holidays=days, grid=grid, extremes=h.extremes, series=h.series, free_days=h.free_days, ledger=ledger,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
+from tidegauge.repository.detectors.matrices import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.severity import severity_of
 from tidegauge.repository.detectors.walk import BAND
@@ -65,6 +66,33 @@ def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
 def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far(value, severity):
     mean = {"scale": "positive", "kind": "Mean", "filter": "", "segment": ""}
     assert severity_of(mean, value, 100.0) == severity
+
+
+def test_extremes_of_a_column_have_heavy_tails_on_any_scale():
+    minima = np.tile(-16 + np.random.default_rng(6).standard_t(3, 200), (2, 1))
+    minima[:, -1] = -27
+    times = MONDAY + np.arange(200) * np.timedelta64(86_400, "s")
+    extremes = np.array([False, True])  # a mean, and a minimum, which is of one row
+    history = History(times, minima, minima, [Scale.SIGNED] * 2, extremes=extremes)
+    mean, minimum = tg.Seasonal().score(history).score[:, -1]
+    assert mean > np.log10(4500) > minimum > 2  # at one in 4,500 a series alone is an anomaly
+    rows = [{"kind": kind} for kind in ("Mean", "Minimum", "MaxLength")]
+    assert extremes_of(rows).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(("records", "muted", "news"), [(1, 0, True), (2, 0, False), (2, 1, True)])
+def test_extremes_that_were_seen_twice_in_a_year_are_no_news(records, muted, news):
+    """An hour of 500 minutes is not seen in the last 98 days, but some in the year before them."""
+    values = 100 + np.random.default_rng(3).normal(0, 10, (1, 300))
+    values[0, [60, 90][:records]] = 520
+    values[0, -1] = 500
+    left_out = np.zeros(values.shape, dtype=bool)
+    left_out[0, [60, 90][:muted]] = True  # labelled as bad
+    times = MONDAY + np.arange(300) * np.timedelta64(86_400, "s")
+    history = History(
+        times, values, values, [Scale.SIGNED], muted=left_out, extremes=np.array([True])
+    )
+    assert (tg.Seasonal().score(history).score[0, -1] > 4) == news
 
 
 def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():

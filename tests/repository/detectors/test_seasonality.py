@@ -61,6 +61,15 @@ def test_shares_are_told_in_points_and_months_by_name():
     assert words in {"December 3.0 times as high", "December 2.9 times as high"}
 
 
+def test_weeks_of_the_year_are_told_by_number():
+    weeks = np.arange("2016-01-04", "2021-01-01", 7, dtype="M8[D]").astype("M8[s]")
+    thursday = weeks.astype("M8[D]") + np.timedelta64(3, "D")
+    of_year = (thursday - thursday.astype("M8[Y]").astype("M8[D]")).astype(int)
+    december = np.where(of_year >= 48 * 7, 2100.0, 1000.0)[None, :]
+    (told,) = learned_seasons(History(weeks, december, december, [Scale.COUNT]), tg.Seasonal())
+    assert told == "weeks 49 to 52 of years 2.1 times as high"
+
+
 def test_noise_is_not_told():
     assert said(times_of(DAY, 200), np.full(200, 1e5), noise=0.1) == ""
     assert said(times_of(DAY, 5), np.full(5, 1e5)) == ""

@@ -1,5 +1,7 @@
 """Seasons of `Seasonal`: parts of days, weeks, months and years; and what repeats. No database."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tidegauge.analyzers.core.metric import Scale
@@ -77,6 +79,26 @@ def test_months_have_their_year():
     assert np.flatnonzero(flags[36:]).tolist() == [36 - 5]
 
 
+def test_weeks_have_their_year():
+    times = times_of(7 * DAY, 7 * 290)
+    thursday = times.astype("M8[D]") + 3 * DAY
+    december = (thursday - thursday.astype("M8[Y]").astype("M8[D]")).astype(int) >= 48 * 7
+    factor = np.where(december, 2.0, 1.0)
+    factor[-36] = 1.1  # in the last December, where 2 is usual
+    assert december[-36]
+    scores, flags = judged(times, factor)
+    assert np.flatnonzero(flags[110:]).tolist() == [290 - 36 - 110]
+    assert scores.expected[0, -36] == pytest.approx(2e5, rel=0.1)
+
+
+def test_a_week_that_begins_earlier_than_in_other_years_is_between_its_neighbours():
+    times = times_of(7 * DAY, 7 * 300)
+    days = times.astype("M8[D]")[:, None] + np.arange(7)
+    december = (days.astype("M8[M]").astype(int) % 12 == 11).mean(axis=1)
+    _, flags = judged(times, 1 + december)  # weeks with one to six days of December
+    assert not flags[110:].any()
+
+
 @pytest.mark.parametrize(
     "days",
     [
@@ -104,6 +126,19 @@ def test_days_of_the_month_are_expected_after_two_or_three(days):
 def last_of_month(times):
     days = times.astype("M8[D]")
     return days + 1 == (days.astype("M8[M]") + 1).astype("M8[D]")
+
+
+def test_working_days_are_counted_without_holidays():
+    times = times_of(DAY, 130)  # until 10 June
+    days = times.astype("M8[D]")
+    booked = np.isin(days, np.array(["2021-02-26", "2021-03-31", "2021-04-30", "2021-05-28"], "M8"))
+    values = np.where(booked, 250_000.0, 100_000 + np.arange(130) % 7 * 900.0)[None, :]
+    plain = History(times, values, np.full_like(values, np.nan), [Scale.COUNT])
+    memorial_day = np.array(["2021-05-31"], "M8[D]")  # a Monday, so that Friday is the last
+    last = int(np.flatnonzero(booked)[-1])
+    for free, reason in ((plain.free_days, Reason.LEVEL), (memorial_day, Reason.CALENDAR)):
+        scores = tg.Seasonal().score(replace(plain, free_days=free))
+        assert scores.reason[0, last] == reason
 
 
 def test_an_incident_at_a_month_end_does_not_make_the_others_forgotten():

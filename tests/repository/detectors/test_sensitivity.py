@@ -34,19 +34,67 @@ def test_a_suite_has_one_for_monitors_without():
     stored = {"monitors": [Monitor().to_dict(), own.to_dict()], "sensitivity": "low"}
     assert stored_monitors(stored) == [Monitor(sensitivity="low"), own]
     default = stored_monitors({"sensitivity": "high"})
-    assert [m.sensitivity for m in default] == ["high", None, None, None, None]
+    assert [m.sensitivity for m in default] == ["high", *[None] * 6]
     with pytest.raises(tg.TidegaugeError, match="did you mean 'normal'"):
         tg.Suite("d", [tg.Size()], sensitivity="nromal")
+
+
+@pytest.fixture
+def labelled():
+    """Two series with a departure each that low finds, one that normal finds, and one that high finds."""
+    values = 1e5 + np.random.default_rng(4).normal(0, 500, 120)
+    places = (60, 75, 90)
+    values[list(places)] += [6000, 3300, 3150]
+    days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(120)]
+    with tg.Repository("sqlite://") as repo:
+        for later, name in enumerate("xy"):
+            rolled = np.roll(values, later).tolist()
+            repo.record("t", name, dict(zip(days, rolled, strict=True)))
+
+        def say(place, label):
+            for later, name in enumerate("xy"):
+                at = days[place + later].removeprefix("ds=")
+                repo.label_range("t", label, since=at, until=at, name=name)
+
+        yield repo, places, say
+
+
+@pytest.mark.parametrize(
+    ("real", "suggested"),
+    [
+        (1, "low"),
+        (2, "normal"),
+        (3, "high"),
+        (0, "normal"),  # of no real one nobody knows the recall
+    ],
+)
+def test_the_sensitivity_that_people_agree_with_is_suggested(labelled, real, suggested):
+    repo, places, say = labelled
+    for n, place in enumerate(places):
+        say(place, "bad" if n < real else "ignore")
+    found = repo.sensitivities("t")
+    assert found["sensitivity"].tolist() == ["low", "normal", "high"]
+    assert found.loc[found["suggested"], "sensitivity"].tolist() == [suggested]
+
+
+def test_few_labels_suggest_nothing_else_than_the_default(labelled):
+    repo, places, say = labelled
+    say(places[-1], "bad")
+    found = repo.sensitivities("t").set_index("sensitivity")
+    assert found.loc["high", "recall"] == 1 > found.loc["normal", "recall"]
+    assert found.index[found["suggested"]].tolist() == ["normal"]
+    with pytest.raises(tg.TidegaugeError, match="has no sensitivity"):
+        repo.sensitivities("t", detector="OnlineNormal")
 
 
 def test_a_backtest_says_how_often_each_would_tell():
     draw = np.random.default_rng(4)
     values = 1e5 + draw.normal(0, 500, 120)
-    values[[60, 90]] += [3500, 2400]  # 7 and 4.8 standard deviations
+    values[[60, 75, 90]] += [6000, 3300, 3150]  # 12, 6.6 and 6.3 standard deviations
     days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(120)]
     with tg.Repository("sqlite://") as repo:
         repo.record("t", "x", dict(zip(days, values.tolist(), strict=True)))
         levels = ("low", "normal", "high")
         found = repo.backtest("t", [Monitor(sensitivity=level) for level in levels])
-    assert found["per_month"].is_monotonic_increasing
+    assert found["incidents"].tolist() == [1, 2, 3]
     assert found["per_month"].tolist() == (found["incidents"] / 4).tolist()

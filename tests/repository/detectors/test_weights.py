@@ -46,6 +46,41 @@ def test_large_departures_need_less_evidence_than_small_ones(
     assert flags(series, score, value, expected) is anomaly
 
 
+MEAN = {"kind": "Mean", "name": "Mean", "instance": "a", "scale": "positive"}
+
+
+def together(series, scores):
+    """Return which of some series that doubled are anomalies, by their scores."""
+    said = Scores.unscored((len(scores), 1))
+    said.score[:, 0], said.expected[:] = scores, 100.0
+    values = np.full(said.score.shape, 200.0)
+    history = History(
+        np.array(["2024-01-01"], "M8[s]"), values, values, [series["scale"]] * len(values)
+    )
+    rows = [{**series, **WHOLE}] * len(values)
+    one = Matrix(rows, [{}], history, np.ones(values.shape, dtype=np.int64))
+    found, _ = decided([Monitor()], one, said, 0, np.ones(values.shape, dtype=bool))
+    return found[:, 0].tolist()
+
+
+# A tenth of the weight: from a score of 4.653. Rows that double are an error whoever else does.
+@pytest.mark.parametrize(
+    ("series", "scores", "anomalies"),
+    [
+        pytest.param(MEAN, [4.6, 0.3, 1.3, 0.2, 0.1, 0.0], 0, id="alone"),
+        pytest.param(MEAN, [4.7, 0.3, 1.3, 0.2, 0.1, 0.0], 1, id="alone, unlikelier"),
+        pytest.param(MEAN, [3.7, 0.3, 2.1, 0.2, 0.1, 0.0], 2, id="in company"),
+        pytest.param(MEAN, [3.7, 0.3, 1.3, 0.2, 0.1], 1, id="of few"),
+        pytest.param(MEAN, [3.7, 0.3, 1.3, 0.2, 0.1, np.nan], 1, id="of few that are known"),
+        pytest.param(
+            {**MEAN, "kind": "Size", "scale": "count"}, [3.7, 0.3, 1.0, 0.2, 0.1, 0.0], 1, id="rows"
+        ),
+    ],
+)
+def test_a_number_that_departs_alone_needs_more_evidence(series, scores, anomalies):
+    assert sum(together(series, scores)) == anomalies
+
+
 def test_a_monitor_with_a_severity_weighs_nothing():
     for severity in ("info", "error"):
         monitor = Monitor(severity=severity)

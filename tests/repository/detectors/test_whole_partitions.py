@@ -8,12 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from tidegauge.analyzers.core.errors import NoSuchColumnError
+from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
-from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, UNIQUE, day, spec
+from tidegauge.repository.testing.samples import (
+    COMPLETE,
+    MEAN,
+    SIZE,
+    UNIQUE,
+    day,
+    measurement,
+    spec,
+)
 
 import tidegauge as tg
 
@@ -21,7 +31,14 @@ NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 DAYS = 60
 FIRST = NOW - dt.timedelta(days=DAYS)
 """Partitions end today, so that none is overdue."""
-WHOLE = {"StalePartition()", "MissingPartition()", "Late()", "SchemaChange()"}
+WHOLE = {
+    "StalePartition()",
+    "EmptyMetrics()",
+    "VolatilityShift()",
+    "MissingPartition()",
+    "Late()",
+    "SchemaChange()",
+}
 TWO = '[["x","long"],["s","string"]]'
 
 
@@ -123,6 +140,110 @@ def test_two_metrics_alone_tell_of_no_copy(repo):
     values[name(40)] = values[name(39)]
     repo.record("d", "z", values)
     assert found(repo, watch)["partition"].tolist() == [name(40)]
+
+
+# empty metrics
+
+
+def test_metrics_of_an_empty_partition(repo):
+    stored(repo, [partition(n, rows=0 if n == 40 else None, total=0) for n in range(DAYS)])
+    watch = [tg.Monitor(detector="EmptyMetrics")]
+    one, incident = only(repo, watch)
+    assert (one["partition"], one["detector"], one["value"]) == (name(40), "EmptyMetrics()", 3)
+    said = "no longer has a value of Completeness of x, Mean of x, Uniqueness of s"
+    assert one["explanation"] == f"{name(40)} {said}."
+    assert said in incident["headline"]
+
+
+@pytest.mark.parametrize(
+    ("without", "told"),
+    [
+        ([40], [40]),
+        ([40, 41], [40, 41]),
+        (range(40, 50), [40, 41, 42, 43]),  # usual from then on
+        ([20, 40], [20]),  # the second time in a quarter is not so rare any more
+        ([5], []),  # after five values nothing is known
+    ],
+)
+def test_a_metric_that_becomes_nan(repo, without, told):
+    values = {name(n): float("nan") if n in without else 10.0 + n % 3 for n in range(DAYS)}
+    repo.record("d", "x", values)
+    assert sorted(found(repo)["partition"]) == [name(n) for n in told]
+
+
+def test_a_metric_that_is_often_empty_is_not_told_of(repo):
+    repo.record("d", "x", {name(n): float("nan") if n % 9 == 6 else 10.0 for n in range(DAYS)})
+    assert found(repo).empty
+
+
+def test_a_metric_that_fails_or_is_not_measured_is_not_empty(repo):
+    failed = measurement(MEAN, NoSuchColumnError("x", ["y"]))
+    days = [partition(n) for n in range(DAYS)]
+    days[40] = replace(
+        days[40],
+        measurements=[failed if one.analyzer == MEAN else one for one in days[40].measurements],
+    )
+    days[50] = replace(
+        days[50], measurements=[one for one in days[50].measurements if one.analyzer != MEAN]
+    )
+    stored(repo, days)
+    assert found(repo).empty
+
+
+# noise
+
+
+def noisy(seed, factors, metrics=30):
+    """Metrics of 190 days with weekends of their own, their noise multiplied from the day 150 on."""
+    noise = np.random.default_rng(seed).normal(0, 0.05, (metrics, 190))
+    noise[:, 150:] *= factors
+    week = np.where(np.arange(190) % 7 >= 5, -0.8, 0)
+    return 1e5 * np.exp(week + noise)
+
+
+def told_of_noise(values):
+    days = (np.datetime64("2024-01-01") + np.arange(values.shape[1])).astype("M8[s]")
+    scales = [Scale.POSITIVE] * len(values)
+    scores = tg.VolatilityShift().score(History(days, values, values, scales))
+    return np.flatnonzero(scores.score[0] >= 3).tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_that_becomes_noisier_is_told_of_for_four_days(seed):
+    found = told_of_noise(noisy(seed, 3))
+    assert len(found) == 4
+    assert 152 <= found[0] <= found[-1] <= 165
+
+
+def test_a_level_an_outlier_or_less_noise_is_no_noise():
+    for factors in (1, 0.4):
+        assert told_of_noise(noisy(1, factors)) == []
+    level, days = noisy(1, 1), noisy(1, 1)
+    level[:, 150:] *= 3
+    days[:, [152, 154]] /= 10
+    assert told_of_noise(level) == told_of_noise(days) == []
+
+
+def test_one_noisy_metric_is_no_noise_of_the_table():
+    values = noisy(1, 1)
+    values[:3] = noisy(2, 5, metrics=3)
+    assert told_of_noise(values) == []
+
+
+def test_noise_is_an_incident_of_its_own(repo):
+    for i, values in enumerate(noisy(3, 3)):
+        repo.record(
+            "d",
+            f"m{i}",
+            dict(zip((name(n - 130) for n in range(190)), values.tolist(), strict=True)),
+        )
+    some = found(repo)
+    assert some["detector"].unique().tolist() == ["VolatilityShift()"]
+    assert some["incident_id"].nunique() == 1
+    assert re.search(
+        r" is noisier than before: its metrics vary [1-3]\.\d times as much\.$",
+        some["explanation"].iloc[0],
+    )
 
 
 # schemas

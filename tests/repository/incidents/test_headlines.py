@@ -211,20 +211,20 @@ def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
 def test_the_first_evidence_is_of_the_metric_that_the_headline_names_first():
     """Of 4.5, 5.2 and 6 the highest score is of a metric without parts; the headline begins with the other."""
     told = [
-        ("tailnum", "", 6.0),
-        ("dep_time", "origin = 'JFK'", 5.2),
-        ("dep_time", "origin = 'LGA'", 5.0),
-        ("dep_time", "", 4.5),
+        ("tailnum", "", 0.3, 6.0),
+        ("dep_time", "origin = 'JFK'", 0.5, 5.2),
+        ("dep_time", "origin = 'LGA'", 0.5, 5.0),
+        ("dep_time", "", 0.5, 4.5),
     ]
     found = [
         dataclasses.replace(
-            flights("Completeness", column, 0.5, 0.99, score=score, scale="ratio"),
+            flights("Completeness", column, value, 0.99, score=score, scale="ratio"),
             series=n,
             filter=where,
         )
-        for n, (column, where, score) in enumerate(told)
+        for n, (column, where, value, score) in enumerate(told)
     ]
-    assert "dep_time (usually 1 %) (JFK and LGA alike); 50 % of rows have no tailnum" in headline(
+    assert "dep_time (usually 1 %) (JFK and LGA alike); 70 % of rows have no tailnum" in headline(
         found, DAY
     )
     rows = [{**vars(one), "series_id": one.series} for one in found]
@@ -253,6 +253,41 @@ def test_a_sum_that_changed_as_the_rows_did_is_not_told_of():
         flights("Sum", "fare", 9e5, 1e6),
     ]
     assert headline(some, DAY).partition(": ")[2] == "volume -37 %; Sum of fare -10 %"
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (
+            {"dep_time": 0.19, "dep_delay": 0.19, "arr_delay": 0.19},
+            "19 % of rows have no dep_time, dep_delay or arr_delay (usually 1 %)",
+        ),
+        (
+            {"dep_time": 0.16, "dep_delay": 0.16, "arr_delay": 0.17},
+            "16 to 17 % of rows have no dep_time, dep_delay or arr_delay (usually 1 %)",
+        ),
+        (
+            {"dep_time": 0.1, "arr_delay": 0.13, "dep_delay": 0.1},
+            "10 % of rows have no dep_time or dep_delay (usually 1 %);"
+            " 13 % of rows have no arr_delay (usually 1 %)",
+        ),
+        (
+            dict.fromkeys("abcdef", 0.5),
+            "50 % of rows have no a, b, c or 3 more columns (usually 1 %)",
+        ),
+    ],
+)
+def test_columns_that_lack_values_in_as_many_rows_are_told_together(lost, told):
+    some = [
+        flights("Completeness", column, 1 - share, 0.99, score=9 - n / 10, scale="ratio")
+        for n, (column, share) in enumerate(lost.items())
+    ]
+    assert headline(some, DAY).partition(": ")[2] == told
+
+
+def test_values_that_are_missing_by_a_limit_are_told_without_what_is_usual():
+    one = flights("Completeness", "dep_time", 0.876, None, scale="ratio")
+    assert headline([one], DAY).partition(": ")[2] == "12 % of rows have no dep_time"
 
 
 def test_the_worst_day_is_told_of_not_the_one_with_the_highest_score():

@@ -85,6 +85,9 @@ def test_values_of_the_blizzard(measured_copy):
 
 def test_the_blizzard_and_thanksgiving_are_found_and_explained(measured_copy):
     found = measured_copy.detect("flights")
+    shares = measured_copy.metrics("flights", "Completeness", "dep_time", where="")
+    worst = shares.nsmallest(15, "value")["partition"]  # 11 % of flights and more were cancelled
+    assert set(worst) <= set(found.loc[found["instance"] == "dep_time", "partition"])
 
     def days(analyzer):
         return set(found.loc[found["analyzer"] == analyzer, "partition"])
@@ -94,7 +97,9 @@ def test_the_blizzard_and_thanksgiving_are_found_and_explained(measured_copy):
     holidays = "07-04 11-28 11-29 12-24 12-25"
     assert {f"ds=2013-{day}" for day in holidays.split()} <= days("Size()")
     text = found[
-        (found["analyzer"] == "Completeness('dep_time')") & (found["partition"] == "ds=2013-02-08")
+        (found["analyzer"] == "Completeness('dep_time')")
+        & (found["partition"] == "ds=2013-02-08")
+        & (found["detector"] == "Seasonal()")
     ]
     assert (
         text["explanation"]
@@ -106,12 +111,14 @@ def test_the_blizzard_and_thanksgiving_are_found_and_explained(measured_copy):
     assert text["direction"].item() == "low"
     assert found["partition"].nunique() < 73  # one day in five would be noise
     incidents = measured_copy.incidents("flights")
-    assert len(incidents) <= 25
+    assert (incidents["status"] != "expected").sum() <= 20
     status = found.drop_duplicates("partition").set_index("partition")["status"]
     assert {status[f"ds=2013-{day}"] for day in holidays.split()} == {"expected"}
     assert {status[f"ds=2013-{day}"] for day in storms.split()} == {"resolved"}
     (blizzard,) = incidents.loc[incidents["first"] == "ds=2013-02-08", "headline"]
-    assert blizzard.startswith("8-9 Feb 2013: 57 % of rows have no dep_time")
+    assert blizzard.startswith(
+        "8-9 Feb 2013: 57 % of rows have no dep_time, arr_delay or dep_delay"
+    )
     assert "EWR, JFK and LGA alike" in blizzard
 
 
