@@ -103,6 +103,19 @@ def test_other_files_are_not_served(address):
         assert b"import" not in text
 
 
+@pytest.mark.parametrize(
+    "path", ["", "ask", "static/page.js", "api/kernels", "api/kernels/1/channels"]
+)
+def test_no_channel_to_a_kernel_is_opened(address, path):
+    """There is no kernel behind the page, and no websocket by which one could be told to run code."""
+    asked = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": address.rstrip("/")}
+    keys = {"Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    status, headers, _ = get(f"{address}{path}", **asked, **keys)
+    assert status in {200, 404, 405}
+    assert "Sec-Websocket-Accept" not in headers
+    assert headers.get("Upgrade") is None
+
+
 def test_pages_of_other_sites_are_refused(address):
     port = address.rstrip("/").rpartition(":")[2]
     assert ask(address, PULSE, Origin=address.rstrip("/"))[0] == 200
