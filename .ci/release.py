@@ -46,6 +46,7 @@ def main() -> None:
         )
     if problems:
         sys.exit("not ready: " + "; ".join(problems))
+    run(sys.executable, str(ROOT / ".ci" / "advisories.py"))
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "hatchling", "build")
     wheel, source = next(DIST.glob("*.whl")), next(DIST.glob("*.tar.gz"))

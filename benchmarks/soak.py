@@ -1,12 +1,13 @@
 """Months of running in one process: memory, files, database and times of thousands of runs.
 
-    python benchmarks/soak.py [--runs N] [--each N] [--tables N] [--days N] [--spark N]
-        [--seconds N] [--url URL] [--json FILE]
+    python benchmarks/soak.py [--runs N] [--each N] [--tables N] [--days N] [--backfill N]
+        [--spark N] [--seconds N] [--url URL] [--json FILE]
 
 *Runs*: N incremental runs on datasets that grow by a partition each, with everything that goes with it:
 states, roll-ups of 7 days and months, detection, a restated partition in every tenth run, a label in
 every fiftieth, clean-up in every hundredth. Each line of the table is a tenth of the runs. *Year*: so many
-tables measured every day, and what reading takes in the end. *Spark*: N runs that scan generated Parquet
+tables measured every day, after a backfill of their first N days in one run each, and what reading takes in
+the end. *Spark*: N runs that scan generated Parquet
 partitions. Wall-clock ages are of no use here, so clean-up removes all that is superseded. Processor is the
 time of this process for one run, which other load on the machine changes least.
 """
@@ -172,20 +173,30 @@ def runs(url: str, folder: Path, most: Length, each: int) -> Iterator[Row]:
         assert sum(sizes) == done, sizes
 
 
-def year(url: str, folder: Path, tables: int, most: Length, times: Row) -> Iterator[Row]:
-    """Measure many tables every day, and add the times of reading in the end."""
+def year(
+    url: str, folder: Path, tables: int, most: Length, backfill: int, times: Row
+) -> Iterator[Row]:
+    """Measure many tables every day, and add the times of reading in the end.
+
+    The days of the backfill come before; their tables are written in one run each.
+    """
     days = 0
     chance = random.Random(20130208)
     with tg.Repository(url, artifacts=folder / "artifacts") as repository:
+        started = time.perf_counter()
+        for table in range(tables if backfill else 0):
+            with recording(repository.store, RunSpec(f"table {table}", "t", ("ds",))) as run:
+                run.commit([measured(day, chance) for day in range(backfill)])
+        times["backfill of a table, ms"] = 1000 * (time.perf_counter() - started) / tables
 
         def step(one: int) -> None:
             day, table = divmod(one, tables)
             with recording(repository.store, RunSpec(f"table {table}", "t", ("ds",))) as run:
-                run.commit([measured(day, chance)])
+                run.commit([measured(backfill + day, chance)])
 
         for line in in_parts(repository, most, step):
             yield line
-            days = int(line["runs"]) // tables
+            days = backfill + int(line["runs"]) // tables
         name, since = f"table {tables // 2}", f"{DAY + dt.timedelta(days=days - 30):%Y-%m-%d}"
         asked: dict[str, Callable[[], object]] = {
             "overview of all tables": repository.overview,
@@ -274,6 +285,9 @@ def main() -> None:
     )
     parser.add_argument("--tables", type=int, default=50)
     parser.add_argument("--days", type=int, default=60, help="of the year")
+    parser.add_argument(
+        "--backfill", type=int, default=0, help="days that are there before, by one run a table"
+    )
     parser.add_argument("--spark", type=int, default=0, help="runs with Spark")
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="end each part after so long, if not before"
@@ -296,8 +310,9 @@ def main() -> None:
         if options.tables and options.days:
             times: Row = {}
             most = Length(options.tables * options.days, options.seconds)
-            rows = year(url("year"), folder, options.tables, most, times)
-            results["year"] = show(f"{options.tables} tables on {options.days} days", rows)
+            rows = year(url("year"), folder, options.tables, most, options.backfill, times)
+            title = f"{options.tables} tables on {options.days} days after {options.backfill}"
+            results["year"] = show(title, rows)
             for name, value in times.items():
                 print(f"{name[:-4]:<28}{value:>10,.1f} ms")
             results["reading after the year"] = times

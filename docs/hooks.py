@@ -77,6 +77,7 @@ def _cli() -> Iterator[str]:
 
     yield "# Command line\n"
     yield "`tidegauge COMMAND --help` says the same. [Exit status](../guide/operate.md#exit-status): 0, 1 or 2.\n"
+    yield "`tidegauge --time-limit MINUTES COMMAND` ends a command after so long.\n"
     yield from _commands("tidegauge", get_command(app))
 
 

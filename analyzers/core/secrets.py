@@ -13,6 +13,7 @@ _WORDS = (
     r"|(?:api|access|account|private|secret)[._-]?key)"
 )
 _NAME = re.compile(rf"(?:{_WORDS}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE)
+_IN_NAME = re.compile(_WORDS, re.IGNORECASE)
 _USER = re.compile(r"([A-Za-z][\w+.-]*://[^\s/:@?#'\"]*):[^\s/'\"]*@")
 _ORACLE = re.compile(r"(jdbc:oracle:\w+:[^\s/@]*)/[^\s@]*@", re.IGNORECASE)
 _OPTION = re.compile(rf"((?<![\w.-]){_WORDS}=)[^\s&;,'\")]+", re.IGNORECASE)
@@ -56,3 +57,20 @@ def secrets_of(options: Mapping[str, Any]) -> Iterator[str]:
             yield from secrets_of(value)
         elif value and isinstance(value, str | int) and _NAME.fullmatch(str(name)):
             yield str(value)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a setting looks as if it held a password, a token or a key.
+
+    It does if its name has a word for one anywhere, or if its value is an address with a password.
+
+    Examples
+    --------
+    >>> is_secret("spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net", "c2VjcmV0")
+    True
+    >>> is_secret("spark.sql.catalog.c.uri", "jdbc:postgresql://host/d?user=me&password=s3cr3t")
+    True
+    >>> is_secret("spark.sql.shuffle.partitions", "8")
+    False
+    """
+    return bool(_IN_NAME.search(name)) or hide_secrets(value) != value

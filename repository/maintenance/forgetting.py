@@ -35,23 +35,43 @@ _MESSAGES = (
     s.newest_metric.c.error,
     s.rollup.c.error,
     s.run.c.error,
+    s.run.c.selection,
     s.finding.c.explanation,
     s.course.c.headline,
     s.label.c.note,
+    s.label.c.by,
     s.verdict.c.result,
+    s.notice.c.error,
+    s.verdict_notice.c.error,
 )
 """Text for people, in which values are replaced."""
+_NAMES_OF_SERIES = (s.series.c.name, s.label.c.name)
+"""Names that end with a value that was counted, as those of histograms do."""
 _IDENTITIES = (
     (s.dataset.c.name, "a dataset"),
     (s.dataset.c.source, "the table of a dataset"),
     (s.partition.c.name, "a partition"),
+    (s.partition.c.segment, "the segment of a partition"),
     (s.statistic.c.segment, "a segment"),
     (s.segment_set.c.kept, "the values of a segment set"),
     (s.series.c.instance, "a series"),
+    (s.series.c.name, "a series"),
     (s.analyzer.c.text, "an analyzer"),
+    (s.run.c.source, "the table of a dataset"),
     (s.run.c.suite, "the suite of a run"),
+    (s.run_tag.c.key, "a tag of a run"),
     (s.run_tag.c.value, "a tag of a run"),
+    (s.named_state.c.name, "a stored state"),
+    (s.named_state.c.canonical, "a stored state"),
+    (s.scored.c.detector, "a detector"),
+    (s.scored.c.monitors, "the monitors of a detector"),
+    (s.anomaly.c.detector, "a detector"),
+    (s.rolled.c.window_name, "a roll-up"),
+    (s.label.c.name, "the series of a label"),
+    (s.label.c.instance, "the series of a label"),
+    (s.label.c.segment, "the segment of a label"),
     (s.verdict.c.name, "a verdict"),
+    (s.verdict.c.partition, "the partition of a verdict"),
     (s.verdict.c.specification, "the specification of a verdict"),
 )
 """Text by which something is found again, which stays."""
@@ -148,10 +168,11 @@ class _Work:
     def run(self) -> None:
         for table in _STATES:
             self._states(table)
-        self._series()
+        for column in _NAMES_OF_SERIES:
+            self._names(column)
         for column in _MESSAGES:
             self._messages(column)
-        self.left += self._identities()
+        self.left += dict.fromkeys(self._identities())
         self.left += self._numbers()
         self.left += self._unused()
 
@@ -205,24 +226,25 @@ class _Work:
             state = state.forget(value, token)
         return state
 
-    def _series(self) -> None:
-        c = s.series.c
+    def _names(self, column: sa.Column[Any]) -> None:
+        table, c = column.table, column.table.c
         for value, token in self.tokens.items():
             key = bin_key(value)
             endings = tuple(f".{kind}.{key}" for kind in ("abs", "ratio"))
             query = sa.select(c.id, c.name, c.instance).where(_contains(c.name, key))
             for number, name, instance in self.connection.execute(query).all():
                 if name.endswith(endings):
-                    new = name.removesuffix(key) + token
-                    told = {"name": new, "key": key_of(canonical_json([new, instance]))}
-                    self.connection.execute(sa.update(s.series).where(c.id == number).values(told))
-                    self._count("series")
+                    told = {"name": name.removesuffix(key) + token}
+                    if table is s.series:
+                        told["key"] = key_of(canonical_json([told["name"], instance]))
+                        self._count("series")
+                    self.connection.execute(sa.update(table).where(c.id == number).values(told))
 
     def _messages(self, column: sa.Column[Any]) -> None:
         table = column.table
         keys = list(table.primary_key)
         for value, token in self.tokens.items():
-            for text in {value, bin_key(value), json.dumps(value, ensure_ascii=False)[1:-1]}:
+            for text in _forms(value):
                 query = sa.select(*keys, column).where(_contains(column, text))
                 for row in self.connection.execute(query).all():
                     new = _word(text).sub(token, row[-1])
@@ -234,10 +256,10 @@ class _Work:
 
     def _identities(self) -> Iterator[str]:
         for column, what in _IDENTITIES:
-            for value in self.tokens:
-                query = sa.select(column).where(_contains(column, value)).distinct()
+            for form in sorted({form for value in self.tokens for form in _forms(value)}):
+                query = sa.select(column).where(_contains(column, form)).distinct()
                 for text in self.connection.execute(query).scalars():
-                    if _word(value).search(text):
+                    if _word(form).search(text):
                         yield f"{what} is named by it: {text}"
 
     def _numbers(self) -> Iterator[str]:
@@ -278,6 +300,11 @@ _NUMERIC = frozenset({"kll", "req", "min", "max", "range", "time-range"})
 def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
     found: sa.ColumnElement[bool] = column.contains(text, autoescape=True)
     return found
+
+
+def _forms(value: str) -> set[str]:
+    """Return the ways in which a value is written in text: as it is, as a bin, within JSON."""
+    return {value, bin_key(value), json.dumps(value, ensure_ascii=False)[1:-1]}
 
 
 def _word(text: str) -> re.Pattern[str]:

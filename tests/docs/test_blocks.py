@@ -133,6 +133,9 @@ def test_shell_lines_are_commands_that_exist(block):
         if words[:1] == ["tidegauge"]:
             command, arguments = get_command(app), words[1:]
             while hasattr(command, "commands"):
+                own = {name for option in command.params for name in option.opts}
+                while arguments[0] in own:  # each with a value
+                    arguments = arguments[2:]
                 assert arguments[0] in command.commands, line
                 command, arguments = command.commands[arguments[0]], arguments[1:]
             try:

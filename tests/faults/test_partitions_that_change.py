@@ -1,6 +1,7 @@
 """Partitions that are rewritten, dropped, added or damaged around a scan."""
 
 import gzip
+import io
 import os
 import shutil
 
@@ -12,6 +13,7 @@ from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.unreadable import measure_readable, named_partitions
 from tidegauge.analyzers.sources.sources import PathSource
+from tidegauge.griffin.connectors.base import has_format
 
 import tidegauge as tg
 
@@ -192,6 +194,8 @@ def test_what_changes_between_listing_and_reading_is_measured_again(spark, days,
 
 def file_of(kind, columns):
     """Return a file's bytes; those of Parquet and ORC know their types."""
+    if kind == "avro":
+        return avro_of(columns)
     table, sink = pa.table(columns), pa.BufferOutputStream()
     if kind == "parquet":
         pq.write_table(table, sink)
@@ -201,6 +205,17 @@ def file_of(kind, columns):
         csv.write_csv(table, sink, csv.WriteOptions(quoting_style="none"))
     content = sink.getvalue().to_pybytes()
     return gzip.compress(content) if kind == "csv.gz" else content
+
+
+def avro_of(columns):
+    """Return the bytes of an Avro file of whole numbers."""
+    fastavro = pytest.importorskip("fastavro")
+    fields = [{"name": name, "type": "long"} for name in columns]
+    schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    sink = io.BytesIO()
+    fastavro.writer(sink, schema, rows)
+    return sink.getvalue()
 
 
 def put(folder, number, content, kind="parquet"):
@@ -259,9 +274,11 @@ def test_a_folder_has_the_columns_of_its_newest_files(spark, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["orc", "csv.gz"])
+@pytest.mark.parametrize("kind", ["orc", "csv.gz", "avro"])
 def test_damage_in_other_formats_costs_its_partition(spark, tmp_path, kind):
     """Cut off, and of another kind altogether."""
+    if kind == "avro" and not has_format(spark, "avro"):
+        pytest.skip("the session has no spark-avro")
     folder, whole = tmp_path / "days", {}
     for number in range(1, 5):
         whole[number] = file_of(kind, {"x": [1] * 3000 * number, "s": list(range(3000 * number))})

@@ -3,15 +3,25 @@
 import os
 import shutil
 import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.cli.main import run_command
 from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
 from tidegauge.repository.testing.samples import commit, day, judged
+from tidegauge.spark.session import arguments_of
 
 import tidegauge as tg
+from tests.paths import ROOT
 from tidegauge.griffin.connectors import open_batch
 from tidegauge.griffin.sinks import open_sinks
 
@@ -125,6 +135,24 @@ def test_no_command_tells_the_password_of_its_database(
     assert "pg_dump " in told.read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", SECRET),
+        ("spark.hadoop.fs.s3a.session.token", SECRET),
+        ("spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net", SECRET),
+        ("spark.ssl.keyStorePassword", SECRET),
+        ("spark.authenticate.secret", SECRET),
+        ("spark.sql.catalog.c.uri", f"jdbc:postgresql://h/d?user=a&password={SECRET}"),
+        ("spark.hadoop.javax.jdo.option.ConnectionURL", f"jdbc:oracle:thin:scott/{SECRET}@//h/x"),
+        ("spark.sql.catalog.c.uri", f"https://me:{SECRET}@host/"),
+    ],
+)
+def test_secrets_of_spark_settings_are_no_arguments_of_java(name, value):
+    others = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-Dpassword=needed"}
+    assert arguments_of({**others, name: value}) == others
+
+
 def test_reprs_hide_the_settings_of_connectors_and_sinks():
     settings = {"url": f"jdbc:x://h/d?password={SECRET}", "password": SECRET}
     made = [
@@ -183,4 +211,93 @@ def test_the_table_and_the_error_of_a_run_are_stored_without_secrets(tmp_path):
         tg.analyze(Failing(), tg.Suite("s", [tg.Size()]), repository=repository)
     with tg.Repository(url) as repository:
         assert repository.runs("s")["error"].tolist() == ["OSError: 403 for s3a://key:***@bucket/t"]
+    assert holders(tmp_path) == []
+
+
+JOB = """
+import json, sys
+from tests.tidegauge.griffin.jobs import job, read, rule
+import tidegauge as tg
+from tidegauge.cli.main import run_command
+
+source = read("src", "file", {"format": "parquet", "paths": [sys.argv[1]]})
+rules = [rule("id, nobody", "completeness", "whole"), rule("id", "completeness", "ids")]
+secret = sys.stdin.read()
+env = {
+    "spark": {"config": {
+        "spark.master": "local[1]",
+        "spark.hadoop.fs.s3a.secret.key": secret,
+        "spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net": secret,
+        "spark.sql.catalog.c.uri": f"jdbc:x://h/d?user=me&password={secret}",
+        "spark.driver.memory": "700m",
+    }},
+    "sinks": [
+        {"name": "said", "type": "CONSOLE", "config": {"max.log.lines": 5}},
+        {"name": "web", "type": "ELASTICSEARCH", "config": {
+            "api": f"http://m:{secret}@127.0.0.1:1/", "retry": 0,
+            "headers": {"Authorization": secret}}},
+    ],
+}
+from tidegauge.griffin.reading import read_env
+from tidegauge.griffin.sessions import session_for
+
+told = read_env(env)
+print(told)
+spark = session_for(told, None, "warehouse")
+try:
+    tg.griffin.run(env, job([source], rules), spark=spark, repository="sqlite:///r.db")
+except tg.TidegaugeError as error:
+    print(error)
+    print(error.__cause__)
+run_command(["metrics", "job", "--db", "sqlite:///r.db"])
+run_command(["report", "job", "--html", "page.html", "--db", "sqlite:///r.db"])
+kept = spark.sparkContext.getConf()
+hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+print("kept:", kept.get("spark.hadoop.fs.s3a.secret.key") == secret,
+      hadoop.get("fs.s3a.secret.key") == secret,
+      kept.get("spark.sql.catalog.c.uri").endswith(secret), kept.get("spark.driver.memory"),
+      spark._jvm.Runtime.getRuntime().maxMemory() < 800 << 20)
+"""
+
+
+def arguments_of_session(number):
+    """Return the arguments of all processes of a session, as every user of the machine can read them."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getsid(int(place.name)) == number:
+                found.append((place / "cmdline").read_bytes())
+    return found
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc to read")
+def test_all_output_of_a_griffin_job_is_without_its_secrets(tmp_path):
+    """What it prints, logs and writes, and the arguments of its processes while they run; Java has them."""
+    pq.write_table(pa.table({"id": [1, 2], "nobody": ["a", None]}), tmp_path / "part.parquet")
+    process = subprocess.Popen(
+        [sys.executable, "-c", JOB, str(tmp_path / "part.parquet")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    process.stdin.write(SECRET)
+    process.stdin.close()
+    seen = set()
+    with process.stdout, ThreadPoolExecutor(1) as pool:
+        said = pool.submit(process.stdout.read)
+        while process.poll() is None:
+            seen.update(arguments_of_session(process.pid))
+            time.sleep(0.05)
+        said = said.result(60)
+    assert "kept: True True True 700m True" in said, said[-3000:]
+    assert "ids" in said, said[-3000:]
+    assert any(b"java" in one and b"spark.driver.memory" in one for one in seen)
+    assert not [one for one in seen if SECRET.encode() in one]
+    assert SECRET not in said
     assert holders(tmp_path) == []

@@ -103,6 +103,19 @@ def test_other_files_are_not_served(address):
         assert b"import" not in text
 
 
+@pytest.mark.parametrize(
+    "path", ["", "ask", "static/page.js", "api/kernels", "api/kernels/1/channels"]
+)
+def test_no_channel_to_a_kernel_is_opened(address, path):
+    """There is no kernel behind the page, and no websocket by which one could be told to run code."""
+    asked = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": address.rstrip("/")}
+    keys = {"Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    status, headers, _ = get(f"{address}{path}", **asked, **keys)
+    assert status in {200, 404, 405}
+    assert "Sec-Websocket-Accept" not in headers
+    assert headers.get("Upgrade") is None
+
+
 def test_pages_of_other_sites_are_refused(address):
     port = address.rstrip("/").rpartition(":")[2]
     assert ask(address, PULSE, Origin=address.rstrip("/"))[0] == 200
@@ -170,6 +183,119 @@ def test_on_a_network_only_who_knows_the_token_is_answered(url, tmp_path):
         assert told["told"]["writable"] is False
         assert not server.children()
         assert token not in server.said.replace(f"?token={token}", "", 1)
+
+
+class Client:
+    """A connection by hand to a served page."""
+
+    def __init__(self, port):
+        self.port = port
+
+    async def send(self, text=b""):
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1024)
+        self.writer.write(text)
+        return self
+
+    async def rest(self):
+        """Return what comes until the server hangs up."""
+        try:
+            async with asyncio.timeout(20):
+                return await self.reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            self.writer.close()
+
+
+ASKED = b"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n"
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    from tidegauge.widgets import server
+
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(server, "QUESTION_SECONDS", 0.3)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 4)
+    return server
+
+
+@contextlib.asynccontextmanager
+async def running(server, url):
+    """Serve in this event loop; yield the port."""
+    from tidegauge.widgets.source import Shown, Source
+    from tornado.testing import bind_unused_port
+
+    site = server.Site(Source(Shown(url)))
+    listening, port = bind_unused_port()
+    web = server.server_of(site)
+    web.add_sockets([listening])
+    yield port
+    web.stop()
+    await web.close_all_connections()
+    site.pool.shutdown()
+    site.source.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+        ASKED + b'{"id": "1", ',
+        b"GET /static/page.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ],
+    ids=["nothing", "half of the headers", "half of the question", "nothing more"],
+)
+def test_idle_and_slow_clients_are_hung_up_on(url, limits, sent):
+    async def told():
+        async with running(limits, url) as port:
+            return await (await Client(port).send(sent)).rest()
+
+    answer = asyncio.run(told())
+    assert (b"200 OK" in answer) is (b"page.js" in sent)
+
+
+def test_an_answer_that_nobody_reads_is_given_up(url, limits, monkeypatch):
+    """Its bytes are kept until they are read."""
+    whole = b"x" * (64 << 20)
+    monkeypatch.setattr(limits._Ask, "_answer", lambda *_: whole)
+
+    async def told():
+        async with running(limits, url) as port:
+            client = await Client(port).send(ASKED + b'{"id": 1, "ask": "pulse"}')
+            began = await client.reader.readexactly(15)
+            await asyncio.sleep(1)
+            return began, await client.rest()
+
+    began, rest = asyncio.run(told())
+    assert began == b"HTTP/1.1 200 OK"
+    assert len(rest) < len(whole)
+
+
+def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 60.0)
+
+    async def told():
+        page = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        async with running(limits, url) as port:
+            idle = [await Client(port).send(b"GET ") for _ in range(4)]
+            await asyncio.sleep(0.2)
+            refused = await (await Client(port).send(page)).rest()
+            idle[0].writer.close()
+            served = b""
+            for _ in range(100):  # until the server has seen it
+                if served := await (await Client(port).send(page)).rest():
+                    break
+                await asyncio.sleep(0.05)
+            for client in idle[1:]:
+                client.writer.close()
+            return refused, served
+
+    refused, served = asyncio.run(told())
+    assert refused == b""
+    assert served.startswith(b"HTTP/1.1 200 OK")
 
 
 def test_who_asks_too_much_is_refused(url):

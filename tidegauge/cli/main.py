@@ -24,6 +24,7 @@ from tidegauge.cli.consistency import consistency_app
 from tidegauge.cli.dashboard import dashboard
 from tidegauge.cli.db import db_app
 from tidegauge.cli.griffin import griffin_app
+from tidegauge.cli.limits import TimeLimitReached, time_limit
 from tidegauge.cli.notebooks import notebooks
 from tidegauge.cli.options import (
     TOOL_FAILED,
@@ -75,6 +76,9 @@ def run_command(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted; what was committed stays, the next run goes on behind it")
         return TOOL_FAILED
+    except TimeLimitReached as over:
+        say(f"{over}; what was committed stays, the next run goes on behind it")
+        return TOOL_FAILED
     except TidegaugeError as error:
         say(f"error: {error}")
         return TOOL_FAILED
@@ -94,14 +98,25 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit",
+            metavar="MINUTES",
+            min=0,
+            help="End the command after so long; what was committed stays.",
+        ),
+    ] = None,
 ) -> None:
     """Measure data quality, store metric history, and detect anomalies."""
+    context.with_resource(time_limit(minutes))
 
 
 def run(

@@ -20,8 +20,8 @@ from tidegauge.repository.store.queries import Window, dataset_id
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-PAUSES = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120))
-"""Delays before retries; after the last attempt there is none."""
+PAUSES = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 24 * 60))
+"""Delays before retries. The last one repeats: what is still open is never given up."""
 LOST = timedelta(hours=1)
 """Lease of a claim: after it, a claim without a result counts as abandoned."""
 
@@ -150,9 +150,9 @@ def _due_incidents(
 
 def is_due(notice: Any, now: datetime) -> bool:
     """Return whether a notification that was claimed before is due for another attempt."""
-    if notice.sent_at is not None or notice.attempts > len(PAUSES):
+    if notice.sent_at is not None:
         return False
-    pause = LOST if notice.error is None else PAUSES[notice.attempts - 1]
+    pause = LOST if notice.error is None else PAUSES[min(notice.attempts, len(PAUSES)) - 1]
     return bool(now - notice.tried_at >= pause)
 
 

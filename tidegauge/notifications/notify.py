@@ -106,8 +106,8 @@ def notify(
     message for each check of a dataset, however many partitions. Incidents of several tables that share
     a cause are one message, too.
 
-    Failures are retried by later calls, after 1, 5 and 30 minutes and 2 hours: five attempts in
-    all. A process that dies while it sends may have sent: after an hour, another sends again.
+    Failures are retried by later calls, after 1, 5 and 30 minutes and 2 hours, and then once a day
+    for as long as the incident is open or the verdict stands. A process that dies while it sends may have sent: after an hour, another sends again.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
-from tidegauge.notifications.claims import PAUSES, is_due
+from tidegauge.notifications.claims import is_due
 from tidegauge.notifications.messages import verdict_message
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store import schema as s
@@ -280,13 +280,7 @@ def _is_news(
     if outcome == told:
         return False
     notice = known.get((one.dataset_id, one.subject))
-    return notice is None or _is_anew(one, outcome, notice) or is_due(notice, now)
-
-
-def _is_anew(one: _Standing, outcome: str, notice: Any) -> bool:
-    """Return whether attempts are counted anew: for another outcome, or one that came back."""
-    given_up = notice.attempts > len(PAUSES)
-    return outcome != notice.outcome or (given_up and bool(one.checked_at > notice.tried_at))
+    return notice is None or outcome != notice.outcome or is_due(notice, now)
 
 
 def _keep_claim(
@@ -299,7 +293,7 @@ def _keep_claim(
 ) -> None:
     notice: Any = known.get((one.dataset_id, one.subject))
     n = s.verdict_notice.c
-    anew = notice is None or _is_anew(one, outcome, notice)
+    anew = notice is None or outcome != notice.outcome
     values = {
         "outcome": outcome,
         "attempts": 1 if anew else notice.attempts + 1,

@@ -15,6 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.analyzers.core.secrets import is_secret
 from tidegauge.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 """Setting of Java options that precede, and so yield to, those of ``spark.driver.extraJavaOptions``."""
 QUIET = (f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dderby.stream.error.file={os.devnull}")
 """Java options of sessions that are started here; without the second Derby writes a ``derby.log``."""
+
+LAUNCH = ("spark.driver.", "spark.jars", "spark.submit.")
+"""Beginnings of settings that are read while Java starts, and so have to be arguments of its process."""
 
 
 def spark_session(
@@ -52,7 +56,9 @@ def spark_session(
         The application name.
     settings : mapping of str to str, optional
         Spark settings of a new local session; ignored for an active or remote session. They take the
-        place of those that are set here.
+        place of those that are set here. Passwords, tokens and keys are given to Java when it runs, so
+        they are not among the arguments of its process; those of ``spark.driver`` and ``spark.jars``
+        have to be.
 
     Raises
     ------
@@ -81,30 +87,60 @@ def spark_session(
         raise SourceError(msg)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reported by tidegauge
-    builder = (
-        SparkSession.builder.appName(app)
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.ui.enabled", str(ui).lower())
-    )
+    told = {
+        "spark.app.name": app,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.enabled": str(ui).lower(),
+    }
     if not _configured():  # local mode
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.sql.shuffle.partitions", "8")
+        told["spark.sql.shuffle.partitions"] = "8"
         # Spark lists folders with one task each; in local mode the task overhead dominates.
-        builder = builder.config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
-        builder = builder.config("spark.scheduler.mode", "FAIR")
-        builder = builder.config("spark.scheduler.allocation.file", FAIR_POOLS.as_uri())
+        told["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "8"
+        told["spark.scheduler.mode"] = "FAIR"
+        told["spark.scheduler.allocation.file"] = FAIR_POOLS.as_uri()
     if warehouse is not None:
         folder = Path(warehouse).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         metastore = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
-        builder = builder.config("spark.sql.warehouse.dir", str(folder / "tables")).config(
-            "spark.hadoop.javax.jdo.option.ConnectionURL", metastore
-        )
+        told["spark.sql.warehouse.dir"] = str(folder / "tables")
+        told["spark.hadoop.javax.jdo.option.ConnectionURL"] = metastore
     if not _configures_java():
-        builder = builder.config(JAVA_OPTIONS, " ".join(map(quote, QUIET)))
-    for key, value in (settings or {}).items():
+        told[JAVA_OPTIONS] = " ".join(map(quote, QUIET))
+    told |= settings or {}
+    _start_java(told)
+    builder = SparkSession.builder
+    for key, value in told.items():
         builder = builder.config(key, value)
     return builder.enableHiveSupport().getOrCreate()
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start Java, unless it runs, with all settings but those that its arguments may not show.
+
+    PySpark starts it with every setting of the first session as an argument, which all users of the
+    machine can read, for as long as it runs. What is left out here is set when the session is made.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(arguments_of(settings).items()))
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - public ones take no settings
+
+
+def arguments_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that Java may be started with.
+
+    Examples
+    --------
+    >>> arguments_of({"spark.driver.memory": "4g", "spark.hadoop.fs.s3a.secret.key": "s3cr3t"})
+    {'spark.driver.memory': '4g'}
+    """
+    return {
+        key: value
+        for key, value in settings.items()
+        if key.startswith(LAUNCH) or not is_secret(key, value)
+    }
 
 
 def _configures_java() -> bool:

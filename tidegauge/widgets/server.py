@@ -13,13 +13,16 @@ import signal
 import socket
 import struct
 import webbrowser
+from asyncio import Future
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
 
@@ -39,6 +42,14 @@ _AT_A_TIME = 8
 """Questions that are worked on at a time; as many threads, and connections to the database."""
 MOST_WAITING = 256
 """Questions that may wait for their turn."""
+MOST_CONNECTIONS = 512
+"""Connections that may be open; a page has up to six, and a process often 1024 files."""
+IDLE_SECONDS = 60.0
+"""How long a connection may be silent before a request, and how long its headers may take."""
+QUESTION_SECONDS = 30.0
+"""How long the rest of a question may take."""
+ANSWER_SECONDS = 300.0
+"""How long a page may take to read an answer: some megabytes, over a bad line."""
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"
@@ -117,6 +128,16 @@ class _Handler(RequestHandler):
     def _knows(self, token: str | None) -> bool:
         known = self.site.token or ""
         return bool(known) and hmac.compare_digest((token or "").encode(), known.encode())
+
+    def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> Future[None]:
+        """Send the answer, and hang up if it is not read."""
+        written = super().finish(chunk)
+        connection = self.request.connection
+        if isinstance(connection, HTTP1Connection):
+            hang_up = connection.stream.close
+            late = asyncio.get_running_loop().call_later(ANSWER_SECONDS, hang_up)
+            written.add_done_callback(lambda _: late.cancel())
+        return written
 
     def write_error(self, status_code: int, **_: Any) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
@@ -308,6 +329,35 @@ def serve(
     asyncio.run(_serve(site, sockets, url, browser=browser))
 
 
+class _Server(HTTPServer):
+    """A server with limits of time and of connections, so that idle and slow clients cost little."""
+
+    def initialize(self, site: Site) -> None:  # type: ignore[override]
+        self._open = 0
+        super().initialize(
+            application(site),
+            max_body_size=_LARGEST_MESSAGE,
+            idle_connection_timeout=IDLE_SECONDS,
+            body_timeout=QUESTION_SECONDS,
+        )
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        if self._open >= MOST_CONNECTIONS:
+            stream.close()
+            return
+        self._open += 1
+        super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: object) -> None:
+        self._open -= 1
+        super().on_close(server_conn)
+
+
+def server_of(site: Site) -> HTTPServer:
+    """Return the web server of a site, which listens to nothing yet."""
+    return _Server(site)
+
+
 def application(site: Site) -> Application:
     """Return the web application of a site."""
     given = {"site": site}
@@ -321,7 +371,7 @@ def application(site: Site) -> Application:
 
 
 async def _serve(site: Site, sockets: list[socket.socket], url: str, *, browser: bool) -> None:
-    server = HTTPServer(application(site), max_body_size=_LARGEST_MESSAGE)
+    server = server_of(site)
     server.add_sockets(sockets)
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,6 +1,9 @@
 """`Repository.forget`: a value is gone from all that is stored, numbers stay, what is left is told."""
 
+import datetime as dt
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
@@ -8,6 +11,7 @@ from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance import forgetting
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import artifacts
 from tidegauge.repository.store import schema as s
@@ -141,3 +145,78 @@ def test_what_cannot_be_changed_is_told(repo, capsys):
     assert "changed 0 states, 0 series, 0 messages" in capsys.readouterr().out
     with pytest.raises(tg.HistoryError, match="empty"):
         repo.forget("")
+
+
+WITHOUT_VALUES = {
+    "hashes, and names of files": {
+        "artifact", "checksum", "fingerprint", "key", "partition_key", "segment_key", "subject", "told", "outcome",
+        "analyzer_set.analyzers", "input_set.inputs",
+    },
+    "words of our own": {
+        "status", "severity", "direction", "scale", "entity", "kind", "tag", "label.label", "folded_state.fold",
+    },
+    "names of columns": {"keys", "columns"},
+    "machines, sinks, processes": {"host", "holder", "sink"},
+    "told by another column": {
+        "analyzer.canonical", "statistic.canonical", "analyzer.segment", "analyzer.filter", "partition.key_values",
+        "lease.dataset", "score.detector", "rollup.window_name",
+    },
+}  # fmt: skip
+
+
+def test_every_text_is_changed_or_told_or_holds_no_value():
+    """So that a new column of text is thought of here, too."""
+    known = {f"{column.table.name}.{column.name}" for column in forgetting._MESSAGES}
+    known |= {f"{column.table.name}.{column.name}" for column, _ in forgetting._IDENTITIES}
+    known |= {name for names in WITHOUT_VALUES.values() for name in names if "." in name}
+    for_all = {name for names in WITHOUT_VALUES.values() for name in names if "." not in name}
+    texts = {
+        f"{table.name}.{column.name}"
+        for table in s.metadata.tables.values()
+        for column in table.columns
+        if isinstance(column.type, sa.Text) and column.name not in for_all
+    }
+    assert texts - known == set()
+    assert known - texts <= {"run_tag.key"}
+
+
+def test_labels_selections_and_errors_of_messages_are_changed(repo):
+    """A label of a histogram's bin stays with its series, whose name changes."""
+    commit(repo, person(1), person(2))
+    commit(repo, person(3), selection=f"mail='{PERSON}'")
+    repo.label_range(
+        "d", "bad", since=dt.datetime(2013, 1, 2, tzinfo=dt.UTC),
+        name=f"Histogram.abs.{PERSON}", note=f"of {PERSON}", by=PERSON,
+    )  # fmt: skip
+    row = {"dataset_id": 1, "subject": "s", "sink": "log", "told": "", "outcome": "", "attempts": 1}
+    told = row | {"tried_at": dt.datetime.now(dt.UTC), "error": f"no mail to {PERSON}"}
+    repo.database.write(lambda c: c.execute(sa.insert(s.verdict_notice).values(told)))
+    done = repo.forget(PERSON)
+    assert done.left == ()
+    (label,) = repo.labels("d").to_dict("records")
+    assert label["name"] in set(repo.series("d")["name"])
+    assert label["name"].startswith("Histogram.abs.forgotten-")
+    assert label["by"].startswith("forgotten-")
+    assert PERSON not in "\n".join(dump(repo))
+
+
+def dump(repository):
+    with closing(sqlite3.connect(repository.database.file)) as connection:
+        return [str(line) for line in connection.iterdump()]
+
+
+def test_labels_verdicts_states_and_runs_that_are_named_by_it_are_told(repo):
+    commit(repo, day(1), suite=f"suite of {PERSON}")
+    judged(repo, partition=f"mail={PERSON}")
+    repo.states(f"of {PERSON}").persist(tg.Size(), tg.NumMatches(1))
+    repo.label_range(
+        "d", "bad", since=dt.datetime(2013, 1, 2, tzinfo=dt.UTC), instance=PERSON, segment=f"m={PERSON}"
+    )  # fmt: skip
+    told = repo.forget(PERSON).left
+    assert set(told) == {
+        f"the suite of a run is named by it: suite of {PERSON}",
+        f"the partition of a verdict is named by it: mail={PERSON}",
+        f"a stored state is named by it: of {PERSON}",
+        f"the series of a label is named by it: {PERSON}",
+        f"the segment of a label is named by it: m={PERSON}",
+    }

@@ -177,18 +177,23 @@ def test_once_over_threads_and_processes(repo, tmp_path):
     assert len(server.got) == 1
 
 
-def test_failures_are_tried_again_later_and_five_times_in_all(repo, clock, caplog):
+def test_failures_are_tried_again_later_and_then_daily(repo, clock, caplog):
     of = surge(repo)
     with web(status=500) as server:
         sink = f"json://{server.at}/"
         tries = [0]
-        for minutes in (0, 0.9, 0.2, 4, 1, 29, 1, 119, 1, 9999):
+        for minutes in (0, 0.9, 0.2, 4, 1, 29, 1, 119, 1, 1439, 1, 1439, 1):
             clock.now += dt.timedelta(minutes=minutes)
             tries.append(tries[-1] + len(tg.notify(repo, sink)))
-        assert tries == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
-    ((incident, _, attempts, sent, error),) = notices(repo)
-    assert (incident, attempts, sent) == (of, 5, None)
-    assert error.endswith("error=500.")
+        assert tries == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7]
+        ((incident, _, attempts, sent, error),) = notices(repo)
+        assert (incident, attempts, sent) == (of, 7, None)
+        assert error.endswith("error=500.")
+        server.server.status = 200
+        clock.now += dt.timedelta(days=1)
+        assert tg.notify(repo, sink)[0].error == ""
+        clock.now += dt.timedelta(days=1)
+        assert tg.notify(repo, sink) == []
     assert f"could not notify: incident {of} to json:" in caplog.text
 
 

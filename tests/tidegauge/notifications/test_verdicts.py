@@ -189,31 +189,22 @@ def test_only_verdicts_on_what_is_there_now_stand(repo):
     assert tg.notify(repo, "log") == []
 
 
-def test_failed_messages_are_tried_again_and_five_times_in_all(repo, clock):
+def test_failed_messages_are_tried_again_and_then_daily(repo, clock):
     judged(repo, failed="size")
     with web(status=500) as server:
         sink = f"json://{server.at}/"
         tries = []
-        for minutes in (0, 0.9, 0.2, 5, 30, 120, 9999):
+        for minutes in (0, 0.9, 0.2, 5, 30, 120, 1439, 1, 1440):
             clock.now += dt.timedelta(minutes=minutes)
             tries.append(len(tg.notify(repo, sink)))
-        assert tries == [1, 0, 1, 1, 1, 1, 0]
-        # Given up; what fails anew is tried anew.
-        clock.now = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
-        _tried_at(repo, clock.now)
+        assert tries == [1, 0, 1, 1, 1, 1, 0, 1, 1]
+        clock.now += dt.timedelta(days=1)
         judged(repo)
-        assert tg.notify(repo, sink) == []
+        assert tg.notify(repo, sink) == []  # passes, which it was never told otherwise
         judged(repo, failed="size")
         server.server.status = 200
         (notice,) = tg.notify(repo, sink)
         assert not notice.error
-
-
-def _tried_at(repo, moment):
-    import sqlalchemy as sa
-    from tidegauge.repository.store.schema import verdict_notice
-
-    repo.database.write(lambda c: c.execute(sa.update(verdict_notice).values(tried_at=moment)))
 
 
 def test_a_recovery_before_the_failure_was_told_is_no_news(repo, clock):

@@ -1,0 +1,122 @@
+"""`--time-limit`: a command that hangs is ended, its run is closed, and the next one goes on."""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tidegauge.cli.limits import TimeLimitReached, time_limit
+from tidegauge.cli.main import run_command
+from tidegauge.repository.testing.samples import commit, day
+
+import tidegauge as tg
+from tests.paths import ROOT
+
+SHORT = 0.2 / 60
+IN_A_THREAD = """
+import time
+from threading import Event, Thread
+from tidegauge.cli import limits
+limits.GRACE_SECONDS = 0.5
+Thread(target=Event().wait).start()
+with limits.time_limit(0.2 / 60):
+    print("begun", flush=True)
+    time.sleep(30)
+"""
+SUITE = """
+dataset: days
+path: days/
+analyzers:
+  - Size
+  - "PatternMatch('s', '{pattern}')"
+"""
+
+
+def test_what_takes_longer_is_interrupted():
+    over = pytest.raises(TimeLimitReached, match="the time limit of 0.00333333 minutes is over")
+    with over, time_limit(SHORT):
+        time.sleep(30)
+
+
+def test_what_is_done_in_time_is_left_alone():
+    with time_limit(SHORT):
+        pass
+    with time_limit(None):
+        time.sleep(0.3)
+
+
+def test_a_command_says_so(tmp_path, monkeypatch, capsys):
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repository:
+        commit(repository, day(1))
+    monkeypatch.setattr(tg.Repository, "metrics", lambda *_, **__: time.sleep(30))
+    assert run_command(["--time-limit", str(SHORT), "metrics", "d", "--db", url]) == 1
+    assert "minutes is over; what was committed stays" in capsys.readouterr().err
+    assert run_command(["--time-limit", "-1", "metrics", "d", "--db", url]) == 1
+
+
+def test_a_run_is_closed_as_interrupted(repo):
+    class Slow:
+        name, keys = "t", ("ds",)
+
+        def list_partitions(self):
+            time.sleep(30)
+
+    with pytest.raises(TimeLimitReached), time_limit(SHORT):
+        tg.analyze(Slow(), tg.Suite("s", [tg.Size()]), repository=repo)
+    (run,) = repo.runs("s").to_dict("records")
+    assert run["status"] == "interrupted"
+    assert "TimeLimitReached: the time limit of" in run["error"]
+
+
+def test_a_thread_that_hangs_does_not_hold_the_process():
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_THREAD], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "begun\n")
+    assert "something still hangs" in done.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_regular_expression_that_explodes_ends_with_its_run(tmp_path, jobs):
+    """Java tries some 10^10 ways to choose commas; nothing interrupts it, and it ends with its process."""
+    (tmp_path / "days" / "ds=1").mkdir(parents=True)
+    table = pa.table({"s": ["x," * 40] * 4})
+    pq.write_table(table, tmp_path / "days" / "ds=1" / "part.parquet")
+    suite = tmp_path / "suite.yml"
+
+    def run(pattern, *options):
+        suite.write_text(SUITE.format(pattern=pattern))
+        command = [sys.executable, "-m", "tidegauge", *options, "run", str(suite), "--jobs", jobs]
+        return subprocess.Popen(
+            [*command, "--db", "sqlite:///r.db"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    process = run("(.*,){25}P", "--time-limit", "0.5")
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, said
+    assert "the time limit of 0.5 minutes is over" in said
+    deadline = time.monotonic() + 60
+    while left := [p for p in psutil.process_iter() if os.getsid(p.pid) == process.pid]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        assert len(repository.runs("days")) == 1
+        assert repository.partitions("days").empty
+    process = run("x,")
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        assert repository.runs("days")["status"].tolist() == ["complete", "interrupted"]
