@@ -2,10 +2,11 @@
 
     python benchmarks/sketch_bytes.py [--rows 2083] [--repeats 20] [--k 12] [--json FILE]
 
-Three sketches are kept of a feature: of the differences, of the logged and of the backfilled values, 1 in 10 of which
-are other than logged. Beside them: sketches of floats in place of doubles, and what a sketch for both sides
-would save in an hour in which all values are as logged. All are compressed as the repository does it. Values are
-those of benchmarks/consistency.py, counts, prices in cents, floats kept as doubles, and doubles of which all digits differ.
+Three sketches are kept of a feature: of the differences, of the logged and of the backfilled values, of which a
+share is other than logged. Beside them: sketches of floats in place of doubles; and sketches of the values that
+are as logged, and of both sides of those that are not, from which those of the sides would be merged when they are read. All are
+compressed as the repository does it. Values are those of benchmarks/consistency.py, counts, prices in cents, floats kept
+as doubles, and doubles of which all digits differ.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import sys
 import zlib
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,8 @@ VALUES = {
 
 def kept(make, k, values):
     """Return the bytes of a sketch, compressed where it pays."""
+    if not len(values):
+        return 0
     sketch = make(k)
     sketch.update(values)
     raw = bytes(sketch.serialize())
@@ -51,26 +55,30 @@ def main():
     parser.add_argument("--k", type=int, default=12)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/sketch_bytes.json"))
     asked = parser.parse_args()
-    rng, k = np.random.default_rng(7), sketch_size(ERROR / asked.k)
+    k = sketch_size(ERROR / asked.k)
     results = []
-    for name, draw in VALUES.items():
-        sums = dict.fromkeys(("doubles", "floats", "all equal", "all equal, one sketch"), 0)
+    for share, (name, draw) in product((0.0, 0.01, 0.1, 0.5), VALUES.items()):
+        rng = np.random.default_rng(7)
+        sums = dict.fromkeys(("doubles", "floats", "by rows"), 0)
         for _ in range(asked.repeats):
             logged = draw(rng, asked.rows)
-            backfilled = logged + (rng.random(asked.rows) < 0.1)
-            sides = (backfilled - logged, logged, backfilled)
-            zeros, alike = (kept(kll_doubles_sketch, k, side) for side in (0 * logged, logged))
-            sums["doubles"] += sum(kept(kll_doubles_sketch, k, side) for side in sides)
-            sums["floats"] += sum(
-                kept(kll_floats_sketch, k, side.astype(np.float32)) for side in sides
+            other = rng.random(asked.rows) < share
+            backfilled = logged + other
+            delta = kept(kll_doubles_sketch, k, backfilled - logged)
+            parts = (logged[~other], logged[other], backfilled[other])
+            sums["doubles"] += delta + sum(
+                kept(kll_doubles_sketch, k, side) for side in (logged, backfilled)
             )
-            sums["all equal"] += zeros + 2 * alike
-            sums["all equal, one sketch"] += zeros + alike
+            sums["floats"] += sum(
+                kept(kll_floats_sketch, k, side.astype(np.float32))
+                for side in (backfilled - logged, logged, backfilled)
+            )
+            sums["by rows"] += delta + sum(kept(kll_doubles_sketch, k, part) for part in parts)
         means = {what: round(total / asked.repeats) for what, total in sums.items()}
         results.append({
-            "values": name, **means,
+            "other than logged": share, "values": name, **means,
             "floats by doubles": round(means["floats"] / means["doubles"], 2),
-            "one by three": round(means["all equal, one sketch"] / means["all equal"], 2),
+            "rows by doubles": round(means["by rows"] / means["doubles"], 2),
         })  # fmt: skip
     table = Table(*results[0])
     for one in results:
