@@ -676,8 +676,30 @@ def test_keys_apart_are_all_together(spark):
 
 
 def test_nested_types_that_differ_inside_are_told_in_full():
-    floats, doubles = (
-        {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "double")
+    floats, texts = (
+        {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "string")
     )
-    told = _unlike("x", (floats, doubles), "the backfill", is_key=False, is_time=False)
-    assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<DOUBLE> in the backfill"]
+    told = _unlike("x", (floats, texts), "the backfill", is_key=False, is_time=False)
+    assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<STRING> in the backfill"]
+
+
+@pytest.mark.parametrize(
+    ("logged", "backfilled", "mismatches", "also"),
+    [
+        ("array(0.1F, NULL, 2.5F)", "array(0.1D, NULL, 2.5D)", 0, {"edit_insert-max": 0}),
+        ("array(0.1F)", "array(0.1000001D)", 1, {"edit_insert-max": 1, "edit_delete-max": 1}),
+        ("array(1, 2)", "array(1L, 2L)", 0, {"edit_insert-max": 0}),
+        ("array(1)", "array(1.5D)", 1, {"edit_insert-max": 1}),
+        ("map('a', 0.1F)", "map('a', 0.1D)", 0, {"mismatched_keys": 0}),
+        ("map('a', 0.1F)", "map('a', 0.2D)", 1, {"mismatched_keys": 1}),
+        ("map('a', array(0.1F))", "map('a', array(0.1D))", 0, {"edit_insert-max": 0}),
+        ("struct(0.1F AS x, 'y' AS s)", "struct(0.1D AS X, 'y' AS s)", 0, {}),
+        ("struct(0.1F AS x, 'y' AS s)", "struct(0.1D AS x, 'z' AS s)", 1, {}),
+        ("struct(array(0.1F) AS x)", "struct(array(0.1D) AS x)", 0, {}),
+    ],
+)
+def test_numbers_inside_are_compared_as_those_outside(spark, logged, backfilled, mismatches, also):
+    sides = [spark.sql(f"SELECT 1 AS id, 0L AS ts, {sql} AS x") for sql in (logged, backfilled)]
+    found = numbers(compare(*sides, ["id"]))
+    wanted = {"mismatch": mismatches, **also}
+    assert {name: found["x", name] for name in wanted} == wanted

@@ -192,7 +192,7 @@ def test_types_are_alike_whatever_may_be_null():
 
 
 def test_values_are_compared_as_they_are_where_that_is_enough():
-    assert same("a", "b", TYPES["tags"], Tolerance(0.5)) == "(a <=> b)"
+    assert same("a", "b", (TYPES["tags"], TYPES["tags"]), Tolerance(0.5)) == "(a <=> b)"
     assert (
         minus("a", "b", ("integer", "short"))
         == "CAST(CAST(a AS BIGINT) - CAST(b AS BIGINT) AS DOUBLE)"
