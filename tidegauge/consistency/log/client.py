@@ -181,14 +181,15 @@ class QueryLog:
         values : mapping of str to Any or None
             The features; nullable ones may be left out. None if there was no response.
         ts_millis : int, optional
-            The query's time in milliseconds since 1970; now by default. Its UTC day is the
-            partition.
+            The query's time in milliseconds since 1970, from 2000 on; now by default. Its UTC day is
+            the partition.
         query_source : str, optional
 
         Raises
         ------
         SuiteError
-            If the join is not registered, or keys or values do not match its schema.
+            If the join is not registered, keys or values do not match its schema, or the time is
+            before 2000.
         """
         known = self._joins.get(join)
         if known is None and (keys is not None or values is not None or not join):

@@ -114,11 +114,12 @@ def test_what_does_not_suit_is_refused_at_once(queries, join, keys, values, mess
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("millis", [10**18, -(10**18)])
-def test_times_beyond_the_calendar(queries, millis):
+@pytest.mark.parametrize("millis", [10**18, -(10**18), 0, 1_672_876_800, 946_684_799_999])
+def test_times_that_no_query_has(queries, millis):
+    """Beyond the calendar, zero, in seconds, and a millisecond before 2000."""
     with pytest.raises(SuiteError, match="no time"):
         queries.log(JOIN, {"user": 1}, {}, ts_millis=millis)
-    assert day_of(-62_135_596_800_000) == "0001-01-01"
+    assert day_of(946_684_800_000) == "2000-01-01"
 
 
 def test_options_that_cannot_be(queries, tmp_path):
@@ -171,9 +172,9 @@ folder, when = sys.argv[1:]
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
 log = QueryLog(folder)
 log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
-log.log("j", {"user": 1}, {}, ts_millis=0)
+log.log("j", {"user": 1}, {}, ts_millis=1672876800000)
 log.flush()
-log.log("j", {"user": 2}, {}, ts_millis=0)
+log.log("j", {"user": 2}, {}, ts_millis=1672876800000)
 whole = parquet.write_table
 def write(*args, **options):
     whole(*args, **options)
@@ -250,7 +251,7 @@ log = QueryLog(sys.argv[1])
 log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
 def serve(first):
     for user in range(first, first + 100):
-        log.log("j", {"user": user}, {}, ts_millis=0)
+        log.log("j", {"user": user}, {}, ts_millis=1672876800000)
 if sys.argv[2] == "child":
     child = multiprocessing.get_context("fork").Process(target=serve, args=[100])
     child.start()
@@ -285,13 +286,13 @@ folder, how = sys.argv[1:]
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
 log = QueryLog(folder, exit_seconds=0.5)
 log.register(LogSchema.of("j", key, {**key, "name": "V", "fields": []}))
-log.log("j", {"user": 0}, {}, ts_millis=0)
+log.log("j", {"user": 0}, {}, ts_millis=1672876800000)
 log.flush()
 if how.startswith("hangs"):
     parquet.write_table = lambda *_, **__: time.sleep(600)
 def serve():
     for user in range(1, 101):
-        log.log("j", {"user": user}, {}, ts_millis=0)
+        log.log("j", {"user": user}, {}, ts_millis=1672876800000)
     print("logged", flush=True)
     while how != "hangs, at exit":
         time.sleep(0.01)
@@ -346,7 +347,7 @@ ENDING = """
 import sys
 from tidegauge.consistency.log.client import log
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
-log(sys.argv[1], "j", {"user": 1}, {}, (key, {**key, "name": "V", "fields": []}), ts_millis=0)
+log(sys.argv[1], "j", {"user": 1}, {}, (key, {**key, "name": "V", "fields": []}), ts_millis=1672876800000)
 """
 
 
@@ -418,9 +419,9 @@ def test_keys_are_sampled_as_spark_reads_them(tmp_path):
     with QueryLog(tmp_path) as queries:
         queries.register(schema, sample_percent=40, sample_keys=["at", "n"])
         for i, time_ in enumerate(times):
-            queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=i)
-            queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=i)
-    kept = [row["ts_millis"] for row in rows(tmp_path)]
+            queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=D5 + i)
+            queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=D5 + i)
+    kept = [row["ts_millis"] - D5 for row in rows(tmp_path)]
     wanted = [i for i, time_ in enumerate(times) if keeps({"at": time_, "n": 1}, 40)]
     assert kept == sorted(wanted * 2)
     assert 0 < len(wanted) < 50
