@@ -141,6 +141,13 @@ def merged(kind, size, *parts, type=None):
     return row["sketch"]
 
 
+def test_merged_samples_of_the_same_values_stay_samples():
+    values = list(range(100))  # of which 32 are sampled, the same in both
+    found = merged("tuple", 5, values, values, type=pa.int64())
+    assert found == built("tuple", 5, values, values, type=pa.int64())
+    assert ds.compact_tuple_sketch.deserialize(found, CountSerDe()).is_estimation_mode()
+
+
 @given(st.lists(LONGS | st.integers(0, 9), min_size=3, max_size=200), st.data())
 def test_merged_tuple_sketches_are_byte_for_byte_that_of_all_values(values, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), min_size=1, max_size=3)))
