@@ -8,10 +8,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.measures.cardinality import LG_K
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.measures.tuples import TupleState
+from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.scan.jobs import WorkerSketching
 from tidegauge.analyzers.scan.sketch_worker import sketch_builder, sketch_merger
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -185,3 +189,13 @@ def test_sketches_are_merged_by_group_and_column_and_those_alone_stay_as_they_ar
     assert sketches["y", 0] == tasks[2]["sketch"][0].as_py()
     (nothing,) = sketch_merger(parameters)([])
     assert nothing.num_rows == 0
+
+
+def test_the_driver_receives_one_sketch_of_a_group_from_eight_tasks(spark):
+    data = spark.range(0, 800, 1, 8).selectExpr("id % 2 AS k", "CAST(id AS DOUBLE) AS x")
+    request = Sketch("req-high", "x", 12)
+    answers = WorkerSketching((request,)).run(data, Groups(("k",)))
+    found = {key: [ReqState(sketch) for sketch in cell] for key, cell in answers[request].items()}
+    assert {key: [state.count for state in cell] for key, cell in found.items()} == {
+        (("0",), ""): [400], (("1",), ""): [400],
+    }  # fmt: skip
