@@ -249,12 +249,12 @@ def _inside(a: str, b: str, types: Types, tolerance: Tolerance, depth: int) -> s
         equal = same(f"{a}[{x}]", f"{b}[{x}]", part_of(types, "valueType"), tolerance, depth + 1)
         equal_keys = f"forall(map_keys({a}), {x} -> map_contains_key({b}, {x}) AND {equal})"
         return f"(size({a}) = size({b}) AND {equal_keys})"
-    sides = (
-        [f"{side}.{quote(f['name'])}" for f in of["fields"]]
+    ours, theirs = (
+        [f"{side}.{quote(field['name'])}" for field in of["fields"]]
         for side, of in zip((a, b), types, strict=True)
     )
     fields = [
-        same(*names, inside, tolerance, depth)
-        for *names, inside in zip(*sides, _pairs(types), strict=True)
+        same(one, other, inside, tolerance, depth)
+        for one, other, inside in zip(ours, theirs, _pairs(types), strict=True)
     ]
     return f"({' AND '.join(fields) or 'true'})"

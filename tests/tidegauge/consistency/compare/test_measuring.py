@@ -269,13 +269,9 @@ def test_no_value_of_a_private_feature_is_stored(spark, repo, tmp_path, monkeypa
         ("pin", "delta"), ("pin", "logged"), ("pin", "backfilled"),
     }  # fmt: skip
     told = numbers(found)
-    assert (told["mail", "mismatch"], told["pin", "mismatch"], told["city", "mismatch"]) == (
-        1,
-        1,
-        0,
-    )
+    assert [told[name, "mismatch"] for name in ("mail", "pin", "city")] == [1, 1, 0]
     assert told["city", "logged_top"] == 1
-    with pytest.raises(HistoryError, match="nothing that is stored"):
+    with pytest.raises(HistoryError, match=r"'\*.mail' is not stored"):
         drift(repo, "d", "*.mail", repo.metrics("d")["partition"].iloc[0])
 
 
@@ -488,7 +484,8 @@ def test_edits_beside_a_plain_dynamic_program(spark):
     table = pair(a, b, Alignment(("id",), ("x",), partition_by=(), bucket_minutes=None))
     from tidegauge.consistency.compare.collections import common
 
-    rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', 'integer')} AS shared").collect()
+    types = ({"type": "array", "elementType": "integer"},) * 2
+    rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', types)} AS shared").collect()
     found = {row.id: row.shared for row in rows}
     assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == wanted
 
