@@ -114,6 +114,7 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
         "ConsistencyRows",
     ),
     "tidegauge.consistency.compare.numbers": ("ConsistencyNumbers",),
+    "tidegauge.consistency.compare.texts": ("ConsistencyTexts",),
     "tidegauge.griffin.measures.accuracy": ("GriffinAccuracy",),
     "tidegauge.griffin.measures.keys": (
         "GriffinDistinctness",

@@ -22,7 +22,7 @@ from tidegauge.analyzers.measures.sketch_layouts import require_frequent_items
 if TYPE_CHECKING:
     from datasketches import frequent_strings_sketch
 
-_FULL = 0.75
+FULL = 0.75
 """Load factor at which a sketch starts to evict rare values."""
 MOST_TRACKED = 10_000
 
@@ -88,6 +88,11 @@ class FrequentItemsState(State):
         found = _read(self.sketch).get_frequent_items(kind.NO_FALSE_NEGATIVES, 0)
         found = sorted(found, key=lambda item: (-item[1], item[0]))[:number]
         return {value: TopValue(estimate, low, high) for value, estimate, low, high in found}
+
+    def greatest(self) -> TopValue:
+        """Return the greatest count of a value, from 0 if values are so many that none was kept."""
+        found = next(iter(self.top(1).values()), None)
+        return found or TopValue(0, 0, _read(self.sketch).get_upper_bound(""))
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether the counts are equal and the bounds of each value overlap."""
@@ -191,6 +196,15 @@ def _text(field: Field) -> str:
     return f"CAST({value} AS STRING)"
 
 
+def bounded_text(field: Field) -> str:
+    """Return SQL for a value as text; of a long one the first 200 characters and a digest."""
+    text = _text(field)
+    if field.kind not in {*TEXT, "binary"}:
+        return text
+    digest = f"concat(left({text}, {LONGEST_KEY}), '~', left(sha2({text}, 256), 16))"
+    return f"CASE WHEN char_length({text}) > {LONGEST_KEY} THEN {digest} ELSE {text} END"
+
+
 @analyzer
 class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     """Most frequent values of a column, with estimated counts and shares of all non-null values.
@@ -241,19 +255,14 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
             {
                 "state": "frequent-items",
                 "column": self.column,
-                "lg_slots": ceil(log2(self.tracked / _FULL)),
+                "lg_slots": ceil(log2(self.tracked / FULL)),
                 "where": self.where,
             }
         )
 
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:
         """Return the sketch of the values as texts of bounded length."""
-        field = self.field(schema)
-        text = _text(field)
-        if field.kind in TEXT or field.kind == "binary":
-            digest = f"concat(left({text}, {LONGEST_KEY}), '~', left(sha2({text}, 256), 16))"
-            text = f"CASE WHEN char_length({text}) > {LONGEST_KEY} THEN {digest} ELSE {text} END"
-        values = where_holds(self.where, text)
+        values = where_holds(self.where, bounded_text(self.field(schema)))
         return (Sketch("frequent", values, self.tracked),)
 
     def fold(self, cells: Sequence[Any]) -> FrequentItemsState:

@@ -30,7 +30,7 @@ from tidegauge.analyzers.measures.group_sums import ADDENDS, SUM
 from tidegauge.analyzers.scan.capabilities import Capabilities, to_arrow
 from tidegauge.analyzers.scan.cost import mostly_distinct
 from tidegauge.analyzers.scan.grouping import Groups, Key, split_by_groups
-from tidegauge.analyzers.scan.sketch_worker import sketch_builder
+from tidegauge.analyzers.scan.sketch_worker import PARTIAL, sketch_builder, sketch_merger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -254,12 +254,16 @@ def nested(requests: Iterable[Frequencies]) -> list[tuple[Frequencies, ...]]:
 
 @dataclass(frozen=True)
 class WorkerSketching(ScanJob):
-    """Sketches that Python workers build, one per task and group. The results are lists of bytes."""
+    """Sketches that Python workers build. The results are lists of bytes.
+
+    Each task makes one of each group; they are shuffled by group and merged, so that the driver
+    receives one of each, however many tasks there are.
+    """
 
     kind: ClassVar[str] = "Python sketches"
 
     def run(self, data: DataFrame, groups: Groups) -> Answers:
-        """Build the sketches, one per task and group."""
+        """Build the sketches by group."""
         names = groups.names
         values = [
             f"{request.values} AS {COLUMN_PREFIX}v{i}" for i, request in enumerate(self.requests)
@@ -268,11 +272,11 @@ class WorkerSketching(ScanJob):
         keyed = keyed.select(*names, *(f"{COLUMN_PREFIX}v{i}" for i in range(len(values))))
         parameters = [(request.kind, request.size) for request in self.requests]
         build = sketch_builder(len(groups.by), len(groups.segments), parameters)
-        made = keyed.mapInArrow(build, "key array<string>, request int, sketch binary")
+        made = keyed.mapInArrow(build, PARTIAL).repartition("key", "request")
+        merged = made.mapInArrow(sketch_merger(parameters), PARTIAL)
         answers: Answers = {request: {} for request in self.requests}
-        for key, number, sketch in made.collect():
-            cell = answers[self.requests[number]]
-            cell.setdefault(groups.key_of(key), []).append(bytes(sketch))
+        for key, number, sketch in merged.collect():
+            answers[self.requests[number]][groups.key_of(key)] = [bytes(sketch)]
         return answers
 
 

@@ -1,43 +1,29 @@
-"""Sketch construction from Arrow batches, run in Spark's Python workers."""
+"""Sketches built from Arrow batches and merged, in Spark's Python workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
-    keys: int, segments: int, parameters: Sequence[tuple[str, int]]
-) -> Any:
-    """Return a function for ``mapInArrow`` that builds one sketch per group and value column.
+PARTIAL = "key array<string>, request int, sketch binary"
+"""Columns of the results of both functions."""
 
-    Its input columns are the keys as text, then a text for each segment set, then the values of each
-    `tidegauge.analyzers.core.requests.Sketch`; arrays count by element. Its output has a row for each
-    group and value column: the texts (at most one segment's is not null), the column's index, and
-    the serialized sketch, in the format of Spark's own functions for the kinds that have one.
 
-    The function is self-contained so that it pickles whole: the workers need pyarrow, NumPy and
-    datasketches, but not tidegauge.
+def _sketch_types() -> Any:  # noqa: C901
+    """Return a function that returns a class for each kind of sketch.
 
-    Parameters
-    ----------
-    keys, segments : int
-        Number of key columns and of segment sets.
-    parameters : sequence of (str, int)
-        Each value column's kind of sketch and its size parameter.
+    It is nested, and not at the top of the module, so that it pickles with the functions that use it.
     """
 
-    def build(  # noqa: C901, PLR0915
-        batches: Iterable[pa.RecordBatch],
-    ) -> Iterator[pa.RecordBatch]:
+    def types() -> dict[str, Callable[[int], Any]]:  # noqa: C901
         from math import ceil, log2
 
         import datasketches
         import numpy as np
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         class Kll:
@@ -46,6 +32,9 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
 
             def update(self, values: Any) -> None:
                 self.sketch.update(np.array(values, np.float64))  # it refuses read-only memory
+
+            def merge(self, packed: bytes) -> None:
+                self.sketch.merge(datasketches.kll_doubles_sketch.deserialize(packed))
 
             def serialize(self) -> bytes:
                 return bytes(self.sketch.serialize())
@@ -60,6 +49,10 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
                 update = self.sketch.update  # hoisted: called for each number
                 for value in values.tolist():
                     update(value)
+
+            def merge(self, packed: bytes) -> None:
+                numbers = datasketches.PyDoublesSerDe()
+                self.sketch.merge(datasketches.req_items_sketch.deserialize(packed, numbers))
 
             def serialize(self) -> bytes:
                 return bytes(self.sketch.serialize(datasketches.PyDoublesSerDe()))
@@ -77,6 +70,9 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
                 for text, count in zip(texts, counts, strict=True):
                     self.sketch.update(text, count)
 
+            def merge(self, packed: bytes) -> None:
+                self.sketch.merge(datasketches.frequent_strings_sketch.deserialize(packed))
+
             def serialize(self) -> bytes:
                 return bytes(self.sketch.serialize())
 
@@ -88,6 +84,9 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
 
             EVERYTHING = 2**63 - 1
             SEED, SEED_HASH = 9001, 37836
+            EXACT, ESTIMATING = 2, 3
+            """Longs of the head; theta is the last one of an estimating sketch's."""
+            ENTRY = np.dtype([("hash", "<u8"), ("count", "<i4"), ("mode", "u1")])
 
             def __init__(self, size: int) -> None:
                 self.nominal, self.theta = 1 << size, self.EVERYTHING
@@ -96,13 +95,21 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
 
             def update(self, values: Any) -> None:
                 hashes = self.hashed(values)
-                hashes = hashes[hashes < self.theta]
-                found, counts = np.unique(hashes, return_counts=True)
-                self.hashes, place = np.unique(
-                    np.concatenate([self.hashes, found]), return_inverse=True
-                )
-                sums = np.bincount(place.ravel(), np.concatenate([self.counts, counts]))
-                self.counts = sums.astype(np.int64)
+                self.add(*np.unique(hashes[hashes < self.theta], return_counts=True))
+
+            def merge(self, packed: bytes) -> None:
+                longs, retained = packed[0], int.from_bytes(packed[8:12], "little")
+                if longs == self.ESTIMATING:
+                    self.theta = min(self.theta, int.from_bytes(packed[16:24], "little"))
+                entries = np.frombuffer(packed, self.ENTRY, retained, 8 * longs)
+                self.add(entries["hash"], entries["count"])
+
+            def add(self, hashes: Any, counts: Any) -> None:
+                hashes = np.concatenate([self.hashes, hashes])
+                counts = np.concatenate([self.counts, counts])
+                below = hashes < self.theta
+                self.hashes, place = np.unique(hashes[below], return_inverse=True)
+                self.counts = np.bincount(place.ravel(), counts[below]).astype(np.int64)
                 if len(self.hashes) > 2 * self.nominal:
                     self.trim()
 
@@ -133,26 +140,58 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
                 if len(self.hashes) > self.nominal:
                     self.trim()
                 estimates = self.theta < self.EVERYTHING
-                longs = 3 if estimates else 2
+                longs = self.ESTIMATING if estimates else self.EXACT
                 flags = 0b11010  # read-only, compact, ordered
                 head = np.array([longs, 3, 9, 1, 0, flags], np.uint8).tobytes()
                 head += np.array([self.SEED_HASH], "<u2").tobytes()
                 head += np.array([len(self.hashes), 0], "<u4").tobytes()
                 head += np.array([self.theta], "<u8").tobytes() if estimates else b""
-                entries = np.zeros(
-                    len(self.hashes), [("hash", "<u8"), ("count", "<i4"), ("mode", "u1")]
-                )
+                entries = np.zeros(len(self.hashes), self.ENTRY)
                 entries["hash"] = self.hashes
                 entries["count"] = np.minimum(self.counts, 2**31 - 1)
                 return bytes(head + entries.tobytes())
 
-        kinds: dict[str, Callable[[int], Any]] = {
+        return {
             "kll": Kll,
             "req-high": Req,
             "req-low": ReqLow,
             "frequent": Frequent,
             "tuple": Tuple,
         }
+
+    return types
+
+
+def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
+    keys: int, segments: int, parameters: Sequence[tuple[str, int]]
+) -> Any:
+    """Return a function for ``mapInArrow`` that builds one sketch per group and value column.
+
+    Its input columns are the keys as text, then a text for each segment set, then the values of each
+    `tidegauge.analyzers.core.requests.Sketch`; arrays count by element. Its output has a row for each
+    group and value column: the texts (at most one segment's is not null), the column's index, and
+    the serialized sketch, in the format of Spark's own functions for the kinds that have one.
+
+    The function is self-contained so that it pickles whole: the workers need pyarrow, NumPy and
+    datasketches, but not tidegauge.
+
+    Parameters
+    ----------
+    keys, segments : int
+        Number of key columns and of segment sets.
+    parameters : sequence of (str, int)
+        Each value column's kind of sketch and its size parameter.
+    """
+    types, of_sketches = _sketch_types(), _of_sketches()
+
+    def build(  # noqa: C901, PLR0915
+        batches: Iterable[pa.RecordBatch],
+    ) -> Iterator[pa.RecordBatch]:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kinds = types()
         sketches: dict[tuple[tuple[str | None, ...], int], Any] = {}
 
         def groups_of(batch: pa.RecordBatch, chosen: list[int]) -> tuple[Any, list[Any]]:
@@ -218,12 +257,59 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
                     for key, end in zip(found, ends.tolist(), strict=True):
                         add(key, i, values_in_order[start:end])
                         start = end
+        yield of_sketches(sketches)
+
+    return build
+
+
+def sketch_merger(parameters: Sequence[tuple[str, int]]) -> Any:
+    """Return a function for ``mapInArrow`` that merges the sketches of each group and value column.
+
+    Its input and output are rows like those of `sketch_builder`, and it is self-contained, too.
+
+    Parameters
+    ----------
+    parameters : sequence of (str, int)
+        As for `sketch_builder`.
+    """
+    types, of_sketches = _sketch_types(), _of_sketches()
+
+    def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kinds = types()
+        sketches: dict[tuple[tuple[str | None, ...], int], Any] = {}
+        for batch in batches:
+            for texts, number, packed in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                at = tuple(texts), number
+                known = sketches.get(at)
+                if known is None:  # most are alone and stay as they are
+                    sketches[at] = packed
+                    continue
+                if isinstance(known, bytes):
+                    kind, size = parameters[number]
+                    sketches[at] = kinds[kind](size)
+                    sketches[at].merge(known)
+                sketches[at].merge(packed)
+        yield of_sketches(sketches)
+
+    return merge
+
+
+def _of_sketches() -> Any:
+    """Return a function that returns a row for each sketch; nested, to pickle as `_sketch_types` does."""
+
+    def of_sketches(sketches: Mapping[tuple[tuple[str | None, ...], int], Any]) -> pa.RecordBatch:
+        import pyarrow as pa
+
         rows = [
-            {"key": list(key), "request": column, "sketch": sketch.serialize()}
-            for (key, column), sketch in sketches.items()
+            {
+                "key": list(key),
+                "request": number,
+                "sketch": one if isinstance(one, bytes) else one.serialize(),
+            }
+            for (key, number), one in sketches.items()
         ]
         texts = pa.list_(pa.string())
         schema = pa.schema({"key": texts, "request": pa.int32(), "sketch": pa.binary()})
-        yield pa.RecordBatch.from_pylist(rows, schema)
+        return pa.RecordBatch.from_pylist(rows, schema)
 
-    return build
+    return of_sketches

@@ -177,9 +177,7 @@ def categories_of(state: State) -> Counter[str]:
     if isinstance(state, FrequentItemsState):
         found = {escaped(value): top.lower for value, top in state.top().items()}
         if sum(found.values()) < state.count:
-            msg = (
-                "there were more values than TopValues tracked; raise tracked=, or add a Histogram"
-            )
+            msg = "there were more values than were tracked; raise tracked= of TopValues, or add a Histogram"
             raise StateMismatchError(msg)
         return Counter(found)
     if not isinstance(state, FrequenciesAndNumRows):

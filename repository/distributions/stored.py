@@ -22,7 +22,7 @@ from tidegauge.repository.distributions.shapes import (
 )
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
-from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES
+from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES, TOP
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.queries import AsOf, StoredState, Window, dataset_id, stored_states
 
@@ -139,19 +139,22 @@ class StoredColumn:
 
     def _of_feature(self, connection: Connection) -> list[tuple[int, str]]:
         """Return the sizes and texts of analyzers of a compared feature; largest sketches first."""
+        named = (f"{PREFIX}{self.of}-{QUANTILES[0]}", f"{PREFIX}{self.of}{TOP}")
         a, e, canonical = s.analyzer.c, s.series.c, s.statistic.c.canonical
         query = (
             sa.select(canonical, sa.func.min(a.text))
             .join_from(s.analyzer, s.statistic)
             .join(s.series, e.analyzer_id == a.id)
             .where(a.dataset_id == dataset_id(connection, self.dataset), e.instance == self.name)
-            .where(e.name == f"{PREFIX}{self.of}-{QUANTILES[0]}", a.filter.is_(None))
+            .where(e.name.in_(named), a.filter.is_(None))
             .group_by(canonical)
         )
         rows = connection.execute(query).all() if self.where is None else []
         stored = [(_statistic(canonical), text) for canonical, text in rows]
         return [
-            (-told["size"], text) for told, text in stored if told["state"] in _READ_BY[NUMERIC]
+            (-told["size"], text)
+            for told, text in stored
+            if any(told["state"] in tags for tags in _READ_BY.values())
         ]
 
     def _nothing(self, connection: Connection) -> str:

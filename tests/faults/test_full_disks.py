@@ -67,7 +67,7 @@ def with_large_states(repository, run, days):
     batch = []
     for n in days:
         keys = ((hashlib.sha256(f"{n} {i}".encode()).hexdigest(),) for i in range(20_000))
-        large = FrequenciesAndNumRows.of((key, 1) for key in keys)
+        large = FrequenciesAndNumRows.from_groups((key, 1) for key in keys)
         batch.append(day(n, extra=[measurement(CountDistinct("k"), large)]))
     repository.store.commit_batch(run, batch)
 

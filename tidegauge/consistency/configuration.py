@@ -24,11 +24,12 @@ from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.compare.maps import ConsistencyKeys
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.numbers import ConsistencyNumbers
+from tidegauge.consistency.compare.texts import ConsistencyTexts
 from tidegauge.consistency.log.query import GROUP_BY, JOIN, TYPES
 from tidegauge.consistency.log.sampling import threshold
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.repository.distributions.drift import RECORDED_OF
-from tidegauge.repository.distributions.stored import NUMERIC
+from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 
 _TAKEN = frozenset(
     [
@@ -62,13 +63,17 @@ METRICS: tuple[str, ...] = (
             ConsistencyCells,
             ConsistencyNumbers,
             ConsistencyDistribution,
+            ConsistencyTexts,
             ConsistencyKeys,
             ConsistencyEdits,
             ConsistencyEditsSkipped,
         )
         for metric in measure.metrics
     ),
-    *(f"Consistency.{distance}" for distance in RECORDED_OF[NUMERIC]),
+    *(
+        f"Consistency.{distance}"
+        for distance in dict.fromkeys((*RECORDED_OF[NUMERIC], *RECORDED_OF[CATEGORICAL]))
+    ),
     *(f"QueryLog.{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
 )
 """Names of all metrics of a run; distributions add a quantile, as in ``Consistency.delta-p50``."""

@@ -35,7 +35,8 @@ def drift(
     dataset : str
         ``<namespace>.<join>``.
     feature : str
-        The instance of its metrics, ``<group_by>.<feature>``: a number, or a map of numbers.
+        The instance of its metrics, ``<group_by>.<feature>``: a number, a map of numbers, or text with
+        no more different values than are counted exactly, about 190.
     at : str or pair
         The name of a partition, or a window ``(since, until)`` on the partitions' time, whose
         partitions are merged.
@@ -43,7 +44,7 @@ def drift(
         All segments by default.
     record : bool
         Store the distances of a partition as metrics ``Consistency.psi``, ``js``, ``ks`` and
-        ``wasserstein`` of the feature, to be watched.
+        ``wasserstein`` of the feature, of text ``psi``, ``js``, ``unseen`` and ``lost``, to be watched.
 
     Returns
     -------
@@ -55,6 +56,8 @@ def drift(
     ------
     HistoryError
         If no distributions of the feature are stored, or there is no such partition.
+    StateMismatchError
+        If a text has more values than are counted exactly.
 
     Examples
     --------

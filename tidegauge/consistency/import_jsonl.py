@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import SourceError, TidegaugeError
 from tidegauge.analyzers.core.metric import Scale
+from tidegauge.consistency.compare.texts import ConsistencyTexts
 from tidegauge.consistency.export_jsonl import Line, default_weights
 from tidegauge.repository.distributions.drift import RECORDED_OF
-from tidegauge.repository.distributions.stored import NUMERIC
+from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 from tidegauge.repository.store.consistency_series import OF_ROWS, PREFIX, QUANTILES
 from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.user_metrics import Record, write_records
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 _RATES = frozenset(
     {"mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "row_unmatched"}
-)
+).union(ConsistencyTexts.metrics)
 _SIGNED = frozenset({"delta", "logged", "backfilled"})
-_DISTANCES = frozenset(RECORDED_OF[NUMERIC])
+_DISTANCES = frozenset(RECORDED_OF[NUMERIC] + RECORDED_OF[CATEGORICAL])
 _COUNTS = frozenset({"total", *OF_ROWS})
 _AT_ONCE = 1_000_000
 """Numbers written per commit; a larger day is written whole."""
@@ -171,7 +172,13 @@ def _flat(metric: str, entries: Sequence[Any]) -> Iterator[tuple[str, Sequence[A
 
 
 def _scale(metric: str) -> str:
-    """Return the scale of a metric."""
+    """Return the scale of a metric.
+
+    Examples
+    --------
+    >>> _scale("mismatch"), _scale("logged_top"), _scale("lost"), _scale("delta")
+    ('ratio', 'ratio', 'distance', 'signed')
+    """
     if metric in _RATES:
         return Scale.RATIO.value
     if metric in _COUNTS:

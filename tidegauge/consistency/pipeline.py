@@ -22,6 +22,7 @@ from tidegauge.consistency.compare.tables import ComparisonTable, write_metrics
 from tidegauge.consistency.configuration import Configuration, is_day, require_day
 from tidegauge.consistency.log.flatten import Flattened, flatten
 from tidegauge.consistency.recording import is_of_log, record, record_log
+from tidegauge.repository.store.config import privacy_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,6 +254,7 @@ def _measured(
     by = (DATE, *c.segment_by, *([BUCKET] if c.bucket_minutes else []))
     buckets = DAY // c.bucket_minutes if c.bucket_minutes else 1
     features = sum(map(len, group_bys.values()))
+    private = privacy_settings().of(c.dataset, f"{c.namespace}.{c.name}", tags=tags)
     width = max(1, CELLS // (buckets * (1 + features) * METRICS))
     told = {"sample_percent": f"{c.sample_percent:g}", **tags}
     if c.query_sources:
@@ -263,8 +265,9 @@ def _measured(
         # Groups that had rows when last measured and have none now are measured as empty.
         also = [one.values for one in before if one.keys == by and one.value(DATE) in days]
         found = measure(
-            table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest, also=also
-        )
+            table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest, also=also,
+            private=private
+        )  # fmt: skip
         having = {values: group for values, group in found.groups.items() if group.rows}
         write_metrics(table.spark, c.namespace, c.name, replace(found, groups=having), days)
         if not found.groups:

@@ -25,6 +25,7 @@ from tidegauge.consistency.compare.distributions import (
 from tidegauge.consistency.compare.maps import ConsistencyKeys
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.numbers import ConsistencyNumbers
+from tidegauge.consistency.compare.texts import ConsistencyTexts
 from tidegauge.griffin.measures.parts import Parts
 from tidegauge.rules.layout import Tasks
 
@@ -193,6 +194,7 @@ EXAMPLES = {
     "ConsistencyNumbers": of_features(ConsistencyNumbers),
     "ConsistencyKeys": of_features(ConsistencyKeys, *tolerances),
     "ConsistencyDistribution": of_features(ConsistencyDistribution, even),
+    "ConsistencyTexts": of_features(ConsistencyTexts, st.integers(1, 999)),
     "ConsistencyEdits": of_features(ConsistencyEdits, *tolerances, st.integers(1, 999), even),
     "ConsistencyEditsSkipped": of_features(
         ConsistencyEditsSkipped, *tolerances, st.integers(1, 999)

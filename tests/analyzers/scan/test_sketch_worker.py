@@ -8,11 +8,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.measures.cardinality import LG_K
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.measures.tuples import TupleState
-from tidegauge.analyzers.scan.sketch_worker import sketch_builder
+from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.scan.jobs import WorkerSketching
+from tidegauge.analyzers.scan.sketch_worker import sketch_builder, sketch_merger
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
@@ -127,3 +131,71 @@ def test_every_group_and_segment_has_its_own():
     assert {key: [*top] for key, top in texts.items()} == {
         key: ["a" if key[0] == "x" else "b"] for key in numbers
     }
+
+
+def merged(kind, size, *parts, type=None):
+    """The one sketch of all parts, each of a task of its own."""
+    tasks = []
+    for values in parts:
+        batch = pa.RecordBatch.from_pydict({"v": pa.array(values, type)})
+        tasks += sketch_builder(0, 0, [(kind, size)])([batch])
+    (found,) = sketch_merger([(kind, size)])(tasks)
+    (row,) = found.to_pylist()
+    assert (row["key"], row["request"]) == ([], 0)
+    return row["sketch"]
+
+
+def test_merged_samples_of_the_same_values_stay_samples():
+    values = list(range(100))  # of which 32 are sampled, the same in both
+    found = merged("tuple", 5, values, values, type=pa.int64())
+    assert found == built("tuple", 5, values, values, type=pa.int64())
+    assert ds.compact_tuple_sketch.deserialize(found, CountSerDe()).is_estimation_mode()
+
+
+@given(st.lists(LONGS | st.integers(0, 9), min_size=3, max_size=200), st.data())
+def test_merged_tuple_sketches_are_byte_for_byte_that_of_all_values(values, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), min_size=1, max_size=3)))
+    parts = [values[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
+    found = merged("tuple", 5, *parts, type=pa.int64())
+    assert found == built("tuple", 5, values, type=pa.int64())
+
+
+def test_merged_sketches_count_all_values():
+    state = KllState(merged("kll", 200, [1.0, None], [float("nan"), 2.0], [3.0]))
+    assert (state.count, state.quantiles([0, 0.5, 1])) == (3, [1.0, 2.0, 3.0])
+    texts = FrequentItemsState(merged("frequent", 10, ["a", "b"], ["a", None], ["c", "a"]))
+    assert {text: top.estimate for text, top in texts.top().items()} == {"a": 3, "b": 1, "c": 1}
+    for kind in ("req-high", "req-low"):
+        raw = merged(kind, 12, [[1.0, 2.0]], [[], [7.0]])
+        sketch = ds.req_items_sketch.deserialize(raw, ds.PyDoublesSerDe())
+        assert (sketch.n, sketch.get_max_value(), sketch.is_hra()) == (3, 7.0, kind == "req-high")
+
+
+def test_sketches_are_merged_by_group_and_column_and_those_alone_stay_as_they_are():
+    parameters = [("kll", 200), ("kll", 200)]
+    tasks = []
+    for of, numbers in (("x", [1.0]), ("x", [2.0]), ("y", [5.0])):
+        batch = pa.RecordBatch.from_pydict({"k": [of], "a": numbers, "b": [numbers[0] * 10]})
+        tasks += sketch_builder(1, 0, parameters)([batch])
+    (found,) = sketch_merger(parameters)(tasks)
+    sketches = {(*row["key"], row["request"]): row["sketch"] for row in found.to_pylist()}
+    values = {key: KllState(raw).quantiles([0, 1]) for key, raw in sketches.items()}
+    assert values == {
+        ("x", 0): [1, 2],
+        ("x", 1): [10, 20],
+        ("y", 0): [5, 5],
+        ("y", 1): [50, 50],
+    }
+    assert sketches["y", 0] == tasks[2]["sketch"][0].as_py()
+    (nothing,) = sketch_merger(parameters)([])
+    assert nothing.num_rows == 0
+
+
+def test_the_driver_receives_one_sketch_of_a_group_from_eight_tasks(spark):
+    data = spark.range(0, 800, 1, 8).selectExpr("id % 2 AS k", "CAST(id AS DOUBLE) AS x")
+    request = Sketch("req-high", "x", 12)
+    answers = WorkerSketching((request,)).run(data, Groups(("k",)))
+    found = {key: [ReqState(sketch) for sketch in cell] for key, cell in answers[request].items()}
+    assert {key: [state.count for state in cell] for key, cell in found.items()} == {
+        (("0",), ""): [400], (("1",), ""): [400],
+    }  # fmt: skip

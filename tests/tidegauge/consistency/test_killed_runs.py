@@ -28,6 +28,7 @@ import sys
 from tests.tidegauge.consistency.test_killed_runs import dump
 dump(*sys.argv[1:])
 """
+ANOMALY = ("dataset", "partition", "name", "instance", "value", "severity", "status", "version")
 SQL = "SELECT user, ts, CAST(user % 3 AS INT) AS n FROM logged_keys WHERE user <> 5"
 
 
@@ -41,11 +42,14 @@ def configuration(namespace):
     from tidegauge.consistency.backfill import QueryBackfill
     from tidegauge.consistency.configuration import Configuration
 
-    return Configuration(namespace, "search", ("user",), QueryBackfill(SQL), dataset="d")
+    mismatch = {"series": {"name": "Consistency.mismatch"}, "detector": "SimpleThreshold(0.5)"}
+    return Configuration(
+        namespace, "search", ("user",), QueryBackfill(SQL), dataset="d", monitors=(mismatch,)
+    )
 
 
 def prepare(warehouse, names):
-    """Log the same two days of queries in each of some databases."""
+    """Log the same two days of queries in each of some databases, in small files."""
     from tidegauge.consistency.log.client import QueryLog
     from tidegauge.consistency.log.schemas import LogSchema
     from tidegauge.consistency.log.table import create_log_table, log_folder
@@ -63,10 +67,12 @@ def prepare(warehouse, names):
             for i in range(60):
                 at = D5 + i % 2 * DAY + i % 5 * HOUR + i
                 log.log("search", {"user": i % 7}, {"n": i % 3}, ts_millis=at)
+                if i % 10 == 9:
+                    log.flush()
 
 
 def run(warehouse, name, url, ready):
-    """Run a comparison; say in a file when the session is there."""
+    """Run a comparison, and compact its log; say in a file when the session is there."""
     import tidegauge as tg
 
     spark = session(warehouse)
@@ -75,10 +81,11 @@ def run(warehouse, name, url, ready):
         file.write("ready")
     with tg.Repository(url) as repo:
         tg.consistency.run(configuration(name), repository=repo, spark=spark, until="2023-01-06")
+        tg.consistency.compact(name, repository=repo, spark=spark)
 
 
 def dump(warehouse, names, folder, to):
-    """Run each comparison once more, and write what is in its tables and its history."""
+    """Run each comparison once more, and write what is in its tables, its log and its history."""
     import tidegauge as tg
 
     spark = session(warehouse)
@@ -87,15 +94,22 @@ def dump(warehouse, names, folder, to):
         with tg.Repository(f"sqlite:///{folder}/{name}.db") as repo:
             told = configuration(name)
             tg.consistency.run(told, repository=repo, spark=spark, until="2023-01-06")
+            tg.consistency.compact(name, repository=repo, spark=spark)
             again = tg.consistency.run(told, repository=repo, spark=spark, until="2023-01-06")
             facts = repo.metrics("d")[["partition", "name", "instance", "value"]]
             logs = repo.metrics("d.log")[["partition", "name", "instance", "value"]]
+            anomalies = repo.anomalies()[[*ANOMALY]]
         tables = [
             sorted(str(row) for row in spark.table(f"{name}.search_{table}").collect())
             for table in ("logged", "comparison", "consistency_metrics")
         ]
-        history = sorted(map(str, [*facts.itertuples(index=False), *logs.itertuples(index=False)]))
-        found[name] = [*tables, history, list(again.compared), len(again.reports)]
+        log = spark.table(f"{name}.query_logs")
+        files = log.selectExpr("ds", "input_file_name()").distinct().groupBy("ds").count()
+        read = [sorted(str(row) for row in one.collect()) for one in (log, files)]
+        history = [
+            sorted(map(str, frame.itertuples(index=False))) for frame in (facts, logs, anomalies)
+        ]
+        found[name] = [*tables, *read, *history, list(again.compared), len(again.reports)]
     with open(to, "w") as file:
         json.dump(found, file)
 
@@ -135,6 +149,10 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
         process.wait(60)
     finished(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
+    *_, log, files, facts, _, anomalies, compared, reports = found["whole"]
+    assert (len(log), len(files), compared, reports) == (60, 2, [], 0)
+    assert all("count=1" in one for one in files)
+    assert 0 < len(anomalies) < len(facts)
     for name in names[1:]:
         for part, wanted in zip(found[name], found["whole"], strict=True):
             assert part == wanted, name

@@ -1,5 +1,8 @@
 """From the query log to metrics: what is compared, when it is compared again, and what is refused."""
 
+import threading
+import time as clock
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -18,6 +21,7 @@ from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.sampling import keeps
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
+from tidegauge.repository.repository import Repository
 
 from tests.tidegauge.consistency.logged_queries import D5, DAY, HOUR, MINUTE, record, time
 from tidegauge.consistency import pipeline
@@ -160,6 +164,38 @@ def test_what_a_killed_run_left_the_next_one_finishes(
         with pytest.raises(ZeroDivisionError):
             pipeline.run(spark, told, repository, until="2023-01-06", recompute=True)
     assert pipeline.run(spark, told, repository, until="2023-01-06").changes == {}
+
+
+def test_the_second_of_two_runs_at_once_waits_and_has_nothing_to_do(
+    spark, namespace, service, repository, tmp_path, monkeypatch
+):
+    """The first is in the midst of its backfill when the second asks for the lease."""
+    two_days(service)
+    asked, waiting = [], threading.Event()
+
+    def offline(keys):
+        asked.append(keys.columns)
+        assert len(asked) > 1 or waiting.wait(120)
+        return keys.selectExpr("user", "ts", "2L AS clicks", "2.5D AS price")
+
+    told = conf(namespace, backfill=CallableBackfill(offline, "offline"))
+    with Repository(f"sqlite:///{tmp_path / 'r.db'}") as other, ThreadPoolExecutor(2) as pool:
+        hold = other.store.hold
+
+        def wait(*arguments):
+            waiting.set()
+            return hold(*arguments)
+
+        monkeypatch.setattr(other.store, "hold", wait)
+        first = pool.submit(pipeline.run, spark, told, repository, until="2023-01-06")
+        while not (asked or first.done()):
+            clock.sleep(0.01)
+        second = pool.submit(pipeline.run, spark, told, other, until="2023-01-06")
+        done, after = first.result(), second.result()
+    assert (done.compared, len(done.changes)) == (("2023-01-05", "2023-01-06"), 3)
+    assert (after.compared, after.changes) == ((), {})
+    assert len(asked) == 1
+    assert list(repository.partitions(f"{namespace}.search").version) == [1, 1, 1]
 
 
 @pytest.mark.soak

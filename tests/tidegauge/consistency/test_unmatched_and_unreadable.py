@@ -118,19 +118,20 @@ def test_queries_that_cannot_be_read_are_metrics_of_their_day(
 ):
     service.log("search", {"user": 1}, None, ts_millis=D5)
     service.flush()
-    bad = [(b"\x02", b"\x02", D5 + DAY), (b"\x02", b"\x02", None), (b"\x02", b"\x02", 10**18)]
+    times = (D5 + DAY, None, 10**18, 0, D5 // 1000)  # the last is in seconds
+    bad = [(b"\x02", b"\x02", time) for time in times]
     columns = "key_bytes binary, value_bytes binary, ts_millis long"
     append_queries(spark.createDataFrame(bad, columns), namespace, "search")
     told = conf(namespace)
     done = run(told, repository=repository, spark=spark, until="2999-01-01")
     first, second, today = done.flattened.counted
     assert (first.rows, first.empty, second.rows) == (1, 1, 1)
-    assert (today.rows, today.bad) == (2, {"no time": 2})
+    assert (today.rows, today.bad) == (4, {"no time": 4})
     dataset = f"{namespace}.search.log"
     unreadable = values(repository, dataset, "QueryLog.unreadable")
     assert unreadable["ds=2023-01-05", "*"] == 0
     assert unreadable["ds=2023-01-06", "*"] == 1
-    assert unreadable[f"ds={today.ds}", "no time"] == 2
+    assert unreadable[f"ds={today.ds}", "no time"] == 4
     assert values(repository, dataset, "QueryLog.empty")["ds=2023-01-05", "*"] == 1
     share = values(repository, dataset, "QueryLog.unreadable_share")
     assert sorted(share.values()) == [0, 1, 1]

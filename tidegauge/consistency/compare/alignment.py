@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import PreconditionError, nearest
-from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Schema
+from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.consistency.compare.equality import holds, shape
+from tidegauge.consistency.compare.equality import alike, holds, shape
 from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _unlike(
     if is_time:
         if not (kinds <= INTEGRAL | {"timestamp"} or kinds == {"timestamp_ntz"}):
             yield f"{name!r} is {' and '.join(sorted(kinds))}, not a timestamp or milliseconds"
-    elif not kinds <= (INTEGRAL if is_key else NUMERIC) and shape(types[0]) != shape(types[1]):
+    elif not (kinds <= INTEGRAL or shape(types[0]) == shape(types[1]) if is_key else alike(types)):
         one, other = map(_type_name, types)
         if one == other:  # nested types that differ inside
             one, other = map(type_sql, types)

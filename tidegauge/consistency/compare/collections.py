@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tidegauge.analyzers.core.schema import Field
-from tidegauge.consistency.compare.equality import EXACTLY, OWN, Tolerance, same
+from tidegauge.consistency.compare.equality import EXACTLY, OWN, Tolerance, Types, part_of, same
 
 
-def common(a: str, b: str, element: Any, tolerance: Tolerance = EXACTLY) -> str:
+def common(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY) -> str:
     """Return SQL for the length of the longest common subsequence of two non-null arrays.
 
     Null elements equal each other. With replacements not allowed, the insertions and deletions that
@@ -20,22 +17,21 @@ def common(a: str, b: str, element: Any, tolerance: Tolerance = EXACTLY) -> str:
     ----------
     a, b : str
         Spark SQL.
-    element : str or mapping
-        The elements' type in Spark's JSON form.
+    types : tuple of two
+        The arrays' types in Spark's JSON form.
     tolerance : Tolerance
     """
     x, above, row, j = (f"{OWN}{name}" for name in ("x", "above", "row", "j"))
     # Dynamic programming, row by row: entry j of a row is the length for b's first j elements.
-    equal = same(x, f"get({b}, {j} - 1)", element, tolerance)
+    equal = same(x, f"get({b}, {j} - 1)", part_of(types, "elementType"), tolerance)
     further = f"greatest(get({above}, {j}), get({row}, {j} - 1))"
     entry = f"CASE WHEN {equal} THEN get({above}, {j} - 1) + 1 ELSE {further} END"
     columns = f"sequence(1, size({b}))"
     next_row = f"aggregate({columns}, array(0), ({row}, {j}) -> array_append({row}, {entry}))"
     first = f"array_repeat(0, size({b}) + 1)"
     last = f"aggregate({a}, {first}, ({above}, {x}) -> {next_row})"
-    arrays = {"type": "array", "elementType": element}
     return (
-        f"CASE WHEN {same(a, b, arrays, tolerance)} THEN size({a})"
+        f"CASE WHEN {same(a, b, types, tolerance)} THEN size({a})"
         f" WHEN size({a}) = 0 OR size({b}) = 0 THEN 0"
         f" ELSE get({last}, size({b})) END"
     )
@@ -50,9 +46,9 @@ def only_in(a: str, b: str) -> str:
     return f"size(filter(map_keys({a}), {_KEY} -> NOT map_contains_key({b}, {_KEY}) OR {value}))"
 
 
-def different(a: str, b: str, of: Mapping[str, Any], tolerance: Tolerance = EXACTLY) -> str:
+def different(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY) -> str:
     """Return SQL for the number of keys with different non-null values in two non-null maps."""
-    equal = same(f"{a}[{_KEY}]", f"{b}[{_KEY}]", of["valueType"], tolerance)
+    equal = same(f"{a}[{_KEY}]", f"{b}[{_KEY}]", part_of(types, "valueType"), tolerance)
     both = f"{a}[{_KEY}] IS NOT NULL AND {b}[{_KEY}] IS NOT NULL"
     return f"size(filter(map_keys({a}), {_KEY} -> {both} AND NOT {equal}))"
 

@@ -161,7 +161,7 @@ class _OfArrays(Tolerant[Any, Any]):
     def comparable(self, a: Field, b: Field) -> str:
         """Return SQL that is true if both arrays are non-null, and equal or short enough."""
         product = f"CAST(size({a.sql}) AS BIGINT) * size({b.sql})"
-        equal = same(a.sql, b.sql, b.type, self.tolerance)
+        equal = same(a.sql, b.sql, (a.type, b.type), self.tolerance)
         return f"{both(a, b)} AND ({product} <= {self.longest**2}L OR {equal})"
 
 
@@ -210,7 +210,7 @@ class ConsistencyEdits(_Sketched, _OfArrays):
     def _edits(self, a: Field, b: Field) -> str:
         """Return SQL for the number of edits between two arrays."""
         of = b if self.metric == "edit_insert" else a
-        return f"size({of.sql}) - {common(a.sql, b.sql, b.type['elementType'], self.tolerance)}"
+        return f"size({of.sql}) - {common(a.sql, b.sql, (a.type, b.type), self.tolerance)}"
 
 
 @analyzer

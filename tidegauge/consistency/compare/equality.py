@@ -12,6 +12,8 @@ from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field
 from tidegauge.analyzers.core.sql import constant, quote
 
 INFINITY = "double('Infinity')"
+Types = tuple[Any, Any]
+"""Types of a logged and of a backfilled value, in Spark's JSON form."""
 OWN = "__tidegauge_"
 """Prefix of lambda variables; a column with such a name would be shadowed."""
 
@@ -95,16 +97,54 @@ def shape(of: Any) -> Any:
 
 def holds(of: Any, kinds: frozenset[str]) -> bool:
     """Return whether a type, or any type nested in it, is of the given kinds."""
+    return kind_of(of) in kinds or any(holds(part, kinds) for part in _nested(of))
+
+
+def alike(types: Types) -> bool:
+    """Return whether values of two types can be compared; numbers in them may have different types.
+
+    Keys of maps have one type, by which they are looked up.
+
+    Examples
+    --------
+    >>> alike(("float", "long")), alike(("string", "long"))
+    (True, False)
+    >>> floats, doubles = ({"type": "array", "elementType": of} for of in ("float", "double"))
+    >>> alike((floats, doubles)), alike((floats, "float"))
+    (True, False)
+    """
+    match types:
+        case {"type": "array"}, {"type": "array"}:
+            return alike(part_of(types, "elementType"))
+        case {"type": "map", "keyType": key}, {"type": "map", "keyType": other}:
+            return bool(shape(key) == shape(other)) and alike(part_of(types, "valueType"))
+        case {"type": "struct", "fields": ours}, {"type": "struct", "fields": theirs}:
+            return [f["name"].casefold() for f in ours] == [
+                f["name"].casefold() for f in theirs
+            ] and all(map(alike, _pairs(types)))
+    return {kind_of(of) for of in types} <= NUMERIC or bool(shape(types[0]) == shape(types[1]))
+
+
+def _nested(of: Any) -> list[Any]:
+    """Return the types inside a type."""
     match of:
         case {"type": "array", "elementType": element}:
-            inside = [element]
+            return [element]
         case {"type": "map", "keyType": key, "valueType": value}:
-            inside = [key, value]
+            return [key, value]
         case {"type": "struct", "fields": fields}:
-            inside = [field["type"] for field in fields]
-        case _:
-            inside = []
-    return kind_of(of) in kinds or any(holds(part, kinds) for part in inside)
+            return [field["type"] for field in fields]
+    return []
+
+
+def _pairs(types: Types) -> list[Types]:
+    """Return the types inside two types of one shape, side by side."""
+    return list(zip(*map(_nested, types), strict=True))
+
+
+def part_of(types: Types, name: str) -> Types:
+    """Return the types inside two types by their name, such as ``elementType``."""
+    return types[0][name], types[1][name]
 
 
 def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
@@ -128,7 +168,7 @@ def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
     return f"coalesce(CAST(try_subtract({wide[0]}, {wide[1]}) AS DOUBLE), {doubles})"
 
 
-def same(a: str, b: str, of: Any, tolerance: Tolerance = EXACTLY, depth: int = 0) -> str:
+def same(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY, depth: int = 0) -> str:
     """Return SQL that is true if two values are equal, else false; never null.
 
     Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps are equal regardless of key order.
@@ -139,38 +179,42 @@ def same(a: str, b: str, of: Any, tolerance: Tolerance = EXACTLY, depth: int = 0
     ----------
     a, b : str
         Spark SQL.
-    of : str or mapping, or tuple of two
-        The type of both in Spark's JSON form; two numbers may have different types.
+    types : tuple of two
+        Their types in Spark's JSON form, which are `alike`.
     tolerance : Tolerance
     depth : int
         Number of enclosing lambdas; each needs its own variable names.
 
     Examples
     --------
-    >>> same("`a`", "`b`", "string", Tolerance(0.5))
+    >>> same("`a`", "`b`", ("string", "string"), Tolerance(0.5))
     '(`a` <=> `b`)'
     """
-    types = of if isinstance(of, tuple) else (of, of)
     kinds = (kind_of(types[0]), kind_of(types[1]))
     if set(kinds) <= NUMERIC:
         return _numbers(a, b, kinds, tolerance)
     if kinds[0] == "variant":
         return f"(to_json({a}) <=> to_json({b}))"
-    loose = bool(tolerance) and holds(types[0], NUMERIC)
+    loose = narrowed(types) or (bool(tolerance) and holds(types[0], NUMERIC))
     if not loose and not holds(types[0], frozenset({"map", "variant"})):
         return f"({a} <=> {b})"
-    return _both(a, b, _inside(a, b, types[0], tolerance, depth))
+    return _both(a, b, _inside(a, b, types, tolerance, depth))
 
 
-def narrowed(kinds: tuple[str, str]) -> bool:
-    """Return whether numbers of these kinds are compared as floats, because one side is no more.
+def narrowed(types: Types) -> bool:
+    """Return whether numbers are compared as floats, because one side is no more, at any depth.
 
     Examples
     --------
     >>> narrowed(("float", "double")), narrowed(("float", "float")), narrowed(("float", "long"))
     (True, False, False)
+    >>> narrowed(tuple({"type": "array", "elementType": of} for of in ("float", "double")))
+    True
     """
-    return "float" in kinds and bool({"double", "decimal"} & set(kinds))
+    kinds = {kind_of(of) for of in types}
+    return ("float" in kinds and bool({"double", "decimal"} & kinds)) or any(
+        map(narrowed, _pairs(types))
+    )
 
 
 def _numbers(a: str, b: str, kinds: tuple[str, str], tolerance: Tolerance) -> str:
@@ -193,19 +237,24 @@ def _both(a: str, b: str, condition: str) -> str:
     return f"CASE WHEN {a} IS NULL OR {b} IS NULL THEN {a} IS NULL AND {b} IS NULL ELSE {condition} END"
 
 
-def _inside(a: str, b: str, of: Any, tolerance: Tolerance, depth: int) -> str:
+def _inside(a: str, b: str, types: Types, tolerance: Tolerance, depth: int) -> str:
     """Return SQL that compares the contents of two values."""
     x, y = f"{OWN}x{depth}", f"{OWN}y{depth}"
-    if of["type"] == "array":
-        equal = same(x, y, of["elementType"], tolerance, depth + 1)
+    kind = types[0]["type"]
+    if kind == "array":
+        equal = same(x, y, part_of(types, "elementType"), tolerance, depth + 1)
         pairs = f"zip_with({a}, {b}, ({x}, {y}) -> {equal})"
         return f"(size({a}) = size({b}) AND forall({pairs}, {x} -> {x}))"
-    if of["type"] == "map":
-        equal = same(f"{a}[{x}]", f"{b}[{x}]", of["valueType"], tolerance, depth + 1)
-        alike = f"forall(map_keys({a}), {x} -> map_contains_key({b}, {x}) AND {equal})"
-        return f"(size({a}) = size({b}) AND {alike})"
+    if kind == "map":
+        equal = same(f"{a}[{x}]", f"{b}[{x}]", part_of(types, "valueType"), tolerance, depth + 1)
+        equal_keys = f"forall(map_keys({a}), {x} -> map_contains_key({b}, {x}) AND {equal})"
+        return f"(size({a}) = size({b}) AND {equal_keys})"
+    ours, theirs = (
+        [f"{side}.{quote(field['name'])}" for field in of["fields"]]
+        for side, of in zip((a, b), types, strict=True)
+    )
     fields = [
-        same(f"{a}.{quote(f['name'])}", f"{b}.{quote(f['name'])}", f["type"], tolerance, depth)
-        for f in of["fields"]
+        same(one, other, inside, tolerance, depth)
+        for one, other, inside in zip(ours, theirs, _pairs(types), strict=True)
     ]
     return f"({' AND '.join(fields) or 'true'})"

@@ -58,7 +58,7 @@ class ConsistencyKeys(Tolerant[KeyCounts, float]):
         numbers = (
             only_in(b.sql, a.sql),
             only_in(a.sql, b.sql),
-            different(a.sql, b.sql, b.type, self.tolerance),
+            different(a.sql, b.sql, (a.type, b.type), self.tolerance),
             f"size({a.sql})",
             f"size({b.sql})",
         )

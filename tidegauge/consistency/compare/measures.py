@@ -262,10 +262,9 @@ class ConsistencyCells(Tolerant[Cells, float]):
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the row count of each cell; all other rows are equal."""
         a, b = self.sides(schema)
-        of = (a.type, b.type) if {a.kind, b.kind} <= NUMERIC else b.type
         asked = self.counted(
             "count(1)",
-            f"count_if({both(a, b)} AND NOT {same(a.sql, b.sql, of, self.tolerance)})",
+            f"count_if({both(a, b)} AND NOT {same(a.sql, b.sql, (a.type, b.type), self.tolerance)})",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NOT NULL)",
             f"count_if({a.sql} IS NOT NULL AND {b.sql} IS NULL)",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NULL)",

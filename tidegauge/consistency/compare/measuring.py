@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import (
@@ -11,7 +12,8 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
 )
 from tidegauge.analyzers.core.frames import check_frame
-from tidegauge.analyzers.core.schema import NUMERIC, Schema
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
+from tidegauge.analyzers.core.schema import NUMERIC, TEXT, Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
@@ -37,7 +39,9 @@ from tidegauge.consistency.compare.measures import (
     of_numbers,
 )
 from tidegauge.consistency.compare.numbers import ConsistencyNumbers
+from tidegauge.consistency.compare.texts import ConsistencyTexts
 from tidegauge.consistency.recording import record
+from tidegauge.repository.store.config import privacy_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,7 +143,8 @@ def compare(
     pairs = Alignment(keys, named, time, partition_by, bucket_minutes, dict(logged_as or {}))
     table = pair(logged, backfilled, pairs).persist()
     try:
-        found = measure(table, features, pairs.by, tolerance, k=k, longest=longest)
+        private = privacy_settings().of(dataset)
+        found = measure(table, features, pairs.by, tolerance, k=k, longest=longest, private=private)
     finally:
         table.unpersist()
     if repository is not None and dataset is not None:
@@ -156,11 +161,16 @@ def measure(
     k: int = K,
     longest: int = LONGEST,
     also: Collection[Values] = (),
+    private: Privacy = PUBLIC,
 ) -> Comparison:
     """Measure a comparison table, read once per group of features; see `compare`.
 
-    Groups in ``also`` are part of the result even if they have no row.
+    Groups in ``also`` are part of the result even if they have no row. Of features whose columns are
+    ``private``, metrics that would keep values fail.
     """
+    private = replace(
+        private, columns=(*private.columns, *(f"{LOGGED}{one}" for one in private.columns))
+    )
     schema = Schema.from_frame(table)
     allowed = {name: Tolerance.from_value(given) for name, given in (tolerance or {}).items()}
     measures: list[AnyMeasure] = []
@@ -172,7 +182,7 @@ def measure(
             for one in _measures(schema, group_by, features, allowed, k, longest)
         ]
         measures += part
-        found.append(scan(rows_of(table, own), part, tuple(by)))
+        found.append(scan(rows_of(table, own), part, tuple(by), private=private))
     groups = {
         values: _together([one.groups.get(values, one.nothing) for one in found])
         for values in sorted({*also, *(values for one in found for values in one.groups)})
@@ -247,6 +257,8 @@ def _measures(
             yield from (
                 ConsistencyDistribution(m, *of, k) for m in ("delta", "logged", "backfilled")
             )
+        if {field.kind, schema.field(quote(LOGGED + name)).kind} <= TEXT:
+            yield from (ConsistencyTexts(m, *of) for m in ConsistencyTexts.metrics)
         if field.kind == "map":
             yield from (ConsistencyKeys(m, *of, *within) for m in ConsistencyKeys.metrics)
         if of_arrays(field):

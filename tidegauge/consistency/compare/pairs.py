@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
-from tidegauge.analyzers.core.schema import NUMERIC, Schema
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.consistency.compare.alignment import presence_of
 from tidegauge.consistency.compare.equality import Tolerance, same
@@ -70,9 +70,10 @@ def value_pairs(
         raise IllegalAnalyzerParameterError(f"limit is a number of pairs, not {limit!r}")
     schema = Schema.from_frame(table)
     a, b = (schema.field(quote(name)) for name in (LOGGED + feature, feature))
-    of = (a.type, b.type) if {a.kind, b.kind} <= NUMERIC else b.type
     own = None if group_by is None or presence_of(group_by) not in table.columns else group_by
-    differ = f"{MATCHED} AND NOT {same(a.sql, b.sql, of, Tolerance.from_value(tolerance))}"
+    differ = (
+        f"{MATCHED} AND NOT {same(a.sql, b.sql, (a.type, b.type), Tolerance.from_value(tolerance))}"
+    )
     counted = (
         rows_of(table, own)
         .where(differ)

@@ -16,7 +16,7 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
 from tidegauge.consistency.compare.comparison import Comparison
-from tidegauge.consistency.compare.equality import kind_of, narrowed, shape
+from tidegauge.consistency.compare.equality import narrowed, shape
 from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
 from tidegauge.consistency.log.avro_types import promoted
 from tidegauge.consistency.log.table import join_table
@@ -76,7 +76,7 @@ class ComparisonTable:
         mixed = [
             name
             for name, of in types.items()
-            if narrowed((kind_of(types.get(LOGGED + name, "")), kind_of(of)))
+            if LOGGED + name in types and narrowed((types[LOGGED + name], of))
         ]
         if mixed:
             yield f"compared as floats, because one side is of that type: {', '.join(sorted(mixed))}"

@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     UnknownNameError,
 )
-from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
+from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.scan.jobs import PLAIN_BUFFERS
 from tidegauge.analyzers.scan.views import Views
@@ -306,5 +306,4 @@ def _types(schemas: Sequence[Schema], pairs: Alignment, feature: str) -> tuple[F
 
 
 def _same(i: int, a: Field, b: Field, tolerance: Tolerance) -> str:
-    of = (a.type, b.type) if {a.kind, b.kind} <= NUMERIC else b.type
-    return same(f"{OWN}a0v{i}", f"{OWN}b0v{i}", of, tolerance)
+    return same(f"{OWN}a0v{i}", f"{OWN}b0v{i}", (a.type, b.type), tolerance)

@@ -7,6 +7,7 @@ import concurrent.futures.thread  # noqa: F401 - pyarrow's first write imports i
 import multiprocessing
 import multiprocessing.util
 import os
+import queue
 import signal
 import threading
 import time
@@ -14,9 +15,8 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
@@ -37,15 +37,17 @@ _FULL = 4
 """Buffer limit while storage fails or hangs, in multiples of a write."""
 _PATIENCE, _RETRY = 1.0, 5.0
 """Seconds after which a write counts as hanging, and after which a failed one is tried again."""
+_PID_1 = 1.0
+"""Seconds after which a signal without a handler has not ended the process: PID 1 of a container ignores it."""
 
 
 class QueryLog:
     """Appends queries to the folder of a query log; safe across threads and processes.
 
     Queries are buffered in memory. A background thread writes them when there are enough, and at
-    intervals; `close`, the end of the process, SIGTERM and SIGHUP (unless the process handles it) and the end
-    of a child of `multiprocessing` write what is left. Only SIGKILL and ``os._exit`` lose it. A
-    file has a temporary name until it is complete, so readers never see a partial file. Failed
+    intervals; `close`, the end of the process, SIGTERM and SIGHUP (unless the process handles them) and the
+    end of a child of `multiprocessing` write what is left. Only SIGKILL, ``os._exit`` and storage
+    that fails or hangs then lose it. A file has a temporary name until it is complete, so readers never see a partial file. Failed
     writes (a full disk) are retried. While writes fail or take longer than a second, four times the
     write size is buffered, and further queries are dropped and counted: a log that fails or hangs
     does not stop the service it logs.
@@ -63,6 +65,9 @@ class QueryLog:
         Write when this much of keys and values is buffered.
     seconds : float
         Write at least this often.
+    exit_seconds : float
+        Longest that the end of the process, or a signal that ends it, waits for storage. A warning
+        counts what is lost by then.
 
     Attributes
     ----------
@@ -92,11 +97,15 @@ class QueryLog:
         rows: int = 10_000,
         megabytes: float = 16,
         seconds: float = 60,
+        exit_seconds: float = 10,
     ) -> None:
-        if not (rows >= 1 and megabytes > 0 and seconds > 0):
-            raise SuiteError("rows, megabytes and seconds of a query log are greater than 0")
+        if not (rows >= 1 and megabytes > 0 and seconds > 0 and exit_seconds > 0):
+            raise SuiteError(
+                "rows, megabytes, seconds and exit_seconds of a query log are greater than 0"
+            )
         self.folder, self.query_source, self.dropped = absolute(str(folder)), query_source, 0
         self._rows, self._bytes, self._seconds = rows, int(megabytes * 2**20), seconds
+        self._exit_seconds = exit_seconds
         self._joins: dict[str, RegisteredJoin] = {}
         self._saved: set[str] = set()
         self._closed = False
@@ -113,6 +122,8 @@ class QueryLog:
         self._failing = False
         self._began: float | None = None
         self._writer: threading.Thread | None = None
+        self._asked, self._answered = 0, 0
+        self._error: Exception | None = None
 
     def register(
         self,
@@ -170,14 +181,15 @@ class QueryLog:
         values : mapping of str to Any or None
             The features; nullable ones may be left out. None if there was no response.
         ts_millis : int, optional
-            The query's time in milliseconds since 1970; now by default. Its UTC day is the
-            partition.
+            The query's time in milliseconds since 1970, from 2000 on; now by default. Its UTC day is
+            the partition.
         query_source : str, optional
 
         Raises
         ------
         SuiteError
-            If the join is not registered, or keys or values do not match its schema.
+            If the join is not registered, keys or values do not match its schema, or the time is
+            before 2000.
         """
         known = self._joins.get(join)
         if known is None and (keys is not None or values is not None or not join):
@@ -212,8 +224,10 @@ class QueryLog:
                 self._wake.notify_all()
 
     def _start(self) -> None:
-        self._writer = threading.Thread(target=self._write_on, daemon=True)
-        self._writer.start()
+        writer = threading.Thread(target=self._write_on, daemon=True)
+        writer.start()
+        self._writer = writer
+        _Terminator.start_once()
         if multiprocessing.parent_process() is not None:  # a child leaves out what atexit runs
             multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
 
@@ -226,15 +240,47 @@ class QueryLog:
         return len(self._buffer) + more >= times * self._rows or self._size >= times * self._bytes
 
     def _write_on(self) -> None:
-        while not self._closed:
+        while True:
             with self._wake:
                 # After a failure wait for the timeout, or a full disk would keep this thread busy.
                 self._wake.wait_for(
-                    lambda: self._closed or (self._due() and not self._failing),
+                    lambda: self._asked > self._answered or (self._due() and not self._failing),
                     timeout=min(self._seconds, _RETRY) if self._failing else self._seconds,
                 )
-            with suppress(OSError):
+                asked, error = self._asked, None
+            try:
                 self.flush()
+            except Exception as failed:  # noqa: BLE001 - for those who wait; the queries stay buffered
+                error = failed
+            with self._wake:
+                self._answered, self._error = asked, error
+                if self._closed and not self._buffer and self._asked == asked:
+                    self._writer = None
+                self._wake.notify_all()
+                if self._writer is None:
+                    return
+
+    def _ask(self, *, close: bool = False) -> int:
+        """Have the background thread write now; return the number of this demand."""
+        with self._wake:
+            self._closed = self._closed or close
+            self._asked += 1
+            self._wake.notify_all()
+            return self._asked
+
+    def _wait(self, asked: int, seconds: float | None = None) -> tuple[int, Exception | None]:
+        """Wait until a demand was answered; return how many queries are left, and the error.
+
+        The background thread writes, because one that waits for it can stop to do so.
+        """
+        with self._wake:
+            if self._writer is None:  # it ends with the last query
+                return 0, None
+            in_time = self._wake.wait_for(
+                lambda: self._answered >= asked or self._writer is None, seconds
+            )
+            error = self._error if in_time else TimeoutError("storage does not answer")
+            return len(self._buffer) + len(self._in_flight), error
 
     def flush(self) -> None:
         """Write all buffered queries.
@@ -294,22 +340,11 @@ class QueryLog:
         Raises
         ------
         OSError
-            If writing fails.
+            If writing fails; it is tried again until the process ends.
         """
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
-        if self._writer is not None and self._writer is not threading.current_thread():
-            self._writer.join()
-        self.flush()
-
-    def _end(self) -> None:
-        """Close the log at process exit; warn if queries are lost."""
-        try:
-            self.close()
-        except OSError as error:
-            told = f"{len(self._buffer)} queries for {self.folder!r} are lost: {error}"
-            warnings.warn(told, RuntimeWarning, stacklevel=2)
+        _, error = self._wait(self._ask(close=True))
+        if error is not None:
+            raise error
 
     def __enter__(self) -> Self:
         """Return the log, to be closed at the end of the block."""
@@ -403,18 +438,64 @@ def flush_logs() -> None:
         shared.flush()
 
 
+def _write_all(*, close: bool) -> None:
+    """Write all logs at once, each within its `exit_seconds`; warn if queries are lost."""
+    began = time.monotonic()
+    for one, asked in [(one, one._ask(close=close)) for one in list(_OPEN)]:  # noqa: SLF001 - its own module
+        seconds = began + one._exit_seconds - time.monotonic()  # noqa: SLF001
+        left, error = one._wait(asked, max(0.0, seconds))  # noqa: SLF001
+        if error is not None:
+            told = f"{left} queries for {one.folder!r} are lost: {error}"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
+
+
 def _close_all() -> None:
-    for one in list(_OPEN):
-        one._end()  # noqa: SLF001 - its own module
+    _write_all(close=True)
 
 
 def _begin_all() -> None:
+    _Terminator.begin()
     for one in list(_OPEN):
         one._begin()  # noqa: SLF001 - its own module
 
 
+class _Terminator(threading.Thread):
+    """Writes all logs on a signal, and has the process end by it, as it would have without a log.
+
+    The handler itself cannot write: it interrupts the main thread, which may be logging. SystemExit would
+    not do, because the process then waits for all threads that are no daemons before its end.
+    """
+
+    one: ClassVar[_Terminator | None] = None
+    starting: ClassVar[threading.Lock]
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # handlers may put to it
+
+    @classmethod
+    def begin(cls) -> None:
+        """Forget the thread of a parent process."""
+        cls.one, cls.starting = None, threading.Lock()
+
+    @classmethod
+    def start_once(cls) -> None:
+        """Start the thread, as soon as anything was logged; before, there is nothing to write."""
+        with cls.starting:
+            if cls.one is None:
+                new = cls()
+                new.start()
+                cls.one = new
+
+    def run(self) -> None:
+        """Wait for a signal, write, and end the process."""
+        number = self.signals.get()
+        _write_all(close=False)
+        _end_by(number)
+
+
 def _write_on_signals() -> None:
-    """End the process by SystemExit on SIGTERM and SIGHUP, so that its end writes what waits.
+    """Write all logs before SIGTERM and SIGHUP end the process.
 
     Handlers of the process are left alone, and only its main thread can set one.
     """
@@ -427,9 +508,21 @@ def _write_on_signals() -> None:
 
 
 def _terminate(number: int, _: object) -> None:
-    raise SystemExit(128 + number)
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    if _Terminator.one is None:
+        _end_by(number)
+    else:
+        _Terminator.one.signals.put(number)
 
 
+def _end_by(number: int) -> None:
+    """End the process by a signal that has no handler any more."""
+    os.kill(os.getpid(), number)
+    time.sleep(_PID_1)
+    os._exit(128 + number)
+
+
+_Terminator.begin()
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_all)

@@ -71,7 +71,7 @@ class BadRecord:
     reason : str
         ``not base64``, ``truncated``, ``trailing bytes``, ``not of its schema``, ``out of range`` (a value that
         its type cannot hold), ``unknown schema``, ``no schema`` (without a hash, where several are known) or
-        ``no time``.
+        ``no time`` (none, or one before 2000: zeros, or seconds in place of milliseconds).
     part : str or None
         ``key`` or ``value``, if the reason concerns one of them.
     schema_hash : str or None

@@ -19,8 +19,8 @@ JOIN, GROUP_BY = TYPES = ("join", "groupBy")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOG_COLUMNS = ["key_bytes", "value_bytes", "ts_millis", "query_source", "schema_hash", "type"]
 """Columns of a query log's files; day and join are in the folder names."""
-FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""Bounds of the years 1 to 9999, in milliseconds since 1970."""
+FIRST_MS, LAST_MS = 946_684_800_000, 253_402_300_799_999
+"""Bounds of the years 2000 to 9999, in milliseconds since 1970. Earlier times are zeros, or seconds."""
 _ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 
@@ -95,17 +95,19 @@ def day_of(ts_millis: int) -> str:
     Raises
     ------
     SuiteError
-        If it is outside the years 1 to 9999.
+        If it is outside the years 2000 to 9999, in which queries are asked.
 
     Examples
     --------
-    >>> day_of(1672963199999), day_of(1672963200000), day_of(-1)
-    ('2023-01-05', '2023-01-06', '1969-12-31')
+    >>> day_of(1672963199999), day_of(1672963200000)
+    ('2023-01-05', '2023-01-06')
     """
-    try:
-        return (_EPOCH + timedelta(milliseconds=ts_millis)).date().isoformat()
-    except OverflowError:
-        raise SuiteError(f"{ts_millis!r} is no time in milliseconds since 1970") from None
+    if not FIRST_MS <= ts_millis <= LAST_MS:
+        raise SuiteError(
+            f"{ts_millis!r} is no time of a query: they are in milliseconds since 1970, and of the"
+            " years 2000 to 9999"
+        )
+    return (_EPOCH + timedelta(milliseconds=ts_millis)).date().isoformat()
 
 
 def hive_escape(value: str) -> str:

@@ -157,7 +157,7 @@ def append_queries(data: DataFrame, namespace: str, join: str) -> None:
     data : DataFrame
         Columns key_bytes and value_bytes (base64 text, or raw Avro bytes) and ts_millis;
         query_source, schema_hash and type are optional. The UTC day of a query's time is its
-        partition; one without a time, or with a time out of range, is in that of the current day,
+        partition; one without a time, or with a time before 2000, is in that of the current day,
         where it is counted as ``no time``.
     namespace : str
     join : str

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 from tidegauge.analyzers.core.errors import (
+    HistoryError,
     IllegalAnalyzerParameterError,
     PreconditionError,
     UnknownNameError,
@@ -16,6 +17,7 @@ from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.compare.join import pair
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.measuring import compare, measure
+from tidegauge.consistency.drift import drift
 
 from tests.conftest import soak
 from tests.tidegauge.consistency import naive
@@ -222,6 +224,57 @@ def test_an_hour_without_a_backfill_and_a_sampled_side_say_nothing_of_values(spa
 
 
 @pytest.mark.soak
+def test_distributions_of_text_are_of_matched_rows(spark, repo):
+    """Row 9 is in the log only; nulls are left out; a long text is told by its beginning."""
+    long = "é" * 201
+    a = spark.createDataFrame(
+        [(0, "a"), (1, "a"), (2, "a"), (3, "c"), (4, N), (5, long), (9, "z")], "id int, x string"
+    )
+    b = spark.createDataFrame(
+        [(0, "a"), (1, "b"), (2, "b"), (3, "b"), (4, "b"), (5, long)], "id int, x string"
+    )
+    a, b = (side.selectExpr("*", "0L AS ts") for side in (a, b))
+    found = compare(a, b, ["id"], repository=repo, dataset="d")
+    metrics = numbers(found.merged())
+    assert metrics["x", "logged_top"] == 3 / 5
+    assert metrics["x", "backfilled_top"] == 4 / 6
+    assert "logged_top" not in set(found.long().metric_name)
+    hour = repo.metrics("d")["partition"].iloc[0]
+    drifted = drift(repo, "d", "*.x", hour, record=True)
+    assert (drifted.kind, drifted.baseline_rows, drifted.current_rows) == ("categorical", 6, 5)
+    assert (drifted.unseen, drifted.lost) == (1 / 5, 4 / 6)  # c, and b
+    shares = dict(zip(drifted.axis, drifted.current_values, strict=True))
+    assert {text: share for text, share in shares.items() if len(text) == 1} == {
+        "a": 3 / 5, "b": 0, "c": 1 / 5,
+    }  # fmt: skip
+    (kept,) = (text for text in shares if len(text) > 1)
+    assert kept.startswith("é" * 200 + "~")
+    assert repo.metrics("d", name="Consistency.lost")["value"].tolist() == [
+        pytest.approx(4 / 6, abs=1e-9)
+    ]
+
+
+def test_no_value_of_a_private_feature_is_stored(spark, repo, tmp_path, monkeypatch):
+    (tmp_path / "t.toml").write_text('[private]\ncolumns = ["mail", "pin"]\n')
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    rows = [(0, "ann@example.org", 4711, "Ulm"), (1, "eve@example.org", 4712, "Ulm")]
+    a = spark.createDataFrame(rows, "id int, mail string, pin long, city string")
+    a = a.selectExpr("*", "0L AS ts")
+    b = a.selectExpr("id", "ts", "concat(mail, '.') AS mail", "pin + 1 AS pin", "city")
+    found = compare(a, b, ["id"], repository=repo, dataset="d")
+    metrics = found.metrics()
+    refused = metrics[metrics.error.fillna("").str.contains("private")]
+    assert set(zip(refused.feature_name, refused.metric_name, strict=True)) == {
+        ("mail", "logged_top"), ("mail", "backfilled_top"),
+        ("pin", "delta"), ("pin", "logged"), ("pin", "backfilled"),
+    }  # fmt: skip
+    told = numbers(found)
+    assert [told[name, "mismatch"] for name in ("mail", "pin", "city")] == [1, 1, 0]
+    assert told["city", "logged_top"] == 1
+    with pytest.raises(HistoryError, match=r"'\*.mail' is not stored"):
+        drift(repo, "d", "*.mail", repo.metrics("d")["partition"].iloc[0])
+
+
 def test_keys_alone_are_compared_as_rows(spark):
     rows = [(1, at(1)), (1, at(1)), (2, at(1))]
     a, b = (spark.createDataFrame(some, "id long, ts timestamp") for some in (rows, rows[1:]))
@@ -431,7 +484,8 @@ def test_edits_beside_a_plain_dynamic_program(spark):
     table = pair(a, b, Alignment(("id",), ("x",), partition_by=(), bucket_minutes=None))
     from tidegauge.consistency.compare.collections import common
 
-    rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', 'integer')} AS shared").collect()
+    types = ({"type": "array", "elementType": "integer"},) * 2
+    rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', types)} AS shared").collect()
     found = {row.id: row.shared for row in rows}
     assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == wanted
 
@@ -619,8 +673,30 @@ def test_keys_apart_are_all_together(spark):
 
 
 def test_nested_types_that_differ_inside_are_told_in_full():
-    floats, doubles = (
-        {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "double")
+    floats, texts = (
+        {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "string")
     )
-    told = _unlike("x", (floats, doubles), "the backfill", is_key=False, is_time=False)
-    assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<DOUBLE> in the backfill"]
+    told = _unlike("x", (floats, texts), "the backfill", is_key=False, is_time=False)
+    assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<STRING> in the backfill"]
+
+
+@pytest.mark.parametrize(
+    ("logged", "backfilled", "mismatches", "also"),
+    [
+        ("array(0.1F, NULL, 2.5F)", "array(0.1D, NULL, 2.5D)", 0, {"edit_insert-max": 0}),
+        ("array(0.1F)", "array(0.1000001D)", 1, {"edit_insert-max": 1, "edit_delete-max": 1}),
+        ("array(1, 2)", "array(1L, 2L)", 0, {"edit_insert-max": 0}),
+        ("array(1)", "array(1.5D)", 1, {"edit_insert-max": 1}),
+        ("map('a', 0.1F)", "map('a', 0.1D)", 0, {"mismatched_keys": 0}),
+        ("map('a', 0.1F)", "map('a', 0.2D)", 1, {"mismatched_keys": 1}),
+        ("map('a', array(0.1F))", "map('a', array(0.1D))", 0, {"edit_insert-max": 0}),
+        ("struct(0.1F AS x, 'y' AS s)", "struct(0.1D AS X, 'y' AS s)", 0, {}),
+        ("struct(0.1F AS x, 'y' AS s)", "struct(0.1D AS x, 'z' AS s)", 1, {}),
+        ("struct(array(0.1F) AS x)", "struct(array(0.1D) AS x)", 0, {}),
+    ],
+)
+def test_numbers_inside_are_compared_as_those_outside(spark, logged, backfilled, mismatches, also):
+    sides = [spark.sql(f"SELECT 1 AS id, 0L AS ts, {sql} AS x") for sql in (logged, backfilled)]
+    found = numbers(compare(*sides, ["id"]))
+    wanted = {"mismatch": mismatches, **also}
+    assert {name: found["x", name] for name in wanted} == wanted

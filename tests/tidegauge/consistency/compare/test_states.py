@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from datasketches import kll_doubles_sketch
+from datasketches import frequent_strings_sketch, kll_doubles_sketch
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     NoSuchColumnError,
@@ -13,6 +13,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.consistency.compare.distributions import (
     QUANTILES,
     ConsistencyDistribution,
@@ -24,6 +25,7 @@ from tidegauge.consistency.compare.maps import ConsistencyKeys
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.numbers import ConsistencyNumbers
 from tidegauge.consistency.compare.states import Cells, Differences, KeyCounts, RowPresence
+from tidegauge.consistency.compare.texts import ConsistencyTexts
 
 from tests.conftest import soak
 
@@ -86,6 +88,27 @@ def test_a_distribution_is_seven_numbers():
     assert ConsistencyDistribution("delta", *OF).compute_metric_from(KllState()).empty
 
 
+def test_the_share_of_the_most_frequent_text_and_its_bounds():
+    made = frequent_strings_sketch(8)
+    for text, count in (("oslo", 6), ("rome", 3), ("", 1)):
+        made.update(text, count)
+    state = FrequentItemsState(made.serialize())
+    metric = ConsistencyTexts("backfilled_top", "user", "city").compute_metric_from(state)
+    assert (metric.name, metric.instance) == ("Consistency.backfilled_top", "user.city")
+    assert (metric.value, metric.interval.lower, metric.interval.upper) == (0.6, 0.6, 0.6)
+    assert ConsistencyTexts("logged_top", *OF).compute_metric_from(FrequentItemsState()).empty
+
+
+def test_texts_that_all_differ_have_a_share_within_its_bounds():
+    made = frequent_strings_sketch(8)
+    for number in range(10_000):
+        made.update(str(number))
+    metric = ConsistencyTexts("logged_top", *OF).compute_metric_from(
+        FrequentItemsState(made.serialize())
+    )
+    assert metric.interval.lower <= 1 / 10_000 <= metric.interval.upper < 0.02
+
+
 def test_what_shares_a_state():
     def statistics(*analyzers):
         return len({a.statistic() for a in analyzers})
@@ -103,6 +126,9 @@ def test_what_shares_a_state():
     skipped = ConsistencyEditsSkipped("edit_skipped", *OF)
     longer = ConsistencyEditsSkipped("edit_skipped", *OF, longest=9)
     assert statistics(*sketches, *edits, skipped, longer) == 9
+    # 192 texts are what 256 slots hold, and one more what 512 do.
+    texts = [ConsistencyTexts("logged_top", *OF, tracked) for tracked in (100, 192, 193)]
+    assert statistics(*texts, ConsistencyTexts("backfilled_top", *OF)) == 3
 
 
 TYPES = {
@@ -129,6 +155,12 @@ TYPES = {
         (ConsistencyCells("mismatch", "user", "agee"), NoSuchColumnError, "logged_agee"),
         (ConsistencyNumbers("smape", "user", "tags"), WrongColumnTypeError, "numeric"),
         (ConsistencyKeys("left_keys", *OF), WrongColumnTypeError, "a map"),
+        (ConsistencyTexts("logged_top", *OF), WrongColumnTypeError, "text"),
+        (
+            lambda: ConsistencyTexts("logged_top", *OF, 0),
+            IllegalAnalyzerParameterError,
+            "tracked <= 10000",
+        ),
         (ConsistencyEdits("edit_insert", *OF), WrongColumnTypeError, "an array"),
         (
             lambda: ConsistencyEdits("edit_insert", "user", "tags", longest=0),
@@ -160,7 +192,7 @@ def test_types_are_alike_whatever_may_be_null():
 
 
 def test_values_are_compared_as_they_are_where_that_is_enough():
-    assert same("a", "b", TYPES["tags"], Tolerance(0.5)) == "(a <=> b)"
+    assert same("a", "b", (TYPES["tags"], TYPES["tags"]), Tolerance(0.5)) == "(a <=> b)"
     assert (
         minus("a", "b", ("integer", "short"))
         == "CAST(CAST(a AS BIGINT) - CAST(b AS BIGINT) AS DOUBLE)"

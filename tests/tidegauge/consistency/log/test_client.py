@@ -114,11 +114,12 @@ def test_what_does_not_suit_is_refused_at_once(queries, join, keys, values, mess
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("millis", [10**18, -(10**18)])
-def test_times_beyond_the_calendar(queries, millis):
+@pytest.mark.parametrize("millis", [10**18, -(10**18), 0, 1_672_876_800, 946_684_799_999])
+def test_times_that_no_query_has(queries, millis):
+    """Beyond the calendar, zero, in seconds, and a millisecond before 2000."""
     with pytest.raises(SuiteError, match="no time"):
         queries.log(JOIN, {"user": 1}, {}, ts_millis=millis)
-    assert day_of(-62_135_596_800_000) == "0001-01-01"
+    assert day_of(946_684_800_000) == "2000-01-01"
 
 
 def test_options_that_cannot_be(queries, tmp_path):
@@ -171,9 +172,9 @@ folder, when = sys.argv[1:]
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
 log = QueryLog(folder)
 log.register(LogSchema.from_schemas("j", key, {**key, "name": "V", "fields": []}))
-log.log("j", {"user": 1}, {}, ts_millis=0)
+log.log("j", {"user": 1}, {}, ts_millis=1672876800000)
 log.flush()
-log.log("j", {"user": 2}, {}, ts_millis=0)
+log.log("j", {"user": 2}, {}, ts_millis=1672876800000)
 whole = parquet.write_table
 def write(*args, **options):
     whole(*args, **options)
@@ -250,7 +251,7 @@ log = QueryLog(sys.argv[1])
 log.register(LogSchema.from_schemas("j", key, {**key, "name": "V", "fields": []}))
 def serve(first):
     for user in range(first, first + 100):
-        log.log("j", {"user": user}, {}, ts_millis=0)
+        log.log("j", {"user": user}, {}, ts_millis=1672876800000)
 if sys.argv[2] == "child":
     child = multiprocessing.get_context("fork").Process(target=serve, args=[100])
     child.start()
@@ -271,16 +272,82 @@ def test_signals_and_the_end_of_a_child_lose_nothing(tmp_path, how, name, kept):
         [sys.executable, "-W", "ignore", "-c", TERMINATED, str(tmp_path), how, name],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 128 + signal.Signals[name], done.stderr
+    assert done.returncode == -signal.Signals[name], done.stderr
     assert len(rows(tmp_path)) == kept
     assert "Traceback" not in done.stderr
+
+
+SERVING = """
+import os, sys, threading, time
+from pyarrow import parquet
+from tidegauge.consistency.log.client import QueryLog
+from tidegauge.consistency.log.schemas import LogSchema
+folder, how = sys.argv[1:]
+key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+log = QueryLog(folder, exit_seconds=0.5)
+log.register(LogSchema.from_schemas("j", key, {**key, "name": "V", "fields": []}))
+log.log("j", {"user": 0}, {}, ts_millis=1672876800000)
+log.flush()
+if how.startswith("hangs"):
+    parquet.write_table = lambda *_, **__: time.sleep(600)
+def serve():
+    for user in range(1, 101):
+        log.log("j", {"user": user}, {}, ts_millis=1672876800000)
+    print("logged", flush=True)
+    while how != "hangs, at exit":
+        time.sleep(0.01)
+thread = threading.Thread(target=serve)  # no daemon: the process does not end before it does
+thread.start()
+if how == "joined":
+    thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals end processes otherwise here")
+@pytest.mark.parametrize("how", ["joined", "answers", "hangs", "hangs, at exit"])
+def test_a_process_ends_by_a_signal_although_threads_serve_and_storage_hangs(tmp_path, how):
+    """Its main thread waits for a thread that serves for ever, in its last line or after it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVING, str(tmp_path), how],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout.readline() == "logged\n"
+            if how != "hangs, at exit":
+                process.send_signal(signal.SIGTERM)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == (0 if how == "hangs, at exit" else -signal.SIGTERM), told
+    hangs = how.startswith("hangs")
+    assert len(rows(tmp_path)) == (1 if hangs else 101)
+    assert ("100 queries for" in told and "are lost: storage does not answer" in told) == hangs
+    assert "Traceback" not in told
+
+
+def test_a_log_that_cannot_be_closed_writes_when_storage_answers_again(tmp_path, monkeypatch):
+    folder = tmp_path / "logs"
+    folder.write_text("a file, where the folder should be")
+    monkeypatch.setattr(logs, "_RETRY", 0.05)
+    queries = QueryLog(folder)
+    queries.register(SCHEMA)
+    queries.log(JOIN, {"user": 1}, {}, ts_millis=D5)
+    with pytest.raises(OSError, match="logs"):
+        queries.close()
+    folder.unlink()
+    end = time.monotonic() + 30
+    while not files(folder) and time.monotonic() < end:
+        time.sleep(0.02)
+    queries.close()
+    assert len(rows(folder)) == 1
 
 
 ENDING = """
 import sys
 from tidegauge.consistency.log.client import log
 key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
-log(sys.argv[1], "j", {"user": 1}, {}, (key, {**key, "name": "V", "fields": []}), ts_millis=0)
+log(sys.argv[1], "j", {"user": 1}, {}, (key, {**key, "name": "V", "fields": []}), ts_millis=1672876800000)
 """
 
 
@@ -354,9 +421,9 @@ def test_keys_are_sampled_as_spark_reads_them(tmp_path):
     with QueryLog(tmp_path) as queries:
         queries.register(schema, sample_percent=40, sample_keys=["at", "n"])
         for i, time_ in enumerate(times):
-            queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=i)
-            queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=i)
-    kept = [row["ts_millis"] for row in rows(tmp_path)]
+            queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=D5 + i)
+            queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=D5 + i)
+    kept = [row["ts_millis"] - D5 for row in rows(tmp_path)]
     wanted = [i for i, time_ in enumerate(times) if keeps({"at": time_, "n": 1}, 40)]
     assert kept == sorted(wanted * 2)
     assert 0 < len(wanted) < 50

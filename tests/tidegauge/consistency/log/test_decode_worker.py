@@ -136,7 +136,12 @@ def test_what_is_logged_is_read(data):
     with tempfile.TemporaryDirectory() as folder, QueryLog(folder) as log:
         log.register(schema)
         for i, p in enumerate(pairs):
-            log.log("j", {"x": p["x"][0]}, {"y": p["y"][0], "w": p["z"][0]}, ts_millis=i)
+            log.log(
+                "j",
+                {"x": p["x"][0]},
+                {"y": p["y"][0], "w": p["z"][0]},
+                ts_millis=946_684_800_000 + i,
+            )
         log.flush()
         logged = ds.dataset(folder, format="parquet").to_table().sort_by("ts_millis").to_pylist()
     rows = [

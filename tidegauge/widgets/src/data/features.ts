@@ -5,7 +5,7 @@ export type Quantile = (typeof QUANTILES)[number];
 
 /** Default ranking: the sum of mismatch, missing and extra. */
 export const TOTAL_ERROR = "wrong";
-const RATES = new Set([TOTAL_ERROR, "mismatch", "missing", "extra", "both_null", "smape", "smape_mean"]);
+const RATES = new Set([TOTAL_ERROR, "mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "logged_top", "backfilled_top"]);
 const LABELS: Record<string, string> = {
   [TOTAL_ERROR]: "mismatch + missing + extra",
   delta: "delta: backfilled − logged",
@@ -13,6 +13,8 @@ const LABELS: Record<string, string> = {
   backfilled: "backfilled (offline)",
   logged_length: "length, logged",
   backfilled_length: "length, backfilled",
+  logged_top: "share of the most frequent text, logged",
+  backfilled_top: "share of the most frequent text, backfilled",
   edit_insert: "edits: inserts",
   edit_delete: "edits: deletes",
 };
@@ -22,6 +24,7 @@ const CHART_GROUPS: readonly (readonly [title: string, metrics: readonly string[
   ["smape", ["smape", "smape_mean"]],
   ["edits", ["edit_insert", "edit_delete"]],
   ["lengths", ["logged_length", "backfilled_length"]],
+  ["share of the most frequent text", ["logged_top", "backfilled_top"]],
   ["keys on one side only, or different", ["missing_keys", "extra_keys", "mismatched_keys"]],
   ["keys of each side", ["left_keys", "right_keys"]],
   ["rows on one side only", ["row_missing", "row_extra"]],

@@ -19,6 +19,15 @@ test("rates come first, then bands, then what explains them", () => {
   ]);
 });
 
+test("shares of texts are rates in a chart of their own", () => {
+  const charts = groupIntoCharts(["backfilled_top", "logged_top", "mismatch", "total"]);
+  assert.deepEqual(charts.map(({ kind, metrics }) => [kind, metrics]), [
+    ["rates", ["mismatch"]],
+    ["rates", ["logged_top", "backfilled_top"]],
+    ["numbers", ["total"]],
+  ]);
+});
+
 test("every metric is in exactly one chart", () => {
   const metrics = ["odd", ...whole("edit_insert"), "edit_delete", "mismatch", "both_null", "left_keys", "row_extra"];
   assert.deepEqual(groupIntoCharts(metrics).flatMap((one) => one.metrics).sort(), [...metrics].sort());

@@ -1,0 +1,92 @@
+"""Bytes of the distributions of a feature in an hour, as they are kept and as they might be.
+
+    python benchmarks/sketch_bytes.py [--rows 2083] [--repeats 20] [--k 12] [--json FILE]
+
+Three sketches are kept of a feature: of the differences, of the logged and of the backfilled values, of which a
+share is other than logged. Beside them: sketches of floats in place of doubles; and sketches of the values that
+are as logged, and of both sides of those that are not, from which those of the sides would be merged when they are read. All are
+compressed as the repository does it. Values are those of benchmarks/consistency.py, counts, prices in cents, floats kept
+as doubles, and doubles of which all digits differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import zlib
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from datasketches import kll_doubles_sketch, kll_floats_sketch
+from rich.console import Console
+from rich.table import Table
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
+
+from tidegauge.analyzers.measures.quantiles import sketch_size
+from tidegauge.consistency.compare.distributions import ERROR
+
+VALUES = {
+    "of the benchmark": lambda rng, rows: np.floor(rng.random(rows) * 1000) / 7,
+    "counts": lambda rng, rows: rng.poisson(3, rows).astype(float),
+    "cents": lambda rng, rows: np.round(rng.lognormal(3, 1, rows), 2),
+    "floats": lambda rng, rows: rng.lognormal(0, 2, rows).astype(np.float32).astype(float),
+    "all digits": lambda rng, rows: rng.lognormal(0, 2, rows),
+}
+
+
+def kept(make, k, values):
+    """Return the bytes of a sketch, compressed where it pays."""
+    if not len(values):
+        return 0
+    sketch = make(k)
+    sketch.update(values)
+    raw = bytes(sketch.serialize())
+    return min(len(raw), len(zlib.compress(raw)))
+
+
+def main():
+    """Print a table and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2083, help="50,000 a day")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--k", type=int, default=12)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/sketch_bytes.json"))
+    asked = parser.parse_args()
+    k = sketch_size(ERROR / asked.k)
+    results = []
+    for share, (name, draw) in product((0.0, 0.01, 0.1, 0.5), VALUES.items()):
+        rng = np.random.default_rng(7)
+        sums = dict.fromkeys(("doubles", "floats", "by rows"), 0)
+        for _ in range(asked.repeats):
+            logged = draw(rng, asked.rows)
+            other = rng.random(asked.rows) < share
+            backfilled = logged + other
+            delta = kept(kll_doubles_sketch, k, backfilled - logged)
+            parts = (logged[~other], logged[other], backfilled[other])
+            sums["doubles"] += delta + sum(
+                kept(kll_doubles_sketch, k, side) for side in (logged, backfilled)
+            )
+            sums["floats"] += sum(
+                kept(kll_floats_sketch, k, side.astype(np.float32))
+                for side in (backfilled - logged, logged, backfilled)
+            )
+            sums["by rows"] += delta + sum(kept(kll_doubles_sketch, k, part) for part in parts)
+        means = {what: round(total / asked.repeats) for what, total in sums.items()}
+        results.append({
+            "other than logged": share, "values": name, **means,
+            "floats by doubles": round(means["floats"] / means["doubles"], 2),
+            "rows by doubles": round(means["by rows"] / means["doubles"], 2),
+        })  # fmt: skip
+    table = Table(*results[0])
+    for one in results:
+        table.add_row(*map(str, one.values()))
+    Console(width=120).print(table)
+    asked.json.parent.mkdir(parents=True, exist_ok=True)
+    asked.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
