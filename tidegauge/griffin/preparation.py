@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import DslError, SuiteError, did_you_mean
@@ -82,10 +82,12 @@ def prepare(
     ready, wrong = [], []
     functions = known_functions(views.spark)
     names: set[str] = set()
+    groups: dict[str, frozenset[str]] = {}
     for config in rules:
         try:
             _refuse_twice(config, names)
-            ready.append(_prepared(config, views, sources, tuple(by), functions))
+            one = _prepared(config, views, sources, tuple(by), functions)
+            ready.append(_grouped(one, views, groups))
         except DslError as error:
             wrong.append(_of_rule(error, config))
         except (SuiteError, KeyError) as error:
@@ -97,6 +99,35 @@ def prepare(
         first.others = tuple(wrong[1:])
         raise first
     return ready
+
+
+def _grouped(one: Prepared, views: Views, groups: dict[str, frozenset[str]]) -> Prepared:
+    """Return a rule whose results have the groups of what they read, and note those of its frames.
+
+    Parameters
+    ----------
+    one : Prepared
+    views : Views
+    groups : dict of str to frozenset of str
+        Columns that identify the rows of frames, by the frames' names; all in lower case.
+    """
+    sql = {step.name: step.sql for step in one.plan.steps}
+    tables = []
+    for table in one.plan.metrics:
+        labels = table.labels
+        if labels is None:
+            columns = views.spark.table(one.views[table.step]).columns
+            labels = group_labels(sql[table.step], columns, groups)
+        tables.append(replace(table, labels=labels))
+    by_step = {table.step: frozenset(map(str.casefold, table.labels or ())) for table in tables}
+    for step in one.plan.steps:
+        for name in (step.name, *step.also, f"{one.name}_{step.name}"):
+            groups[name.casefold()] = by_step.get(step.name, frozenset())
+    whole = by_step[tables[0].step] if tables else frozenset()
+    update = one.config.output("dsc-update")
+    for name in (one.name, *([str(update.name)] if update else [])):
+        groups[name.casefold()] = whole
+    return replace(one, plan=replace(one.plan, metrics=tuple(tables)))
 
 
 def _refuse_twice(config: RuleConfig, names: set[str]) -> None:
@@ -164,7 +195,7 @@ def _whole(
         config.name,
         output.flatten or "default",
         str(output.name),
-        group_labels(config.rule, frame.columns) if config.dsl_type == "spark-sql" else None,
+        None,
     )
     records = (config.name,) if config.output("record") else ()
     plan = RulePlan((step,), (table,), records, source, by)

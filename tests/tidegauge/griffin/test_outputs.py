@@ -99,6 +99,31 @@ def test_the_repository_keeps_values_under_names_without_values(spark, repo):
     }  # fmt: skip
 
 
+def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
+    asked = [
+        rule("select name, count(*) as n from src group by all", name="g"),
+        rule("with w as (select id, count(*) as n from src group by id) select id, n * 2 as d from w", name="cte"),
+        rule("select 'rows' as what, count(*) as n from src union all select 'ids', count(distinct id) from src", name="u"),
+        rule("select name as who, n / 4 as share from g", name="later"),
+        rule("select name, n + 1 as more from g where n > 1", "profiling", "dsl"),
+        rule("select upper(name) as up, n from g where name is not null order by n", name="unknown"),
+    ]  # fmt: skip
+    result = tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    found = repo.metrics("job")
+    assert dict(zip(found["name"], found["value"], strict=True)) == {
+        "Griffin.g.n.a": 1, "Griffin.g.n.b": 2, "Griffin.g.n.null": 1,
+        "Griffin.cte.d.1": 2, "Griffin.cte.d.2": 4, "Griffin.cte.d.3": 2,
+        "Griffin.u.n.rows": 4, "Griffin.u.n.ids": 3,
+        "Griffin.later.share.a": 0.25, "Griffin.later.share.b": 0.5, "Griffin.later.share.null": 0.25,
+        "Griffin.dsl.more.b": 3,
+        "Griffin.unknown.n": 1, "Griffin.unknown.n.2": 2,
+    }  # fmt: skip
+    (notice,) = result.notices
+    assert notice.startswith(
+        "unknown: its result has several rows and no GROUP BY whose columns it selects"
+    )
+
+
 def test_duplicates_beside_earlier_rows_lose_no_number(spark, repo):
     new = rows("new", "k string", *[(k,) for k in "AABBCD"])
     old = rows("old", "k string", *[(k,) for k in "AABC"])
