@@ -14,13 +14,14 @@ from tidegauge.griffin.bind.functions import known_functions
 from tidegauge.griffin.bind.rules import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.explaining import plan_error, query_text, refuse_bad_patterns
+from tidegauge.griffin.explaining import plan_error, query_text
 from tidegauge.griffin.frame_operations import operate
 from tidegauge.griffin.group_by import group_labels
 from tidegauge.griffin.lower import lower
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.measures.accuracy import GriffinAccuracy
 from tidegauge.griffin.measures.selection import select_measure
+from tidegauge.griffin.patterns import refuse_bad_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -162,8 +163,9 @@ def _prepared(
 ) -> Prepared:
     match config.dsl_type:
         case "spark-sql":
-            frame = views.query(query_text(config))
-            return _whole(config, views, frame, sources, by)
+            whole = _whole(config, views, views.query(query_text(config)), sources, by)
+            refuse_bad_patterns(None, config, views.spark)
+            return whole
         case "df-opr":
             name = config.in_name or _only(sources, config)
             frame = operate(config.rule, views.frame(name), config.details)
