@@ -7,14 +7,12 @@ import re
 from tidegauge.analyzers.core.errors import DslError, SuiteError, describe
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.lower.plan import RulePlan
+from tidegauge.griffin.sql.tokens import tokens
 
 _PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 _WRAPPER_LINES = 1
 """Lines that `Views.query` puts before a query."""
 _LONGEST = 1000
-_TOKEN = re.compile(
-    r"--[^\n]*|/\*[\s\S]*?\*/|'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*`|(?P<end>;)|[\s\S]"
-)
 
 
 def query_text(config: RuleConfig) -> str:
@@ -26,9 +24,9 @@ def query_text(config: RuleConfig) -> str:
         If there is more after a semicolon: a rule is one query.
     """
     text = re.sub(r"[\s;]+\Z", "", config.rule)
-    for match in _TOKEN.finditer(text):
-        if match["end"]:
-            line, column = _position(text, match.start())
+    for token in tokens(text):
+        if token.text == ";":
+            line, column = _position(text, token.begin)
             raise DslError(
                 "a rule is one query, and there is more after this semicolon", config.rule, line, column,
                 rule=config.name, hint="give each query a rule of its own",

@@ -16,7 +16,7 @@ from tidegauge.griffin.connectors import open_batch, partitioned
 from tidegauge.griffin.connectors.base import Connector
 from tidegauge.griffin.explaining import plan_error, query_text
 from tidegauge.griffin.frame_operations import operate
-from tidegauge.griffin.patterns import refuse_bad_patterns
+from tidegauge.griffin.sql.patterns import refuse_bad_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,12 +16,12 @@ from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
 from tidegauge.griffin.explaining import plan_error, query_text
 from tidegauge.griffin.frame_operations import operate
-from tidegauge.griffin.group_by import group_labels
 from tidegauge.griffin.lower import lower
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.measures.accuracy import GriffinAccuracy
 from tidegauge.griffin.measures.selection import select_measure
-from tidegauge.griffin.patterns import refuse_bad_patterns
+from tidegauge.griffin.sql.groups import group_labels
+from tidegauge.griffin.sql.patterns import refuse_bad_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -112,6 +112,8 @@ def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
         rule("select name as who, n / 4 as share from g", name="later"),
         rule("select name, n + 1 as more from g where n > 1", "profiling", "dsl"),
         rule("select upper(name) as up, n from g where name is not null order by n", name="unknown"),
+        rule("count(*) as n group by name having n > 1", "profiling", "one"),
+        rule("count(*) as n group by id order by n desc", "profiling", "unselected"),
     ]  # fmt: skip
     result = tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
     found = repo.metrics("job")
@@ -121,12 +123,11 @@ def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
         "Griffin.u.n.rows": 4, "Griffin.u.n.ids": 3,
         "Griffin.later.share.a": 0.25, "Griffin.later.share.b": 0.5, "Griffin.later.share.null": 0.25,
         "Griffin.dsl.more.b": 3,
-        "Griffin.unknown.n": 1, "Griffin.unknown.n.2": 2,
+        "Griffin.unknown.n": 1, "Griffin.unknown.n.2": 2, "Griffin.one.n": 2,
+        "Griffin.unselected.n": 2, "Griffin.unselected.n.2": 1, "Griffin.unselected.n.3": 1,
     }  # fmt: skip
-    (notice,) = result.notices
-    assert notice.startswith(
-        "unknown: its result has several rows and no GROUP BY whose columns it selects"
-    )
+    said = "its result has several rows and no GROUP BY whose columns it selects"
+    assert [one.split(":")[0] for one in result.notices if said in one] == ["unknown", "unselected"]
 
 
 def test_duplicates_beside_earlier_rows_lose_no_number(spark, repo):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tidegauge.griffin.bind.functions import AGGREGATES
+from tidegauge.griffin.sql.tokens import tokens as tokens_of
 
-_TOKEN = re.compile(
-    r"--[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)|\s++"
-    r"|(?P<token>'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.)*+\"|`(?:[^`]|``)*+`|\w++|[\s\S])"
-)
 _END = frozenset(
     {"having", "order", "sort", "cluster", "distribute", "limit", "offset", "window", "qualify", ";"}
 )  # fmt: skip
@@ -93,8 +89,7 @@ def group_labels(
     >>> group_labels("SELECT max(day) AS latest FROM users", ["latest"]) is None
     True
     """
-    tokens = [match["token"].casefold() for match in _TOKEN.finditer(query) if match["token"]]
-    read = _query(tokens, dict(groups or {}))
+    read = _query([token.text.casefold() for token in tokens_of(query)], dict(groups or {}))
     if read.exact and len(read.columns) == len(columns):
         found = [name for name, one in zip(columns, read.columns, strict=True) if one.label]
     else:

@@ -5,7 +5,6 @@ Spark compiles patterns only where there are rows; here each is compiled for one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from tidegauge.analyzers.core.sql import literal
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.aliases import walk
 from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text
+from tidegauge.griffin.sql.tokens import tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +25,6 @@ _FUNCTIONS = frozenset(
 )
 """Functions whose second argument is a regular expression."""
 _OPERATORS = frozenset({"rlike", "regexp"})
-_TOKEN = re.compile(
-    r"--[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)|\s++"
-    r"|(?P<token>[rR]'[^']*+'|[rR]\"[^\"]*+\"|'(?:[^'\\]|\\[\s\S]|'')*+'|\"(?:[^\"\\]|\\[\s\S]|\"\")*+\""
-    r"|`(?:[^`]|``)*+`|\w++|\|\||[\s\S])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +85,8 @@ def _in_sql(text: str) -> Iterator[_Pattern]:
     >>> [one.sql for one in _in_sql(query)]
     ["'[;'", "r'('"]
     """
-    tokens = [match for match in _TOKEN.finditer(text) if match["token"]]
-    words = [match["token"].casefold() for match in tokens]
+    found = tokens(text)
+    words = [token.text.casefold() for token in found]
     for number, word in enumerate(words):
         follows = words[number + 1 : number + 2]
         if word in _FUNCTIONS and follows == ["("]:
@@ -102,8 +97,8 @@ def _in_sql(text: str) -> Iterator[_Pattern]:
             continue
         if place is None or not _is_literal(words, place):
             continue
-        found = tokens[place]
-        yield _Pattern(found["token"], found["token"], found.start("token"), found.end("token"))
+        sql, at = found[place]
+        yield _Pattern(sql, sql, at, at + len(sql))
 
 
 def _second_argument(words: list[str], begin: int) -> int | None:
