@@ -37,7 +37,8 @@ class Checked:
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as text: each rule with its steps and their outputs."""
-        yield f"job {self.name}: {len(self.rules)} rules can run"
+        rules = f"{len(self.rules)} rule{'s' if len(self.rules) != 1 else ''}"
+        yield f"job {self.name}: {rules} can run"
         yield from (f"notice: {said}" for said in self.notices)
         for rule in self.rules:
             yield ""

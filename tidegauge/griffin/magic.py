@@ -9,7 +9,7 @@ their own names or those of a job::
     %%griffin accuracy --source source=users --target target=truth
     source.id = target.id and source.name = target.name
 
-``%%griffin --help`` lists all options.
+``%griffin --help`` lists all options.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
         --repository VARIABLE --detail KEY=VALUE --records NUMBER``; the default type is profiling,
         and ``spark-sql`` is a query. Frames are variables that hold DataFrames, or tables.
     cell : str
-        Text of the rule.
+        Text of the rule; empty for ``%griffin``, which is for ``--help``.
     variables : mapping
         Variables of the notebook.
 
@@ -121,6 +121,10 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     if told.help:
         sys.stdout.write(parser.format_help())
         return None
+    if not cell.strip():
+        raise SuiteError(
+            "%griffin: there is no rule; write %%griffin, and the rule in the lines below"
+        )
     named = dict(map(_named, [*told.source, *([told.target] if told.target else [])]))
     if not named:
         raise SuiteError("%%griffin: name a source: --source NAME, a DataFrame or a table")
@@ -219,7 +223,7 @@ def _detail(text: str) -> tuple[str, Any]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register the cell magic; called by Jupyter for ``%load_ext tidegauge.griffin``.
+    """Register ``%%griffin``, and ``%griffin`` for its help; called by Jupyter for ``%load_ext tidegauge.griffin``.
 
     Examples
     --------
@@ -236,7 +240,7 @@ def load_ipython_extension(ipython: Any) -> None:
     True
     """
 
-    def cell_magic(line: str, cell: str) -> GriffinResult | None:
+    def magic(line: str, cell: str = "") -> GriffinResult | None:
         try:
             return griffin(line, cell, ipython.user_ns)
         except TidegaugeError as error:
@@ -245,4 +249,5 @@ def load_ipython_extension(ipython: Any) -> None:
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
             raise
 
-    ipython.register_magic_function(cell_magic, "cell", "griffin")
+    # IPython refuses a cell magic without a body before it is called: the help is the line magic's.
+    ipython.register_magic_function(magic, "line_cell", "griffin")

@@ -1,11 +1,14 @@
 """Jobs that are killed at random moments: the next run ends with what an undisturbed one leaves."""
 
+import json
 import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
+from pyarrow.dataset import dataset
 
 import tidegauge as tg
 from tests.conftest import soak
@@ -26,23 +29,68 @@ run(*sys.argv[1:3], spark)
 
 
 def run(folder, url, spark):
+    """Run a job that writes to the repository, a sink and a table of records."""
     from tidegauge.griffin.execution import incremental
 
     incremental.BATCH = 2
+    out = outputs(url)
     source = read("src", "file", {"format": "parquet", "paths": [str(folder)]})
+    incomplete = {"type": "record", "name": "incomplete", "table": str(out / "incomplete")}
     rules = [
-        rule("id, name", "completeness", "whole"),
+        rule("id, name", "completeness", "whole", out=("metric", incomplete)),
         rule("name", "uniqueness", "names", details={"duplication.array": "dups"}),
         rule("select ds, name, count(*) as n from src group by ds, name", name="by_name"),
     ]
+    sink = {"name": "files", "type": "hdfs", "config": {"path": str(out / "sink")}}
+    # Without a timestamp of its own a run has that of its beginning, and so a folder of its own.
+    made = job([source], rules, timestamp=None)
     with tg.Repository(url) as repo:
-        tg.griffin.run({}, job([source], rules), spark=spark, repository=repo, partition_by="ds")
+        tg.griffin.run(
+            {"sinks": [sink]}, made, spark=spark, repository=repo, partition_by="ds", samples=1000
+        )
+
+
+def outputs(url):
+    """Return the folder of a run's sink and table, beside its database."""
+    return Path(url.removeprefix("sqlite:///")).with_suffix("")
 
 
 def content(url):
+    """Return what a job has written: numbers, sampled records, the table, and what its sink was told.
+
+    A sink is told again what was not in the ledger, so its folders are compared as a whole.
+    """
     with tg.Repository(url) as repo:
-        found = repo.metrics("job")[["partition", "name", "instance", "value"]]
-        return sorted(map(str, found.itertuples(index=False)))
+        numbers = repo.metrics("job")[["partition", "name", "instance", "value"]]
+        samples = repo.verdicts("job")[["name", "partition", "passed", "fingerprint", "result"]]
+    rows = dataset(outputs(url) / "incomplete", partitioning="hive").to_table().to_pylist()
+    told, records = {}, set()
+    for folder in (outputs(url) / "sink" / "job").iterdir():
+        if (folder / "_METRICS").exists():
+            told[folder.name] = plain(json.loads((folder / "_METRICS").read_text())["value"])
+        if (folder / "_FINISH").exists():
+            for file in (file for file in folder.iterdir() if file.name[0] not in "._"):
+                lines = file.read_text().splitlines()
+                records |= {(file.name, plain(json.loads(line))) for line in lines}
+    return {
+        "numbers": sorted(map(str, numbers.itertuples(index=False))),
+        "samples": sorted(
+            (*verdict, plain(json.loads(result)))
+            for *verdict, result in samples.itertuples(index=False)
+        ),
+        "table": sorted(map(plain, rows)),
+        "told": told,
+        "records": sorted(records),
+    }
+
+
+def plain(value):
+    """Return a value as text, without the time of its run and without an order of lists."""
+    if isinstance(value, list):
+        return str(sorted(map(plain, value)))
+    if isinstance(value, dict):
+        return str(sorted((key, plain(one)) for key, one in value.items() if key != "__tmst"))
+    return str(value)
 
 
 def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
@@ -68,7 +116,11 @@ def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
     assert whole.wait(600) == 0
     took = time.monotonic() - began
     wanted = content(f"sqlite:///{tmp_path / 'whole'}.db")
-    assert len(wanted) > DAYS * 10
+    assert len(wanted["numbers"]) > DAYS * 10
+    assert len(wanted["samples"]) == 2 * DAYS // 2  # of two rules, in each batch of two days
+    assert len(wanted["told"]) == DAYS
+    assert len(wanted["table"]) == DAYS * 8  # each fifth of forty names is null
+    assert len([name for name, _ in wanted["records"] if name == "incomplete"]) == DAYS * 8
     seed = random.randrange(2**31)
     print(f"seed {seed}, {took:.2f} s from session to exit")
     draw = random.Random(seed)
@@ -79,4 +131,5 @@ def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
         process.wait(60)
         url = f"sqlite:///{tmp_path / f'k{i}'}.db"
         run(folder, url, spark)
-        assert content(url) == wanted
+        found = content(url)
+        assert {what: found[what] == wanted[what] for what in wanted} == dict.fromkeys(wanted, True)

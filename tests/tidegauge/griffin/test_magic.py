@@ -84,9 +84,14 @@ def test_sql_and_help(shell, capsys):
     found = cell(shell, line, "select count(*) as n from u join truth using (id)").result
     assert next(iter(found.rule("sql").reports.values())).metric == {"n": 2}
     capsys.readouterr()
-    assert cell(shell, "--help", " ").result is None
-    told = capsys.readouterr().out
-    assert all(word in told for word in ("--detail", "[NAME=]FRAME", "spark-sql", "accuracy"))
+    for written in ("%griffin --help", "%%griffin --help\n \n"):
+        found = shell.run_cell(written, store_history=False)
+        assert found.success, written
+        assert found.result is None
+        told = capsys.readouterr().out
+        assert all(word in told for word in ("--detail", "[NAME=]FRAME", "spark-sql", "accuracy"))
+    assert not shell.run_cell("%%griffin --help", store_history=False).success
+    assert "Did you mean the line magic %griffin" in capsys.readouterr().err
 
 
 WRONG = {
@@ -101,6 +106,7 @@ WRONG = {
     "kind": ("accurcy --source users", "users.id = 1", "SuiteError", "did you mean 'accuracy'"),
     "syntax": ("uniqueness --source users", "id,,name", "DslError", "\\^"),
     "column": ("uniqueness --source users", "nam", "DslError", "'name'"),
+    "no rule": ("--source users", " ", "SuiteError", "write %%griffin, and the rule in the lines below"),
     "data": ("--source users", "max(cast(users.name as int)) as n", "GriffinError|DslError", "rule|CAST"),
 }  # fmt: skip
 

@@ -3,7 +3,12 @@
 import json
 
 import pytest
-from tidegauge.analyzers.core.errors import DslError, GriffinDeprecationWarning, GriffinError
+from tidegauge.analyzers.core.errors import (
+    DslError,
+    GriffinDeprecationWarning,
+    GriffinError,
+    SourceError,
+)
 from tidegauge.griffin.sinks.base import Sink
 
 import tidegauge as tg
@@ -99,6 +104,32 @@ def test_the_repository_keeps_values_under_names_without_values(spark, repo):
     }  # fmt: skip
 
 
+def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
+    asked = [
+        rule("select name, count(*) as n from src group by all", name="g"),
+        rule("with w as (select id, count(*) as n from src group by id) select id, n * 2 as d from w", name="cte"),
+        rule("select 'rows' as what, count(*) as n from src union all select 'ids', count(distinct id) from src", name="u"),
+        rule("select name as who, n / 4 as share from g", name="later"),
+        rule("select name, n + 1 as more from g where n > 1", "profiling", "dsl"),
+        rule("select upper(name) as up, n from g where name is not null order by n", name="unknown"),
+        rule("count(*) as n group by name having n > 1", "profiling", "one"),
+        rule("count(*) as n group by id order by n desc", "profiling", "unselected"),
+    ]  # fmt: skip
+    result = tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    found = repo.metrics("job")
+    assert dict(zip(found["name"], found["value"], strict=True)) == {
+        "Griffin.g.n.a": 1, "Griffin.g.n.b": 2, "Griffin.g.n.null": 1,
+        "Griffin.cte.d.1": 2, "Griffin.cte.d.2": 4, "Griffin.cte.d.3": 2,
+        "Griffin.u.n.rows": 4, "Griffin.u.n.ids": 3,
+        "Griffin.later.share.a": 0.25, "Griffin.later.share.b": 0.5, "Griffin.later.share.null": 0.25,
+        "Griffin.dsl.more.b": 3,
+        "Griffin.unknown.n": 1, "Griffin.unknown.n.2": 2, "Griffin.one.n": 2,
+        "Griffin.unselected.n": 2, "Griffin.unselected.n.2": 1, "Griffin.unselected.n.3": 1,
+    }  # fmt: skip
+    said = "its result has several rows and no GROUP BY whose columns it selects"
+    assert [one.split(":")[0] for one in result.notices if said in one] == ["unknown", "unselected"]
+
+
 def test_duplicates_beside_earlier_rows_lose_no_number(spark, repo):
     new = rows("new", "k string", *[(k,) for k in "AABBCD"])
     old = rows("old", "k string", *[(k,) for k in "AABC"])
@@ -173,6 +204,55 @@ def test_bad_patterns_are_found_before_anything_runs(spark):
             tg.griffin.check(
                 job([SOURCE], [rule(f"count(*) as n where {call}", "profiling", "r")]), spark=spark
             )
+
+
+SQL_PATTERNS = {
+    "select count(*) as n from src where name rlike 'a(b'": (1, 48, "'a(b'"),
+    "select id -- rlike '('\n  , regexp_extract(name, r'[a') as x from src": (2, 26, "r'[a'"),
+    "select split(concat(name, ';'), '(')[0] as x from src": (1, 33, "'('"),
+    "select not name regexp '*' as x from src": (1, 24, "'*'"),
+}
+
+
+@pytest.mark.parametrize("text", SQL_PATTERNS)
+def test_bad_patterns_of_sql_are_found_before_anything_runs(spark, text):
+    line, column, shown = SQL_PATTERNS[text]
+    with pytest.raises(DslError) as caught:
+        tg.griffin.check(job([SOURCE], [rule(text, name="r")]), spark=spark)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert caught.value.message.startswith(f"{shown} is no regular expression: ")
+    assert caught.value.caret.count("^") == len(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name rlike '(' || ')'", "name rlike '(' ')'", "name = 'rlike (' and name rlike '[(]'", "split(name, id) is null",
+     "replace(name, '(', '') = 'a'", "name rlike concat('(', ')')", "name rlike '\\\\('", "`rlike` = '('"],
+)  # fmt: skip
+def test_what_is_no_bad_pattern_of_sql_passes(spark, text):
+    asked = [
+        rule(f"select count(*) as n from (select *, '' as `rlike` from src) where {text}", name="r")
+    ]
+    assert tg.griffin.check(job([SOURCE], asked), spark=spark)
+
+
+BEFORE = {
+    "select *\nfrom nowhere": "line 2, column 6: .*nowhere.*\nfrom nowhere\n     \\^",
+    "select 1 as id; select 2": "line 1, column 15: a rule is one query",
+    "select id from this where name rlike '('": "line 1, column 38: '\\('.* is no regular expression",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BEFORE)
+def test_errors_before_measuring_have_their_place_in_the_rule(spark, text):
+    source = rows(
+        "src", "id int, name string", (1, "a"), **{"pre.proc": ["select * from this;", text]}
+    )
+    with pytest.raises(
+        SourceError, match=f"^source 'src': rule 2 before measuring: {BEFORE[text]}"
+    ) as caught:
+        tg.griffin.check(job([source], [rule("id", "uniqueness")]), spark=spark)
+    assert "rule 'this'" not in str(caught.value)
 
 
 def test_a_text_that_is_no_number_fails_with_the_columns_names(spark):

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import DslError, SuiteError, describe
-from tidegauge.analyzers.core.sql import literal
 from tidegauge.griffin.config import RuleConfig
-from tidegauge.griffin.dsl.aliases import walk
-from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text
 from tidegauge.griffin.lower.plan import RulePlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tidegauge.griffin.sql.tokens import tokens
 
 _PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 _WRAPPER_LINES = 1
 """Lines that `Views.query` puts before a query."""
 _LONGEST = 1000
-_OF_PATTERNS = {
-    *("regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_like", "regexp", "rlike"),
-    *("regexp_count", "regexp_instr", "regexp_substr", "split"),
-}
-"""Functions whose second argument is a regular expression."""
-_TOKEN = re.compile(
-    r"--[^\n]*|/\*[\s\S]*?\*/|'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*`|(?P<end>;)|[\s\S]"
-)
 
 
 def query_text(config: RuleConfig) -> str:
@@ -38,9 +24,9 @@ def query_text(config: RuleConfig) -> str:
         If there is more after a semicolon: a rule is one query.
     """
     text = re.sub(r"[\s;]+\Z", "", config.rule)
-    for match in _TOKEN.finditer(text):
-        if match["end"]:
-            line, column = _position(text, match.start())
+    for token in tokens(text):
+        if token.text == ";":
+            line, column = _position(text, token.begin)
             raise DslError(
                 "a rule is one query, and there is more after this semicolon", config.rule, line, column,
                 rule=config.name, hint="give each query a rule of its own",
@@ -72,50 +58,6 @@ def data_error(error: Exception, plan: RulePlan) -> Exception:
     found = SuiteError(f"{describe(error)}; {', '.join(plan.casts)}")
     found.__cause__ = error
     return found
-
-
-def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSession) -> None:
-    """Raise a `DslError` for a constant that is no regular expression of Java.
-
-    Spark compiles patterns only where there are rows; here it compiles each for one row of its own.
-    """
-    patterns = (_pattern_of(node) for node in (() if tree is None else walk(tree)))
-    nodes: list[tuple[Node | None, str]] = [
-        (pattern, pattern.value) for pattern in patterns if isinstance(pattern, Text)
-    ]
-    nodes += [
-        (None, one) for error in config.errors if error.kind == "regex" for one in error.values
-    ]
-    if not nodes or _compile(spark, [text for _, text in nodes]) is None:
-        return
-    for node, text in nodes:
-        error = _compile(spark, [text])
-        if error is not None:
-            line, column = (1, 1) if node is None else (node.span.line, node.span.column)
-            end = None if node is None else column + node.span.end - node.span.start
-            raise DslError(
-                f"{text!r} is no regular expression: {describe(error)}", config.rule, line, column, end,
-                rule=config.name, phase="plan",
-            ) from error  # fmt: skip
-
-
-def _pattern_of(node: Node) -> Expression | None:
-    """Return the regular expression of RLIKE, or of a function that takes one as its second argument."""
-    match node:
-        case LikeNode(regex=True):
-            return node.pattern
-        case Call(name=name, arguments=(_, pattern, *_)) if name.lower() in _OF_PATTERNS:
-            return pattern
-    return None
-
-
-def _compile(spark: SparkSession, patterns: list[str]) -> Exception | None:
-    cells = ", ".join(f"'' RLIKE {literal(pattern)}" for pattern in patterns)
-    try:
-        spark.sql(f"SELECT {cells}").collect()
-    except Exception as error:  # noqa: BLE001 - Spark has no class of its own for these
-        return error
-    return None
 
 
 def _position(text: str, offset: int) -> tuple[int, int]:

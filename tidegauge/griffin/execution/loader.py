@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import DslError, SourceError, TidegaugeError, describe
 from tidegauge.analyzers.core.partitions import TMST, Partition
 from tidegauge.analyzers.scan.views import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
 from tidegauge.griffin.config import ConnectorConfig, RuleConfig, SourceConfig
 from tidegauge.griffin.connectors import open_batch, partitioned
 from tidegauge.griffin.connectors.base import Connector
+from tidegauge.griffin.execution.explaining import plan_error, query_text
 from tidegauge.griffin.frame_operations import operate
+from tidegauge.griffin.sql.patterns import refuse_bad_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,8 +86,12 @@ class Loader:
                 frame = _made(rule, views, connector.frame)
                 views.add(rule.out_name or connector.frame, frame)
             except Exception as error:
-                said = error if isinstance(error, TidegaugeError) else describe(error)
-                msg = f"source {source!r}: rule {rule.number} before measuring: {said}"
+                known = isinstance(error, TidegaugeError)
+                said = error if known or rule.dsl_type == "df-opr" else plan_error(error, rule)
+                if isinstance(said, DslError):
+                    said.rule = None  # it is named by its source and number
+                told = said if isinstance(said, TidegaugeError) else describe(error)
+                msg = f"source {source!r}: rule {rule.number} before measuring: {told}"
                 raise SourceError(msg) from error
         return frame
 
@@ -99,7 +105,9 @@ class Loader:
 def _made(rule: RuleConfig, views: Views, default: str) -> DataFrame:
     if rule.dsl_type == "df-opr":
         return operate(rule.rule, views.frame(rule.in_name or default), rule.details)
-    return views.query(rule.rule)
+    frame = views.query(query_text(rule))
+    refuse_bad_patterns(None, rule, views.spark)
+    return frame
 
 
 def _below(a: DataFrame, b: DataFrame) -> DataFrame:

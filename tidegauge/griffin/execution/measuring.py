@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 """Maximum number of rows of a metric in one partition; further rows are dropped with a notice."""
 _KEY = "__tidegauge_key"
+_UNGROUPED = (
+    "its result has several rows and no GROUP BY whose columns it selects: its numbers are kept by "
+    "the order of the rows, as in n and n.2; select and group by what identifies a row"
+)
 _SHAPED = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURES
 """Rule types whose metric is one document."""
 
@@ -201,6 +205,8 @@ def _reports(this: Round, views: Views, one: RuleMeasurement) -> dict[Partition,
         for partition, some in grouped.items():
             if partition is None:
                 continue
+            if table.labels is None and len(some) > 1 and _UNGROUPED not in one.notices:
+                one.notices.append(_UNGROUPED)
             known = reports.get(partition)
             found = _report(some, table)
             reports[partition] = found if known is None else known.beside(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import DslError, SuiteError, did_you_mean
@@ -14,13 +14,14 @@ from tidegauge.griffin.bind.functions import known_functions
 from tidegauge.griffin.bind.rules import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.execution.explaining import plan_error, query_text, refuse_bad_patterns
+from tidegauge.griffin.execution.explaining import plan_error, query_text
 from tidegauge.griffin.frame_operations import operate
-from tidegauge.griffin.group_by import group_labels
 from tidegauge.griffin.lower import lower
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.measures.accuracy import GriffinAccuracy
 from tidegauge.griffin.measures.selection import select_measure
+from tidegauge.griffin.sql.groups import group_labels
+from tidegauge.griffin.sql.patterns import refuse_bad_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,10 +83,12 @@ def prepare(
     ready, wrong = [], []
     functions = known_functions(views.spark)
     names: set[str] = set()
+    groups: dict[str, frozenset[str]] = {}
     for config in rules:
         try:
             _refuse_twice(config, names)
-            ready.append(_prepared(config, views, sources, tuple(by), functions))
+            one = _prepared(config, views, sources, tuple(by), functions)
+            ready.append(_grouped(one, views, groups))
         except DslError as error:
             wrong.append(_of_rule(error, config))
         except (SuiteError, KeyError) as error:
@@ -97,6 +100,35 @@ def prepare(
         first.others = tuple(wrong[1:])
         raise first
     return ready
+
+
+def _grouped(one: Prepared, views: Views, groups: dict[str, frozenset[str]]) -> Prepared:
+    """Return a rule whose results have the groups of what they read, and note those of its frames.
+
+    Parameters
+    ----------
+    one : Prepared
+    views : Views
+    groups : dict of str to frozenset of str
+        Columns that identify the rows of frames, by the frames' names; all in lower case.
+    """
+    sql = {step.name: step.sql for step in one.plan.steps}
+    tables = []
+    for table in one.plan.metrics:
+        labels = table.labels
+        if labels is None:
+            columns = views.spark.table(one.views[table.step]).columns
+            labels = group_labels(sql[table.step], columns, groups)
+        tables.append(replace(table, labels=labels))
+    by_step = {table.step: frozenset(map(str.casefold, table.labels or ())) for table in tables}
+    for step in one.plan.steps:
+        for name in (step.name, *step.also, f"{one.name}_{step.name}"):
+            groups[name.casefold()] = by_step.get(step.name, frozenset())
+    whole = by_step[tables[0].step] if tables else frozenset()
+    update = one.config.output("dsc-update")
+    for name in (one.name, *([str(update.name)] if update else [])):
+        groups[name.casefold()] = whole
+    return replace(one, plan=replace(one.plan, metrics=tuple(tables)))
 
 
 def _refuse_twice(config: RuleConfig, names: set[str]) -> None:
@@ -131,8 +163,9 @@ def _prepared(
 ) -> Prepared:
     match config.dsl_type:
         case "spark-sql":
-            frame = views.query(query_text(config))
-            return _whole(config, views, frame, sources, by)
+            whole = _whole(config, views, views.query(query_text(config)), sources, by)
+            refuse_bad_patterns(None, config, views.spark)
+            return whole
         case "df-opr":
             name = config.in_name or _only(sources, config)
             frame = operate(config.rule, views.frame(name), config.details)
@@ -164,7 +197,7 @@ def _whole(
         config.name,
         output.flatten or "default",
         str(output.name),
-        group_labels(config.rule, frame.columns) if config.dsl_type == "spark-sql" else None,
+        None,
     )
     records = (config.name,) if config.output("record") else ()
     plan = RulePlan((step,), (table,), records, source, by)

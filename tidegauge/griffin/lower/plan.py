@@ -37,7 +37,7 @@ class MetricTable:
     name : str
         Name of the array or map in the metric.
     labels : tuple of str or None
-        Columns that identify rows, such as those of GROUP BY; None if they are not known.
+        Columns that identify rows, such as those of GROUP BY; None if none do.
     part : bool
         Whether it is an array within the rule's metric, and not the metric itself.
     """

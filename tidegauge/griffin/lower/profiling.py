@@ -60,10 +60,8 @@ def lower_profiling(rule: Profiling, work: LoweringContext) -> RulePlan:
 
 
 def _labels(rule: Profiling, items: list[Aliased]) -> tuple[str, ...] | None:
-    """Return the columns of GROUP BY; None if the rows are not groups."""
-    if not is_grouped(rule):
-        return None
-    return tuple(item.alias for item in items if item.of in rule.group_by)
+    """Return the selected columns of GROUP BY; None if there are none."""
+    return tuple(item.alias for item in items if item.of in rule.group_by) or None
 
 
 def _key(item: OrderItem, shown: list[tuple[object, str]]) -> tuple[str, bool, str]:

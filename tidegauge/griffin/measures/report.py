@@ -53,9 +53,7 @@ class Report:
             As for `flattened`.
         name : str
         labels : iterable of str, optional
-            Columns that identify rows: those of GROUP BY. If they are not known, a single row has
-            none, and several rows are told apart by their texts and dates, else by the first
-            column.
+            Columns that identify rows: those of GROUP BY. Rows without any are numbered.
 
         Examples
         --------
@@ -65,8 +63,7 @@ class Report:
         >>> dict(Report.from_rows([{"n": 2, "ok": True}], "default", "cities").scalars())
         {'n': 2.0, 'ok': 1.0}
         """
-        told = set(_label_columns(rows)) if labels is None else set(labels)
-        return cls(flattened(rows, flatten, name), labels=frozenset(told), rows=tuple(rows))
+        return cls(flattened(rows, flatten, name), labels=frozenset(labels or ()), rows=tuple(rows))
 
     @classmethod
     def of_array(cls, rows: Sequence[Row], name: str, labels: Iterable[str]) -> Self:
@@ -174,13 +171,6 @@ def flattened(rows: Sequence[Row], flatten: str, name: str) -> Metric:
     if flatten == "array" or (flatten == "default" and len(rows) > 1):
         return {name: [dict(row) for row in rows]}
     return {name: first} if flatten == "map" else first
-
-
-def _label_columns(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield columns that tell several rows apart, where the query does not say them."""
-    if len(rows) > 1:
-        found = [c for c in rows[0] if any(isinstance(row[c], str | dt.date) for row in rows)]
-        yield from found or list(rows[0])[: len(rows[0]) > 1]
 
 
 def as_number(value: Any) -> float | None:

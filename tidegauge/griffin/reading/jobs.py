@@ -11,7 +11,14 @@ from tidegauge.griffin.reading.measures import read_measures
 from tidegauge.griffin.reading.rules import DQ_TYPES, DSL_TYPES, read_pre_proc, read_rules
 
 _PROCESS = {"batch": "batch", "streaming": "streaming"}
-_FORMATS = {"parquet": "parquet", "json": "json", "orc": "orc", "text": "json"}
+_FORMATS = {
+    "parquet": "parquet",
+    "json": "json",
+    "orc": "orc",
+    "text": "json",
+    "df": "parquet",  # in 0.1.5, memory
+    "hive": "parquet",
+}
 _SERVICE = (
     *("id", "owner", "organization", "description", "deleted", "metric.name"),
     *("measure.type", "dq.type", "rule.description", "measure.id", "created.date", "modified.date"),
@@ -154,7 +161,9 @@ def _store(keys: MappingReader) -> StreamStore:
         keys.problem("must be longer than nothing", "ready.time.interval")
     if store.ready_delay < 0:
         keys.problem("must not be below 0", "ready.time.delay")
-    keys.ignored("info.path")  # path in ZooKeeper
+    keys.ignored("info.path", "version")  # path in ZooKeeper
+    for key in keys.ignored("cache.level", "database", "table.name"):
+        keys.log.notices.append(f"{keys.at(key)}: ignored; rows are kept in files")
     if keys.truth("init.clear", default=False):
         keys.log.notices.append(
             f"{keys.at('init.clear')}: ignored; env.json says it for all sources"

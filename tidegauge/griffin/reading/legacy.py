@@ -49,7 +49,8 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
     rule.done()
     if re.search(r"\.json\(\)", _TOKEN.sub("", text)):
         rule.problem(
-            "'.json()' is not read any more; give the connector a 'pre.proc' of 'from_json'",
+            "'.json()' is not read any more; give the connector a 'pre.proc' of 'from_json', "
+            "with the fields as its 'schema'",
             "rules",
         )
     rest = {

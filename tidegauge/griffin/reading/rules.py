@@ -45,7 +45,8 @@ _FLATTEN = {
     "list": "array",
     "map": "map",
 }
-_PERSISTED = frozenset({"persist.type", "update.data.source", "cache.data.source"})
+_PERSISTED = frozenset({"persist.type", "persist.name", "update.data.source", "cache.data.source"})
+_PERSIST_TYPES = {"metric": "metric", "record": "record", "none": "none", "cache": "cache"}
 _CONDITIONS = {"regex": "regex", "enumeration": "enumeration"}
 _TEMPLATE = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$\{(?P<name>\w+)\}")
 
@@ -97,7 +98,13 @@ def _rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, s
         dsl = keys.log.one_of(keys.at("dsl.type"), "dsl.type", spelled, DSL_TYPES)
     dq_type = _dq_type(keys, dsl)
     details = keys.free("details")
-    old, origin = _old_outputs(keys, details)
+    kept = keys.log.one_of(
+        keys.at("persist.type"),
+        "persist.type",
+        keys.take("persist.type")[1] or "none",
+        _PERSIST_TYPES,
+    )
+    old, origin = _old_outputs(keys, details, kept)
     rule = RuleConfig(
         number=number,
         dsl_type=dsl,
@@ -106,7 +113,7 @@ def _rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, s
         in_name=_plain(keys.text("in.dataframe.name") or _moved(keys, details, "df.name", "in.dataframe.name"), keys),
         out_name=_plain(keys.text("out.dataframe.name", "name"), keys),
         details=details,
-        cache=keys.truth("cache", default=False),
+        cache=keys.truth("cache", default=kept == "cache"),
         outputs=_first_of_each(read_outputs(keys) + old, keys),
         errors=tuple(_condition(condition) for condition in keys.each("error.confs")),
     )  # fmt: skip
@@ -156,15 +163,32 @@ def _first_of_each(
 
 
 def _old_outputs(
-    keys: MappingReader, details: dict[str, Any]
+    keys: MappingReader, details: dict[str, Any], kept: str
 ) -> tuple[tuple[Output, ...], str | None]:
-    """Return outputs in the form before ``out``: ``metric``, ``record``, ``ds.update``, details."""
+    """Return outputs in the form before ``out``: ``metric``, ``record``, ``ds.update``, details.
+
+    Parameters
+    ----------
+    keys : MappingReader
+        A rule.
+    details : dict
+        Its details, which lose what is an output.
+    kept : str
+        The ``persist.type`` of the rule.
+    """
     origin = None
-    found = _persisted(keys, details, _plain(keys.text("name"), keys))
+    if keys.value.get("persist.type") is not None:
+        keys.log.renamed(keys.path, "persist.type", "cache" if kept == "cache" else "out")
+    flatten = _collected(keys, details)
+    found = _persisted(keys, details, _plain(keys.text("name"), keys), kept)
     for key, inner in list(details.items()):  # one for each table of a rule, in 0.1.6
         if isinstance(inner, Mapping) and _PERSISTED & inner.keys():
             del details[key]
-            found += _persisted(keys, dict(inner), str(inner.get("name") or key))
+            table = dict(inner)
+            own = _collected(keys, table)
+            outputs = _persisted(keys, table, str(table.get("name") or key))
+            found += [replace(o, flatten=own) if o.kind == "metric" else o for o in outputs]
+    found = [replace(o, flatten=o.flatten or flatten) if o.kind == "metric" else o for o in found]
     if metric := keys.inner("metric"):
         keys.log.renamed(keys.path, "metric", "out")
         flatten = metric.take("collect.type")[1]
@@ -188,16 +212,28 @@ def _old_outputs(
     return tuple(found), origin
 
 
-def _persisted(keys: MappingReader, details: dict[str, Any], name: str | None) -> list[Output]:
-    """Pop the outputs that details of 0.1.6 hold."""
+def _collected(keys: MappingReader, details: dict[str, Any]) -> str | None:
+    """Pop how details of 0.1.6 and 0.2 say that rows of a metric are written."""
+    array = details.pop("as.array", None)
+    if array is not None:
+        keys.log.renamed(keys.at("details"), "as.array", "out")
+    kind = _moved(keys, details, "collect.type", "out")
+    if kind is None:
+        return "array" if array is True else None
+    return keys.log.one_of(keys.at("details"), "collect.type", kind, _FLATTEN)
+
+
+def _persisted(
+    keys: MappingReader, details: dict[str, Any], name: str | None, kept: str = "none"
+) -> list[Output]:
+    """Pop the outputs that details of 0.1.6 and 0.2 hold."""
     found = []
     kind = _moved(keys, details, "persist.type", "out")
-    if kind in {"metric", "record"}:
-        found.append(Output(kind, name))
-    elif kind not in {None, "none"}:
-        keys.problem(
-            f"'persist.type' must be 'metric', 'record' or 'none', not {kind!r}", "details"
-        )
+    if kind is not None:
+        kept = keys.log.one_of(keys.at("details"), "persist.type", kind, _PERSIST_TYPES)
+    name = _moved(keys, details, "persist.name", "out") or name
+    if kept in {"metric", "record"}:
+        found.append(Output(kept, name))
     for key in ("update.data.source", "cache.data.source"):
         updated = _moved(keys, details, key, "out")
         found += [Output("dsc-update", updated)] if updated else []

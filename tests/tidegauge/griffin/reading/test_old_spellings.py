@@ -5,7 +5,7 @@ import json
 import warnings
 
 import pytest
-from tidegauge.analyzers.core.errors import GriffinConfigError
+from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.griffin.config import Output
 
 from tidegauge.griffin.reading import read_job
@@ -49,6 +49,18 @@ OUTPUTS = {
         "details": {
             "miss.records": {"name": "missing", "persist.type": "record"},
             "accuracy": {"name": "accu", "persist.type": "metric"},
+        }
+    },
+    "0.1.6 of the rule, beside a table": {
+        "name": "accu",
+        "persist.type": "metric",
+        "details": {"missing": {"persist.type": "record"}},
+    },
+    "0.1.6 by persist.name": {
+        "details": {
+            "persist.type": "metric",
+            "persist.name": "accu",
+            "miss.records": {"persist.name": "missing", "persist.type": "record"},
         }
     },
     "0.1.6 by their keys": {
@@ -99,7 +111,7 @@ def written(job, connector, outputs, rule, process):
 
 
 def test_all_forms_are_the_same_job():
-    assert len(FORMS) == 600
+    assert len(FORMS) == 840
     for form in FORMS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -130,6 +142,78 @@ def test_records_of_0_1_6_that_update_a_source():
         warnings.simplefilter("ignore")
         (rule,) = read_job(job).rules
     assert rule.output("dsc-update") == Output("dsc-update", "src")
+
+
+@pytest.mark.parametrize(
+    ("rule", "outputs", "cached"),
+    [
+        ({"persist.type": "record"}, [Output("record", "r")], False),
+        ({"persist.type": "METRIC"}, [Output("metric", "r")], False),
+        ({"persist.type": "none"}, [], False),
+        ({"persist.type": "cache"}, [], True),
+        ({"persist.type": "none", "cache": True}, [], True),
+        ({"details": {"persist.type": "metric", "persist.name": "m"}}, [Output("metric", "m")], False),
+        ({"persist.type": "metric", "details": {"persist.name": "m"}}, [Output("metric", "m")], False),
+        ({"details": {"persist.type": "metric", "collect.type": "array"}}, [Output("metric", "r", "array")], False),
+        ({"details": {"persist.type": "metric", "collect.type": "list"}}, [Output("metric", "r", "array")], False),
+        ({"persist.type": "metric", "details": {"collect.type": "map"}}, [Output("metric", "r", "map")], False),
+        ({"details": {"groups": {"persist.type": "metric"}, "as.array": True}}, [Output("metric", "groups", "array")], False),
+        ({"details": {"groups": {"persist.type": "metric"}, "as.array": False}}, [Output("metric", "groups")], False),
+        ({"details": {"groups": {"persist.name": "g", "persist.type": "metric", "collect.type": "entries"}}},
+         [Output("metric", "g", "entries")], False),
+        ({"details": {"missed": {"persist.type": "record", "collect.type": "array", "cache.data.source": "src"}}},
+         [Output("record", "missed"), Output("dsc-update", "src")], False),
+    ],
+)  # fmt: skip
+def test_outputs_of_a_rule_before_0_2(rule, outputs, cached):
+    job = written("0.1.6", "0.6", "0.2", "0.6", "batch")
+    job["evaluateRule"]["rules"] = [
+        {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
+    ]
+    with pytest.warns(GriffinDeprecationWarning) as told:
+        (read,) = read_job(job).rules
+    assert list(read.outputs) == outputs
+    assert read.cache is cached
+    assert read.details == {}
+    old = [
+        key
+        for key in ("persist.type", "persist.name", "collect.type", "as.array")
+        if key in str(rule)
+    ]
+    assert all(any(repr(key) in str(warning.message) for warning in told) for key in old)  # fmt: skip
+
+
+def test_rules_before_measuring_were_cached_by_their_persist_type():
+    job = written("0.1.6", "0.6", "0.1.6", "0.6", "batch")
+    rules = [
+        {"dsl.type": "df-opr", "name": "${s}", "rule": "from_json", "persist.type": "cache"},
+        {"dsl.type": "spark-sql", "name": "${this}", "rule": "select id from ${s}"},
+    ]
+    job["data.sources"][0]["connector"] = {"type": "hive", "config": HIVE, "pre.proc": rules}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parsed, chosen = read_job(job).sources[0].connectors[0].pre_proc
+    assert (parsed.cache, chosen.cache) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"persist.type": "metrics"}, "['persist.type']: unknown persist.type 'metrics'; did you mean 'metric'?"),
+        ({"persist.type": 3}, "['persist.type']: unknown persist.type 3"),
+        ({"details": {"persist.type": "metrics"}}, ".details: unknown persist.type 'metrics'"),
+        ({"details": {"persist.type": "metric", "collect.type": "lst"}}, ".details: unknown collect.type 'lst'"),
+        ({"details": {"persist.type": "metric", "persist.name": 3}}, ".details: 'persist.name' must be text"),
+    ],
+)  # fmt: skip
+def test_outputs_before_0_2_that_cannot_be(rule, said):
+    job = written("0.1.6", "0.6", "0.2", "0.6", "batch")
+    job["evaluateRule"]["rules"] = [
+        {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
+    ]
+    with pytest.raises(GriffinConfigError) as caught:
+        read_job(job)
+    assert said in str(caught.value)
 
 
 def test_null_is_as_if_the_key_were_missing():

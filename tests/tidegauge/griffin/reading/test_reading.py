@@ -342,6 +342,20 @@ def test_a_store_of_griffin_0_1_5_says_more_one_level_deeper():
     assert store == StreamStore("json", "/x", 60_000, 5_000, (-60_000, 0))
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "ignored"),
+    [
+        ("df", {"cache.level": "MEMORY_AND_DISK"}, ["['cache.level']"]),
+        ("hive", {"database": "d", "table.name": "t", "info.path": "s"}, [".database", "['table.name']"]),
+    ],
+)  # fmt: skip
+def test_rows_that_griffin_0_1_5_kept_in_memory_or_tables_are_kept_in_files(kind, config, ignored):
+    old = {"type": kind, "version": 1.2, "config": {**config, "ready.time.interval": "10s"}}
+    read = quietly(read_job, job(source={"cache": old}))
+    assert read.sources[0].store == StreamStore("parquet", None, 10_000)
+    assert [n.split("].cache")[1] for n in read.notices] == [f"{key}: ignored; rows are kept in files" for key in ignored]  # fmt: skip
+
+
 def measure(**more):
     measure = {"name": "m", "type": "accuracy", **more}
     return {"name": "j", "data.sources": [SOURCE, {**SOURCE, "name": "ref"}], "measures": [measure]}

@@ -1,0 +1,1 @@
+"""SQL that users write in rules, read as text."""
