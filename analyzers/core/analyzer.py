@@ -141,6 +141,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
     earlier_state_types: ClassVar[tuple[type[State], ...]] = ()
     state_bytes: ClassVar[int] = 64
     where: ClassVar[str | None] = None  # a field in Filterable
+    view: ClassVar[str | None] = None  # a field in CustomSql
     sql_options: ClassVar[tuple[str, ...]] = ("where",)
 
     def __post_init__(self) -> None:
