@@ -141,7 +141,6 @@ class Analyzer(Description, ABC, Generic[S, T]):
     earlier_state_types: ClassVar[tuple[type[State], ...]] = ()
     state_bytes: ClassVar[int] = 64
     where: ClassVar[str | None] = None  # a field in Filterable
-    view: ClassVar[str | None] = None  # a field in CustomSql
     sql_options: ClassVar[tuple[str, ...]] = ("where",)
 
     def __post_init__(self) -> None:
@@ -204,6 +203,11 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Return the options that are SQL expressions, as their user wrote them."""
         options = (getattr(self, name) for name in self.sql_options)
         return tuple(text for text in options if text is not None)
+
+    @property
+    def data_name(self) -> str | None:
+        """The name by which a query among `expressions` reads the data that is measured."""
+        return None
 
     @abstractmethod
     def measure(self, state: S) -> T:

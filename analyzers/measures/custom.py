@@ -169,6 +169,11 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
         return "CustomSQL"
 
     @property
+    def data_name(self) -> str:
+        """The view."""
+        return self.view
+
+    @property
     def is_query(self) -> bool:
         """Whether the expression is a query."""
         return _QUERY.match(self.expression) is not None

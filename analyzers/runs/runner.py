@@ -339,9 +339,9 @@ def _with_references(
 ) -> list[ListedPartition]:
     """Add the fingerprints of tables that analyzers reference to those of the partitions."""
     tables = {table for a in analyzers for table in a.reads}
-    # A query reads the data measured by the name of its view, which hides a table; a filter does not.
+    # A query reads the measured data by a name that hides a table; a filter does not.
     nested = [
-        (text, None if text == a.where else a.view)
+        (text, None if text == a.where else a.data_name)
         for a in analyzers
         for text in a.expressions()
         if reads_tables(text)

@@ -75,7 +75,7 @@ def tables_read(data: DataFrame, queries: Iterable[tuple[str, str | None]]) -> s
     from pyspark.errors import AnalysisException
 
     found: set[str] = set()
-    for text, view in set(queries):
+    for text, own in set(queries):
         escaped = text.replace("{", "{{").replace("}", "}}")
         query = f"EXPLAIN EXTENDED SELECT (\n{escaped}\n) FROM {{data}}"  # noqa: S608 - the user's own SQL
         try:
@@ -84,11 +84,11 @@ def tables_read(data: DataFrame, queries: Iterable[tuple[str, str | None]]) -> s
             continue
         parsed = plan.partition("== Analyzed Logical Plan ==")[0]
         names = [match["parts"].split(", ") for match in _RELATION.finditer(parsed)]
-        own = [] if view is None else [view.casefold()]
+        hidden = [] if own is None else [own.casefold()]
         # The frame itself is a view of PySpark's.
         found.update(
             ".".join(map(quote, parts))
             for parts in names
-            if not parts[-1].startswith("_pyspark") and list(map(str.casefold, parts)) != own
+            if not parts[-1].startswith("_pyspark") and list(map(str.casefold, parts)) != hidden
         )
     return found
