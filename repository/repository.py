@@ -260,15 +260,16 @@ class Repository(Rendered):
         dataset : str, optional
             Default: all.
         since
-            Count only incidents and late or missing partitions at or after this partition time.
+            Count only incidents, late or missing partitions, and failed checks at or after this partition time.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each dataset, the worst by open incidents first, with the columns dataset, partitions (how many exist), newest, time
+            One row for each dataset, the worst first, with the columns dataset, partitions (how many exist), newest, time
             and rows (of the newest partition), series; errors, warnings and infos (open incidents by
             severity); missing (unresolved gaps and overdue partitions) and late; run_id, status and
-            started_at of the last run; failed (analyzers that failed when last measured).
+            started_at of the last run; failed (analyzers that failed when last measured); failing
+            (verdicts of rules and checks by which the current data fails).
 
         Raises
         ------

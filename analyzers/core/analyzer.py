@@ -205,6 +205,11 @@ class Analyzer(Description, ABC, Generic[S, T]):
         options = (getattr(self, name) for name in self.sql_options)
         return tuple(text for text in options if text is not None)
 
+    @property
+    def data_name(self) -> str | None:
+        """The name by which a query among `expressions` reads the data that is measured."""
+        return None
+
     @abstractmethod
     def measure(self, state: S) -> T:
         """Compute the metric's value from a state.

@@ -123,8 +123,8 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
     Parameters
     ----------
     expression : str
-        The aggregate or query. A query may read other tables; unlike those of `DatasetMatch`, a
-        change in one of them does not make partitions be measured again.
+        The aggregate or query. A query may read other tables: a change in one of them makes all
+        partitions be measured again, unless it is a view.
     disambiguator : str
         Instance name of the metric.
     merge : str
@@ -167,6 +167,11 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
     def name(self) -> str:
         """The name in Deequ's spelling."""
         return "CustomSQL"
+
+    @property
+    def data_name(self) -> str:
+        """The view."""
+        return self.view
 
     @property
     def is_query(self) -> bool:

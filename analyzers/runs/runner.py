@@ -339,7 +339,13 @@ def _with_references(
 ) -> list[ListedPartition]:
     """Add the fingerprints of tables that analyzers reference to those of the partitions."""
     tables = {table for a in analyzers for table in a.reads}
-    nested = [text for a in analyzers for text in a.expressions() if reads_tables(text)]
+    # A query reads the measured data by a name that hides a table; a filter does not.
+    nested = [
+        (text, None if text == a.where else a.data_name)
+        for a in analyzers
+        for text in a.expressions()
+        if reads_tables(text)
+    ]
     if not tables and not nested:
         return list(listed)
     data = source.read(None)

@@ -61,15 +61,21 @@ def reads_tables(text: str) -> bool:
 
 
 @handled_errors()
-def tables_read(data: DataFrame, texts: Iterable[str]) -> set[str]:
+def tables_read(data: DataFrame, queries: Iterable[tuple[str, str | None]]) -> set[str]:
     """Return the tables that queries in expressions on a frame read, as Spark parses them.
 
-    Names of common table expressions are among them; expressions that do not resolve read none.
+    Names of common table expressions are among them; expressions that do not parse read none.
+
+    Parameters
+    ----------
+    data : DataFrame
+    queries : iterable of tuple of str and (str or None)
+        Each expression, and the name by which it reads the frame, which is no table then.
     """
     from pyspark.errors import AnalysisException
 
     found: set[str] = set()
-    for text in set(texts):
+    for text, own in set(queries):
         escaped = text.replace("{", "{{").replace("}", "}}")
         query = f"EXPLAIN EXTENDED SELECT (\n{escaped}\n) FROM {{data}}"  # noqa: S608 - the user's own SQL
         try:
@@ -78,8 +84,11 @@ def tables_read(data: DataFrame, texts: Iterable[str]) -> set[str]:
             continue
         parsed = plan.partition("== Analyzed Logical Plan ==")[0]
         names = [match["parts"].split(", ") for match in _RELATION.finditer(parsed)]
+        hidden = [] if own is None else [own.casefold()]
         # The frame itself is a view of PySpark's.
         found.update(
-            ".".join(map(quote, parts)) for parts in names if not parts[-1].startswith("_pyspark")
+            ".".join(map(quote, parts))
+            for parts in names
+            if not parts[-1].startswith("_pyspark") and list(map(str.casefold, parts)) != hidden
         )
     return found

@@ -9,9 +9,10 @@ turns on the same Parquet files; the order is reversed each round, and the first
 side is given its constraints before; timed is from reading the frame to the last verdict. The
 verdicts of all sides are compared with those that follow from how the table is made.
 
-Each side gets its best reasonable usage: Great Expectations is asked for verdicts alone
-(``BOOLEAN_ONLY``), and DQX for one pass over the marked frame, whose rules its observer counts.
-Ours looks for bad values of what failed, too, as it does by default.
+Each side gets its best reasonable usage and is asked for the same: verdicts alone, which are
+``examples=False`` of ours, ``BOOLEAN_ONLY`` of Great Expectations, and one pass over DQX's marked
+frame, whose rules its observer counts. In ``values80`` the sides that can name bad values of what
+fails name them: ours as it does by default, Great Expectations by ``SUMMARY``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.checks.constraints import CASES, expected
+from benchmarks.checks.constraints import CASES, WITH_VALUES, expected
 from benchmarks.deequ.__main__ import machine
 from benchmarks.deequ.workers import (
     DEEQU,
@@ -43,6 +44,8 @@ from tidegauge.spark.java import find_java
 
 OURS = ("ours-3.5", "ours-newest")
 PEERS = ("deequ", "gx", "dqx")
+NAMELESS = ("deequ", "dqx")
+"""The sides whose verdicts name no bad values."""
 LOCK = "peers"
 """The lock file of the environment that Great Expectations and DQX share."""
 
@@ -65,7 +68,9 @@ def start(name: str, folder: Path) -> Worker:
 
 def play(name: str, workers: list[Worker], path: str, rounds: int) -> dict:
     """Play one case; return the seconds of each side and round, errors, and verdicts that differ."""
-    constraints = CASES[name]
+    constraints, values = CASES[name], name in WITH_VALUES
+    workers = [worker for worker in workers if not (values and worker.name in NAMELESS)]
+    asked = {"op": "verify", "constraints": constraints, "values": values}
     errors: dict[str, str] = {}
     seconds: dict[str, list[float]] = {}
     wrong: dict[str, list] = {}
@@ -80,7 +85,7 @@ def play(name: str, workers: list[Worker], path: str, rounds: int) -> dict:
             return None
 
     for worker in workers:
-        ask(worker, "prepare", case={"op": "verify", "constraints": constraints}, path=path)
+        ask(worker, "prepare", case=asked, path=path)
     for turn in range(rounds + 1):
         for worker in workers[:: -1 if turn % 2 else 1]:
             ask(worker, "before")

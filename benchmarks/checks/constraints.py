@@ -77,8 +77,10 @@ MIXED = [
     *(["distinct", c, 40 if _fails(c) else 60] for c in CATEGORIES),
     *SCAN[-10:],
 ]
-CASES = {"rows80": ROWS, "scan200": SCAN, "mixed200": MIXED}
-"""Single rows only; what one scan can tell; the same with ten counts of distinct values."""
+CASES = {"rows80": ROWS, "values80": ROWS, "scan200": SCAN, "mixed200": MIXED}
+"""Single rows only, twice; what one scan can tell; the same with ten counts of distinct values."""
+WITH_VALUES = ("values80",)
+"""The cases in which bad values of what fails are asked for, too."""
 
 
 def expected(constraint: list) -> bool:

@@ -41,8 +41,9 @@ class Ours:
         self.version = tg.__version__
         self.spark = tg.spark_session(folder, settings=settings)
 
-    def prepare(self, constraints):
+    def prepare(self, constraints, values):
         """Build the check."""
+        self.values = values
         check = self.tg.Check("benchmark")
         for constraint in constraints:
             check = self.add(check, *constraint)
@@ -68,12 +69,12 @@ class Ours:
 
     def verify(self, data):
         """Return which constraints hold."""
-        found = self.tg.verify(data, self.check)
+        found = self.tg.verify(data, self.check, examples=self.values)
         return [one.result.passed for one in found.judged]
 
 
 class GreatExpectations:
-    """An expectation suite validated on a Spark frame, with no more than verdicts asked for."""
+    """An expectation suite validated on a Spark frame."""
 
     def __init__(self, folder, settings):
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -83,8 +84,9 @@ class GreatExpectations:
         self.version = gx.__version__
         self.spark = session(settings)
 
-    def prepare(self, constraints):
+    def prepare(self, constraints, values):
         """Build the suite; each expectation says by its metadata which constraint it is."""
+        self.form = "SUMMARY" if values else "BOOLEAN_ONLY"
         context = self.gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         asset = context.data_sources.add_spark("spark").add_dataframe_asset("data")
@@ -114,7 +116,7 @@ class GreatExpectations:
     def verify(self, data):
         """Return which expectations hold."""
         batch = self.batches.get_batch(batch_parameters={"dataframe": data})
-        found = batch.validate(self.suite, result_format="BOOLEAN_ONLY")
+        found = batch.validate(self.suite, result_format=self.form)
         raised = [r for r in found.results if r.exception_info.get("raised_exception")]
         if raised:
             raise RuntimeError(str(raised[0].exception_info))
@@ -142,7 +144,7 @@ class Dqx:
             client, self.spark, observer=metrics_observer.DQMetricsObserver()
         )
 
-    def prepare(self, constraints):
+    def prepare(self, constraints, values):
         """Build the rules, named by the place of their constraint."""
         self.shares, self.rules = {}, []
         for place, (kind, column, *of) in enumerate(constraints):
@@ -225,7 +227,7 @@ def main():
                     table(side.spark, request["path"], request["rows"])
                 case "prepare":
                     path = request["path"]
-                    side.prepare(request["case"]["constraints"])
+                    side.prepare(request["case"]["constraints"], request["case"]["values"])
                 case "before":
                     gc.collect()
                     side.spark._jvm.System.gc()  # noqa: SLF001

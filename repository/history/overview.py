@@ -13,15 +13,17 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.queries import Window, dataset_id
+from tidegauge.repository.store.verdicts import failing_verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 OVERVIEW_COLUMNS = columns(
     "dataset partitions newest time:time series rows:integer errors warnings infos missing"
-    " late run_id:integer status started_at:time failed"
+    " late run_id:integer status started_at:time failed failing"
 )
 SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
+_BADNESS = ("errors", "failing", "warnings", "infos", "failed")
 _ARRIVALS = {"missing": "MissingPartition", "late": "Late"}
 
 Row = Mapping[str, Any]
@@ -30,7 +32,10 @@ Row = Mapping[str, Any]
 def overview_rows(
     connection: Connection, dataset: str | None = None, window: Window | None = None
 ) -> list[Row]:
-    """Return each dataset's overview row, the worst first; the window limits incidents and arrivals."""
+    """Return each dataset's overview row, the worst first.
+
+    The window limits incidents, arrivals and verdicts.
+    """
     window = window or Window()
     d = s.dataset.c
     query = sa.select(d.id, d.name).order_by(d.name)
@@ -44,6 +49,7 @@ def overview_rows(
         for row in incident_rows(connection, dataset, "open", window)
     )
     arrivals = _arrivals(connection, window)
+    failing = _failing(connection, window)
     rows: list[Row] = [
         {
             "dataset": name,
@@ -53,10 +59,11 @@ def overview_rows(
             **{column: arrivals[of, column] for column in _ARRIVALS},
             **runs.get(of, {"run_id": None, "status": None, "started_at": None}),
             "failed": failed.get(of, 0),
+            "failing": failing.get(of, 0),
         }
         for of, name in datasets
     ]
-    return sorted(rows, key=lambda row: [-row[column] for column in (*SEVERITY_COLUMNS, "failed")])
+    return sorted(rows, key=lambda row: [-row[column] for column in _BADNESS])
 
 
 def _partitions(connection: Connection) -> dict[int, Row]:
@@ -121,6 +128,13 @@ def _failed(connection: Connection) -> dict[int, int]:
         .where(n.status == "failed")
         .group_by(a.dataset_id)
     )
+    return {of: count for of, count in connection.execute(query)}  # noqa: C416
+
+
+def _failing(connection: Connection, window: Window) -> dict[int, int]:
+    """Return the number of verdicts by which the current data fails, by dataset id."""
+    counts = failing_verdicts(window.since).c
+    query = sa.select(counts.of, counts.failing)
     return {of: count for of, count in connection.execute(query)}  # noqa: C416
 
 

@@ -12,7 +12,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.listing import tags_of_datasets
-from tidegauge.repository.store.verdicts import standing_verdicts
+from tidegauge.repository.store.verdicts import failing_verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -82,7 +82,7 @@ def _badness(row: Row) -> tuple[Any, ...]:
 def _query(now: datetime) -> sa.Select[Any]:
     d, p, v, r = s.dataset.c, s.partition.c, s.partition_version.c, s.run.c
     newest, run = _newest_partition(), _last_run()
-    incidents, failing, metrics = _incidents(now), _failing(), _metrics()
+    incidents, failing, metrics = _incidents(now), failing_verdicts(), _metrics()
     before = s.partition.alias("before")
     previous = (
         sa.select(sa.func.max(before.c.time))
@@ -163,13 +163,6 @@ def _incidents(now: datetime) -> sa.Subquery:
         .group_by(told.c.of)
         .subquery()
     )
-
-
-def _failing() -> sa.Subquery:
-    """Count the checks by dataset whose newest verdict fails on the data that is there now."""
-    v = standing_verdicts().c
-    query = sa.select(v.dataset_id.label("of"), sa.func.count().label("failing"))
-    return query.where(v.passed == 0).group_by(v.dataset_id).subquery()
 
 
 def _metrics() -> sa.Subquery:

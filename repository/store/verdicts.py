@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -260,6 +261,20 @@ def standing_verdicts() -> sa.Subquery:
     # Results are long, and are not ranked.
     query = sa.select(*s.verdict.c, ranked.c.time).join_from(s.verdict, ranked, ranked.c.id == v.id)
     return query.where(ranked.c.place == 1).subquery()
+
+
+def failing_verdicts(since: datetime | None = None) -> sa.Subquery:
+    """Count by dataset the standing verdicts by which current data fails.
+
+    Parameters
+    ----------
+    since : datetime, optional
+        Only those on partitions of this time or later.
+    """
+    v = standing_verdicts().c
+    query = sa.select(v.dataset_id.label("of"), sa.func.count().label("failing"))
+    query = query.where(v.passed == 0).group_by(v.dataset_id)
+    return (query if since is None else query.where(v.time >= since)).subquery()
 
 
 def superseded(commit: int | None = None) -> sa.ColumnElement[bool]:

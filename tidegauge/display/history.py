@@ -48,7 +48,16 @@ def _repository(
         )
         return
     yield table(
-        ["dataset", "partitions", "newest", "rows", "series", "open incidents", "last run"],
+        [
+            "dataset",
+            "partitions",
+            "newest",
+            "rows",
+            "series",
+            "open incidents",
+            "failing checks",
+            "last run",
+        ],
         Rows.first_of((_dataset_cells(row) for row in rows), most, len(rows)),
         width,
     )
@@ -64,6 +73,7 @@ def _dataset_cells(row: Mapping[str, Any]) -> list[Any]:
     return [
         *cells,
         Markup(", ".join(incidents)) if incidents else "none",
+        row["failing"] or "none",
         marked(row["status"] or ""),
     ]
 

@@ -32,6 +32,8 @@ BEFORE, AFTER = 60, 10
 """Partitions before and after an incident to plot."""
 LATELY = 90
 """Partitions in a series' sparkline."""
+VERDICTS = 20
+"""Maximum number of failed verdicts of a dataset to list."""
 _SERIES = ("segment", "name", "instance", "analyzer")
 
 Row = Mapping[str, Any]
@@ -156,6 +158,20 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
     return found
 
 
+def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) -> list[Row]:
+    """Read the verdicts of rules and checks by which a dataset's current data fails, the newest first.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+    since
+        Only those on partitions of this time or later.
+    """
+    window = Window.between(since, None)
+    return [one for one in standing_failures(repository, dataset) if window.holds(one["time"])]
+
+
 def contents_of(
     repository: Repository,
     row: Row,
@@ -191,16 +207,10 @@ def contents_of(
         series=_series(repository, dataset, ledger, most),
         rows=_row_counts(_from(ledger, since)),
         runs=records(repository.runs(dataset)),
-        verdicts=_verdicts(repository, dataset, since),
+        verdicts=failed_verdicts(repository, dataset, since),
         url=dashboard_url(),
         grouped=[one for one in still if one["id"] in grouped],
     )
-
-
-def _verdicts(repository: Repository, dataset: str, since: Moment) -> list[Row]:
-    start = Window.between(since, None).since
-    found = standing_failures(repository, dataset)
-    return [one for one in found if start is None or (one["time"] and one["time"] >= start)]
 
 
 def _worst(incidents: Sequence[Row]) -> list[Row]:

@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.formatting import Markup, escaped
 from tidegauge.display.addresses import dataset_address, incident_address
 from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
 from tidegauge.report.contents import (
+    VERDICTS,
     Contents,
     ReportEvidence,
     ReportGroup,
@@ -34,7 +35,7 @@ MOST_DATASETS = 20
 """Maximum number of datasets in full, the worst first; all are in the table at the top."""
 MOST_SERIES, LEAST_SERIES = 400, 20
 """Maximum number of series on the page, and minimum for each dataset."""
-_SETTLED, _RUNS, _CAUSES, _VERDICTS = 10, 10, 6, 20
+_SETTLED, _RUNS, _CAUSES = 10, 10, 6
 _MEMBERS = 20
 _STRIP, _ACROSS, _CELL = 120, 40, 20
 _LARGEST = 60_000
@@ -126,9 +127,9 @@ def _page(
 
 def _datasets(rows: Sequence[Row]) -> str:
     head = ["dataset", "partitions", "newest", "rows", "series", "error", "warning", "info"]
-    head += ["missing", "late", "failed", "last run"]
+    head += ["failing checks", "missing", "late", "failed", "last run"]
     columns = ["partitions", "newest", "rows", "series", "errors", "warnings", "infos"]
-    columns += ["missing", "late", "failed"]
+    columns += ["failing", "missing", "late", "failed"]
     lines = [
         [row["dataset"], *(_known(row[c]) for c in columns), marked(str(row["status"] or ""))]
         for row in rows
@@ -153,6 +154,7 @@ def _section(one: Contents) -> Iterator[str]:
         ("rows of the newest", cell(_known(row["rows"])) or "unknown"),
         ("series", f"{row['series']:,}"),
         *((f"open, {word}", f"{row[f'{word}s']:,}") for word in ("error", "warning", "info")),
+        ("failing checks", f"{row['failing']:,}"),
         ("missing or overdue", f"{row['missing']:,}"),
         ("late", f"{row['late']:,}"),
         ("analyzers that failed", f"{row['failed']:,}"),
@@ -218,13 +220,13 @@ def _verdicts(one: Contents) -> Iterator[str]:
     yield "<h3>Failed rules and checks</h3>"
     lines = [
         [row["partition"] or "the table", row["name"], sentence(told, 600)]
-        for row in one.verdicts[:_VERDICTS]
+        for row in one.verdicts[:VERDICTS]
         for told in failure_messages(str(row["result"]))
     ]
     head = ["partition", "by", "why"]
     yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines)))}</div>'
-    if len(one.verdicts) > _VERDICTS:
-        yield note(f"and {len(one.verdicts) - _VERDICTS:,} more partitions")
+    if len(one.verdicts) > VERDICTS:
+        yield note(f"and {len(one.verdicts) - VERDICTS:,} more partitions")
 
 
 def _group(group: ReportGroup, url: str | None) -> Iterator[str]:

@@ -175,12 +175,12 @@ _SUBQUERY = re.compile(
 
 
 def check_deterministic(text: str) -> None:
-    """Raise an `UnresolvedExpressionError` if a condition may differ each time it is evaluated."""
+    """Raise an `UnresolvedExpressionError` if an expression may differ each time it is evaluated."""
     found = _RANDOM.search(without_literals(text))
     if found is not None:
         msg = (
-            f"{found[1]}() gives another answer each time, so the records that are counted would not"
-            " be those that are rejected; compute it into a column first"
+            f"{found[1]}() gives another answer each time, so the records that are counted and judged"
+            " would not be those that are written; compute it into a column first"
         )
         raise UnresolvedExpressionError(msg)
 

@@ -398,8 +398,7 @@ class _Builder:
                 elif str(value).startswith("(\n"):
                     own.append(str(value).removeprefix("(\n").removesuffix("\n)"))
                 text += str(value)
-            if kind is None:
-                check_deterministic(told)
+            check_deterministic(told)
             if self.by is not None:
                 check_record_by_record(told, self.by)
             texts.append(text if kind is None else f"CAST({text} AS {kind})")

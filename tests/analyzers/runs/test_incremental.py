@@ -436,6 +436,34 @@ def test_a_change_of_a_table_that_an_expression_queries_measures_anew(spark, rep
     assert values(2) == (2, pytest.approx([2 / 3, 1 / 3]))
 
 
+def test_a_change_of_a_table_that_a_query_reads_measures_anew(spark, repo, tmp_path):
+    """A table that has the name of a query's own data is not read by it, but by a filter."""
+    write_days(tmp_path / "days", 2)
+    limit = "inc.b_limit"
+    spark.sql("USE inc")
+    try:
+        for table in ("data", limit):
+            spark.range(2).write.mode("overwrite").saveAsTable(table)
+        query = f"SELECT count(*) FROM DATA JOIN {limit} ON x = id"
+        plain = tg.Suite("queried", [tg.CustomSql(query, "pairs")], partition_by=["ds"])
+        filtered = tg.CustomSql(query, "pairs", where="x IN (SELECT id FROM data)")
+        both = tg.Suite("filtered", [filtered], partition_by=["ds"])
+
+        def run(suite):
+            done = tg.analyze(str(tmp_path / "days"), suite, repository=repo, spark=spark)
+            return done.report.scanned, repo.metrics(suite.dataset)["value"].tolist()
+
+        # x is 0, 1 and null on the first day, 1, 2 and null on the second; both tables hold 0 and 1
+        assert run(plain) == run(both) == (2, [2, 1])
+        spark.range(1).write.mode("overwrite").saveAsTable("data")
+        assert run(plain) == (0, [2, 1])
+        assert run(both) == (2, pytest.approx([1, float("nan")], nan_ok=True))  # no rows are left
+        spark.range(3).write.mode("overwrite").saveAsTable(limit)
+        assert run(plain) == (2, [2, 2])
+    finally:
+        spark.sql("USE default")
+
+
 def test_run_tags(spark, repo):
     frame = spark.createDataFrame([(1, "a", "2013-01-01")], "x int, s string, ds string")
     suite = tg.Suite("tagged", SUITE, ["ds"], tags={"team": "ops"})

@@ -1,5 +1,6 @@
 """`tidegauge rules`: what it prints, how it exits, and what it leaves behind."""
 
+import datetime as dt
 import json
 
 import pytest
@@ -169,6 +170,38 @@ def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
     again = sorted([*rejects, (-5, DAYS[0], ["age"])], key=str)
     assert contents(spark, "people_rejects", "age", "ds", "broken_rules") == again
     assert contents(spark, "people_clean", "age", "ds") == more
+
+
+def test_rejects_are_written_with_reasons_run_and_time(spark, table, rules, repo):
+    named = SPEC + "quarantine: people_rejects\nbroken_rules: broken\nreasons: why\n"
+    told = named.replace("name: not two,", "name: not two, tags: [ops], message: Two is odd,")
+    before = dt.datetime.now()
+    assert rules(told)[0] == 2
+    after = dt.datetime.now()
+    rows = spark.table("people_rejects").collect()
+    assert set(rows[0].asDict()) == {"age", "ds", "broken", "why"}
+    # Only `age` rejects; of unknown ages `not two` says nothing, as null passes.
+    assert sorted((row.age is None, row.age, *row.broken) for row in rows) == [
+        (False, -1, "age"),
+        (False, 200, "age"),
+        (True, None, "age"),
+    ]
+    latest = repo.runs("people")["run_id"].max()
+    for row in rows:
+        (why,) = row.why
+        assert (why.rule, why.severity, why.tags, why.run) == ("age", "error", [], latest)
+        assert why.message.startswith("not true: `age` >= 0")
+        assert before <= why.time <= after
+
+
+def test_a_table_without_partitions_is_told_and_is_no_failure(spark, table, rules):
+    spark.sql(f"DROP TABLE {table}")
+    spark.sql(f"CREATE TABLE {table} (age INT, ds STRING) USING parquet PARTITIONED BY (ds)")
+    status, out = rules(SPEC + "quarantine: people_rejects\npublish: people_clean\n")
+    assert status == 0
+    assert "the table has no partitions: nothing was judged" in out
+    assert "written" not in out
+    assert not spark.catalog.tableExists("people_clean")
 
 
 def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):

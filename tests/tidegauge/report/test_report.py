@@ -161,7 +161,7 @@ def test_runs_and_suites_show_themselves(repo):
     assert "1 sinks" in text
 
 
-def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path):
+def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):
     prints = repo.partitions("d").set_index("partition")["fingerprint"]
 
     def keep(partition, message, *, passed=False, fingerprint=None):
@@ -184,8 +184,30 @@ def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path):
     assert "fare: 3 of 12 rows <b>" in told
     assert "other content" not in told
     assert "mended" not in told
+    assert "1failing checks" in text
     late = write_report(repo, tmp_path / "b.html", since="2014-01-01", made=MADE)
     assert "Failed rules" not in read_page(late.read_text("utf-8"))[1]
+
+    def printed(*options):
+        assert run_command(["report", "--db", url, *options]) == 0
+        return capsys.readouterr().out
+
+    out = printed().splitlines()
+    assert (out[0].split()[-1], out[1].split()[-1]) == ("failing", "1")
+    assert [line.split() for line in out[2:]] == [
+        [],
+        ["Failed", "rules", "and", "checks"],
+        ["dataset", "partition", "by", "why"],
+        ["d", "ds=2013-01-30", "checks", "fare:", "3", "of", "12", "rows", "<b>"],
+    ]
+    assert "Failed" not in printed("--since", "2014-01-01")
+    assert json.loads(printed("--format", "json"))[0]["failing"] == 1
+    assert json.loads(printed("--format", "json", "--since", "2014-01-01"))[0]["failing"] == 0
+    for n in range(1, 25):
+        keep(f"ds=2013-01-{n:02}", "1 of 12 rows")
+    out = printed().splitlines()
+    assert sum(" checks " in line for line in out) == 20
+    assert out[-1] == "and 5 more verdicts of d"
 
 
 def test_incidents_link_to_the_dashboard_where_it_is_known(

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from pyspark.sql import functions as F
 from tidegauge.rules.expressions import check_deterministic, check_record_by_record
 
 import tidegauge as tg
@@ -66,6 +67,18 @@ def test_a_random_rule_rejects_nothing(spark):
     assert not done.check.passed
     with pytest.warns(tg.VerdictWarning, match="half"):
         assert done.data.count() == 90
+
+
+@pytest.mark.parametrize("value", ["uuid()", F.uuid, lambda _: "cast(rand() AS string)"])
+def test_a_random_value_replaces_nothing(spark, value):
+    """Rules after the fix would judge one value, and another one would be written."""
+    data = spark.createDataFrame([("x",), (None,)], "s string")
+    value = value() if value is F.uuid else value
+    done = tg.DQM().add(tg.Fix("s IS NULL", "s", value, "filled")).apply(data, samples=0)
+    assert "() gives another answer each time" in str(done.state.errors["filled"])
+    assert not done.check.passed
+    with pytest.warns(tg.VerdictWarning, match="filled"):
+        assert [row.s for row in done.data.collect()] == ["x", None]
 
 
 def test_records_that_only_warn_are_flagged_by_a_column_of_any_name(spark):
