@@ -55,7 +55,7 @@ def _print_failures(repository: Repository, datasets: list[str], since: str | No
     import pandas as pd
 
     from tidegauge.report.contents import VERDICTS, failed_verdicts
-    from tidegauge.rules.result import failure_messages
+    from tidegauge.rules.outcome.result import failure_messages
 
     lines, more = [], []
     for dataset in datasets:
