@@ -11,9 +11,7 @@ DATED = {"CHANGELOG.md"}
 """Pages that tell of other versions."""
 OBJECTS = {"repo": tg.Repository, "dqm": tg.DQM}
 """What variables of these names are on every page."""
-CONSTRAINT = re.compile(
-    r"\.((?:has|is|are|satisfies|not_below|compared)(?:_[a-z_]+)?)\("
-)
+CONSTRAINT = re.compile(r"\.((?:has|is|are|satisfies|not_below|compared)(?:_[a-z_]+)?)\(")
 
 
 def missing(text):

@@ -52,7 +52,7 @@ RUN = [pytest.param(page, id=name_of(page)) for page in PAGES if any(commands(pa
 
 
 @pytest.fixture
-def warehouse(spark):
+def two_tables(spark):
     """Two tables of forty days."""
     spark.sql("CREATE DATABASE IF NOT EXISTS warehouse")
     rows = spark.range(8000).selectExpr(
@@ -74,7 +74,7 @@ def test_commands_that_are_not_run_have_tests():
 
 @pytest.mark.soak
 @pytest.mark.parametrize("page", RUN)
-def test_shell_lines_run(page, spark, warehouse, measured_copy, monkeypatch):
+def test_shell_lines_run(page, spark, two_tables, measured_copy, monkeypatch):
     folder = measured_copy.database.file.parent
     monkeypatch.chdir(folder)
     for name in ("TIDEGAUGE_DB", "TIDEGAUGE_ARTIFACTS", "TIDEGAUGE_CONFIG"):
