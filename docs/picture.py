@@ -356,23 +356,23 @@ def lookups() -> None:
     lines(drawn, by=numbered, target="lookups.svg", together=True)
 
 
-ACROSS, DOWN, MARGIN = 280, 110, 20
+ACROSS, DOWN, MARGIN = 270, 110, 22
 """Width and height of what is drawn in a card, and the space between cards."""
 
 
 def cards(rows: Sequence[Sequence[tuple[list[str], list[str]]]], label: str, target: str) -> None:
     """Draw small pictures in rows, each under its lines of text."""
-    parts, top = [], 0
+    parts, top = [], 8
     for row in rows:
         text = 17 * max(len(told) for told, _ in row)
         for place, (told, drawn) in enumerate(row):
-            left = place * (ACROSS + MARGIN)
+            left = MARGIN + place * (ACROSS + MARGIN)
             for n, line in enumerate(told):
                 weight = ' font-weight="600"' if n == len(told) - 1 else ""
                 parts.append(f'<text x="{left}" y="{top + 13 + 17 * n}"{weight}>{line}</text>')
             parts.append(f'<g transform="translate({left},{top + text + 6})">{"".join(drawn)}</g>')
         top += text + DOWN + 26
-    alone(svg(3 * ACROSS + 2 * MARGIN, top, parts, label), PICTURES / target)
+    alone(svg(3 * ACROSS + 4 * MARGIN, top, parts, label), PICTURES / target)
 
 
 def columns(counts: Sequence[int], gap: int = 0) -> list[str]:
