@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from tidegauge.cli.main import run_command
@@ -57,7 +58,7 @@ def two_tables(spark):
     spark.sql("CREATE DATABASE IF NOT EXISTS warehouse")
     rows = spark.range(8000).selectExpr(
         "id",
-        "IF(id % 50 = 0, NULL, concat('c', id % 700, '@example.org')) AS email",
+        "concat('c', pmod(hash(id), 700), '@example.org') AS email",
         "10 + pmod(hash(id), 80) AS amount",
         "CAST(date_add(DATE'2026-01-01', CAST(id % 40 AS INT)) AS STRING) AS ds",
     )
@@ -65,6 +66,11 @@ def two_tables(spark):
         rows.write.partitionBy("ds").saveAsTable(f"warehouse.{name}", mode="overwrite")
     yield
     spark.sql("DROP DATABASE warehouse CASCADE")
+
+
+def append(file, text):
+    with Path(file).open("a") as end:
+        end.write(text)
 
 
 def test_commands_that_are_not_run_have_tests():
@@ -84,7 +90,8 @@ def test_shell_lines_run(page, spark, two_tables, measured_copy, monkeypatch):
     measured_copy.detect("flights")
     here = dict(HERE)
     space = {"tg": tg, "run_command": run_command, "repo": measured_copy}
-    space |= {"here": here, "setenv": monkeypatch.setenv}
+    space |= {"here": here, "setenv": monkeypatch.setenv, "append": append}
+    Path("suites").mkdir()
     for setup, line in commands(page):
         exec(setup, space)
         words = [here.get(word, word) for word in map(os.path.expandvars, line)]
