@@ -117,7 +117,7 @@ class Repository(Rendered):
     Raises
     ------
     NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
-        If the database is another program's, was upgraded by a newer release, or cannot be opened.
+        If the database is another program's, has a revision that cannot be used, or cannot be opened.
 
     Notes
     -----
