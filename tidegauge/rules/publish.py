@@ -91,7 +91,7 @@ class Published:
         >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))  # doctest: +SKIP
         >>> published = ages.publish(riders, f"{tempfile.mkdtemp()}/riders")  # doctest: +SKIP
         >>> counts = published.metrics().set_index("name")["value"]  # doctest: +SKIP
-        >>> counts["RuleRejects"]  # doctest: +SKIP
+        >>> float(counts["RuleRejects"])  # doctest: +SKIP
         2.0
         """
         return self._applied.metrics()
