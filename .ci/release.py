@@ -54,9 +54,7 @@ def main() -> None:
     run(sys.executable, "-m", "check_wheel_contents", str(wheel))
     check_bill_of_materials(wheel)
     if relative := relative_links(wheel):
-        print(
-            f"NOTE: {relative} links of the README are relative: TIDEGAUGE_SITE makes them absolute"
-        )
+        sys.exit(f"{relative} links of the README are relative, and lead nowhere on an index")
     for python in PYTHONS:
         if python not in missing:
             for package in (wheel, source):
@@ -100,11 +98,21 @@ def relative_links(wheel: Path) -> int:
 def unready() -> Iterator[str]:
     """Yield what stands in the way before anything is built."""
     version = project_version()
+    if not os.environ.get("TIDEGAUGE_SITE", "").startswith("https://"):
+        yield (
+            "TIDEGAUGE_SITE does not say where site/ will be published (https://...), where the"
+            " README's links lead on a package index"
+        )
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE):
+    heading = rf"^## \[{re.escape(version)}\] - (\d{{4}}-\d\d-\d\d)$"
+    dated = re.search(heading, changes, re.MULTILINE)
+    if dated is None:
         yield f"CHANGELOG.md has no dated section [{version}]"
-    if f"\nversion: {version}\n" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"):
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    if f"\nversion: {version}\n" not in citation:
         yield f"CITATION.cff is not of version {version}"
+    if dated and f"\ndate-released: {dated[1]}\n" not in citation:
+        yield f"CITATION.cff does not say date-released: {dated[1]}, as CHANGELOG.md does"
     done = subprocess.run(
         ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -11,7 +11,9 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from run_notebooks import OUTPUTS, key_of  # beside this file, where MkDocs looks while it loads it
+from variants import with_variants
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "build" / "docs" / "tidegauge"
@@ -43,6 +45,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content="\n\n".join(_cells(notebook))))
     files.append(File.generated(config, "reference/cli.md", content="\n".join(_cli())))
     return files
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show pictures of the dashboard in the variant that fits."""
+    return with_variants(html, Path(config.docs_dir))
 
 
 def _cells(notebook: Path) -> Iterator[str]:

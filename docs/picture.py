@@ -7,7 +7,7 @@ python docs/picture.py                                 all others: detectors and
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
@@ -19,14 +19,20 @@ from datasketches import frequent_strings_sketch, hll_sketch, kll_doubles_sketch
 
 import tidegauge as tg
 from tidegauge.analyzers.measures.cardinality import HllState
+from tidegauge.analyzers.measures.counts import NumMatchesAndCount
+from tidegauge.analyzers.measures.extremes import MaxState
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import CorrelationState, HigherMomentsState
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.measures.times import FreshnessState, TimeRangeState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.runs.ledger import MeasuredPartition
 from tidegauge.repository.history.axes import Tick
 from tidegauge.repository.history.panels import PlotLine
 from tidegauge.repository.history.plots import Plot
-from tidegauge.repository.history.svg import ALARM, picture, svg
+from tidegauge.repository.history.svg import ALARM, PALETTE, picture, svg
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -217,6 +223,187 @@ def states() -> None:
     lines(made, by=numbered, target="merged-means.svg", together=True)
 
 
+def shapes() -> None:
+    """Draw distributions of three shapes, and points that go together more or less."""
+    rng, many = np.random.default_rng(7), 20_000
+    drawn = {
+        "symmetric": rng.normal(0, 1, many),
+        "a long tail to the right": rng.gamma(2, 1, many) - 2,
+        "outliers on both sides": rng.laplace(0, 0.7, many),
+    }
+    above = []
+    for name, values in drawn.items():
+        state = HigherMomentsState(many, float(values.mean()), *_powers(values))
+        skewness, kurtosis = (
+            round(one("x").compute_metric_from(state).value, 1) + 0.0  # no -0.0
+            for one in (tg.Skewness, tg.Kurtosis)
+        )
+        counts, _ = np.histogram(values, 48, (-4, 6))
+        lines = [name, f"skewness {skewness}, kurtosis {kurtosis}"]
+        above.append((lines, columns(counts.tolist())))
+    below = []
+    for share in (0.0, 0.7, -0.98):
+        x, other = rng.normal(size=(2, 300))
+        y = share * x + float(np.sqrt(1 - share**2)) * other
+        pairs = CorrelationState.merge(
+            CorrelationState(1, float(a), float(b)) for a, b in zip(x, y, strict=True)
+        )
+        r = tg.Correlation("x", "y").compute_metric_from(pairs).value
+        below.append(([f"correlation {r:.2f}"], points(x, y)))
+    label = (
+        "Histograms of three shapes with their skewness and kurtosis; points with their correlation"
+    )
+    cards([above, below], label, "shapes.svg")
+
+
+def _powers(values: np.ndarray) -> list[float]:
+    """Return the sums of the second, third and fourth powers of the deviations from the mean."""
+    return [float(((values - values.mean()) ** power).sum()) for power in (2, 3, 4)]
+
+
+def information() -> None:
+    """Draw how even values are, and how much one column says of another."""
+    above = []
+    for name, counts in {
+        "eight values, alike often": [100] * 8,
+        "three that are frequent": [320, 240, 160, 40, 20, 10, 5, 5],
+        "one value": [800],
+    }.items():
+        groups = FrequenciesAndNumRows.merge(
+            FrequenciesAndNumRows.from_groups([((f"v{n}",), count)])
+            for n, count in enumerate(counts)
+        )
+        nats = tg.Entropy("x").compute_metric_from(groups).value
+        padded = counts + [0] * (8 - len(counts))
+        above.append(([name, f"entropy {nats:.2f}"], columns(padded, gap=3)))
+    below = []
+    for name, table in {
+        "columns that know nothing of each other": np.full((8, 8), 10),
+        "one hints at the other": 10 + np.eye(8, dtype=int) * 40,
+        "one names the other": np.eye(8, dtype=int) * 80,
+    }.items():
+        groups = FrequenciesAndNumRows.merge(
+            FrequenciesAndNumRows.from_groups([((f"a{i}", f"b{j}"), int(table[i, j]))])
+            for i, j in np.argwhere(table).tolist()
+        )
+        nats = tg.MutualInformation(("a", "b")).compute_metric_from(groups).value
+        below.append(([name, f"mutual information {nats:.2f}"], list(grid(table))))
+    label = "Counts of values with their entropy; counts of pairs with their mutual information"
+    cards([above, below], label, "information.svg")
+
+
+def texts() -> None:
+    """Draw what metrics of a column of texts do on the days on which it goes wrong."""
+    rng, at = np.random.default_rng(7), [float(n) for n in range(60)]
+    match, length = tg.PatternMatch("email", "@"), tg.MaxLength("email")
+    shares, longest = [], []
+    for number in range(60):
+        found = [f"{'x' * int(size)}@example.org" for size in rng.integers(4, 16, 200)]
+        if number == 30:  # every fourth is a name
+            found[::4] = [one.partition("@")[0] for one in found[::4]]
+        if number == 45:  # one holds many
+            found[7] = ";".join(found[:9])
+        state = NumMatchesAndCount(sum("@" in one for one in found), len(found))
+        shares.append(match.compute_metric_from(state).value)
+        state_of_lengths = MaxState(max(map(len, found)), len(found))
+        longest.append(length.compute_metric_from(state_of_lengths).value)
+    drawn = [PlotLine("PatternMatch('email', '@')", at, shares, percent=True)]
+    lines([*drawn, PlotLine("MaxLength('email')", at, longest)], by=numbered, target="texts.svg")
+
+
+def times() -> None:
+    """Draw the times of a feed that stops in the morning of one day."""
+    rng, at = np.random.default_rng(7), [float(n) for n in range(60)]
+    stale, first = [], []
+    for number in range(60):
+        day_ends = (number + 1) * 24.0
+        begins, ends = number * 24 + 0.5 * rng.random(), day_ends - 0.5 * rng.random()
+        if number == 40:
+            ends = number * 24 + 9.0
+        if number == 50:
+            begins = number * 24 + 6.0
+        micros = [round(hour * 3.6e9) for hour in (begins, ends, day_ends)]
+        seconds = tg.Freshness("at").compute_metric_from(FreshnessState(*micros[1:], 100)).value
+        stale.append(seconds / 3600)
+        earliest = tg.MinTime("at").compute_metric_from(TimeRangeState(*micros[:2], 100)).value
+        first.append(earliest / 3600 - number * 24)
+    made = [
+        PlotLine("Freshness, until the end of the day, in hours", at, stale),
+        PlotLine("MinTime, in hours of the day", at, first),
+    ]
+    lines(made, by=numbered, target="times.svg", together=True)
+
+
+def lookups() -> None:
+    """Draw how three comparisons with a copy of a table differ."""
+    rng, at = np.random.default_rng(7), [float(n) for n in range(60)]
+    known, equal, amounts = [], [], []
+    for number in range(60):
+        lost = rng.random(500) < (0.15 if 20 <= number < 25 else 0.01)
+        other = rng.random(500) < (0.3 if number >= 45 else 0.04)
+        there, same = int((~lost).sum()), int((~lost & ~other).sum())
+        keys = tg.ReferentialIntegrity("id", "backup")
+        known.append(keys.compute_metric_from(NumMatchesAndCount(there, 500)).value)
+        rows = tg.DatasetMatch(["id", "amount"], "backup")
+        equal.append(rows.compute_metric_from(NumMatchesAndCount(same, 500)).value)
+        values = tg.ColumnMatch(["amount"], "backup", keys="id")
+        amounts.append(values.compute_metric_from(ColumnMatches((same,), there)).value["amount"])
+    made = {
+        "ReferentialIntegrity('id', 'backup'): the key is there": known,
+        "ColumnMatch(['amount'], 'backup', keys='id'): if it is, the amount is the same": amounts,
+        "DatasetMatch(['id', 'amount'], 'backup'): there is such a row": equal,
+    }
+    drawn = [PlotLine(title, at, shares, percent=True) for title, shares in made.items()]
+    lines(drawn, by=numbered, target="lookups.svg", together=True)
+
+
+ACROSS, DOWN, MARGIN = 270, 110, 22
+"""Width and height of what is drawn in a card, and the space between cards."""
+
+
+def cards(rows: Sequence[Sequence[tuple[list[str], list[str]]]], label: str, target: str) -> None:
+    """Draw small pictures in rows, each under its lines of text."""
+    parts, top = [], 8
+    for row in rows:
+        text = 17 * max(len(told) for told, _ in row)
+        for place, (told, drawn) in enumerate(row):
+            left = MARGIN + place * (ACROSS + MARGIN)
+            for n, line in enumerate(told):
+                weight = ' font-weight="600"' if n == len(told) - 1 else ""
+                parts.append(f'<text x="{left}" y="{top + 13 + 17 * n}"{weight}>{line}</text>')
+            parts.append(f'<g transform="translate({left},{top + text + 6})">{"".join(drawn)}</g>')
+        top += text + DOWN + 26
+    alone(svg(3 * ACROSS + 4 * MARGIN, top, parts, label), PICTURES / target)
+
+
+def columns(counts: Sequence[int], gap: int = 0) -> list[str]:
+    """Return a column for each count, as one path."""
+    wide, most = ACROSS / len(counts), max(counts)
+    path = "".join(
+        f"M{n * wide:.1f},{DOWN}v{-DOWN * count / most:.1f}h{wide - gap:.1f}V{DOWN}z"
+        for n, count in enumerate(counts)
+    )
+    return [f'<path d="{path}" fill="{PALETTE[0]}"/>']
+
+
+def points(x: np.ndarray, y: np.ndarray) -> list[str]:
+    """Return a small square for each pair between -3.5 and 3.5, as one path."""
+    places = zip(ACROSS * (x + 3.5) / 7, DOWN * (3.5 - y) / 7, strict=True)
+    path = "".join(f"M{left:.0f},{top:.0f}h2v2h-2z" for left, top in places)
+    return [f'<path d="{path}" fill="{PALETTE[0]}"/>']
+
+
+def grid(table: np.ndarray) -> Iterator[str]:
+    """Yield a square for each pair of values, the darker the more frequent."""
+    size = DOWN / len(table)
+    for (i, j), count in np.ndenumerate(table):
+        place = (
+            f'x="{j * size:.1f}" y="{i * size:.1f}" width="{size - 1:.1f}" height="{size - 1:.1f}"'
+        )
+        share = max(0.06, count / table.max())
+        yield f'<rect {place} fill="{PALETTE[0]}" opacity="{share:.2f}"/>'
+
+
 def lines(drawn: Sequence[PlotLine], *, by: Any, target: str, together: bool = False) -> None:
     """Draw lines over an axis that is no time."""
     alone(picture(drawn, by, together=together), PICTURES / target)
@@ -254,5 +441,6 @@ if __name__ == "__main__":
     if sys.argv[1:]:
         flights(sys.argv[1])
     else:
-        for draw in (detectors, drift, partitions, states):
+        ours = (detectors, drift, partitions, states, shapes, information, texts, times, lookups)
+        for draw in ours:
             draw()

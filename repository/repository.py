@@ -117,6 +117,7 @@ class Repository(Rendered):
     Raises
     ------
     NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
+        If the database is another program's, has a revision that cannot be used, or cannot be opened.
 
     Notes
     -----
@@ -178,7 +179,13 @@ class Repository(Rendered):
         self.close()
 
     def close(self) -> None:
-        """Close database connections and delete temporary files."""
+        """Close database connections and delete temporary files.
+
+        Examples
+        --------
+        >>> repo = Repository("sqlite://")
+        >>> repo.close()  # as the end of `with Repository(...)` does
+        """
         self.database.close()
         if hasattr(self, "_temporary"):
             self._temporary.cleanup()
@@ -623,6 +630,15 @@ class Repository(Rendered):
         ------
         HistoryError
             If there is no such partition.
+
+        Examples
+        --------
+        >>> from tidegauge.repository.repository import Repository
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with Repository("sqlite://") as repo:
+        ...     runs = [commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))]
+        ...     print(repo.versions("d", "ds=2013-01-01", name="Size")[[1, 2]].to_numpy().tolist())
+        [[10.0, 12.0]]
         """
         with self._selected(dataset, series) as (connection, query, _):
             id_ = partition_id(connection, dataset, partition)
@@ -971,6 +987,17 @@ class Repository(Rendered):
         ------
         HistoryError
             If a value is empty.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.histogram import Histogram
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with Repository("sqlite://") as repo:
+        ...     run = commit(repo, day(1, groups={("ann",): 1, ("bob",): 9}))
+        ...     done = repo.forget("ann")
+        ...     names = list(repo.merge("d", Histogram("s")).value.values)
+        >>> "ann" in names, "bob" in names, len(names)
+        (False, True, 2)
         """
         some = [values] if isinstance(values, str) else list(values)
         return forget(self.database, self.artifacts, some, dry_run=dry_run)

@@ -98,7 +98,18 @@ class Run:
         return all(check.passed for check in self.checks.values())
 
     def metrics(self) -> pd.DataFrame:
-        """Return the metrics that this run stored, in the format of `Repository.metrics`."""
+        """Return the metrics that this run stored, in the format of `Repository.metrics`.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> rides = tg.spark_session().sql("SELECT 5 AS fare, '2026-01-01' AS ds")  # doctest: +SKIP
+        >>> suite = tg.Suite("rides", [tg.Mean("fare")], partition_by=["ds"])  # doctest: +SKIP
+        >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+        ...     run = tg.analyze(rides, suite, repository=repo)
+        ...     print(run.metrics()[["partition", "name", "value"]].to_numpy().tolist())
+        [['ds=2026-01-01', 'Mean', 5.0]]
+        """
         frame = self.repository.metrics(self.dataset, as_of=self.id)
         return frame[frame["run_id"] == self.id].reset_index(drop=True)
 

@@ -195,6 +195,14 @@ class Profile(Rendered):
         """Return equally wide ranges of a column's numbers: start, end and number of values.
 
         None for a column that is not numeric, has an infinite value, or no value at all.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> orders = tg.spark_session().range(1000).selectExpr("id % 7 AS amount")  # doctest: +SKIP
+        >>> found = tg.profile(orders, "orders")  # doctest: +SKIP
+        >>> sum(count for _, _, count in found.buckets("amount"))  # doctest: +SKIP
+        1000
         """
         metric = self.metrics.get(_buckets(column))
         if metric is None or metric.failed:
@@ -202,7 +210,16 @@ class Profile(Rendered):
         return [(b.low, b.high, b.absolute) for b in metric.value.buckets]
 
     def to_yaml(self) -> str:
-        """Return the suite as the YAML text of a suite file, with a comment on each analyzer."""
+        """Return the suite as the YAML text of a suite file, with a comment on each analyzer.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> orders = tg.spark_session().range(1000).selectExpr("id % 7 AS amount")  # doctest: +SKIP
+        >>> text = tg.profile(orders, "orders").to_yaml()  # doctest: +SKIP
+        >>> text.splitlines()[2]  # doctest: +SKIP
+        'dataset: orders'
+        """
         lines = [
             f"# Proposed from {self.rows:,} rows on {datetime.now(UTC):%Y-%m-%d}. Delete the entries you do",
             "# not need, and add your own.",

@@ -253,6 +253,13 @@ class Analyzer(Description, ABC, Generic[S, T]):
         ------
         MetricError
             If a precondition or the computation fails.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> numbers = tg.spark_session().range(5)  # doctest: +SKIP
+        >>> tg.Size().compute_state_from(numbers)  # doctest: +SKIP
+        NumMatches(num_matches=5)
         """
         outcome: Any = resolve(SCANNER)(data, self)
         if isinstance(outcome, Failure):
@@ -260,7 +267,16 @@ class Analyzer(Description, ABC, Generic[S, T]):
         return cast("S", outcome.value)
 
     def compute_metric_from(self, state: S | None) -> Metric[T]:
-        """Compute the metric from a state; None stands for the state of no data."""
+        """Compute the metric from a state; None stands for the state of no data.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.sums import Mean, SumAndCount
+        >>> Mean("amount").compute_metric_from(SumAndCount(10.0, 4)).value
+        2.5
+        >>> Mean("amount").compute_metric_from(None).failed
+        True
+        """
         known: Any = self.state_type() if state is None else state
         if not isinstance(known, self.earlier_state_types):
             known = as_state(self.state_type, known)
@@ -281,6 +297,15 @@ class Analyzer(Description, ABC, Generic[S, T]):
         ------
         SuiteError
             If ``aggregate_with`` or ``save_states_with`` is not a state provider.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+        >>> monday = InMemoryStateProvider()
+        >>> monday.persist(Size(), NumMatches(3))
+        >>> Size().calculate_metric(NumMatches(4), aggregate_with=monday).value
+        7.0
         """
         check_provider(aggregate_with, "load", "aggregate_with")
         check_provider(save_states_with, "persist", "save_states_with")
@@ -309,6 +334,13 @@ class Analyzer(Description, ABC, Generic[S, T]):
             If ``aggregate_with`` or ``save_states_with`` is not a state provider.
         StateError, OSError
             If the stored state cannot be read or the new one cannot be written.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> numbers = tg.spark_session().range(5)  # doctest: +SKIP
+        >>> tg.Mean("id").calculate(numbers).value  # doctest: +SKIP
+        2.0
         """
         check_provider(aggregate_with, "load", "aggregate_with")
         check_provider(save_states_with, "persist", "save_states_with")
@@ -319,19 +351,52 @@ class Analyzer(Description, ABC, Generic[S, T]):
         return self.calculate_metric(state, aggregate_with, save_states_with)
 
     def load_state_and_compute_metric(self, source: StateLoader) -> Metric[T]:
-        """Compute the metric from a stored state; without one, the metric of no data."""
+        """Compute the metric from a stored state; without one, the metric of no data.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+        >>> states = InMemoryStateProvider()
+        >>> states.persist(Size(), NumMatches(3))
+        >>> Size().load_state_and_compute_metric(states).value
+        3.0
+        """
         return self.compute_metric_from(_loaded(self, source))
 
     def aggregate_state_to(
         self, source_a: StateLoader, source_b: StateLoader, target: StatePersister
     ) -> None:
-        """Merge two stored states and store the result; a missing one counts as no data."""
+        """Merge two stored states and store the result; a missing one counts as no data.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+        >>> monday, tuesday, both = (InMemoryStateProvider() for _ in range(3))
+        >>> monday.persist(Size(), NumMatches(3))
+        >>> tuesday.persist(Size(), NumMatches(4))
+        >>> Size().aggregate_state_to(monday, tuesday, both)
+        >>> both.load(Size())
+        NumMatches(num_matches=7)
+        """
         states = [s for s in (_loaded(self, source_a), _loaded(self, source_b)) if s is not None]
         if states:
             target.persist(self, self.state_type.merge(states))
 
     def copy_state_to(self, source: StateLoader, target: StatePersister) -> None:
-        """Copy a stored state to another provider; no-op if there is none."""
+        """Copy a stored state to another provider; no-op if there is none.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+        >>> monday, copy = InMemoryStateProvider(), InMemoryStateProvider()
+        >>> monday.persist(Size(), NumMatches(3))
+        >>> Size().copy_state_to(monday, copy)
+        >>> copy.load(Size())
+        NumMatches(num_matches=3)
+        """
         state = _loaded(self, source)
         if state is not None:
             target.persist(self, state)

@@ -60,6 +60,12 @@ class State(ABC):
         """Sum any number of states; the identity for none.
 
         Overridden by states that can be added cheaply only all at once.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import NumMatches
+        >>> NumMatches.merge([NumMatches(2), NumMatches(3), NumMatches(4)])
+        NumMatches(num_matches=9)
         """
         return reduce(lambda a, b: a + b, states, cls())
 
@@ -79,7 +85,14 @@ class State(ABC):
 
     @final
     def sum(self, other: Self) -> Self:
-        """Return ``self + other``; Deequ's name for it."""
+        """Return ``self + other``; Deequ's name for it.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import NumMatches
+        >>> NumMatches(2).sum(NumMatches(3))
+        NumMatches(num_matches=5)
+        """
         return self + other
 
     def agrees_with(self, other: Self) -> bool:

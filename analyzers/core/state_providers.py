@@ -34,7 +34,16 @@ class InMemoryStateProvider:
         self._states: dict[str, State] = {}
 
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
-        """Return the analyzer's state, or None if none is stored."""
+        """Return the analyzer's state, or None if none is stored.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+        >>> states = InMemoryStateProvider()
+        >>> states.persist(Size(), NumMatches(3))
+        >>> states.load(Size())
+        NumMatches(num_matches=3)
+        """
         return self._states.get(analyzer.statistic())
 
     def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:

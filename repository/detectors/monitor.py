@@ -165,7 +165,16 @@ class Monitor:
         return replace(self, rule=None, sensitivity=sensitivity)
 
     def watches(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a metric row belongs to a monitored series."""
+        """Return whether a metric row belongs to a monitored series.
+
+        Examples
+        --------
+        >>> monitor = Monitor({"name": "Completeness"})
+        >>> monitor.watches({"name": "Completeness", "kind": "Completeness"})
+        True
+        >>> monitor.watches({"name": "Size", "kind": "Size"})
+        False
+        """
         if not self.detector.reads(row):
             return False
         for selector, wanted in self.series.items():
@@ -219,7 +228,13 @@ class Monitor:
         return self.rule.decide(values, replace(scores, score=score), before) & may
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the monitor as a suite stores it; defaults are omitted."""
+        """Return the monitor as a suite stores it; defaults are omitted.
+
+        Examples
+        --------
+        >>> Monitor({"name": "Size"}, severity="error", direction="low").to_dict()
+        {'series': {'name': 'Size'}, 'detector': 'Seasonal()', 'severity': 'error', 'direction': 'low'}
+        """
         stored: dict[str, Any] = {
             "series": dict(self.series),
             "detector": repr(self.detector),
@@ -238,7 +253,13 @@ class Monitor:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Monitor:
-        """Create a monitor from the output of `to_dict`, or from a suite file's entry."""
+        """Create a monitor from the output of `to_dict`, or from a suite file's entry.
+
+        Examples
+        --------
+        >>> Monitor.from_dict({"series": {"name": "Size"}, "detector": "Novelty()"}).rule
+        Threshold(score=2.0)
+        """
         known = tuple(option.name for option in fields(cls))
         for name in stored:
             if name not in known:

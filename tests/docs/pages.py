@@ -8,13 +8,15 @@ Marks are comments, which no reader sees:
 - ``<!-- run: tables -->``: or both, and the demonstration's tables.
 - ``<!-- run: no (reason) -->``: the next block is not run.
 - ``<!-- setup: code -->``: run before the next block.
-- ``<!-- check: suite -->`` (``rules``, ``consistency``): the next block is such a file.
+- ``<!-- check: suite -->``: the next block is such a file; `test_blocks.FILES` has all kinds.
+- ``<!-- printed: name -->``: the next block is printed elsewhere, which a test compares by `assert_printed`.
 
-A block of ``text`` right after a Python block is its output, where ``...`` stands for anything.
+A block of ``text`` right after a Python block is its output. In all that is printed ``...`` stands for anything.
 """
 
 from __future__ import annotations
 
+import doctest
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,9 @@ PAGES = [
 ]
 NEEDS = ("", "flights", "spark", "tables")
 """What blocks may need."""
-_MARK = re.compile(r"<!-- (run|setup|check)(?:: (.*?))? -->")
+_MARK = re.compile(r"<!-- (run|setup|check|printed)(?:: (.*?))? -->")
+_PRINTED = doctest.OutputChecker()
+_SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,7 +49,7 @@ class Block:
         One of `NEEDS`; None without a mark.
     why_not : str
         Why it is not run, if it is not.
-    setup, check : str
+    setup, check, printed : str
     output : str or None
         What it prints.
     """
@@ -57,6 +61,7 @@ class Block:
     why_not: str = ""
     setup: str = ""
     check: str = ""
+    printed: str = ""
     output: str | None = None
 
 
@@ -71,7 +76,7 @@ def blocks(page: Path) -> list[Block]:
     needs, end = None, 0
     for fence in _FENCE.finditer(text):
         between = text[end : fence.start()]
-        marks = dict.fromkeys(("no", "setup", "check"), "")
+        marks = dict.fromkeys(("no", "setup", "check", "printed"), "")
         for kind, said in _MARK.findall(between):
             if kind == "run" and said.startswith("no"):
                 marks["no"] = said.removeprefix("no").strip(" ()")
@@ -86,11 +91,21 @@ def blocks(page: Path) -> list[Block]:
             found[-1] = Block(**{**vars(found[-1]), "output": code})
         else:
             line = text.count("\n", 0, fence.start(3)) + 1
-            found.append(
-                Block(line, language, code, needs, marks["no"], marks["setup"], marks["check"])
-            )
+            why_not = marks.pop("no")
+            found.append(Block(line, language, code, needs, why_not, **marks))
         end = fence.end()
     return found
+
+
+def same(shown: str, printed: str) -> bool:
+    """Return whether a page shows what was printed."""
+    return _PRINTED.check_output(shown, printed, _SAME)
+
+
+def assert_printed(name: str, printed: str) -> None:
+    """Compare what was printed with the block that is marked by this name."""
+    (shown,) = (b.code for page in PAGES for b in blocks(page) if b.printed == name)
+    assert same(shown, printed.rstrip() + "\n"), f"{name}: printed was\n{printed}"
 
 
 def prose(page: Path) -> str:

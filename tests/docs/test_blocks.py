@@ -1,7 +1,6 @@
 """Every code block of README and docs runs, parses, or says why it does not."""
 
 import contextlib
-import doctest
 import io
 import os
 import re
@@ -10,14 +9,19 @@ import tomllib
 
 import pytest
 import yaml
+from tidegauge.repository.store.config import (
+    DEFAULT_URL,
+    dashboard_url,
+    notify_settings,
+    privacy_settings,
+    settings,
+)
 
 import tidegauge as tg
-from tests.docs.pages import PAGES, blocks, name_of
+from tests.docs.pages import PAGES, blocks, name_of, same
 from tests.paths import ROOT
 
 LANGUAGES = {"python", "text", "shell", "yaml", "toml", "sql"}
-MATCHES = doctest.OutputChecker().check_output
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run(page, folder, monkeypatch):
@@ -35,7 +39,7 @@ def run(page, folder, monkeypatch):
             exec(compile(code, name_of(page), "exec"), namespace)
         if block.output is not None:
             got = printed.getvalue()
-            assert MATCHES(block.output, got, OPTIONS), f"{place} prints\n{got}"
+            assert same(block.output, got), f"{place} prints\n{got}"
     for value in namespace.values():
         if isinstance(value, tg.Repository):
             value.close()
@@ -101,51 +105,100 @@ def test_blocks_name_their_language():
     assert {pair for pair in named if pair[1] not in LANGUAGES} == set()
 
 
+def read_settings(file):
+    """A ``tidegauge.toml`` says something that a setting takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TIDEGAUGE_DB", "TIDEGAUGE_NOTIFY", "TIDEGAUGE_DASHBOARD_URL"):
+            patch.delenv(name, raising=False)
+        patch.setenv("TIDEGAUGE_CONFIG", str(file))
+        read = [notify_settings(), dashboard_url(), privacy_settings().columns]
+        assert any(read) or settings(None, None)[0] != DEFAULT_URL
+
+
+def read_entry_points(file):
+    """The groups are asked for somewhere."""
+    (groups,) = tomllib.loads(file.read_text())["project"].values()
+    rooms = ("analyzers", "tidegauge")
+    code = "".join(p.read_text() for room in rooms for p in (ROOT / room).rglob("*.py"))
+    for group in groups:
+        assert f'"{group}"' in code
+
+
+def read_monitors(file):
+    monitors = yaml.safe_load(file.read_text())["monitors"]
+    assert [tg.Monitor.from_dict(one).to_dict()["series"] for one in monitors] == [
+        one["series"] for one in monitors
+    ]
+
+
+def read_cron_job(file):
+    """Its containers run commands that exist, and set variables of ours."""
+    job = yaml.safe_load(file.read_text())["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    for container in job["containers"]:
+        check_command(container["args"])
+        assert {one["name"] for one in container["env"]} <= {"TIDEGAUGE_DB", "TIDEGAUGE_ARTIFACTS"}
+
+
+FILES = {
+    "suite": lambda file: tg.load_suite(file).suite.dataset,
+    "rules": lambda file: tg.load_rules(file).suite.dataset,
+    "consistency": lambda file: tg.consistency.load_configuration(file).dataset,
+    "settings": read_settings,
+    "entry points": read_entry_points,
+    "monitors": read_monitors,
+    "CronJob": read_cron_job,
+}
+"""What reads the files of each kind; it raises, or fails, if a file is not right."""
+
+
 @pytest.mark.parametrize("block", block_params("yaml", "toml"))
 def test_files_are_read(block, tmp_path):
     file = tmp_path / "page.yml"
     file.write_text(block.code)
-    if block.language == "toml":
-        tomllib.loads(block.code)
-    elif block.check == "suite":
-        assert tg.load_suite(file).suite.dataset
-    elif block.check == "rules":
-        assert tg.load_rules(file).suite.dataset
-    elif block.check == "consistency":
-        assert tg.consistency.load_configuration(file).dataset
-    else:
-        assert yaml.safe_load(block.code)
+    assert block.check in FILES, "say what the file is: <!-- check: ... -->"
+    FILES[block.check](file)
+
+
+def check_command(words):
+    """Fail unless a command of ours has these arguments and options."""
+    import typer
+    from tidegauge.cli.main import app
+    from typer.main import get_command
+
+    assert words[0] == "tidegauge"
+    command, arguments = get_command(app), words[1:]
+    while hasattr(command, "commands"):
+        own = {name for option in command.params for name in option.opts}
+        while arguments[0] in own:  # each with a value
+            arguments = arguments[2:]
+        assert arguments[0] in command.commands, words
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    try:
+        command.make_context(words[-1], list(arguments))
+    except typer.TyperException as error:
+        pytest.fail(f"{words}: {error.format_message()}")
 
 
 @pytest.mark.parametrize("block", block_params("shell"))
 def test_shell_lines_are_commands_that_exist(block):
     """Programs of ours with their arguments and options, extras, make's targets."""
-    import typer
-    from tidegauge.cli.main import app
-    from typer.main import get_command
-
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for line in block.code.replace("\\\n", " ").splitlines():
+    for line in lines(block.code):
         words = shlex.split(os.path.expandvars(line), comments=True)
         if words[:1] == ["tidegauge"]:
-            command, arguments = get_command(app), words[1:]
-            while hasattr(command, "commands"):
-                own = {name for option in command.params for name in option.opts}
-                while arguments[0] in own:  # each with a value
-                    arguments = arguments[2:]
-                assert arguments[0] in command.commands, line
-                command, arguments = command.commands[arguments[0]], arguments[1:]
-            try:
-                command.make_context(words[-1], list(arguments))
-            except typer.TyperException as error:
-                pytest.fail(f"{line}: {error.format_message()}")
+            check_command(words)
         elif words[:1] == ["make"]:
             assert {word for word in words[1:] if "=" not in word} <= set(targets), line
         for named in re.findall(r"tidegauge\[([\w,]+)\]", line):
             assert set(named.split(",")) <= set(extras), line
+
+
+def lines(code):
+    """Return the lines of a shell block, continued ones as one."""
+    return code.replace("\\\n", " ").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -157,3 +210,29 @@ def test_queries_run_on_the_views(block, repo):
     commit(repo, day(1), day(2))
     with repo.database.read() as connection:
         connection.exec_driver_sql(block.code)
+
+
+def test_roles_of_postgresql(postgres, tmp_path):
+    """The first block makes database and roles, the second lets one of them read these views alone."""
+    import psycopg
+
+    page = ROOT / "docs" / "cookbook.md"
+    roles, grant = (b.code for b in blocks(page) if b.why_not.startswith("PostgreSQL"))
+    at = f"host=127.0.0.1 port={postgres.port}"
+    with psycopg.connect(f"{at} user=tester dbname=postgres", autocommit=True) as admin:
+        try:
+            for statement in roles.split(";")[:-1]:
+                admin.execute(statement)
+            url = f"postgresql+psycopg://tidegauge@127.0.0.1:{postgres.port}/tidegauge"
+            tg.Repository(url, artifacts=tmp_path).close()  # makes the tables
+            with psycopg.connect(f"{at} user=tidegauge dbname=tidegauge") as owner:
+                owner.execute(grant)
+            with psycopg.connect(f"{at} user=tidegauge_reader dbname=tidegauge") as reader:
+                for view in re.findall(r"v_\w+", grant):
+                    assert reader.execute(f"SELECT count(*) FROM {view}").fetchone() == (0,)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute("SELECT * FROM v_run")
+        finally:
+            admin.execute("DROP DATABASE IF EXISTS tidegauge")
+            admin.execute("DROP ROLE IF EXISTS tidegauge")
+            admin.execute("DROP ROLE IF EXISTS tidegauge_reader")

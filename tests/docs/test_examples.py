@@ -83,3 +83,32 @@ def test_examples_run_on_spark(spark, tmp_path, monkeypatch):
         ran += 1
     assert said == [], "".join(said)
     assert ran > 30
+
+
+CLASSES_IN_USE = (
+    "Applied", "CheckResult", "Explanation", "InMemoryStateProvider", "Metrics", "Monitor", "Profile",
+    "Published", "Repository", "Run", "Suggestions", "Suite", "Verification", "consistency.Comparison",
+    "consistency.LagEstimates", "consistency.LogSchema", "griffin.GriffinResult",
+)  # fmt: skip
+"""Classes whose objects users hold, and ask by their methods."""
+INTERNAL_METHODS = {
+    "Monitor.with_default",
+    "Monitor.decide",
+    "consistency.Comparison.measured",
+    "consistency.LogSchema.require_key",
+}
+"""Methods of those that are called by ourselves."""
+
+
+@pytest.mark.parametrize("name", CLASSES_IN_USE)
+def test_methods_that_users_call_have_an_example(name):
+    """Their own, or a call in that of the class."""
+    cls = public()[name]
+    lines = [line.strip() for line in (cls.__doc__ or "").splitlines()]
+    code = "\n".join(line for line in lines if line.startswith((">>>", "...")))
+    bare = []
+    for method, function in own_methods(name, cls):
+        called = re.search(rf"\.{method.rpartition('.')[2]}\(", code)
+        if ">>>" not in (function.__doc__ or "") and not called and method not in INTERNAL_METHODS:
+            bare.append(method)
+    assert bare == []

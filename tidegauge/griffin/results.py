@@ -128,6 +128,12 @@ class GriffinResult:
         ------
         KeyError
             If there is no such rule; the message lists all rules.
+
+        Examples
+        --------
+        >>> found = GriffinResult("flights", (RuleResult("registered", "flights"),))
+        >>> found.rule("registered").source
+        'flights'
         """
         for found in self.rules:
             if found.name == name:
@@ -143,6 +149,12 @@ class GriffinResult:
             Columns dataset, partition, rule, source, name (``Griffin.<rule>.<column>``, as in the
             repository), column, value (NaN if not a number), text (the value if not a number, else
             None).
+
+        Examples
+        --------
+        >>> found = GriffinResult("flights", (RuleResult("registered", "flights"),))
+        >>> list(found.metrics())
+        ['dataset', 'partition', 'rule', 'source', 'name', 'column', 'value', 'text']
         """
         import pandas as pd
 
@@ -167,6 +179,12 @@ class GriffinResult:
         ------
         KeyError
             If there is no such rule.
+
+        Examples
+        --------
+        >>> found = GriffinResult("flights", (RuleResult("registered", "flights"),))
+        >>> found.records("registered") is None
+        True
         """
         return self.rule(rule).records
 

@@ -81,7 +81,19 @@ class Published:
         return self._target.read(self._schema)
 
     def metrics(self) -> pd.DataFrame:
-        """Return the counts as metrics; see `Applied.metrics`."""
+        """Return the counts as metrics; see `Applied.metrics`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import tidegauge as tg
+        >>> riders = tg.spark_session().sql("SELECT explode(array(34, -1, 210)) AS age")  # doctest: +SKIP
+        >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailCount(3))  # doctest: +SKIP
+        >>> published = ages.publish(riders, f"{tempfile.mkdtemp()}/riders")  # doctest: +SKIP
+        >>> counts = published.metrics().set_index("name")["value"]  # doctest: +SKIP
+        >>> float(counts["RuleRejects"])  # doctest: +SKIP
+        2.0
+        """
         return self._applied.metrics()
 
     def __repr__(self) -> str:

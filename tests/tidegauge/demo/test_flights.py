@@ -8,6 +8,7 @@ from tidegauge.demo.flights import demo_suite
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
+from tests.docs.pages import assert_printed
 from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark
@@ -238,6 +239,7 @@ def test_the_demonstration(spark, flights, tmp_path, capsys, monkeypatch):
     url = f"sqlite:///{tmp_path / 'demo.db'}"
     assert run_command(["demo", "--db", url, "--folder", str(tmp_path / "w")]) == 0
     out = capsys.readouterr().out
+    assert_printed("demonstration", out[out.index("Measure") :])
     assert "365 partitions scanned, 0 unchanged" in out
     assert "8-9 Feb 2013: 57 % of rows have no dep_time" in out
     assert "28 Nov" in out

@@ -160,6 +160,17 @@ class Comparison:
             which exactly one is not None. ``mismatch``, ``missing``, ``extra`` and ``both_null``
             are fractions of the matched rows; ``total``, ``row_missing`` and ``row_extra`` count
             rows; map metrics are sums of keys.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> spark = tg.spark_session()  # doctest: +SKIP
+        >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+        >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+        >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+        >>> rows = found.merged().long().set_index("metric_name")  # doctest: +SKIP
+        >>> rows.loc["mismatch", "number"], rows.loc["delta", "histogram"][3]  # doctest: +SKIP
+        (1.0, 1.0)
         """
         import pandas as pd
 

@@ -263,6 +263,15 @@ class LagEstimates(Mapping[str, LagEstimate]):
         -------
         pandas.DataFrame
             The attributes of `LagEstimate` except the curve. Lags are nullable integers (``NA``).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> counts = LagCounts((0, 60), np.full(8, 20), np.array([[9, 0]] * 8), (80, 80))
+        >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
+        >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
+        >>> found.frame()[["group_by", "now_ms", "share_now"]].to_numpy().tolist()
+        [['clicks', 0, 0.45]]
         """
         import pandas as pd
 
@@ -281,6 +290,15 @@ class LagEstimates(Mapping[str, LagEstimate]):
         -------
         pandas.DataFrame
             ``group_by``, ``lag_ms``, ``compared``, ``unequal``, ``share``, ``matched``; see `LagPoint`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> counts = LagCounts((0, 60), np.full(8, 20), np.array([[9, 0]] * 8), (80, 80))
+        >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
+        >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
+        >>> found.curve()[["lag_ms", "share"]].to_numpy().tolist()
+        [[0.0, 0.45], [60.0, 0.0]]
         """
         import pandas as pd
 

@@ -127,7 +127,16 @@ class LogSchema:
         return key, value
 
     def to_json(self) -> str:
-        """Serialize to JSON text."""
+        """Serialize to JSON text.
+
+        Examples
+        --------
+        >>> key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
+        >>> value = {"type": "record", "name": "V", "fields": [{"name": "clicks", "type": "int"}]}
+        >>> schema = LogSchema.from_schemas("search", key, value)
+        >>> LogSchema.from_json(schema.to_json()) == schema
+        True
+        """
         kept = {"join_name": self.join, "key_schema": self.key, "value_schema": self.value}
         more = {} if self.payload is None else {"payload": list(self.payload)}
         return canonical_json(
@@ -142,6 +151,13 @@ class LogSchema:
         ------
         SuiteError
             If the text is anything else.
+
+        Examples
+        --------
+        >>> LogSchema.from_json("{}")
+        Traceback (most recent call last):
+            ...
+        tidegauge.analyzers.core.errors.SuiteError: not the JSON of a query log's schema: '{}' ('join_name')
         """
         try:
             kept = json.loads(text)

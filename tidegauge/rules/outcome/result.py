@@ -77,6 +77,15 @@ class CheckResult:
         ------
         DQMError
             If it failed; the error has the verdict as ``result``.
+
+        Examples
+        --------
+        >>> CheckResult(True).terminate_at_error().passed
+        True
+        >>> CheckResult(False, (("FailCount(10)", "12 records"),)).terminate_at_error()
+        Traceback (most recent call last):
+            ...
+        tidegauge.analyzers.core.errors.DQMError: failed: FailCount(10): 12 records
         """
         if not self.passed:
             raise DQMError(self)

@@ -1,0 +1,77 @@
+"""The table of formulas of the detectors says what they do: from where they score, bands, infinities."""
+
+import re
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import (
+    DETECTORS,
+    History,
+    PartitionDetector,
+    PartitionLedger,
+)
+
+from tests.paths import ROOT
+from tests.repository.detectors.test_every_detector import EVERY
+
+POINTS, ODD = 150, 140
+PAGE = ROOT / "docs" / "reference" / "detectors.md"
+
+
+def formulas():
+    """Return the rows of the table by detector: score, from, infinite, band."""
+    part = PAGE.read_text().partition("\n## Formulas\n")[2].partition("\n## ")[0]
+    rows = {}
+    for line in part.splitlines():
+        if line.startswith("| `"):
+            name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            rows[name.strip("`")] = cells
+    return rows
+
+
+def history(value=None):
+    """Six metrics of 150 days without any gap; the first is `value` on day `ODD`."""
+    values = 100 + 5 * np.random.default_rng(1).normal(size=(6, POINTS))
+    if value is not None:
+        values[0, ODD] = value
+    times = np.arange("2026-01-01", POINTS, dtype="M8[D]").astype("M8[s]")
+    arrived = times + np.timedelta64(30, "h")
+    version = np.ones(POINTS, dtype=np.int64)
+    ledger = PartitionLedger(arrived, version, [{"a": "int"}] * POINTS, arrived[-1])
+    rows = np.full_like(values, 1000.0)
+    return History(times, values, rows, [Scale.SIGNED] * 6, ledger=ledger)
+
+
+def test_every_detector_has_its_formula():
+    rows = formulas()
+    assert set(rows) == set(DETECTORS)
+    for name, cells in rows.items():
+        assert len(cells) == 4, name
+        assert all(cells), name
+
+
+@pytest.mark.parametrize("detector", EVERY)
+def test_the_table_says_what_a_detector_does(detector):
+    _, begins, infinite, band = formulas()[type(detector).__name__]
+    usual = detector.score(history())
+    scored = np.flatnonzero(~np.isnan(usual.score[0]))
+    assert int(begins) == scored[0] + 1
+    sides = (not np.isnan(usual.lower[0, ODD]), not np.isnan(usual.upper[0, ODD]))
+    assert (
+        sides
+        == {"both sides": (True, True), "upper": (False, True), "none": (False, False)}[
+            re.split("[:,]", band)[0]
+        ]
+    )
+
+    assert np.isnan(detector.score(history(np.nan)).score[0, ODD]) == (
+        not isinstance(detector, PartitionDetector)
+    )
+    odd = detector.score(history(np.inf)).score[0, ODD]
+    if infinite.startswith("outside"):
+        assert odd == 300
+    elif infinite == "not scored" and not isinstance(detector, PartitionDetector):
+        assert np.isnan(odd)
+    else:
+        assert odd < 3  # the partition is judged by its other metrics, or by no metric

@@ -1,0 +1,62 @@
+"""Names of ours in prose, tables and code of all pages are names that there are."""
+
+import re
+
+import pytest
+
+import tidegauge as tg
+from tests.docs.pages import PAGES, name_of
+
+DATED = {"CHANGELOG.md"}
+"""Pages that tell of other versions."""
+OBJECTS = {"repo": tg.Repository, "dqm": tg.DQM}
+"""What variables of these names are on every page."""
+CONSTRAINT = re.compile(r"\.((?:has|is|are|satisfies|not_below|compared)(?:_[a-z_]+)?)\(")
+
+
+def missing(text):
+    """Return the names in a text that there are not."""
+    found = set()
+    for path in re.findall(r"\btg((?:\.[A-Za-z]\w*)+)", text):
+        of = tg
+        for name in path.strip(".").split("."):
+            if name not in members(of):
+                found.add(f"tg{path}")
+                break
+            of = getattr(of, name, None)
+            if not isinstance(of, type) and not hasattr(of, "__all__"):
+                break  # what a value has is not known
+    for variable, cls in OBJECTS.items():
+        for name in re.findall(rf"(?<![\w.]){variable}\.([a-z]\w*)", text):
+            if name not in members(cls):
+                found.add(f"{variable}.{name}")
+    for name in CONSTRAINT.findall(text):
+        if name not in members(tg.Check):
+            found.add(f"Check.{name}")
+    return found
+
+
+def members(of):
+    fields = getattr(of, "__dataclass_fields__", {})
+    return {*dir(of), *fields, *getattr(of, "__all__", ())}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in DATED], ids=name_of)
+def test_names_are_there(page):
+    assert missing(page.read_text(encoding="utf-8")) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("write `tg.Completness(x)` for", "tg.Completness"),
+        ("| `compare` | `tg.consistency.compare_all(a, b)` |", "tg.consistency.compare_all"),
+        ("tg.Monitor.from_text('x')", "tg.Monitor.from_text"),
+        ("`repo.merged('orders')`", "repo.merged"),
+        ("check.is_complete('a').has_mode('b')", "Check.has_mode"),
+        ("tg.Check('a')\n    .has_modus('b')", "Check.has_modus"),
+        ("PyDeequ's `.isComplete('a')` is `.is_complete('a')`", None),
+    ],
+)
+def test_names_that_are_not_there_are_noticed(text, wrong):
+    assert missing(text) == ({wrong} if wrong else set())

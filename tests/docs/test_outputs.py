@@ -1,0 +1,101 @@
+"""What pages show of messages and explanations is what is told; see `pages.assert_printed`."""
+
+import datetime as dt
+import importlib.util
+import logging
+import re
+
+import pytest
+
+import tidegauge as tg
+from tests.docs.pages import PAGES, assert_printed, blocks, name_of
+from tests.paths import ROOT
+
+LOGGER = "tidegauge.incidents"
+
+
+def test_every_text_is_output_or_says_why_not():
+    """Of those that are printed elsewhere, a test compares each: the name stands in its code."""
+    texts = [(page, b) for page in PAGES for b in blocks(page) if b.language == "text"]
+    assert [
+        f"{name_of(page)}:{b.line}" for page, b in texts if not b.printed and not b.why_not
+    ] == []
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    names = [b.printed for _, b in texts if b.printed]
+    assert len(names) == len(set(names))
+    assert [name for name in names if f'assert_printed("{name}"' not in tests] == []
+
+
+@pytest.mark.spark
+def test_an_explanation(measured_copy):
+    found = measured_copy.detect("flights")
+    point = (found["analyzer"] == "Completeness('dep_time')") & (
+        found["partition"] == "ds=2013-02-08"
+    )
+    assert_printed("explanation", found.loc[point, "explanation"].item())
+
+
+@pytest.mark.spark
+def test_a_message_of_checks_that_fail(measured_copy, caplog):
+    """One day failed, was told, and passes now; another fails."""
+    caplog.set_level(logging.INFO, LOGGER)
+    check = tg.Check("flights").is_complete("dep_time", at_least=0.95)
+    failure = tg.verify(measured_copy, check, dataset="flights", partitions=["ds=2013-02-08"])
+    (message,) = (
+        str(line).partition("flights ds=2013-02-08: ")[2] for line in str(failure).splitlines()[1:]
+    )
+    name, _, reason = message.partition(": at least")
+    judge(measured_copy, "ds=2013-02-07", (name, "0 is too low"))
+    assert len(tg.notify(measured_copy, "log")) == 1
+    judge(measured_copy, "ds=2013-02-07")
+    judge(measured_copy, "ds=2013-02-08", (name, f"at least{reason}"))
+    assert len(tg.notify(measured_copy, "log")) == 1
+    assert_printed("failed-checks", caplog.records[-1].getMessage())
+
+
+def judge(repo, partition, *failed):
+    """Keep a verdict of the check ``checks`` on what is measured of a partition."""
+    ledger = repo.partitions("flights").set_index("partition")
+    result = tg.CheckResult(not failed, tuple(failed)).to_json()
+    of = {"name": "checks", "specification": str(failed), "partition": partition}
+    fingerprint = ledger.loc[partition, "fingerprint"]
+    repo.keep_verdict("flights", **of, fingerprint=fingerprint, passed=not failed, result=result)
+
+
+def test_a_message_of_a_common_cause(repo, caplog):
+    """Three tables of about a thousand rows have seven on 30 January."""
+    caplog.set_level(logging.INFO, LOGGER)
+    for name in ("orders", "returns", "users"):
+        days = {f"ds={dt.date(2013, 1, 1 + n)}": 1000.0 + n % 3 for n in range(29)}
+        repo.record(name, "Size", {**days, "ds=2013-01-30": 7.0}, scale="count")
+        repo.detect(name)
+    first = repo.incidents()["id"].min()
+    tg.notify(repo, "log")
+    (record,) = caplog.records
+    assert_printed("common-cause", record.getMessage().replace(f"show {first}", "show 4"))
+
+
+@pytest.mark.soak
+def test_the_message_with_which_the_walk_on_call_begins(tmp_path, caplog, monkeypatch):
+    """Of the table that is measured first: its job cannot know of the others."""
+    caplog.set_level(logging.INFO, LOGGER)
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://quality.example.org/")
+    spec = importlib.util.spec_from_file_location("desk", ROOT / "docs" / "desk.py")
+    desk = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(desk)
+    tell = tg.notify
+    monkeypatch.setattr(
+        desk.tg, "notify", lambda repo, sinks: tell(repo, sinks, dataset="sales_orders")
+    )
+    desk.make_desk(f"sqlite:///{tmp_path / 'desk.db'}", until=dt.date(2026, 11, 21))
+    (message,) = (r.getMessage() for r in caplog.records if r.name == LOGGER)
+    assert_printed("message", re.sub(r"incidents/\d+$", "incidents/337", message))
+
+
+@pytest.mark.spark
+def test_bad_values_in_a_message(spark):
+    """Three of four texts are no e-mail addresses, two different ones."""
+    data = spark.sql("VALUES ('a@b.example'), ('x'), ('x'), ('') AS t(email)")
+    found = tg.verify(data, tg.Check("orders").has_pattern("email", "@"))
+    (message,) = found.failures["message"]
+    assert_printed("bad-values", message)
