@@ -215,7 +215,7 @@ def test_the_table_and_the_error_of_a_run_are_stored_without_secrets(tmp_path):
 
 
 JOB = """
-import json, sys
+import os, sys
 from tests.tidegauge.griffin.jobs import job, read, rule
 import tidegauge as tg
 from tidegauge.cli.main import run_command
@@ -251,12 +251,24 @@ except tg.TidegaugeError as error:
     print(error.__cause__)
 run_command(["metrics", "job", "--db", "sqlite:///r.db"])
 run_command(["report", "job", "--html", "page.html", "--db", "sqlite:///r.db"])
+os.environ["HOOK"] = f"json://me:{secret}@127.0.0.1:1/{secret}"
+print("status", run_command(["run", "suite.yml", "--db", "sqlite:///r.db"]))
 kept = spark.sparkContext.getConf()
 hadoop = spark.sparkContext._jsc.hadoopConfiguration()
 print("kept:", kept.get("spark.hadoop.fs.s3a.secret.key") == secret,
       hadoop.get("fs.s3a.secret.key") == secret,
       kept.get("spark.sql.catalog.c.uri").endswith(secret), kept.get("spark.driver.memory"),
       spark._jvm.Runtime.getRuntime().maxMemory() < 800 << 20)
+"""
+
+
+SUITE = """
+dataset: orders
+path: days/
+analyzers: [Size, "Mean('id')"]
+checks:
+  - has_size: {at_least: 99}
+notify: ["${HOOK}"]
 """
 
 
@@ -273,9 +285,14 @@ def arguments_of_session(number):
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc to read")
-def test_all_output_of_a_griffin_job_is_without_its_secrets(tmp_path):
-    """What it prints, logs and writes, and the arguments of its processes while they run; Java has them."""
-    pq.write_table(pa.table({"id": [1, 2], "nobody": ["a", None]}), tmp_path / "part.parquet")
+def test_all_output_of_a_job_and_of_a_run_is_without_their_secrets(tmp_path):
+    """What they print, log and write, and the arguments of their processes while they run; Java has them."""
+    pytest.importorskip("apprise")
+    rows = pa.table({"id": [1, 2], "nobody": ["a", None]})
+    pq.write_table(rows, tmp_path / "part.parquet")
+    (tmp_path / "days" / "ds=2013-02-08").mkdir(parents=True)
+    pq.write_table(rows, tmp_path / "days" / "ds=2013-02-08" / "part.parquet")
+    (tmp_path / "suite.yml").write_text(SUITE)
     process = subprocess.Popen(
         [sys.executable, "-c", JOB, str(tmp_path / "part.parquet")],
         cwd=tmp_path,
@@ -297,6 +314,8 @@ def test_all_output_of_a_griffin_job_is_without_its_secrets(tmp_path):
         said = said.result(60)
     assert "kept: True True True 700m True" in said, said[-3000:]
     assert "ids" in said, said[-3000:]
+    assert "notifications: 0 sent, 1 failed (suite checks of orders" in said, said[-3000:]
+    assert "status 2" in said
     assert any(b"java" in one and b"spark.driver.memory" in one for one in seen)
     assert not [one for one in seen if SECRET.encode() in one]
     assert SECRET not in said
