@@ -46,6 +46,30 @@ def test_the_list_is_of_one_dataset_or_of_all(repo, number):
     assert inbox.frame(repo, {"dataset": "d", "status": ""})["dataset"].tolist() == ["d", "e"]
 
 
+def test_the_frame_has_the_incidents_that_are_listed_in_their_order(repo, number):
+    for name, first in (("e", 6), ("f", 2)):
+        commit(repo, day(first, rows=99, only=[SIZE]), dataset=name)
+        repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    asleep = int(repo.incidents("e")["id"].item())
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    repo.label(asleep, "snoozed", by="ann", until=later)
+    repo.label(number, "assigned", note="Bob", by="ann")
+
+    def listed(**options):
+        return inbox.frame(repo, options)["dataset"].tolist()
+
+    assert listed() == ["e", "d", "f"], "those that began last first"
+    assert listed(status="open") == ["d", "f"]
+    assert listed(status="snoozed") == ["e"]
+    assert listed(filter="bob") == ["d"]
+    assert listed(filter=f"#{asleep}") == ["e"]
+    assert listed(filter="volume nothing") == []
+    found = inbox.frame(repo, {"table": "d"})
+    assert found["assignee"].tolist() == ["Bob"]
+    repo.label(asleep, "snoozed", by="ann", until=dt.datetime(2013, 5, 1, tzinfo=dt.UTC))
+    assert listed(status="open") == ["e", "d", "f"]
+
+
 def test_an_incident_tells_what_is_needed_to_decide(repo, number):
     told = looked(repo, number)
     assert (told["incident"], told["dataset"], told["status"]) == (number, "d", "open")

@@ -25,7 +25,7 @@ export class ExportMenu {
   ) {
     const items = [
       button("Copy as Python", () => this.run(() => this.copyPython()), { title: "Copy a notebook cell that shows the same" }),
-      button("CSV of the data", () => this.run(() => this.saveCsv())),
+      button("CSV of the data", () => this.saveTable(this.exported())),
       button("PNG of the picture", () => this.run(() => this.savePng())),
       this.svg,
     ];
@@ -56,10 +56,13 @@ export class ExportMenu {
     return "The Python code is copied.";
   }
 
-  private async saveCsv(): Promise<string> {
-    const { view, dataset, options } = this.exported();
-    const { data } = await this.shell.link.ask("csv", { view, dataset, options });
-    return save(new Blob([data.text], { type: "text/csv" }), `tidegauge-${view}.csv`);
+  /** Save a table of a view's data as CSV; the first if no title is given. */
+  saveTable({ view, dataset, options }: Exported, title?: string): void {
+    this.run(async () => {
+      const { data } = await this.shell.link.ask("csv", { view, dataset, options, ...(title !== undefined && { title }) });
+      const name = title === undefined ? view : title.toLowerCase().replace(/\W+/g, "-");
+      return save(new Blob([data.text], { type: "text/csv" }), `tidegauge-${name}.csv`);
+    });
   }
 
   private async saveSvg(): Promise<string> {
