@@ -156,19 +156,6 @@ def test_links_are_copied_and_other_addresses_named(page, served):
     leave(page)
 
 
-def test_data_and_pictures_are_downloaded(page, served):
-    page.goto(f"{served}#/series?ids=%5B1,2%5D")
-    root = wait_for_state(page, "drawn")
-    heads = {"CSV": b"dataset,segment", "SVG": b"<svg", "PNG": b"\x89PNG"}
-    for kind, head in heads.items():
-        root.get_by_text("Export", exact=True).click()
-        with page.expect_download() as download:
-            root.get_by_role("button", name=kind).click()
-        with open(download.value.path(), "rb") as file:
-            assert file.read(40).startswith(head), kind
-    leave(page)
-
-
 @pytest.mark.soak
 def test_in_lab_the_same_state_is_in_traits(page, lab, bad_incident):
     number, *_ = bad_incident
