@@ -678,7 +678,7 @@ class TextTable(TypedDict):
 
 
 class DataAnswer(TypedDict):
-    """What a page shows as tables, the charts beside a list as one of their own."""
+    """Tables of what a page shows, the charts beside a list as one of their own."""
 
     tables: Sequence[TextTable]
 

@@ -687,7 +687,7 @@ export interface TextTable {
   omitted: number;
 }
 
-/** What a page shows as tables, the charts beside a list as one of their own. */
+/** Tables of what a page shows, the charts beside a list as one of their own. */
 export interface DataAnswer {
   tables: readonly TextTable[];
 }
