@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
+from tidegauge.analyzers.core.errors import (
+    HistoryError,
+    TidegaugeError,
+    UnknownNameError,
+    describe,
+)
 from tidegauge.repository.history.points import last_commit
 from tidegauge.repository.history.tables import open_incidents
 from tidegauge.repository.store.config import dashboard_url
@@ -38,6 +43,7 @@ VIEWS = (
     "incidents",
     "partitions",
 )
+_OF_ONE_DATASET = frozenset({"compare", "distribution", "consistency", "partitions"})
 _SIGNED = frozenset({"catalogue", "say", "say_all"})
 """Questions whose handlers are given the known user as ``author``."""
 
@@ -151,6 +157,9 @@ class Backend:
         }
         if view not in frames:
             raise UnknownNameError("view", view, VIEWS)
+        if view in _OF_ONE_DATASET and asked["dataset"] is None:
+            msg = "the repository is empty: there is no dataset to show"
+            raise HistoryError(msg)
         return frames[view]
 
     def _told(

@@ -520,9 +520,14 @@ def test_an_empty_repository(repo, script):
     assert dashboard.dataset is None
     told, _ = Talk(dashboard).ask("catalogue")
     assert told["datasets"] == []
+    for view in ("compare", "distribution", "consistency", "partitions"):
+        dashboard.view = view
+        with pytest.raises(tg.HistoryError, match="the repository is empty"):
+            _ = dashboard.data
+    for view in ("home", "overview", "series", "incidents"):
+        dashboard.view = view
+        assert dashboard.data.empty
     dashboard.view = "partitions"
-    with pytest.raises(tg.HistoryError, match="the repository is empty"):
-        _ = dashboard.data
     repo.record("d", "n", {DAYS[0]: 1.0})
     assert dashboard.data["partition"].tolist() == [DAYS[0]]
 
