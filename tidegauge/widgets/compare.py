@@ -111,9 +111,9 @@ def frame(
 
 def _listed(found: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return a comparison as the page lists it: ``filter``, ``unusual``, ``sort`` and ``down``."""
-    where = ["".join(m.groups("")) if (m := _WHERE.search(a)) else "" for a in found["analyzer"]]
-    texts = (*(found[name] for name in SEARCHED), [f" where {text}" for text in where])
-    seen = matches(texts, asked.get("filter"))
+    where = [_where(analyzer) for analyzer in found["analyzer"]]
+    texts = [found[name].tolist() for name in SEARCHED]
+    seen = matches([*texts, where], asked.get("filter"))
     if asked.get("unusual"):
         seen &= found["unusual"].to_numpy()
     found = found[seen]
@@ -126,6 +126,12 @@ def _listed(found: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
                 key = key.str.casefold()
             found = ordered(found, key, descending=down)
     return found.reset_index(drop=True)
+
+
+def _where(analyzer: str) -> str:
+    """Return the filter in an analyzer's text as the page writes it; empty without one."""
+    found = _WHERE.search(analyzer)
+    return f" where {found[1] or found[2]}" if found else ""
 
 
 def _relative(found: pd.DataFrame) -> pd.Series | None:

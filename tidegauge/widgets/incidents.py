@@ -91,13 +91,13 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
     found = _listed(repository, asked.get("table"))
     asleep = (found["status"] == "open") & (found["snoozed_until"] > datetime.now(UTC))
     found = found.assign(status=found["status"].mask(asleep, "snoozed"))
-    texts = [found[name].fillna("") for name in SEARCHED]
-    seen = matches((*texts, [f"#{number}" for number in found["id"]]), asked.get("filter"))
+    texts = [found[name].fillna("").tolist() for name in SEARCHED]
+    seen = matches([*texts, [f"#{number}" for number in found["id"]]], asked.get("filter"))
     if asked.get("status"):
         seen &= (found["status"] == asked["status"]).to_numpy()
     found = found.assign(rank=found["severity"].map(SEVERITIES.index))[seen]
-    order = {"by": ["since", "rank"], "ascending": [False, True], "kind": "stable"}
-    return found.sort_values(**order).drop(columns="rank").reset_index(drop=True)
+    found = found.sort_values(["since", "rank"], ascending=[False, True], kind="stable")
+    return found.drop(columns="rank").reset_index(drop=True)
 
 
 def evidence(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:

@@ -249,7 +249,7 @@ def _order(
         group = asked.get("group")
         keys = GROUPINGS.get(("dataset" if several else "column") if group is None else group, ())
         codes = [known.keys[key].code[rows] for key in reversed(keys)]
-        return np.lexsort((np.arange(len(rows)), *codes))
+        return np.lexsort([np.arange(len(rows), dtype=np.int32), *codes])
     orders: Mapping[str, Callable[[], NDArray[Any]]] = {
         "worst": lambda: strength.max(axis=1, initial=-1.0),
         "newest": lambda: strength[:, -1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def within(
         return whole
     ends = [_place(end, labels, axis, timed=timed) for end in (since, until)]
     first, last = axis[0] if ends[0] is None else ends[0], axis[-1] if ends[1] is None else ends[1]
-    return cast("NDArray[np.bool_]", (axis >= first) & (axis <= last)) if first < last else whole
+    return (axis >= first) & (axis <= last) if first < last else whole
 
 
 def column_range(

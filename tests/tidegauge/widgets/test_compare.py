@@ -152,6 +152,7 @@ def test_the_frame_has_the_rows_that_are_listed_in_their_order(repo):
     assert listed(sort="surprise", down=True)["name"].tolist() == whole["name"].tolist()
     assert set(listed(filter="MEAN x")["name"]) == {"Mean"}
     assert listed(filter="mean nothing").empty
+    assert listed(filter="where").empty, "no analyzer has a filter"
     # Three metrics rise by 8, of which the most surprising comes first; failed ones come last either way.
     assert listed(sort="change")["name"].tolist()[:3] == ["Histogram.abs.a", "Size", "Mean"]
     assert listed(sort="change", down=False)["change"].dropna().is_monotonic_increasing
