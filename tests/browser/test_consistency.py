@@ -93,6 +93,38 @@ def test_features_are_ranked_chosen_and_drawn(root):
     assert not page.locator("img[src='x']").count()
 
 
+def test_the_view_is_restored_from_its_address(root):
+    page = root.page
+    root.get_by_label("Dataset", exact=True).select_option(features.JOIN)
+    root.locator(".tg-features-list .tg-row").first.wait_for()
+    root.get_by_label("Group-by").select_option("stream")
+    root.locator(".tg-consistency .tg-tools select").nth(1).select_option("30")
+    root.locator(".tg-features-list .tg-row", has_text="clicks").click()
+    root.get_by_role("heading", name="stream clicks").wait_for()
+    before = options(root)
+    assert (before["group"], before["range"], len(before["ids"])) == ("stream", "30", 1)
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(DRAWN).wait_for()
+    root.get_by_role("heading", name="stream clicks").wait_for()
+    assert options(root) == before
+    assert set(names(root)) == {"stream clicks", "stream tags", "stream attributes"}
+    root.get_by_role("button", name="Data", exact=True).click()
+    tables = root.get_by_role("dialog", name="Data table").locator("table")
+    tables.nth(1).wait_for()
+    assert tables.nth(0).locator("tbody tr").count() == 3
+    charted = tables.nth(1).locator("tbody").inner_text()
+    assert "clicks" in charted
+    assert "tags" not in charted
+    page.keyboard.press("Escape")
+    root.get_by_role("tab", name="Tables", exact=True).click()
+    page.locator(".tidegauge[data-view=home][data-state=drawn]").wait_for()
+    page.go_back()
+    page.locator(DRAWN).wait_for()
+    assert options(root) == before
+
+
 def test_the_keyboard_and_the_window(root):
     page = root.page
     root.get_by_label("Dataset", exact=True).select_option(features.JOIN)

@@ -65,3 +65,17 @@ def test_a_page_outlives_its_server(page, tmp_path, coast):
         page.locator(".tidegauge[data-view=overview][data-state=drawn]").wait_for()
         page.watched.errors.clear()  # the browser said that nobody answered
         leave(page)
+
+
+def test_charts_fit_their_place_on_a_screen_of_small_pixels(chromium, served):
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, device_scale_factor=2)
+    try:
+        page = context.new_page()
+        page.goto(f"{served}#/series?ids=%5B1,2%5D&mode=small")
+        wait_for_state(page, "drawn")
+        chart = page.locator(".tg-picture")
+        chart.locator("canvas").first.wait_for()
+        for one in chart.all():
+            assert one.locator("canvas").bounding_box() == one.bounding_box()
+    finally:
+        context.close()

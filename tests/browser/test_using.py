@@ -4,7 +4,9 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 
+import pandas as pd
 import pytest
 from tidegauge.repository.repository import Repository
 
@@ -159,6 +161,59 @@ def test_what_is_said_of_an_incident_is_written(root, repo):
     said = repo.incident(number).labels.iloc[-1]
     assert (said["label"], said["note"], said["by"]) == ("acknowledged", f"on it {MARKUP}", "ann")
     assert not root.locator("img[src='x']").count()
+
+
+ACTIONS = [
+    ("Comment", [("comment", "why")], "open", None),
+    ("Assign", [("assigned", "Bob"), ("comment", "why")], "open", None),
+    ("Snooze", [("snoozed", "why")], "open", None),
+    ("Acknowledge", [("acknowledged", "why")], "acknowledged", "learn nothing"),
+    ("Reopen", [("reopened", "why")], "open", "take back"),
+    ("Expected", [("expected", "why")], "expected", "left out when detectors learn"),
+    ("Reopen", [("reopened", "why")], "open", None),
+    ("False alarm", [("ignore", "why"), ("resolved", None)], "resolved", "left out of learning"),
+    ("Reopen", [("reopened", "why")], "open", None),
+    ("Bad data", [("acknowledged", "why"), ("bad", None)], "acknowledged", "left out of learning"),
+    ("Reopen", [("reopened", "why")], "open", None),
+    ("New normal", [("rebaseline", "why"), ("resolved", None)], "resolved", "begin anew"),
+    ("Reopen", [("reopened", "why")], "open", None),
+    ("Resolve", [("resolved", "why")], "resolved", "learn nothing"),
+]
+"""Actions in order: the labels and notes that each writes, the status after it, and what it says it teaches."""
+
+
+def test_each_action_writes_what_it_says(root, repo):
+    number = look_at_an_incident(root, repo)
+    pane = root.locator(".tg-incident")
+    give_name(root)
+    for action, labels, then, teaches in ACTIONS:
+        before, events = len(repo.labels()), pane.locator(".tg-timeline li").count()
+        pane.get_by_label("Note", exact=True).fill("why")
+        if action == "Assign":
+            pane.get_by_label("Assignee").fill("Bob")
+        if action == "Snooze":
+            pane.get_by_label("Snooze for").select_option("a week")
+        press = pane.get_by_role("button", name=action, exact=True)
+        press.hover()
+        told = pane.locator(".tg-action-help").inner_text()
+        assert told.startswith(f"{action}: ")
+        assert teaches is None or teaches in told
+        press.click()
+        root.get_by_text(f"{action}: saved for incident {number}.").wait_for()
+        said = repo.labels().iloc[before:]
+        notes = [None if pd.isna(note) else note for note in said["note"]]
+        assert list(zip(said["label"], notes, strict=True)) == labels, action
+        assert set(said["by"]) == {"ann"}
+        assert set(said["incident_id"]) == {number}
+        assert status(repo, number) == then, action
+        assert pane.locator(".tg-inbox-status").first.inner_text() == then
+        assert pane.locator(".tg-timeline li").count() == events + len(labels)
+        pane.locator(".tg-timeline li").last.get_by_text("by ann").wait_for()
+    snooze = repo.labels().query("label == 'snoozed'").iloc[-1]
+    assert snooze["until"] - snooze["created_at"] == pytest.approx(
+        timedelta(days=7), abs=timedelta(minutes=1)
+    )
+    assert pane.locator(".tg-incident-facts").get_by_text("assigned to Bob").is_visible()
 
 
 def test_incidents_are_searched_and_labelled_together(root, repo):

@@ -69,6 +69,15 @@ def test_a_page_tells_nothing_of_the_repositorys_place(address, url):
     assert b"https://" not in page
 
 
+def test_a_page_has_an_icon(address):
+    (icon,) = re.findall(
+        r'<link rel="icon" type="image/svg\+xml" href="([^"]+)">', get(address)[2].decode()
+    )
+    status, headers, image = get(f"{address}{icon}")
+    assert (status, headers["Content-Type"]) == (200, "image/svg+xml")
+    assert image.startswith(b"<svg")
+
+
 def test_only_questions_are_answered(address):
     status, told = ask(address, PULSE)
     assert (status, told["id"], set(told["told"])) == (200, "1", {"commits"})

@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
+from tidegauge.analyzers.core.errors import (
+    HistoryError,
+    TidegaugeError,
+    UnknownNameError,
+    describe,
+)
 from tidegauge.repository.history.points import last_commit
 from tidegauge.repository.history.tables import open_incidents
 from tidegauge.repository.store.config import dashboard_url
@@ -20,7 +25,7 @@ from tidegauge.widgets import series as charts
 from tidegauge.widgets import tables as home
 from tidegauge.widgets.answer import Answer, shown
 from tidegauge.widgets.consistency import Consistency
-from tidegauge.widgets.overview import LEVELS, Overview
+from tidegauge.widgets.overview import Overview
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +43,7 @@ VIEWS = (
     "incidents",
     "partitions",
 )
+_OF_ONE_DATASET = frozenset({"compare", "distribution", "consistency", "partitions"})
 _SIGNED = frozenset({"catalogue", "say", "say_all"})
 """Questions whose handlers are given the known user as ``author``."""
 
@@ -90,7 +96,7 @@ class Backend:
             "partitions": lambda asked: ledger.partitions(repository, asked),
             "day": lambda asked: ledger.day(repository, asked),
             "csv": self._csv,
-            "data": lambda asked: exports.data(self._shown(asked)),
+            "data": self._data,
             "svg": lambda asked: exports.svg(repository, asked, as_of),
             "pulse": self._pulse,
         }
@@ -115,24 +121,46 @@ class Backend:
         return {"id": message["id"], "seconds": spent, **told}, buffers
 
     def frame(self, view: str, options: Mapping[str, Any], dataset: str | None) -> pd.DataFrame:
-        """Return the full data of a view; see `Dashboard.data`."""
-        first = next(iter(self.repository.datasets()), None)
+        """Return the data of a view; see `Dashboard.data`."""
+        return next(iter(self._frames(view, options, dataset).values()))()
+
+    def _frames(
+        self, view: str, options: Mapping[str, Any], dataset: str | None
+    ) -> Mapping[str, Callable[[], pd.DataFrame]]:
+        """Return what reads each table of a view's data by its title, that of `Dashboard.data` first.
+
+        Of a list, the charts beside it are a table of their own.
+        """
+        repository = self.repository
+        first = next(iter(repository.datasets()), None)
         asked = {"dataset": dataset or first, **options}
-        frames: Mapping[str, Callable[[], pd.DataFrame]] = {
-            "home": lambda: home.frame(self.repository, asked),
-            "overview": lambda: self._overview.frame(
-                asked.get("by", next(iter(LEVELS))), asked.get("table")
-            ),
-            "series": lambda: charts.frame(self._overview, asked),
-            "compare": lambda: comparison.frame(self.repository, asked),
-            "distribution": lambda: distribution.frame(self.repository, asked),
-            "consistency": lambda: self._consistency.frame(asked),
-            "incidents": lambda: inbox.frame(self.repository, asked),
-            "partitions": lambda: ledger.frame(self.repository, asked),
+        chosen = asked.get("id")
+        evidence = {f"Incident {chosen}": lambda: inbox.evidence(self._overview, asked)}
+        frames: Mapping[str, Mapping[str, Callable[[], pd.DataFrame]]] = {
+            "home": {"Tables": lambda: home.frame(repository, asked)},
+            "overview": {"Heat map": lambda: self._overview.frame(asked)},
+            "series": {"Series": lambda: charts.frame(self._overview, asked)},
+            "compare": {"Comparison": lambda: comparison.frame(repository, asked)},
+            "distribution": {
+                "Distributions": lambda: distribution.frame(repository, asked),
+                "Drift": lambda: distribution.drift_frame(repository, asked),
+            },
+            "consistency": {
+                "Features": lambda: self._consistency.frame(asked),
+                "Charts": lambda: self._consistency.charts(asked),
+            },
+            "incidents": {
+                "Incidents": lambda: inbox.frame(repository, asked),
+                **({} if chosen is None else evidence),
+            },
+            "partitions": {"Partitions": lambda: ledger.frame(repository, asked)},
         }
         if view not in frames:
             raise UnknownNameError("view", view, VIEWS)
-        return frames[view]()
+        if view in _OF_ONE_DATASET and asked["dataset"] is None:
+            msg = "the repository is empty: there is no dataset to show"
+            raise HistoryError(msg)
+        return frames[view]
 
     def _told(
         self, message: Mapping[str, Any], author: str | None
@@ -167,10 +195,17 @@ class Backend:
         return Answer(told, answer.arrays)
 
     def _csv(self, asked: Mapping[str, Any]) -> Answer:
-        return exports.csv(self._shown(asked), str(asked["view"]))
+        frames = self._shown(asked)
+        title = asked.get("title") or next(iter(frames))
+        if title not in frames:
+            raise UnknownNameError("table", title, frames)
+        return exports.csv(frames[title](), str(asked["view"]))
 
-    def _shown(self, asked: Mapping[str, Any]) -> pd.DataFrame:
-        return self.frame(str(asked["view"]), asked["options"], asked["dataset"])
+    def _data(self, asked: Mapping[str, Any]) -> Answer:
+        return exports.data({title: read() for title, read in self._shown(asked).items()})
+
+    def _shown(self, asked: Mapping[str, Any]) -> Mapping[str, Callable[[], pd.DataFrame]]:
+        return self._frames(str(asked["view"]), asked["options"], asked["dataset"])
 
     def _pulse(self, _: Mapping[str, Any]) -> Answer:
         """Return the commit count, by which the script detects changes."""

@@ -1,7 +1,7 @@
 // Bundle src/dashboard.ts with its styles, uPlot and uPlot's licence into static/, and beside it src/page.ts, which
-// serves as the script of a page without a notebook.
+// serves as the script of a page without a notebook, and the icon of that page.
 // Given a folder, bundle the tests into it instead, for `node --test`.
-import { readdirSync, readFileSync } from "node:fs";
+import { copyFileSync, readdirSync, readFileSync } from "node:fs";
 import { build } from "esbuild";
 
 const testFolder = process.argv[2];
@@ -15,4 +15,5 @@ if (testFolder) {
   const banner = { js: `/*! with uPlot\n${licence}*/` };
   await build({ ...shared, entryPoints: ["src/dashboard.ts"], outdir: "static", minify: true, banner });
   await build({ ...shared, entryPoints: ["src/page.ts"], outdir: "static", minify: true, external: ["./dashboard.js"] });
+  copyFileSync("src/icon.svg", "static/icon.svg");
 }

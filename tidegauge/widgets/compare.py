@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tidegauge.repository.store.queries import MetricQuery, dataset_id
 from tidegauge.repository.store.rows import series_key
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, seconds, shown, table
+from tidegauge.widgets.visible import matches, ordered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +30,8 @@ _WEEK = 7 * 86400.0
 _SIDES = frozenset({"baseline", "current"})
 _BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down"})
 """Request fields that select no side: the state of the table."""
+SEARCHED = ("name", "instance", "segment", "status")
+_WHERE = re.compile(r"where='((?:[^'\\]|\\.)*)'|where=\"((?:[^\"\\]|\\.)*)\"")
 SERIES = ("segment", "name", "instance", "analyzer")
 MERGED = ("merged_baseline", "merged_current")
 MOST_MERGED = 200
@@ -102,7 +106,40 @@ def frame(
     if isinstance(baseline, tuple) and with_merged:
         columns = (_merged(repository, asked["dataset"], found, one) for one in (baseline, current))
         found = found.assign(**dict(zip(MERGED, columns, strict=True)))
-    return found
+    return _listed(found, asked)
+
+
+def _listed(found: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a comparison as the page lists it: ``filter``, ``unusual``, ``sort`` and ``down``."""
+    where = [_where(analyzer) for analyzer in found["analyzer"]]
+    texts = [found[name].tolist() for name in SEARCHED]
+    seen = matches([*texts, where], asked.get("filter"))
+    if asked.get("unusual"):
+        seen &= found["unusual"].to_numpy()
+    found = found[seen]
+    sort, down = asked.get("sort", "surprise"), asked.get("down", True)
+    # By surprise they are sorted, and those of too little history come before those without a difference.
+    if sort != "surprise" or not down:
+        key = _relative(found) if sort == "merged" else found.get(sort)
+        if key is not None:
+            if key.dtype.kind not in "iufb":
+                key = key.str.casefold()
+            found = ordered(found, key, descending=down)
+    return found.reset_index(drop=True)
+
+
+def _where(analyzer: str) -> str:
+    """Return the filter in an analyzer's text as the page writes it; empty without one."""
+    found = _WHERE.search(analyzer)
+    return f" where {found[1] or found[2]}" if found else ""
+
+
+def _relative(found: pd.DataFrame) -> pd.Series | None:
+    """Return the relative change of merged metrics; None if they are not of windows."""
+    if not set(MERGED) <= set(found):
+        return None
+    before, after = (found[name] for name in MERGED)
+    return ((after - before) / before.abs().where(before != 0)).mask(before == after, 0.0)
 
 
 def merged(repository: Repository, asked: Mapping[str, Any]) -> Answer:

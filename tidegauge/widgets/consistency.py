@@ -28,6 +28,7 @@ from tidegauge.repository.store.consistency_series import CELLS, WRONG
 from tidegauge.repository.store.queries import Window
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
+from tidegauge.widgets.visible import matches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,23 +109,7 @@ class Consistency:
 
     def features(self, asked: Mapping[str, Any]) -> Answer:
         """Return all metrics of some features, and the row metrics of their group-bys."""
-        numbers = list(dict.fromkeys(int(number) for number in asked["ids"]))
-        if len(numbers) > MOST:
-            msg = f"{len(numbers)} features are too many to be drawn together; choose up to {MOST}"
-            raise HistoryError(msg)
-        with self.repository.database.read() as connection:
-            look = _Look(self, connection, asked)
-            of, at = look.of, look.at
-            known = {number: n for n, number in enumerate(of.ids.tolist())}
-            places = [known[number] for number in numbers if number in known]
-            groups = {of.subjects[place].group_by for place in places}
-            places += [
-                n
-                for n, one in enumerate(of.subjects)
-                if one.feature is None and one.group_by in groups
-            ]
-            metrics = sorted({metric for place in places for metric in of.metrics_of(place)})
-            found = values(connection, of, at, metrics, places)
+        of, at, places, metrics, found = self._charts(asked)
         subjects: list[protocol.ConsistencySubject] = [
             {
                 "id": int(of.ids[place]),
@@ -145,8 +130,59 @@ class Consistency:
         }
         return Answer(told, {"times": at.times, "values": found})
 
+    def _charts(
+        self, asked: Mapping[str, Any]
+    ) -> tuple[ConsistencyIndex, PartitionColumns, list[int], list[str], NDArray[np.float64]]:
+        """Return what the charts of some features show: places of subjects, metrics, and their values.
+
+        Values have the shape (metrics, subjects, columns).
+        """
+        numbers = list(dict.fromkeys(int(number) for number in asked["ids"]))
+        if len(numbers) > MOST:
+            msg = f"{len(numbers)} features are too many to be drawn together; choose up to {MOST}"
+            raise HistoryError(msg)
+        with self.repository.database.read() as connection:
+            look = _Look(self, connection, asked)
+            of, at = look.of, look.at
+            known = {number: n for n, number in enumerate(of.ids.tolist())}
+            places = [known[number] for number in numbers if number in known]
+            groups = {of.subjects[place].group_by for place in places}
+            places += [
+                n
+                for n, one in enumerate(of.subjects)
+                if one.feature is None and one.group_by in groups
+            ]
+            metrics = sorted({metric for place in places for metric in of.metrics_of(place)})
+            return of, at, places, metrics, values(connection, of, at, metrics, places)
+
+    def charts(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the points of the charts: of the features ``ids``, else of the worst one that is listed.
+
+        ``feature`` is null for the row metrics of a group-by.
+        """
+        import pandas as pd
+
+        listed = self._listed(asked)
+        ids = [int(number) for number in asked.get("ids") or () if int(number) in set(listed["id"])]
+        of, at, places, metrics, found = self._charts(
+            {**asked, "ids": ids or listed["id"].head(1).tolist()}
+        )
+        rows = [
+            (of.subjects[place].group_by, of.subjects[place].feature, metric, label, value)
+            for m, place in enumerate(places)
+            for n, metric in enumerate(metrics)
+            if place in of.series[metric]
+            for label, value in zip(at.labels, found[n, m].tolist(), strict=True)
+            if not np.isnan(value)
+        ]
+        return pd.DataFrame(rows, columns=["group_by", "feature", "metric", "partition", "value"])
+
     def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the full ranking: a row for each feature, the worst first."""
+        """Return the ranking as it is listed, the worst first: ``group`` and ``filter`` are the page's."""
+        return self._listed(asked).drop(columns="id")
+
+    def _listed(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the ranking with the ids of features."""
         import pandas as pd
 
         with self.repository.database.read() as connection:
@@ -156,8 +192,9 @@ class Consistency:
         of, at = look.of, look.at
         subjects = [of.subjects[place] for place in of.features[found.order].tolist()]
         labels = [at.labels[n] if n >= 0 else None for n in found.column[found.order].tolist()]
-        return pd.DataFrame(
+        ranking = pd.DataFrame(
             {
+                "id": of.ids[of.features][found.order],
                 "group_by": [one.group_by for one in subjects],
                 "feature": [one.feature for one in subjects],
                 "worst": found.worst[found.order],
@@ -165,6 +202,11 @@ class Consistency:
                 **{cell: mean[found.order] for cell, mean in means.items()},
             }
         )
+        names = [f"{one.group_by}.{one.feature}" for one in subjects]
+        seen = matches([names], asked.get("filter"))
+        if (group := asked.get("group")) in set(ranking["group_by"]) - {""}:
+            seen &= (ranking["group_by"] == group).to_numpy()
+        return ranking[seen].reset_index(drop=True)
 
     def _measures(self, connection: Connection, key: _Key) -> ConsistencyIndex:
         """Return the available metrics as of the key's commit, from the cache if possible."""

@@ -129,12 +129,13 @@ class Dashboard(anywidget.AnyWidget):
 
     @property
     def data(self) -> pd.DataFrame:
-        """The full data of the current view as a frame.
+        """The data of the current view as a frame, filtered and sorted as it is shown.
 
-        ``home``: the health of all tables, the worst first. ``overview``: scores, a row for each series and a column for each time. ``series``: a row for
-        each point. ``compare``: as `Repository.compare`. ``distribution``: as
-        ``repo.drift(...).frame()``. ``consistency``: a row for each feature, the worst first.
-        ``incidents``: as `Repository.incidents`. ``partitions``: as `Repository.calendar`.
+        ``home``: the health of tables. ``overview``: scores, a row for each series and a column for
+        each time. ``series``: a row for each point of the window. ``compare``: as
+        `Repository.compare`. ``distribution``: as ``repo.drift(...).frame()``. ``consistency``: a row
+        for each feature, the worst first. ``incidents``: as `Repository.incidents`, with assignee,
+        end of the snooze and times. ``partitions``: as `Repository.calendar`, of one segment.
 
         Raises
         ------

@@ -10,6 +10,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.distributions.stored import columns_with_distribution
+from tidegauge.repository.history.points import partition_names
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown, table
 from tidegauge.widgets.compare import side
@@ -61,6 +62,17 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
         msg = f"dashboard.options['distribution'] needs {' and '.join(missing)}; see the guide"
         raise HistoryError(msg)
     return _drifted(repository, asked).frame()
+
+
+def drift_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the drift that the page draws: of each partition of the current side's segment."""
+    dataset, segment = asked["dataset"], asked.get("segment")
+    if segment is None:
+        with repository.database.read() as connection:
+            within = {one.name: one.segment for one in partition_names(connection, dataset)}
+        segment = within.get(asked["current"].get("partition"))
+    found = repository.drifts(dataset, asked["column"], segment=segment or None, record=False)
+    return found if segment is None else found[found["segment"] == segment]
 
 
 def _drifted(repository: Repository, asked: Mapping[str, Any]) -> Drifted:

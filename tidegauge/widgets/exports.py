@@ -27,28 +27,34 @@ MOST_ROWS, MOST_COLUMNS = 500, 40
 """Maximum number of rows and of columns of a table to read."""
 
 
-def data(frame: pd.DataFrame) -> Answer:
-    """Return a view's data as texts, for those who cannot see the picture: the first rows, the last columns.
+def data(frames: Mapping[str, pd.DataFrame]) -> Answer:
+    """Return a view's tables by title as texts, for those who cannot see the picture.
 
-    Times are of UTC; missing values are None.
+    Each has its first rows and last columns. Times are of UTC; missing values are None.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> data(pd.DataFrame({"value": [1234.5, None], "id": [1001, 7], "late": [True, False]})).told["cells"]
+    >>> points = pd.DataFrame({"value": [1234.5, None], "id": [1001, 7], "late": [True, False]})
+    >>> data({"Points": points}).told["tables"][0]["cells"]
     [['1,234', '1001', 'yes'], [None, '7', 'no']]
     """
+    told: protocol.DataAnswer = {"tables": [_texts(*one) for one in frames.items()]}
+    return Answer(told)
+
+
+def _texts(title: str, frame: pd.DataFrame) -> protocol.TextTable:
     some = frame.iloc[:MOST_ROWS, -MOST_COLUMNS:]
     if any(name is not None for name in frame.index.names):
         some = some.reset_index()
     columns = [[_cell(value) for value in some.iloc[:, n].tolist()] for n in range(some.shape[1])]
-    told: protocol.DataAnswer = {
+    return {
+        "title": title,
         "columns": [shown(str(name)) for name in some.columns],
         "cells": [list(row) for row in zip(*columns, strict=True)],
         "rows": len(frame),
         "omitted": max(0, frame.shape[1] - MOST_COLUMNS),
     }
-    return Answer(told)
 
 
 def _cell(value: Any) -> str | None:

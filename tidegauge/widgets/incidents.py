@@ -16,8 +16,10 @@ from tidegauge.repository.store.queries import Window
 from tidegauge.rules.outcome.judging import standing_failures
 from tidegauge.rules.outcome.result import failure_messages, failure_samples
 from tidegauge.widgets import protocol
+from tidegauge.widgets import series as charts
 from tidegauge.widgets.answer import Answer, seconds, shown, table
 from tidegauge.widgets.series import MOST
+from tidegauge.widgets.visible import matches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.incidents.causes import Move
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
+    from tidegauge.widgets.overview import Overview
 
 EVIDENCE = 6
 """Maximum number of series to chart as evidence."""
@@ -37,6 +40,8 @@ SAMPLES = 20
 SENTENCE = 1000
 """Maximum number of characters of a sentence to send."""
 SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
+SEARCHED = ("headline", "dataset", "severity", "assignee")
+SEVERITIES = ("error", "warning", "info")
 LIST_COLUMNS = {
     **INCIDENT_COLUMNS,
     **columns("since:time until:time opened_at:time assignee snoozed_until:time shared"),
@@ -61,23 +66,45 @@ def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
     ``shared`` is the headline of an incident's group.
     """
+    return table(_listed(repository, asked.get("dataset")))
+
+
+def _listed(repository: Repository, dataset: str | None) -> pd.DataFrame:
+    """Return the incidents of a dataset, or of all, with the `LIST_COLUMNS`."""
     with repository.database.read() as connection:
-        rows, groups = grouped_incident_rows(connection, asked.get("dataset"), None, Window())
+        rows, groups = grouped_incident_rows(connection, dataset, None, Window())
         of = triage(connection)
     shared = {number: group.headline for number, group in groups.items()}
     told = [
         {**row, **vars(of.get(row["id"], Triage())), "shared": shared.get(row["id"])}
         for row in rows
     ]
-    return table(frame_of(told, LIST_COLUMNS))
+    return frame_of(told, LIST_COLUMNS)
 
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the incidents of the ``table``, or of all, as a frame; ``status`` filters them."""
-    status = asked.get("status")
-    if status == "snoozed":  # an open one, until its time
-        status = "open"
-    return repository.incidents(asked.get("table"), status=status or None)
+    """Return incidents as the page lists them: of the ``table``, or of all, by ``status`` and ``filter``.
+
+    Those that began last come first, the gravest of one time before the others; an open incident that
+    is snoozed has the status ``snoozed`` until its time.
+    """
+    found = _listed(repository, asked.get("table"))
+    asleep = (found["status"] == "open") & (found["snoozed_until"] > datetime.now(UTC))
+    found = found.assign(status=found["status"].mask(asleep, "snoozed"))
+    texts = [found[name].fillna("").tolist() for name in SEARCHED]
+    seen = matches([*texts, [f"#{number}" for number in found["id"]]], asked.get("filter"))
+    if asked.get("status"):
+        seen &= (found["status"] == asked["status"]).to_numpy()
+    found = found.assign(rank=found["severity"].map(SEVERITIES.index))[seen]
+    found = found.sort_values(["since", "rank"], ascending=[False, True], kind="stable")
+    return found.drop(columns="rank").reset_index(drop=True)
+
+
+def evidence(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the points of an incident's charts: of its evidence, in the weeks around it."""
+    found = incident(overview.repository, {"incident": asked["id"]}).told
+    window = (found["since"], found["until"])
+    return charts.frame(overview, {"ids": found["evidence"]}, around=window)
 
 
 def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from threading import Lock
@@ -27,6 +27,7 @@ from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
+from tidegauge.widgets.visible import column_range, matches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,13 @@ LEVELS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
     "change": change_levels,
 }
 """Colour scales of the heat map."""
+GROUPINGS: Mapping[str, Sequence[str]] = {
+    "column": ("dataset", "instance"),
+    "dataset": ("dataset",),
+    "segment": ("dataset", "segment"),
+    "analyzer": ("name", "dataset"),
+}
+"""Keys by which each grouping of the heat map sorts rows."""
 KEPT = {False: 8, True: 64}
 """Maximum number of catalogues to keep: of all tables, and of one."""
 JUDGED = ("expected", "lower", "upper", "score", "p_value")
@@ -181,26 +189,37 @@ class Overview:
         ]
         return told
 
-    def frame(self, by: str = "score", table: str | None = None) -> pd.DataFrame:
-        """Return the numbers of the heat map: a row for each series, a column for each time.
+    def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the numbers of the heat map as it is shown: a row for each series, a column for each time.
 
-        With ``table`` only the series and times of that dataset are returned.
+        With ``table`` only the series and times of that dataset are returned. ``filter``, ``sort``,
+        ``group``, ``since`` and ``until`` are those of the page; of folded groups all series are
+        returned.
 
         Scores are rounded down to sixteenths, changes are the steps of `change_levels` as relative
         changes; NaN where there is none.
         """
         import pandas as pd
 
+        by = asked.get("by") or next(iter(LEVELS))
         with self.repository.database.read() as connection:
-            known = panorama(connection, self.as_of, table)
+            known = panorama(connection, self.as_of, asked.get("table"))
             series, columns = known.shape
-            rows = np.arange(series)
+            words = [[of.word(n) for n in range(series)] for of in known.keys.values()]
+            rows = np.flatnonzero(matches(words, asked.get("filter")))
             level = _read(by)(connection, known, 0, columns, rows).astype(np.float64)
+            found = anomalous_points(connection, known.commit)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
-        words = [[of.word(n) for n in rows.tolist()] for of in known.keys.values()]
-        index = pd.MultiIndex.from_arrays(words, names=KEYS)
-        return pd.DataFrame(np.where(level == 0, np.nan, number), index, list(known.labels))
+        number = np.where(level == 0, np.nan, number)
+        ends = asked.get("since"), asked.get("until")
+        seen = column_range(known.labels, known.times, *ends)
+        counts = np.bincount(known.rows_of(found[:, 0]) + 1, minlength=series + 1)[1:]
+        order = _order(known, rows, np.nan_to_num(np.abs(number), nan=-1.0), counts[rows], asked)
+        index = pd.MultiIndex.from_arrays(
+            [[of[n] for n in rows[order].tolist()] for of in words], names=KEYS
+        )
+        return pd.DataFrame(number[order][:, seen], index, list(known.labels[seen]))
 
     @staticmethod
     def _rows(known: HeatmapIndex, rows: Any) -> NDArray[np.int64]:
@@ -211,6 +230,34 @@ class Overview:
         count = known.shape[1]
         last = min(int(asked.get("last", count)), count)
         return max(0, min(int(asked.get("first", 0)), last)), last
+
+
+def _order(
+    known: HeatmapIndex,
+    rows: NDArray[np.int64],
+    strength: NDArray[np.float64],
+    anomalies: NDArray[np.int64],
+    asked: Mapping[str, Any],
+) -> NDArray[np.int64]:
+    """Return the order of some rows of the heat map, as row-order.ts has it; ties keep theirs.
+
+    Each row has its ``strength`` in each column, -1 where there is none, and its number of ``anomalies``.
+    """
+    sort = asked.get("sort") or "name"
+    if sort == "name":
+        several = asked.get("table") is None and len(known.dataset.words) > 1
+        group = asked.get("group")
+        keys = GROUPINGS.get(("dataset" if several else "column") if group is None else group, ())
+        codes = [known.keys[key].code[rows] for key in reversed(keys)]
+        return np.lexsort([np.arange(len(rows), dtype=np.int32), *codes])
+    orders: Mapping[str, Callable[[], NDArray[Any]]] = {
+        "worst": lambda: strength.max(axis=1, initial=-1.0),
+        "newest": lambda: strength[:, -1],
+        "anomalies": lambda: anomalies,
+    }
+    if sort not in orders:
+        raise UnknownNameError("order", sort, ["name", *orders])
+    return np.argsort(-orders[sort](), kind="stable")
 
 
 def _read(by: str) -> Callable[..., NDArray[np.uint8]]:

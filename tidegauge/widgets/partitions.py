@@ -27,7 +27,7 @@ NAMES = ("segment", "name", "instance", "explanation")
 
 def partitions(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return the calendar of a dataset; ``overdue`` counts missing partitions not sent, by segment."""
-    found = frame(repository, asked)
+    found = _calendar(repository, asked)
     known = found[found["partition"].notna()]
     # A table that is no longer written would have an unbounded number of missing partitions.
     last = found["segment"].map(known.groupby("segment")["time"].max())
@@ -44,6 +44,16 @@ def partitions(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the calendar of a dataset as the page shows it: of one ``segment``, the first if none is chosen."""
+    found = _calendar(repository, asked)
+    segments = found["segment"].fillna("")
+    chosen = asked.get("segment")
+    if chosen not in set(segments):
+        chosen = min(segments, default="")
+    return found[segments == chosen].reset_index(drop=True)
+
+
+def _calendar(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return the full calendar of a dataset."""
     if asked["dataset"] is None:
         msg = "the repository is empty: there is no dataset whose partitions could be shown"

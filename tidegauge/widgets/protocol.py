@@ -654,20 +654,33 @@ class SvgQuestion(TypedDict):
 
 
 class ShownQuestion(TypedDict):
-    """Parameters of `csv` and `data`: what a page shows."""
+    """Parameters of `data`: what a page shows."""
 
     view: str
     dataset: str | None
     options: Mapping[str, Any]
 
 
-class DataAnswer(TypedDict):
-    """The first rows of what a page shows, as text."""
+class CsvQuestion(ShownQuestion):
+    """Parameters of `csv`: what a page shows, and which of its tables; the first if not given."""
 
+    title: NotRequired[str]
+
+
+class TextTable(TypedDict):
+    """The first rows of a table of what a page shows, as text."""
+
+    title: str
     columns: Sequence[str]
     cells: Annotated[Sequence[Sequence[str | None]], "Texts by row; null where there is no value."]
     rows: Annotated[int, "Number of rows, including those that are not sent."]
     omitted: Annotated[int, "Number of columns that are not sent."]
+
+
+class DataAnswer(TypedDict):
+    """Tables of what a page shows, the charts beside a list as one of their own."""
+
+    tables: Sequence[TextTable]
 
 
 class TextAnswer(TypedDict):
@@ -715,7 +728,7 @@ QUESTIONS: Mapping[str, Question] = {
     "say_all": Question(SayAllQuestion, SayAllAnswer, Nothing),
     "partitions": Question(DatasetQuestion, PartitionsAnswer, FloatColumns),
     "day": Question(DayQuestion, DayAnswer, Nothing),
-    "csv": Question(ShownQuestion, TextAnswer, Nothing),
+    "csv": Question(CsvQuestion, TextAnswer, Nothing),
     "data": Question(ShownQuestion, DataAnswer, Nothing),
     "svg": Question(SvgQuestion, TextAnswer, Nothing),
     "pulse": Question(Nothing, PulseAnswer, Nothing),

@@ -17,6 +17,7 @@ from tidegauge.repository.store.queries import MetricQuery, dataset_id
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
+from tidegauge.widgets.visible import within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,11 @@ MOST = 50
 STATUSES = ("absent", *METRIC_STATUSES)
 BOUNDS = ("expected", "lower", "upper")
 FOUND = ("id", "incident_id", "severity", "status", "direction", "detector", "explanation")
+DAY = 86400.0
+BEFORE, AFTER = 28 * DAY, 14 * DAY
+"""Seconds that the charts of an incident show before and after it; as in crop.ts."""
+FEWEST = 14
+"""Fewest columns to crop these charts to; where fewer would be left, all are shown."""
 SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
 
 
@@ -109,25 +115,75 @@ def _seasonal(connection: Connection, dataset: str) -> Seasonal:
     return next((one for one in used if isinstance(one, Seasonal)), Seasonal())
 
 
-def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the points of the chart: a row for each with a value."""
+def frame(
+    overview: Overview,
+    asked: Mapping[str, Any],
+    *,
+    around: tuple[float | None, float | None] | None = None,
+) -> pd.DataFrame:
+    """Return the points of a chart in its window: a row for each point that was measured.
+
+    Parameters
+    ----------
+    overview : Overview
+    asked : mapping
+        ``ids``, ``overlay``, ``since`` and ``until``. With ``mode="indexed"`` there is a column
+        ``indexed``, the value by the median of its series; with ``past``, in days, a column
+        ``earlier``, the value of that many days before, NaN where there is none.
+    around : tuple of float, optional
+        Times of an incident in seconds: the window is that of its charts.
+    """
     import pandas as pd
 
     with overview.repository.database.read() as connection:
         known = overview.panorama(connection, asked)
         rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
         answer = _answer(connection, overview, known, rows)
-    told, at = answer.told, np.nonzero(answer.arrays["status"])
+    told, values, times = answer.told, answer.arrays["value"], answer.arrays["times"]
+    drawn = answer.arrays["status"] > 0
+    used = (drawn | np.isfinite(answer.arrays["expected"])).any(axis=0)
+    seen = np.zeros(len(times), np.bool_)
+    if around is None:
+        labels = [told["labels"][column] for column in np.flatnonzero(used)]
+        seen[used] = within(labels, times[used], asked.get("since"), asked.get("until"))
+    else:
+        seen = _around(times, around)
+    at = np.nonzero(drawn & seen)
     about = [known.key(row) for row in rows]  # untruncated, unlike the response
     columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
     columns["label"] = [told["labels"][column] for column in at[1]]
-    columns["value"] = answer.arrays["value"][at]
+    columns["value"] = values[at]
+    if asked.get("mode") == "indexed":
+        finite = np.where(np.isfinite(values), values, np.nan)
+        medians = [np.nanmedian(row) if np.isfinite(row).any() else np.nan for row in finite]
+        unit = np.abs(np.array(medians))
+        columns["indexed"] = values[at] / np.where(unit > 0, unit, np.nan)[at[0]]
+    if asked.get("past"):
+        place = {time: column for column, time in enumerate(times.tolist())}
+        before = [place.get(time - asked["past"] * DAY, -1) for time in times.tolist()]
+        earlier = np.where(np.array(before) < 0, np.nan, values[:, before])
+        columns["earlier"] = earlier[at]
     columns["status"] = [STATUSES[number] for number in answer.arrays["status"][at]]
     columns.update({name: answer.arrays[name][at] for name in BOUNDS})
     places = {(one["row"], one["column"]): one["id"] for one in told["anomalies"]}
     found = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
     columns["anomaly_id"] = pd.array(found, dtype="Int64")
     return pd.DataFrame(columns)
+
+
+def _around(
+    times: NDArray[np.float64], around: tuple[float | None, float | None]
+) -> NDArray[np.bool_]:
+    """Return the columns that the charts of an incident show; as `columnsAround` in crop.ts."""
+    since, until = around
+    whole = np.ones(len(times), np.bool_)
+    if since is None or until is None:
+        return whole
+    near = np.flatnonzero((times >= since - BEFORE) & (times <= until + AFTER))
+    seen = np.zeros(len(times), np.bool_)
+    if len(near):
+        seen[near[0] : near[-1] + 1] = True
+    return whole if seen.sum() < min(FEWEST, len(times)) else seen
 
 
 def _rows(known: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> list[int]:

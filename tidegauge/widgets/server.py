@@ -66,7 +66,7 @@ _PAGE = """<!DOCTYPE html>
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1.0">
     <title>Tidegauge</title>
-    <link rel="icon" href="data:,">
+    <link rel="icon" type="image/svg+xml" href="static/icon.svg">
     <link rel="stylesheet" href="static/dashboard.css">
     <link rel="modulepreload" href="static/dashboard.js">
     <script type="module" src="static/page.js"></script>

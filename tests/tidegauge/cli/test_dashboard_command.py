@@ -1,5 +1,6 @@
 """`tidegauge dashboard`: what it refuses, where it listens, how it ends. What it shows: tests/browser."""
 
+import json
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
 
+import tidegauge as tg
 from tests.services.servers import Server, dashboard_server, jupyter_environment, tidegauge_command
 
 served = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
@@ -115,6 +117,39 @@ def test_it_opens_the_browser_at_its_address(url, tmp_path):
 def read(address):
     with urllib.request.urlopen(address, timeout=60) as answer:
         return answer.read().decode()
+
+
+@served
+@pytest.mark.parametrize(
+    ("options", "samples"), [([], []), (["--show-samples"], ["ds=2013-01-04: fare=-3"])]
+)
+def test_records_that_failed_are_sent_only_if_they_may_be_shown(url, tmp_path, options, samples):
+    with Repository(url) as repo:
+        commit(repo, *(day(n, rows=rows) for n, rows in enumerate([10, 10, 99], start=2)))
+        repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+        row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
+        log = ("rule fare: 1 of 99 records", "  ds=2013-01-04: fare=-3")
+        verdict = tg.CheckResult(False, (("fare", "1 record, none wanted"),), log)
+        repo.keep_verdict(
+            "d", name="fares", specification="1", passed=False, result=verdict.to_json(),
+            partition="ds=2013-01-04", fingerprint=row["fingerprint"],
+        )  # fmt: skip
+        number = int(repo.incidents("d")["id"].item())
+    question = {"id": "1", "ask": "incident", "about": {"incident": number}}
+    with dashboard_server(tmp_path, url, "--read-only", *options) as (_, address):
+        told = asked(address, question)
+    (check,) = told["checks"]
+    assert check["reasons"] == ["fare: 1 record, none wanted"]
+    assert check["samples"] == samples
+
+
+def asked(address, question):
+    """Ask a question of the page's server, and return the answer."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{address}ask", json.dumps(question).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        body = answer.read()
+    return json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])["told"]
 
 
 @served

@@ -4,7 +4,8 @@ import datetime as dt
 import math
 
 import pytest
-from tidegauge.repository.testing.samples import commit, day, spec
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
 import tidegauge as tg
 from tidegauge.widgets import compare as comparison
@@ -139,3 +140,48 @@ def test_partitions_have_nothing_to_merge(repo):
     assert "merged_current" in comparison.frame(
         repo, {"dataset": "d", "baseline": EARLY, "current": LATE}
     )
+
+
+def test_the_frame_has_the_rows_that_are_listed_in_their_order(repo):
+    asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
+    whole = comparison.frame(repo, asked)
+
+    def listed(**options):
+        return comparison.frame(repo, {**asked, **options})
+
+    assert listed(sort="surprise", down=True)["name"].tolist() == whole["name"].tolist()
+    assert set(listed(filter="MEAN x")["name"]) == {"Mean"}
+    assert listed(filter="mean nothing").empty
+    assert listed(filter="where").empty, "no analyzer has a filter"
+    # Three metrics rise by 8, of which the most surprising comes first; failed ones come last either way.
+    assert listed(sort="change")["name"].tolist()[:3] == ["Histogram.abs.a", "Size", "Mean"]
+    assert listed(sort="change", down=False)["change"].dropna().is_monotonic_increasing
+    assert listed(sort="change", down=False)["change"].isna().iloc[-1]
+    names = listed(sort="name", down=False)["name"].tolist()
+    assert names == sorted(names, key=str.casefold)
+    assert listed(sort="merged")["name"].tolist() == whole["name"].tolist(), "there are none"
+    commit(repo, day(10, rows=9999))
+    asked["current"] = {"partition": "ds=2013-01-10"}
+    assert "Size" in set(listed(unusual=True)["name"])
+    assert len(listed(unusual=True)) < len(whole)
+
+
+def test_rows_are_found_by_the_filter_of_their_analyzer():
+    with tg.Repository("sqlite://") as repo:
+        ewr = tg.Size(where="origin = 'EWR'")
+        commit(repo, *(day(n, only=[ewr], extra=[measurement(ewr, NumMatches(n))]) for n in (1, 9)))
+        asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
+        assert comparison.frame(repo, {**asked, "filter": "WHERE ewr"})["current"].tolist() == [9.0]
+        assert comparison.frame(repo, {**asked, "filter": "where JFK"}).empty
+
+
+def test_rows_are_sorted_by_the_change_of_their_merged_states(repo):
+    asked = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "merged"}
+    found = comparison.frame(repo, asked)
+    # The mean of x, n on the n-th day of 10 + n rows, went from 74/36 to 434/54; 33 rows of 36 with
+    # s = a became 51 of 54.
+    assert found["name"].tolist()[:4] == ["Mean", "Histogram.abs.a", "Size", "Completeness"]
+    assert found["instance"].iloc[-1] == "nope", "which has no states"
+    falling = comparison.frame(repo, {**asked, "down": False})
+    assert falling["name"].iloc[0] == "Histogram.ratio.b"
+    assert falling["instance"].iloc[-1] == "nope"

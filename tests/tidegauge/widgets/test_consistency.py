@@ -258,3 +258,31 @@ def test_the_frame_is_the_ranking_in_full(view):
     assert frame["worst"][0] == 0.9
     with pytest.raises(tg.HistoryError, match="empty"):
         view.frame({"dataset": None})
+
+
+def test_the_frame_has_the_features_that_are_listed(view):
+    def listed(**options):
+        return view.frame({"dataset": JOIN, **options})["feature"].tolist()
+
+    assert listed(group="batch")[:2] == ["spend", "visits"]
+    assert listed(filter="STREAM click") == ["clicks"]
+    assert len(listed(group="nonsense")) == 6
+
+
+def test_the_points_of_the_charts_are_of_the_chosen_features(view):
+    def points(**options):
+        return view.charts({"dataset": JOIN, **options})
+
+    found = points()  # of the worst, as the page has it when nothing is chosen
+    assert set(found["feature"].dropna()) == {"spend"}
+    assert set(found["group_by"]) == {"batch"}
+    assert found["value"].notna().all()
+    at_night = found.query("metric == 'mismatch' and feature == 'spend'")
+    assert at_night["value"].max() == 0.9
+    rows = found[found["feature"].isna()]
+    assert set(rows["metric"]) <= {"row_missing", "row_extra", "total"}
+    assert not rows.empty
+    clicks = ranked(view).told["features"].index("clicks")
+    number = int(ranked(view).arrays["ids"][clicks])
+    assert set(points(ids=[number])["feature"].dropna()) == {"clicks"}
+    assert set(points(filter="visits")["feature"].dropna()) == {"visits"}

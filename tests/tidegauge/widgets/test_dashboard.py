@@ -314,6 +314,95 @@ def test_data_of_the_heat_map_of_one_table(found):
     assert told["text"].splitlines()[1].startswith("other,")
 
 
+def test_data_of_the_heat_map_is_filtered_and_sorted_as_it_is_shown(found):
+    found.record("other", "n", {DAYS[0]: 0.001, DAYS[30]: 9.0})
+    dashboard = tg.Dashboard(found, view="overview")
+
+    def rows(**options):
+        dashboard.options = {"overview": options}
+        frame = dashboard.data
+        return [(of, name) for of, _, _, name, _ in frame.index], frame.columns.tolist()
+
+    assert rows(filter="OTHER n") == ([("other", "n")], [day[3:] for day in DAYS])
+    assert rows(filter="orders missingp")[0] == [("orders", "MissingPartition")]
+    # The last changes of n: 98 of 101 in orders, nearly all of 9 in other.
+    assert rows(by="change", sort="worst", filter="n")[0][0] == ("other", "n")
+    assert rows(by="change", sort="newest", filter="n")[0][:2] == [("other", "n"), ("orders", "n")]
+    assert rows(sort="anomalies")[0][0] == ("orders", "n")
+    by_name = [name for _, name in rows(group="analyzer")[0]]
+    assert by_name == sorted(by_name)
+    assert by_name != [name for _, name in rows()[0]]
+    assert rows(since="2013-01-30")[1] == ["2013-01-30", "2013-01-31"]
+    assert rows(until="2013-01-02")[1] == ["2013-01-01", "2013-01-02"]
+    assert len(rows(since="2013-02-30", until="2013-01-01")[1]) == 31, "no range"
+    with pytest.raises(tg.UnknownNameError, match="did you mean 'worst'"):
+        rows(sort="wors")
+
+
+def test_data_of_the_tables_is_filtered_and_sorted_as_they_are_shown(found):
+    for name, rows in (("beta", 5.0), ("Alpha", 7.0), ("late", None)):
+        found.record(name, "Size" if rows else "n", rows or 1.0, partition=DAYS[0], scale="count")
+    dashboard = tg.Dashboard(found)
+
+    def tables(**options):
+        dashboard.options = {"home": options}
+        return dashboard.data["dataset"].tolist()
+
+    assert tables()[0] == "orders", "the worst"
+    assert tables(health="ok") == ["Alpha", "beta", "late"]
+    assert tables(filter="LATE") == ["late"]
+    assert tables(sort="dataset", reverse=True) == ["orders", "late", "beta", "Alpha"]
+    assert tables(sort="size", health="ok") == ["Alpha", "beta", "late"], (
+        "the largest, then unknown"
+    )
+    assert tables(sort="size", health="ok", reverse=True) == ["beta", "Alpha", "late"]
+    assert tables(sort="incidents")[0] == "orders"
+
+
+def test_data_of_series_is_of_the_window_and_of_what_is_laid_over(found):
+    dashboard = tg.Dashboard(found, view="series")
+    told, arrays = Talk(dashboard).ask("catalogue")
+    number = int(arrays["ids"][row_of(told, arrays, "n")])
+
+    def points(**options):
+        dashboard.options = {"series": {"ids": [number], **options}}
+        return dashboard.data
+
+    since = datetime(2013, 1, 29, tzinfo=UTC).timestamp()
+    assert points(since=since)["value"].tolist() == [100.0, 101.0, 3.0]
+    assert points(since="2013-01-29", until="2013-01-30")["value"].tolist() == [100.0, 101.0]
+    assert points(since="2013-01-29T00:00:00Z")["label"].tolist()[0] == "2013-01-29"
+    assert len(points(since="2013-02-29", until="2013-01-01")) == 31, "no window"
+    assert points(since=since, past=28)["earlier"].tolist() == [100.0, 101.0, 100.0]
+    assert np.isnan(points(past=28)["earlier"].iloc[27])
+    # Half of 31 values are 101, one is 3, so 100 is the median.
+    assert points(since=since, mode="indexed")["indexed"].tolist() == [1.0, 1.01, 0.03]
+
+
+def test_a_window_of_partitions_without_times_goes_by_their_order(repo, script):
+    repo.record("d", "n", {f"batch={name}": float(n) for n, name in enumerate("abc")})
+    dashboard = tg.Dashboard(repo, view="series")
+    told, arrays = Talk(dashboard).ask("catalogue")
+    ids = {"ids": arrays["ids"].tolist()}
+    assert told["labels"] == ["batch=a", "batch=b", "batch=c"]
+    dashboard.options = {"series": {**ids, "since": "batch=b", "until": "batch=c"}}
+    assert dashboard.data["value"].tolist() == [1.0, 2.0]
+    dashboard.options = {"series": {**ids, "since": 7.0}}  # a time, of which there is none
+    assert dashboard.data["value"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_data_of_the_calendar_is_of_one_segment(repo, script):
+    repo.record(
+        "d", "n", {f"ds=2013-01-0{n}/region={of}": 1.0 for n in (1, 2) for of in ("EU", "US")}
+    )
+    dashboard = tg.Dashboard(repo, view="partitions")
+    assert set(dashboard.data["segment"]) == {"region=EU"}
+    dashboard.options = {"partitions": {"segment": "region=US"}}
+    assert dashboard.data["partition"].tolist() == [f"ds=2013-01-0{n}/region=US" for n in (1, 2)]
+    dashboard.options = {"partitions": {"segment": "region=JP"}}
+    assert set(dashboard.data["segment"]) == {"region=EU"}, "as the page, which has no such choice"
+
+
 def test_the_catalogue_of_one_table_has_its_own_series_and_times(found):
     found.record("other", "n", {DAYS[4]: 7.0, DAYS[2]: 6.0})
     talk = Talk(tg.Dashboard(found))
@@ -343,15 +432,47 @@ def test_catalogues_of_many_tables_push_out_that_of_none_other(found, monkeypatc
     assert talk.ask("rows", rows=[0])[1]["values"].shape == (1, 31)
 
 
+def shown(talk, view, dataset=None, **options):
+    """The tables of a view to read, by title."""
+    told, _ = talk.ask("data", view=view, dataset=dataset, options=options)
+    return {one["title"]: one for one in told["tables"]}
+
+
+def test_charts_beside_a_list_are_tables_of_their_own(talk, found):
+    anomaly, number = found.anomalies().iloc[0], int(found.incidents()["id"][0])
+    assert list(shown(talk, "incidents")) == ["Incidents"]
+    title = f"Incident {number}"
+    tables = shown(talk, "incidents", id=number)
+    assert list(tables) == ["Incidents", title]
+    points = [
+        dict(zip(tables[title]["columns"], row, strict=True)) for row in tables[title]["cells"]
+    ]
+    # Four weeks before the 31st of January are from the 3rd on.
+    assert [one["label"] for one in points] == [day[3:] for day in DAYS[2:]]
+    assert {(one["name"], one["value"]) for one in points} == {
+        ("n", "100"),
+        ("n", "101"),
+        ("n", "3"),
+    }
+    assert points[-1]["anomaly_id"] == str(anomaly["id"])
+    asked = {"view": "incidents", "dataset": None, "options": {"id": number}}
+    whole, _ = talk.ask("csv", **asked)
+    assert whole["text"].startswith("id,dataset,headline,")
+    part, _ = talk.ask("csv", **asked, title=title)
+    assert part["text"].splitlines()[-1].startswith("orders,,*,n,")
+    wrong, _ = talk.ask("csv", **asked, title="Incident 0")
+    assert wrong["kind"] == "UnknownNameError"
+
+
 def test_what_is_shown_is_sent_as_a_table_to_read(talk, monkeypatch):
-    told, _ = talk.ask("data", view="partitions", dataset="orders", options={})
+    told = shown(talk, "partitions", "orders")["Partitions"]
     assert told["rows"] == len(told["cells"]) == 31
     assert told["omitted"] == 0
     of = dict(zip(told["columns"], told["cells"][-1], strict=True))
     assert (of["partition"], of["time"]) == (DAYS[30], "2013-01-31 00:00")
     monkeypatch.setattr("tidegauge.widgets.exports.MOST_ROWS", 1)
     monkeypatch.setattr("tidegauge.widgets.exports.MOST_COLUMNS", 2)
-    told, _ = talk.ask("data", view="overview", dataset=None, options={"by": "change"})
+    told = shown(talk, "overview", by="change")["Heat map"]
     assert told["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
     assert told["columns"][0] == "dataset"
     assert (len(told["cells"]), told["omitted"]) == (1, 29)
@@ -399,9 +520,14 @@ def test_an_empty_repository(repo, script):
     assert dashboard.dataset is None
     told, _ = Talk(dashboard).ask("catalogue")
     assert told["datasets"] == []
+    for view in ("compare", "distribution", "consistency", "partitions"):
+        dashboard.view = view
+        with pytest.raises(tg.HistoryError, match="the repository is empty"):
+            _ = dashboard.data
+    for view in ("home", "overview", "series", "incidents"):
+        dashboard.view = view
+        assert dashboard.data.empty
     dashboard.view = "partitions"
-    with pytest.raises(tg.HistoryError, match="the repository is empty"):
-        _ = dashboard.data
     repo.record("d", "n", {DAYS[0]: 1.0})
     assert dashboard.data["partition"].tolist() == [DAYS[0]]
 

@@ -15,6 +15,7 @@ from tidegauge.widgets.backend import Backend
 
 import tidegauge as tg
 from tidegauge.widgets import incidents as inbox
+from tidegauge.widgets import script as built
 
 
 @pytest.fixture
@@ -44,6 +45,30 @@ def test_the_list_is_of_one_dataset_or_of_all(repo, number):
     assert inbox.incidents(repo, {"dataset": None}).told["rows"] == 2
     assert inbox.frame(repo, {"table": "d", "status": "resolved"}).empty
     assert inbox.frame(repo, {"dataset": "d", "status": ""})["dataset"].tolist() == ["d", "e"]
+
+
+def test_the_frame_has_the_incidents_that_are_listed_in_their_order(repo, number):
+    for name, first in (("e", 6), ("f", 2)):
+        commit(repo, day(first, rows=99, only=[SIZE]), dataset=name)
+        repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    asleep = int(repo.incidents("e")["id"].item())
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    repo.label(asleep, "snoozed", by="ann", until=later)
+    repo.label(number, "assigned", note="Bob", by="ann")
+
+    def listed(**options):
+        return inbox.frame(repo, options)["dataset"].tolist()
+
+    assert listed() == ["e", "d", "f"], "those that began last first"
+    assert listed(status="open") == ["d", "f"]
+    assert listed(status="snoozed") == ["e"]
+    assert listed(filter="bob") == ["d"]
+    assert listed(filter=f"#{asleep}") == ["e"]
+    assert listed(filter="volume nothing") == []
+    found = inbox.frame(repo, {"table": "d"})
+    assert found["assignee"].tolist() == ["Bob"]
+    repo.label(asleep, "snoozed", by="ann", until=dt.datetime(2013, 5, 1, tzinfo=dt.UTC))
+    assert listed(status="open") == ["e", "d", "f"]
 
 
 def test_an_incident_tells_what_is_needed_to_decide(repo, number):
@@ -233,7 +258,9 @@ def test_the_checks_that_fail_on_its_partitions_are_told(repo, number, tmp_path)
     assert looked(repo, number)["checks"] == [], "the verdict is of other data"
 
 
-def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number):
+@pytest.fixture
+def failed(repo, number):
+    """An incident in whose partition a check failed, and kept two records."""
     row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
     log = ("rule fare: 2 of 99 records", "  ds=2013-01-04: fare=-3", "  ds=2013-01-04: fare=-1")
     verdict = tg.CheckResult(False, (("fare", "2 records, none wanted"),), log)
@@ -241,16 +268,24 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number):
         "d", name="fares", specification="1", passed=False, result=verdict.to_json(),
         partition="ds=2013-01-04", fingerprint=row["fingerprint"],
     )  # fmt: skip
-    asked = {"id": "1", "ask": "incident", "about": {"incident": number}}
+    return number
 
-    def samples(**allowed):
-        (check,) = Backend(repo, **allowed).answer(asked, None)[0]["told"]["checks"]
+
+def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failed, monkeypatch):
+    monkeypatch.setattr(built, "problem", lambda: None)
+    asked = {"id": "1", "ask": "incident", "about": {"incident": failed}}
+
+    def samples(backend):
+        (check,) = backend.answer(asked, None)[0]["told"]["checks"]
         assert check["reasons"] == ["fare: 2 records, none wanted"]
         return check["samples"]
 
-    assert samples() == samples(samples=False) == []
-    assert samples(samples=True) == ["ds=2013-01-04: fare=-3", "ds=2013-01-04: fare=-1"]
-    note = {"incident": number, "action": "comment", "note": "x", "by": "ann", "seen": 0}
+    assert samples(Backend(repo)) == samples(Backend(repo, samples=False)) == []
+    both = ["ds=2013-01-04: fare=-3", "ds=2013-01-04: fare=-1"]
+    assert samples(Backend(repo, samples=True)) == both
+    assert samples(tg.Dashboard(repo).backend) == []
+    assert samples(tg.Dashboard(repo, samples=True).backend) == both
+    note = {"incident": failed, "action": "comment", "note": "x", "by": "ann", "seen": 0}
     told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
     assert "fare=-3" not in json.dumps(told)
 

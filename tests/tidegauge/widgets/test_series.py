@@ -141,6 +141,10 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
     assert drifts.told["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
     assert drifts.arrays["js"].tolist() == [0]
     assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
+    frame = distribution.drift_frame(repo, {**asked, "segment": "country=FR"})
+    assert frame["partition"].tolist() == ["ds=2013-01-08/country=FR"]
+    of_side = {**asked, "segment": None, "current": {"partition": "ds=2013-01-08/country=DE"}}
+    assert distribution.drift_frame(repo, of_side)["segment"].tolist() == ["country=DE"]
     every = distribution.drifts(repo, {**asked, "segment": ""})
     assert every.told["texts"]["segment"] == ["country=DE", "country=FR"]
 

@@ -252,10 +252,11 @@ class Dashboard implements Shell {
   }
 
   private async openData(): Promise<void> {
-    const { view, dataset, options, title } = this.shown();
+    const shown = this.shown();
+    const { view, dataset, options, title } = shown;
     try {
       const { data } = await this.link.ask("data", { view, dataset, options });
-      this.dataTable.open(title, data);
+      this.dataTable.open(title, data, (table) => this.exportMenu.saveTable(shown, table));
     } catch (error) {
       this.showError(error);
     }

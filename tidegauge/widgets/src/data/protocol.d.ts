@@ -660,15 +660,24 @@ export interface SvgQuestion {
   until?: number | null;
 }
 
-/** Parameters of `csv` and `data`: what a page shows. */
+/** Parameters of `data`: what a page shows. */
 export interface ShownQuestion {
   view: string;
   dataset: string | null;
   options: Record<string, unknown>;
 }
 
-/** The first rows of what a page shows, as text. */
-export interface DataAnswer {
+/** Parameters of `csv`: what a page shows, and which of its tables; the first if not given. */
+export interface CsvQuestion {
+  view: string;
+  dataset: string | null;
+  options: Record<string, unknown>;
+  title?: string;
+}
+
+/** The first rows of a table of what a page shows, as text. */
+export interface TextTable {
+  title: string;
   columns: readonly string[];
   /** Texts by row; null where there is no value. */
   cells: readonly (readonly (string | null)[])[];
@@ -676,6 +685,11 @@ export interface DataAnswer {
   rows: number;
   /** Number of columns that are not sent. */
   omitted: number;
+}
+
+/** Tables of what a page shows, the charts beside a list as one of their own. */
+export interface DataAnswer {
+  tables: readonly TextTable[];
 }
 
 /** Text of a file to download. */
@@ -712,7 +726,7 @@ export interface Questions {
   say_all: { about: SayAllQuestion; answer: SayAllAnswer; arrays: Nothing };
   partitions: { about: DatasetQuestion; answer: PartitionsAnswer; arrays: Record<string, Float64Array> };
   day: { about: DayQuestion; answer: DayAnswer; arrays: Nothing };
-  csv: { about: ShownQuestion; answer: TextAnswer; arrays: Nothing };
+  csv: { about: CsvQuestion; answer: TextAnswer; arrays: Nothing };
   data: { about: ShownQuestion; answer: DataAnswer; arrays: Nothing };
   svg: { about: SvgQuestion; answer: TextAnswer; arrays: Nothing };
   pulse: { about: Nothing; answer: PulseAnswer; arrays: Nothing };

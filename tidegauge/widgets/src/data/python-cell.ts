@@ -23,7 +23,7 @@ export function pythonCell(view: string, dataset: string | null, options: Record
     `dashboard = tg.Dashboard(repo, ${dataset === null ? "" : `${pythonLiteral(dataset)}, `}view=${pythonLiteral(view)})`,
     `dashboard.options = ${pythonLiteral({ [view]: known })}`,
   ];
+  lines.push("data = dashboard.data");
   if (view === "incidents" && typeof known.id === "number") lines.push(`print(repo.incident(${known.id}).explain())`);
-  else lines.push("data = dashboard.data");
   return [...lines, "dashboard", ""].join("\n");
 }

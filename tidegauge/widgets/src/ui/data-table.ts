@@ -1,27 +1,37 @@
-// Data table: what a view shows as text in rows and columns, for those who cannot see or point at its canvas.
+// Data tables: what a view shows as text in rows and columns, for those who cannot see or point at its canvas.
 
 import { pluralize } from "../data/format";
-import type { DataAnswer } from "../data/protocol";
+import type { DataAnswer, TextTable } from "../data/protocol";
 import { button, h, renderName } from "./dom";
 
 export class DataTable {
-  private readonly caption = h("caption", {});
-  private readonly head = h("thead", {});
-  private readonly body = h("tbody", {});
+  private readonly heading = h("h2", {});
+  private readonly rows = h("div", { class: "tg-data-rows", tabindex: "0", role: "region", "aria-label": "Rows" });
   readonly element: HTMLDialogElement = h(
     "dialog",
     { class: "tg-data", "aria-label": "Data table" },
-    h("div", { class: "tg-data-bar" }, button("Close", () => this.element.close())),
-    h("div", { class: "tg-data-rows", tabindex: "0", role: "region", "aria-label": "Rows" }, h("table", {}, this.caption, this.head, this.body)),
+    h("div", { class: "tg-data-bar" }, this.heading, button("Close", () => this.element.close())),
+    this.rows,
   );
 
-  /** Open the table with an answer. */
-  open(title: string, { columns, cells, rows, omitted }: DataAnswer): void {
-    const some = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
-    const newest = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";
-    this.caption.replaceChildren(renderName(title, 200), ` (${some}${newest})`);
-    this.head.replaceChildren(h("tr", {}, ...columns.map((name) => h("th", { scope: "col" }, renderName(name, 60)))));
-    this.body.replaceChildren(...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", {}, text === null ? null : renderName(text, 160))))));
+  /** Open the tables of an answer; `onSave` gets the title of a table that is to be saved as CSV. */
+  open(title: string, { tables }: DataAnswer, onSave: (table: string) => void): void {
+    this.heading.replaceChildren(renderName(title, 200));
+    this.rows.replaceChildren(...tables.map((table) => renderTable(table, onSave)));
+    this.rows.scrollTop = 0;
     if (!this.element.open) this.element.showModal();
   }
+}
+
+function renderTable({ title, columns, cells, rows, omitted }: TextTable, onSave: (table: string) => void): HTMLElement {
+  const some = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
+  const newest = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";
+  const save = button("CSV", () => onSave(title), { title: "Save all rows and columns of this table", "aria-label": `CSV of ${title}` });
+  return h(
+    "table",
+    {},
+    h("caption", {}, `${title} (${some}${newest}) `, save),
+    h("thead", {}, h("tr", {}, ...columns.map((name) => h("th", { scope: "col" }, renderName(name, 60))))),
+    h("tbody", {}, ...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", {}, text === null ? null : renderName(text, 160)))))),
+  );
 }

@@ -1,0 +1,208 @@
+"""What a page shows is saved as pictures and tables, and given as Python code that shows the same."""
+
+import io
+import struct
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from tidegauge.repository.repository import Repository
+
+from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
+from tests.browser.conftest import leave, open_served, wait_for_state
+
+SVG = "{http://www.w3.org/2000/svg}"
+SIDES = {
+    "baseline": {"since": "2013-02-01", "until": "2013-02-14"},
+    "current": {"partition": BAD_PARTITION},
+}
+SEEN = {
+    "home": ({"filter": "coast", "sort": "dataset", "reverse": True}, None),
+    "overview": (
+        {"table": PLAIN, "by": "change", "group": "analyzer", "filter": "ratio"},
+        None,
+    ),
+    "series": ({"ids": [1, 2], "since": 1359676800, "until": 1361145600, "past": 7}, None),
+    "compare": (
+        {
+            "kind": "partitions",
+            "baseline": {"partition": "ds=2013-01-02"},
+            "current": {"partition": BAD_PARTITION},
+            "filter": "histogram",
+            "sort": "relative",
+            "down": False,
+        },
+        PLAIN,
+    ),
+    "distribution": ({"column": "s", **SIDES, "segment": ""}, PLAIN),
+    "incidents": ({"status": "open", "filter": "overdue", "table": PLAIN}, None),
+    "partitions": ({"partition": BAD_PARTITION}, PLAIN),
+}
+"""Options of each view that leave some of it, and its dataset; consistency has no data here."""
+TEXTS = {
+    "home": {"Open incidents", PLAIN, "warning"},
+    "overview": {"Colour", "change ▾", "2 of 14 series · 60 partitions"},
+    "series": {"Lay over", "a week earlier ▾", "Uniqueness s"},
+    "compare": {"Metric", "Histogram.abs.b", "Surprise"},
+    "distribution": {"Jensen-Shannon", "Category", "Drift over time by"},
+    "incidents": {"What happened", "MissingPartition", "Acknowledge"},
+    "partitions": {"Feb 2013", "19", "Compare with a week earlier"},
+}
+CANVASES = """view => [...document.querySelectorAll('.tg-page canvas')]
+  .filter(canvas => canvas.width > 1 && canvas.checkVisibility()).length"""
+
+
+@pytest.fixture
+def root(page, served):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield open_served(page, served)
+    leave(page)
+
+
+def show(root, view):
+    options, dataset = SEEN[view]
+    root.page.evaluate(
+        "given => document.querySelector('.tidegauge').tidegauge.go(...given)",
+        [view, options, *([dataset] if dataset else [])],
+    )
+    root.page.locator(f".tidegauge[data-view={view}][data-state=drawn]").wait_for()
+    root.page.wait_for_timeout(400)
+
+
+def exported(root, kind):
+    """Press an entry of the menu, and return what is saved."""
+    root.get_by_text("Export", exact=True).click()
+    with root.page.expect_download() as download:
+        root.get_by_role("button", name=kind, exact=True).click()
+    return download.value.path().read_bytes()
+
+
+@pytest.mark.parametrize("view", SEEN)
+def test_a_page_is_saved_as_a_picture_with_its_texts(root, view):
+    show(root, view)
+    picture = ElementTree.fromstring(exported(root, "SVG of the picture"))
+    assert not {one.tag for one in picture.iter() if not one.tag.startswith(SVG)}
+    texts = {one.text for one in picture.iter(f"{SVG}text")}
+    assert not TEXTS[view] - texts
+    assert len(list(picture.iter(f"{SVG}image"))) == root.page.evaluate(CANVASES)
+    size = [int(picture.get(name)) for name in ("width", "height")]
+    box = root.locator(".tg-page").bounding_box()
+    assert size == [round(box["width"]), round(box["height"]) + 26]
+    bitmap = exported(root, "PNG of the picture")
+    assert bitmap.startswith(b"\x89PNG")
+    assert list(struct.unpack(">II", bitmap[16:24])) == size
+
+
+def test_only_what_is_on_the_screen_is_drawn(root):
+    show(root, "partitions")
+    pane = root.locator(".tg-day")
+    pane.evaluate("e => { e.style.height = '120px'; e.scrollTop = 0; }")
+    texts = {
+        one.text for one in ElementTree.fromstring(exported(root, "SVG of the picture")).iter()
+    }
+    assert any(BAD_PARTITION in (text or "") for text in texts), "its heading"
+    last = pane.locator("li").last.inner_text().splitlines()[-1]
+    assert last not in texts
+
+
+def test_names_are_texts_in_pictures(root):
+    root.page.evaluate(
+        "name => document.querySelector('.tidegauge').tidegauge.go('overview', {table: name})",
+        MARKUP,
+    )
+    wait_for_state(root.page, "drawn")
+    picture = ElementTree.fromstring(exported(root, "SVG of the picture"))
+    assert picture.find(f"{SVG}title").text == MARKUP
+    assert not list(picture.iter(f"{SVG}script"))
+
+
+@pytest.mark.parametrize("view", SEEN)
+def test_the_table_is_what_is_seen_and_the_python_cell_gives_the_same(
+    root, coast, view, monkeypatch, capsys
+):
+    show(root, view)
+    saved = exported(root, "CSV of the data").decode()
+    root.get_by_text("Export", exact=True).click()
+    root.get_by_role("button", name="Copy as Python").click()
+    root.get_by_text("The Python code is copied.").wait_for()
+    cell = root.page.evaluate("navigator.clipboard.readText()")
+    monkeypatch.setenv("TIDEGAUGE_DB", coast)
+    names = {}
+    exec(cell, names)
+    data = names["data"]
+    assert data.to_csv(index=any(name is not None for name in data.index.names)) == saved
+    table = pd.read_csv(io.StringIO(saved))
+    options = SEEN[view][0]
+    match view:
+        case "home":
+            assert table["dataset"].tolist() == [PLAIN]
+        case "overview":
+            assert table["name"].tolist() == ["Histogram.ratio.a", "Histogram.ratio.b"]
+        case "series":
+            days = table["label"].unique().tolist()
+            assert (days[0], days[-1]) == ("2013-02-01", "2013-02-18")
+            assert "earlier" in table
+        case "compare":
+            assert set(table["name"]) == {
+                "Histogram.abs.a",
+                "Histogram.abs.b",
+                "Histogram.bins",
+                "Histogram.ratio.a",
+                "Histogram.ratio.b",
+            }
+            assert table["relative"].is_monotonic_increasing
+        case "distribution":
+            assert table.columns.tolist() == ["side", "category", "share"]
+        case "incidents":
+            assert set(table["dataset"]) == {PLAIN}
+            assert set(table["status"]) == {"open"}
+            assert str(options["table"]) in capsys.readouterr().out, "the incident is explained"
+        case "partitions":
+            assert table["partition"].iloc[0] == "ds=2013-01-01"
+    names["repo"].close()
+
+
+def test_each_chart_has_a_table(root, coast):
+    with Repository(coast, read_only=True) as repo:
+        incidents = repo.incidents(PLAIN)
+        number = int(incidents.loc[incidents["first"] == BAD_PARTITION, "id"].iloc[0])
+    root.page.evaluate("location.hash = '#/incidents/" + str(number) + "'")
+    root.locator(".tg-evidence-chart canvas").first.wait_for()
+    root.get_by_role("button", name="Data", exact=True).click()
+    dialog = root.get_by_role("dialog", name="Data table")
+    tables = dialog.locator("table")
+    tables.nth(1).wait_for()
+    titles = tables.locator("caption").all_inner_texts()
+    assert [title.partition(" (")[0] for title in titles] == ["Incidents", f"Incident {number}"]
+    charted = tables.nth(1).locator("tbody").inner_text()
+    names = root.locator(".tg-evidence h4").all_inner_texts()
+    assert all(name.split()[0] in charted for name in names)
+    assert "2013-02-19" in charted
+    with root.page.expect_download() as download:
+        dialog.get_by_role("button", name=f"CSV of Incident {number}").click()
+    assert download.value.suggested_filename == f"tidegauge-incident-{number}.csv"
+    points = pd.read_csv(download.value.path())
+    # Four weeks before the 19th of February, and the ten days after it that there are.
+    assert points["label"].min() == "2013-01-22"
+    assert points["label"].max() == "2013-03-01"
+    assert 300 in set(points.query("name == 'Size'")["value"])
+    root.page.keyboard.press("Escape")
+    show(root, "distribution")
+    root.get_by_role("button", name="Data", exact=True).click()
+    drift = tables.filter(has_text="Drift (")
+    drift.wait_for()
+    assert drift.locator("caption").inner_text().startswith("Drift (")
+    # The first partition with seven before it is of the eighth of January.
+    assert drift.locator("tbody tr").count() == 60 - 7
+    assert BAD_PARTITION in drift.inner_text()
+
+
+def test_the_chart_of_one_table_is_saved_as_vectors(root):
+    show(root, "series")
+    saved = exported(root, "SVG of the chart")
+    assert saved.startswith(b"<svg")
+    assert b"<image" not in saved
+    show(root, "home")
+    root.get_by_text("Export", exact=True).click()
+    root.get_by_role("button", name="SVG of the picture").wait_for()
+    root.get_by_role("button", name="SVG of the chart").wait_for(state="hidden")
