@@ -46,7 +46,8 @@ class IncidentDetails(Rendered):
     labels : pandas.DataFrame
         Labels of the incident or its anomalies, in order.
     causes : Causes
-        Parts of the table that contributed, schema changes, and series that moved along.
+        Parts of the table that contributed, series that moved along, partitions measured again,
+        schema changes.
     revision : int
         The id of the newest label; 0 if there is none. `Repository.label` takes it as ``seen``.
     peaks : pandas.DataFrame
@@ -107,8 +108,9 @@ class IncidentDetails(Rendered):
         groups = (
             ("First anomalies", [plain(text) for text in self.firsts["explanation"]]),
             ("Contributions", [str(move) for move in self.causes.moves]),
-            ("Schema changes", [str(one) for one in self.causes.schema]),
             ("Also moved", [str(one) for one in self.causes.companions]),
+            ("Measured again", [str(one) for one in self.causes.restated]),
+            ("Schema changes", [str(one) for one in self.causes.schema]),
             ("Labels", [label_text(label) for label in self.labels.to_dict("records")]),
         )
         for title, texts in groups:

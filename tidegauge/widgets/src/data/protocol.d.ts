@@ -596,10 +596,12 @@ export interface IncidentAnswer {
   /** The others of these, up to a limit. */
   others: readonly OtherIncident[];
   causes: readonly IncidentCause[];
-  /** Schema changes of its partitions. */
-  schema: readonly string[];
   /** Changes at the same time. */
   along: readonly IncidentCompanion[];
+  /** Its partitions that were measured again. */
+  restated: readonly string[];
+  /** Schema changes of its partitions. */
+  schema: readonly string[];
   checks: readonly FailedCheck[];
   /** In order of time. */
   timeline: readonly IncidentEvent[];

@@ -1,10 +1,10 @@
-// Incident pane: headline, actions, the main chart, causes, further evidence, failed checks, timeline.
+// Incident pane: headline, actions, the main chart, causes, further evidence, timeline.
 
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
 import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
-import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
+import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
 import { button, h, renderName } from "../ui/dom";
@@ -166,14 +166,21 @@ export class IncidentPane {
       section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
       incident.shared ? section("Shared cause", h("p", {}, renderName(incident.shared, 600)), h("ul", {}, ...incident.others.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
-      incident.schema.length ? section("Schema changes", h("ul", {}, ...incident.schema.map((text) => h("li", {}, renderName(text, 600))))) : null,
+      incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map((companion) => this.companion(incident, companion)))) : null,
+      sentences("Measured again", incident.restated),
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,
+      sentences("Schema changes", incident.schema),
       this.moreEvidence(incident, cards.slice(1)),
-      incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map(({ text, series }) => h("li", {}, renderName(text, 600), " ", series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` }))))) : null,
       section("Timeline", h("ol", { class: "tg-timeline" }, ...incident.timeline.map(eventItem))),
     ];
     this.body.replaceChildren(...sections.filter((part) => part !== null));
     this.redraw();
+  }
+
+  /** Series that changed at the same time, with a button that opens it below the main one. */
+  private companion(incident: IncidentAnswer, { text, series }: IncidentCompanion): HTMLElement {
+    const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` });
+    return h("li", {}, renderName(text, 600), " ", open);
   }
 
   private otherIncident({ incident, dataset }: OtherIncident): HTMLElement {
@@ -312,6 +319,11 @@ export class IncidentPane {
 
 function section(title: string, ...children: (Node | null)[]): HTMLElement {
   return h("section", {}, h("h3", {}, title), ...children);
+}
+
+/** Section of sentences; null without any. */
+function sentences(title: string, texts: readonly string[]): HTMLElement | null {
+  return texts.length ? section(title, h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 600))))) : null;
 }
 
 /** Check that a time has not come yet. */
