@@ -1156,8 +1156,9 @@ class Repository(Rendered):
               neighbouring partitions, scaled by how many values the medians are of. For measurements of the
               same partitions it is always the latter. 300 for a constant series that changed; 0 for equal
               sides; NaN if fewer than 6 differences are known, or there is none to judge;
-            - unusual: whether the surprise is above 4, or, of single partitions, an anomaly is stored in
-              the current one;
+            - unusual: whether the surprise is above 4;
+            - anomaly: whether an anomaly is stored in the current partition; False of runs and windows.
+              The difference may be usual all the same, such as that of two holidays;
             - baseline_partitions, current_partitions: how many of them the series was measured in;
             - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured; else
               what the current side is in place of a finite number (``failed``, ``empty``, ``NaN``,

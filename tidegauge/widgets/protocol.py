@@ -312,7 +312,8 @@ class CompareQuestion(TypedDict):
 class CompareAnswer(Table):
     """Comparison of all metrics, the most surprising first.
 
-    Numbers include `ids` of series, and `ratio`, 1 where values are shares.
+    Numbers include `ids` of series; `ratio`, 1 where values are shares; `unusual` and `anomaly`, 1 where
+    the difference is unusual, and where the current partition has a stored anomaly.
     """
 
     dataset: str
