@@ -61,3 +61,23 @@ def test_an_incident_is_told_from_what_happened_to_its_causes_and_then_the_rest(
     again = root.get_by_text("ds=2013-02-09 was measured again on")
     assert again.inner_text().endswith("version 2 has 500 rows instead of 1,000.")
     leave(page)
+
+
+def test_charts_tell_what_their_lines_and_marks_mean(page, harbour_served):
+    root = go(page, harbour_served, "#/incidents")
+    legend = root.locator(".tg-evidence-legend").inner_text()
+    assert legend.startswith("▒ usual range, ╌ expected · ▲▼ anomaly")
+    root.get_by_role("button", name="Open series: Size").first.click()
+    foot = root.locator(".tg-series .tg-foot")
+    foot.get_by_text("▒ usual range, ╌ expected · ▲▼ anomaly").wait_for()
+    root.get_by_label("Expected").uncheck()
+    root.get_by_label("Lay over").select_option("7")
+    foot.get_by_text("┈ a week earlier · ▲▼ anomaly").wait_for()
+    assert "usual range" not in foot.inner_text()
+    assert page.title() == "Size – Tidegauge", "one series, although its past is laid over"
+    root = go(page, harbour_served, "#/overview")
+    foot = root.locator(".tg-overview .tg-foot")
+    foot.get_by_text("p-value of the score; blank: not scored · ● anomaly").wait_for()
+    root.get_by_label("Colour").select_option("change")
+    foot.get_by_text("change from the value before; blank: fewer than two values").wait_for()
+    leave(page)

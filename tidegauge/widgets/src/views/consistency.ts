@@ -3,7 +3,7 @@
 import { FanChart, type Timeline } from "../chart/fan-chart";
 import { Sparklines } from "../chart/sparklines";
 import { filterFeatures, groupIntoCharts, isRate, metricLabel, TOTAL_ERROR } from "../data/features";
-import { formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { formatTime, formatValue, pluralize } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { ConsistencyQuestion, ConsistencySubject } from "../data/protocol";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
@@ -245,8 +245,8 @@ export class Consistency implements View {
       "div",
       { class: "tg-feature-row" },
       name,
-      cell(isRate(data.by) ? formatRate(worst) : formatNumber(worst), when),
-      ...CELLS.map((key) => cell(formatRate(arrays[key][row]))),
+      cell(formatValue(worst, isRate(data.by)), when),
+      ...CELLS.map((key) => cell(formatValue(arrays[key][row], true))),
       holder,
       h("div", { role: "gridcell" }, add),
     );

@@ -1,8 +1,9 @@
 // Incident pane: headline, actions, the main chart, causes, further evidence, timeline.
 
+import { legendText } from "../chart/legend";
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
 import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
@@ -163,7 +164,7 @@ export class IncidentPane {
     this.charts = incident.evidence.map((_, n) => h("div", { class: "tg-evidence-chart", style: `height:${n ? CHART.height : CHART.main}px` }));
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
-      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
+      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, whole: false }))) : null),
       incident.shared ? section("Shared cause", h("p", {}, renderName(incident.shared, 600)), h("ul", {}, ...incident.others.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
       incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map((companion) => this.companion(incident, companion)))) : null,
@@ -232,7 +233,7 @@ export class IncidentPane {
       h("th", { scope: "row" }, renderName(part.name, 40)),
       h("td", { class: "tg-number" }, format(part.value)),
       h("td", { class: "tg-number" }, format(isCount(part) ? Math.round(part.expected!) : part.expected)),
-      h("td", {}, bar, formatRate(part.share)),
+      h("td", {}, bar, formatValue(part.share, true)),
       h("td", {}, open),
     );
   }

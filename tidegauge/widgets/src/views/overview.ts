@@ -6,7 +6,7 @@ import { pluralize } from "../data/format";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
 import { AXIS_HEIGHT, Heatmap, type HeatmapContent, MINIMAP_WIDTH } from "../heatmap/heatmap";
-import { drawLegend } from "../heatmap/legend";
+import { drawLegend, legendText } from "../heatmap/legend";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
 import { GROUPINGS, groupKeys, orderRows, SORT_ORDERS } from "../heatmap/row-order";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
@@ -49,7 +49,8 @@ export class Overview implements View {
   private readonly none = h("p", { class: "tg-empty tg-none", hidden: true }, "No series matches the filter.");
   private readonly selectionBar = h("span", { class: "tg-picked" });
   private readonly count = h("span", { class: "tg-muted" });
-  private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1" });
+  private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1", role: "img" });
+  private readonly legendText = h("span", { class: "tg-muted" });
   private readonly filter: HTMLInputElement;
   private readonly choices: Record<"by" | "group" | "sort", HTMLLabelElement>;
   private levels = new Map<LevelKind, LevelMatrix>();
@@ -110,7 +111,7 @@ export class Overview implements View {
     );
     const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tip, this.none);
     const help = "Wheel scrolls, with Ctrl it zooms; Shift-click compares; arrow keys, Enter, Space, + and - do so too.";
-    const foot = h("div", { class: "tg-foot" }, this.legend, this.count, h("span", { class: "tg-muted tg-help" }, help));
+    const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, this.count, h("span", { class: "tg-muted tg-help" }, help));
     this.element = h("section", { class: "tg-overview" }, tools, field, foot);
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
     this.bindEvents();
@@ -261,6 +262,8 @@ export class Overview implements View {
     const { by, sort, filter, table, toggled, ids } = this.options;
     const { group } = this;
     this.choices.by.querySelector("select")!.value = by;
+    this.legendText.textContent = legendText(by);
+    this.legend.setAttribute("aria-label", `Legend: ${by === "score" ? "p-value of the score, from normal to 10⁻⁹" : "change, from to 0 over same to new"}`);
     this.choices.group.querySelector("select")!.value = group;
     this.choices.sort.querySelector("select")!.value = sort;
     this.tables.show(catalogue.datasets, table);

@@ -1,11 +1,12 @@
 // Series view: charts of one or many series, with expectations, anomalies, labels and restatements.
 
+import { legendText } from "../chart/legend";
 import { lineStyle } from "../chart/line-style";
 import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series-chart";
 import { renderSmallMultiples } from "../chart/small-multiples";
 import type { Catalogue, SeriesKey } from "../data/catalogue";
 import { formatTime, formatValue, pluralize } from "../data/format";
-import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis } from "../data/timeseries";
+import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
 import type { Shell, View } from "../ui/shell";
@@ -20,7 +21,6 @@ const DAY = 86400;
 const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
-const LEGEND = "▲▼ anomaly, filled by severity · ⚑ labelled · ○─ restated: previous value · on the axis: × failed, ○ empty, ◇ not finite";
 /** Presets of the window: days before the newest partition; 0 is all. */
 const PRESETS = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "all"]] as const;
 /** Past values that can be laid over, by their distance in days: whole weeks, so that weekdays meet. */
@@ -61,6 +61,7 @@ export class Series implements View {
   private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP}` });
   private readonly tip = h("div", { class: "tg-tip", hidden: true });
   private readonly help = h("span", { class: "tg-muted tg-help" }, HELP);
+  private readonly legend = h("span", { class: "tg-muted" });
   private readonly note = h("span", { class: "tg-muted" });
   private readonly seasons = h("div", { class: "tg-seasons tg-muted", hidden: true });
   private answer: SeriesAnswer | null = null;
@@ -96,7 +97,7 @@ export class Series implements View {
     const dates = h("span", { class: "tg-choice" }, this.from, "to", this.to);
     const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious);
     const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
-    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note, this.help);
+    const foot = h("div", { class: "tg-foot" }, this.legend, this.note, this.help);
     this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.seasons, windowTools, holder, foot);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
     this.field.addEventListener("blur", () => this.hideTooltip());
@@ -190,8 +191,9 @@ export class Series implements View {
       .map((row) => ({ row, style: styles[row], text: this.lineTitle(row), unit: units[row]!, band, number: row + 1 }));
     this.axis = sharedAxis(answer, rows);
     const { past } = options;
-    if (past && mode !== "small" && this.axis.timed) {
-      const text = PASTS.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`;
+    const text = past && this.axis.timed ? (PASTS.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`) : null;
+    this.legend.textContent = legendText({ band, past: text });
+    if (past && text) {
       const shifted = this.lines.map((line): ChartLine => ({ ...line, style: { ...line.style, dash: [2, 3] }, text: `${line.text}, ${text}`, band: false, shift: past * DAY }));
       this.lines = [...this.lines, ...shifted];
     }
@@ -211,7 +213,8 @@ export class Series implements View {
   }
 
   title(): string {
-    return this.lines.length === 1 ? this.lines[0].text : this.lines.length ? pluralize(this.lines.length, "series", "series") : "Series";
+    const lines = this.lines.filter(({ shift }) => !shift);
+    return lines.length === 1 ? lines[0].text : lines.length ? pluralize(lines.length, "series", "series") : "Series";
   }
 
   private lineTitle(row: number): string {
@@ -253,9 +256,11 @@ export class Series implements View {
     this.destroyChart();
     this.field.classList.toggle("tg-multiples", mode === "small");
     this.help.textContent = mode === "small" ? "Click a name to show it alone." : HELP;
-    const common = { axis: this.axis, log: this.log.checked, focus, window: this.visibleWindow };
+    const title = mode === "small" ? null : valueTitle(this.answer, this.lines);
+    const common = { axis: this.axis, log: this.log.checked, focus, window: this.visibleWindow, title };
     if (mode === "small") {
-      const specs = this.lines.map((line) => ({ ...common, lines: [{ ...line, style: { ...line.style, dash: [] } }], small: true }));
+      const ofRow = (row: number) => this.lines.filter((line) => line.row === row).map((line) => (line.shift ? line : { ...line, style: { ...line.style, dash: [] } }));
+      const specs = this.lines.filter(({ shift }) => !shift).map(({ row }) => ({ ...common, lines: ofRow(row), small: true }));
       const { series } = this.answer.data;
       const showAlone = (row: number) => this.updateOptions({ ids: [series[row].id], mode: null, overlay: null });
       this.field.replaceChildren(...renderSmallMultiples(this.shell.theme, this.answer, specs, width, height, showAlone));
