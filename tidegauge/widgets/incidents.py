@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.repository.incidents.causes import Move
+    from tidegauge.repository.incidents.context import MeasuringRun
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
 
@@ -124,10 +125,20 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "restated": [shown(str(one), SENTENCE) for one in found.causes.restated],
         "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
         "checks": _checks(repository, found, samples=samples),
+        "run": _run(found.context.run),
+        "runbook": shown(found.context.runbook, SENTENCE) if found.context.runbook else None,
+        "downstream": list(found.context.downstream[:MOST]),  # untruncated: the script sends it back
         "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(told)
+
+
+def _run(run: MeasuringRun | None) -> protocol.IncidentRun | None:
+    if run is None:
+        return None
+    job = shown(run.job, SENTENCE) if run.job else None
+    return {"id": run.id, "started_at": run.started_at, "job": job}
 
 
 def _others(found: IncidentDetails) -> list[protocol.OtherIncident]:

@@ -568,6 +568,14 @@ class OtherIncident(TypedDict):
     dataset: str
 
 
+class IncidentRun(TypedDict):
+    """Run that measured the first partition of an incident."""
+
+    id: int
+    started_at: datetime
+    job: Annotated[str | None, "Its tag `job`, an address if it begins with http."]
+
+
 class IncidentAnswer(TypedDict):
     """Incident with its evidence, likely causes, timeline and labels."""
 
@@ -598,6 +606,9 @@ class IncidentAnswer(TypedDict):
     restated: Annotated[Sequence[str], "Its partitions that were measured again."]
     schema: Annotated[Sequence[str], "Schema changes of its partitions."]
     checks: Sequence[FailedCheck]
+    run: IncidentRun | None
+    runbook: Annotated[str | None, "Tag `runbook` of the dataset's last run."]
+    downstream: Annotated[Sequence[str], "Datasets made from this one, the nearest first, up to a limit."]
     timeline: Annotated[Sequence[IncidentEvent], "In order of time."]
     said: Annotated[Sequence[IncidentLabel], "Labels."]
 

@@ -563,6 +563,14 @@ export interface OtherIncident {
   dataset: string;
 }
 
+/** Run that measured the first partition of an incident. */
+export interface IncidentRun {
+  id: number;
+  started_at: string;
+  /** Its tag `job`, an address if it begins with http. */
+  job: string | null;
+}
+
 /** Incident with its evidence, likely causes, timeline and labels. */
 export interface IncidentAnswer {
   incident: number;
@@ -603,6 +611,11 @@ export interface IncidentAnswer {
   /** Schema changes of its partitions. */
   schema: readonly string[];
   checks: readonly FailedCheck[];
+  run: IncidentRun | null;
+  /** Tag `runbook` of the dataset's last run. */
+  runbook: string | null;
+  /** Datasets made from this one, the nearest first, up to a limit. */
+  downstream: readonly string[];
   /** In order of time. */
   timeline: readonly IncidentEvent[];
   /** Labels. */

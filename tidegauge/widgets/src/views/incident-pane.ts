@@ -8,7 +8,7 @@ import { KernelError } from "../data/kernel";
 import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
-import { button, h, renderName } from "../ui/dom";
+import { button, externalLink, h, renderName } from "../ui/dom";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
@@ -143,6 +143,9 @@ export class IncidentPane {
     ];
     if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
     if (isAhead(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
+    if (incident.runbook) facts.push(h("span", {}, "runbook: ", externalLink(incident.runbook)));
+    if (incident.run) facts.push(h("span", { class: "tg-muted" }, `measured by run ${incident.run.id} of ${formatIsoTime(incident.run.started_at)}`));
+    if (incident.run?.job) facts.push(h("span", {}, "job: ", externalLink(incident.run.job)));
     this.head.replaceChildren(h("h2", {}, renderName(keepUnits(incident.headline), 300)), h("div", { class: "tg-incident-facts" }, ...facts));
   }
 
@@ -172,6 +175,7 @@ export class IncidentPane {
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,
       sentences("Schema changes", incident.schema),
       this.moreEvidence(incident, cards.slice(1)),
+      this.downstream(incident),
       section("Timeline", h("ol", { class: "tg-timeline" }, ...incident.timeline.map(eventItem))),
     ];
     this.body.replaceChildren(...sections.filter((part) => part !== null));
@@ -182,6 +186,17 @@ export class IncidentPane {
   private companion(incident: IncidentAnswer, { text, series }: IncidentCompanion): HTMLElement {
     const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` });
     return h("li", {}, renderName(text, 600), " ", open);
+  }
+
+  /** Tables that are made from this one, each of which opens its heat map. */
+  private downstream({ downstream }: IncidentAnswer): HTMLElement | null {
+    if (!downstream.length) return null;
+    const links = downstream.map((name) => {
+      const open = button("", () => this.shell.go("overview", { table: name }), { class: "tg-link", "aria-label": `Open the heat map of ${name}` });
+      open.append(renderName(name, 60));
+      return h("li", {}, open);
+    });
+    return section("Downstream", h("ul", { class: "tg-downstream" }, ...links));
   }
 
   private otherIncident({ incident, dataset }: OtherIncident): HTMLElement {
