@@ -1,7 +1,8 @@
-// Distribution charts: quantile or cumulative curves, category bars, and distances over time (drift).
+// Distribution charts: histograms, densities, cumulative and quantile curves, category bars, and distances over time (drift).
 
 import uPlot from "uplot";
 import { formatChange, formatValue } from "../data/format";
+import { densities } from "../data/density";
 import type { Axis } from "../data/timeseries";
 import { h, renderName } from "../ui/dom";
 import type { Theme } from "../ui/theme";
@@ -9,7 +10,7 @@ import { drawFocus } from "./annotations";
 import { axisTitle, utc, xAxis, yAxis } from "./axes";
 import { lineStyle } from "./line-style";
 
-export const CURVE_KINDS = ["histogram", "cumulative", "quantiles"] as const;
+export const CURVE_KINDS = ["histogram", "density", "cumulative", "quantiles"] as const;
 export type CurveKind = (typeof CURVE_KINDS)[number];
 
 export interface QuantilePair {
@@ -69,10 +70,10 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
   const ranks = trimmed(pair.ranks);
   const sides = [trimmed(pair.baseline), trimmed(pair.current)];
   const stepped = curve === "histogram" ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
-  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve === "histogram" && { fill: `${colour}22` }) }));
+  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve !== "cumulative" && curve !== "quantiles" && { fill: `${colour}22` }) }));
   const [down, along] = curve === "quantiles" ? [height, width] : [width, height];
   const numbers = { ...yAxis(theme, false), ...axisTitle("value", down) };
-  const shares = { ...yAxis(theme, false, false, true), ...axisTitle({ histogram: "share of rows in each bin", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], along) };
+  const shares = { ...yAxis(theme, false, false, curve !== "density"), ...axisTitle({ histogram: "share of rows in each bin", density: "density: share of rows per unit", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], along) };
   const across = { size: 30, space: 70 };
   const axes = curve === "quantiles" ? [{ ...shares, ...across }, numbers] : [{ ...numbers, ...across }, shares];
   const data = curveData(curve, sides, ranks);
@@ -93,6 +94,10 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
 
 function curveData(curve: CurveKind, sides: number[][], ranks: number[]): uPlot.AlignedData {
   if (curve === "quantiles") return [ranks, ...sides];
+  if (curve === "density") {
+    const { x, lines } = densities(sides, ranks);
+    return [x, ...lines];
+  }
   if (curve === "cumulative") return uPlot.join(sides.map((side) => cumulativeCurve(side, ranks)) as uPlot.AlignedData[]);
   const { edges, shares } = histograms(sides, ranks);
   return [edges, ...shares.map((line) => [...line, line[line.length - 1]])];

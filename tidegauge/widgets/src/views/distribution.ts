@@ -254,13 +254,14 @@ export class Distribution implements View {
     const bin = Math.max(0, edges.findLastIndex((edge) => edge <= at));
     const titles = {
       histogram: `${formatNumber(edges[bin])} to ${formatNumber(edges[Math.min(bin + 1, edges.length - 1)])}`,
+      density: `density at ${formatNumber(at)}`,
       cumulative: `at most ${formatNumber(at)}`,
       quantiles: `${share(at)} of rows are at most`,
     };
     const title = titles[curve];
     const lines = SIDES.map((side, n) => {
       const value = curve === "histogram" ? (u.data[n + 1][bin] ?? null) : interpolate(u.data[0], u.data[n + 1], at);
-      return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" ? formatNumber(value) : share(value)));
+      return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" || curve === "density" ? formatNumber(value) : share(value)));
     });
     tip.replaceChildren(h("div", {}, title), ...lines);
     const x = left + u.over.offsetLeft;
