@@ -95,7 +95,7 @@ def test_features_are_ranked_chosen_and_drawn(root):
 
 def test_the_keyboard_and_the_window(root):
     page = root.page
-    root.get_by_label("Dataset", exact=True).select_option(features.JOIN)
+    root.get_by_label("Dataset", exact=True).fill(features.JOIN)
     rows = root.locator(".tg-features-list .tg-rows")
     root.locator(".tg-features-list .tg-row").first.wait_for()
     rows.focus()

@@ -8,7 +8,8 @@ from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, judged
 
 import tidegauge as tg
-from tests.browser.conftest import leave, open_served, wait_for_state
+from tests.browser.coast import MARKUP, PLAIN
+from tests.browser.conftest import leave, open_served, wait_for_state, wait_until
 from tests.servers import dashboard_server
 
 
@@ -80,4 +81,73 @@ def test_charts_tell_what_their_lines_and_marks_mean(page, harbour_served):
     foot.get_by_text("p-value of the score; blank: not scored · ● anomaly").wait_for()
     root.get_by_label("Colour").select_option("change")
     foot.get_by_text("change from the value before; blank: fewer than two values").wait_for()
+    leave(page)
+
+
+SHOWN = """() => {
+  const {own, heatmap} = document.querySelector('.tidegauge').tidegauge.view('overview');
+  const [first, end] = heatmap.visibleColumns(own.columns);
+  return [own.labels[first], own.labels[end - 1]];
+}"""
+
+
+def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
+    """The table has 60 days up to 1 March 2013, and cells of at most 60 pixels."""
+    root = go(page, served, f"#/overview?table={PLAIN}")
+    assert page.evaluate(SHOWN) == ["2013-01-01", "2013-03-01"]
+    assert "since" not in page.url
+    root.get_by_role("button", name="30 days", exact=True).click()
+    wait_until(page, "location.hash.includes('since=2013-01-31')")
+    assert "until" not in page.url, "what is measured next is shown, too"
+    assert page.evaluate(SHOWN) == ["2013-01-31", "2013-03-01"]
+    assert root.get_by_label("From", exact=True).input_value() == "2013-01-31"
+    page.reload()
+    wait_for_state(page, "drawn")
+    assert page.evaluate(SHOWN) == ["2013-01-31", "2013-03-01"]
+    root.get_by_label("To", exact=True).fill("2013-02-27")
+    wait_until(page, "location.hash.includes('until=2013-02-27')")
+    assert page.evaluate(SHOWN) == ["2013-01-31", "2013-02-27"]
+    root.get_by_role("button", name="last year", exact=True).click()
+    root.get_by_text("There are no partitions in this window.").wait_for()
+    assert root.get_by_label("To", exact=True).input_value() == "2013-02-27"
+    root.get_by_role("button", name="Start", exact=True).click()
+    wait_until(page, "!location.hash.includes('since')")
+    page.evaluate("location.hash = '#/overview?table=coast&since=2013-02-01&until=2013-02-20'")
+    wait_until(page, f"({SHOWN})()[0] === '2013-02-01'")
+    assert page.evaluate(SHOWN) == ["2013-02-01", "2013-02-20"]
+    root.locator("canvas.tg-heat").hover()
+    page.mouse.wheel(-100, 0)
+    wait_until(page, "!location.hash.includes('since=2013-02-01')")
+    leave(page)
+
+
+def test_a_dataset_is_searched_by_typing(page, served):
+    root = go(page, served, f"#/partitions?dataset={PLAIN}")
+    picker = root.get_by_label("Dataset", exact=True)
+    suggested = root.locator(".tg-bar datalist option")
+    picker.click()
+    assert picker.input_value() == ""
+    assert suggested.count() == 2
+    picker.fill("IMG src")
+    assert suggested.evaluate_all("all => all.map(option => option.value)") == [MARKUP]
+    assert f"dataset={PLAIN}" in page.url, "no dataset has this name"
+    picker.press("Escape")
+    assert picker.input_value() == PLAIN
+    picker.fill(MARKUP)
+    wait_until(page, f"!location.hash.includes('dataset={PLAIN}')")
+    root.get_by_role("tab", name="Partitions").focus()
+    assert picker.input_value() == MARKUP
+    leave(page)
+
+
+def test_consistency_has_a_tab_only_where_there_is_something_to_see(page, served):
+    root = go(page, served, "#/home")
+    tab = root.get_by_role("tab", name="Consistency", exact=True)
+    assert tab.is_hidden()
+    root.get_by_role("tab", name="Distribution").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator(".tidegauge[data-view=incidents][data-state=drawn]").wait_for()
+    page.evaluate(f"location.hash = '#/consistency?dataset={PLAIN}'")
+    root.get_by_text("tidegauge consistency run CONF.yml").wait_for()
+    assert tab.is_visible()
     leave(page)

@@ -11,6 +11,7 @@ import { button, debounce, h, renderName, selectField, setOptions } from "../ui/
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
 import type { Shell, View } from "../ui/shell";
 import { pointTooltip } from "../ui/tooltip";
+import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 import "./series.css";
 
 const MAX_SERIES = 50;
@@ -21,8 +22,6 @@ const DAY = 86400;
 const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
-/** Presets of the window: days before the newest partition; 0 is all. */
-const PRESETS = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "all"]] as const;
 /** Past values that can be laid over, by their distance in days: whole weeks, so that weekdays meet. */
 const PASTS = [["", "nothing"], ["7", "a week earlier"], ["28", "4 weeks earlier"], ["364", "a year earlier (364 days)"]] as const;
 const HELP = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
@@ -49,10 +48,7 @@ export class Series implements View {
   private readonly modeSelect: HTMLLabelElement;
   private readonly overlay: HTMLLabelElement;
   private readonly past: HTMLLabelElement;
-  private readonly presets = PRESETS.map(([days, text]) => button(text, () => this.showLast(days), { "data-days": days }));
-  private readonly sameLastYear = button("last year", () => this.showLastYear(), { title: "The same window 364 days earlier, so that weekdays meet" });
-  private readonly from = h("input", { type: "date", "aria-label": "From", onchange: () => this.showDates() });
-  private readonly to = h("input", { type: "date", "aria-label": "To", onchange: () => this.showDates() });
+  private readonly windowPicker: WindowPicker;
   private readonly log = h("input", { type: "checkbox", onchange: () => this.updateOptions({ log: this.log.checked }) });
   private readonly band = h("input", { type: "checkbox", onchange: () => this.updateOptions({ band: this.band.checked }) });
   private readonly logReason = h("span", { class: "tg-muted" });
@@ -93,9 +89,8 @@ export class Series implements View {
       this.past,
       this.overlay,
     );
-    const range = h("span", { class: "tg-group", role: "group", "aria-label": "Window" }, ...this.presets, this.sameLastYear);
-    const dates = h("span", { class: "tg-choice" }, this.from, "to", this.to);
-    const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious);
+    this.windowPicker = new WindowPicker((window) => this.zoom(window), (text) => shell.announce(text));
+    const windowTools = h("div", { class: "tg-tools tg-looked" }, this.windowPicker.element, this.window, this.comparePrevious);
     const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
     const foot = h("div", { class: "tg-foot" }, this.legend, this.note, this.help);
     this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.seasons, windowTools, holder, foot);
@@ -287,7 +282,7 @@ export class Series implements View {
 
   // --- the window
 
-  private zoom(window: [number, number] | null): void {
+  private zoom(window: TimeWindow | null): void {
     const saved = (at: number) => (this.axis.timed ? Math.round(at) : this.answer!.data.labels[this.axis.columns[at]]);
     const [since, until] = window ? window.map(saved) : [null, null];
     this.shell.saveOptions("series", { ...this.options, since, until });
@@ -300,39 +295,14 @@ export class Series implements View {
     const { visibleWindow: seen, axis } = this;
     const name = (at: number) => (axis.timed ? formatTime(at) : this.answer!.data.labels[axis.columns[at]]);
     const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
-    const ends = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
+    const ends: TimeWindow | null = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
     this.window.textContent = this.lines.length && ends ? range + pluralize(count, "partition") : "";
-    const day = (at: number) => new Date(1000 * at).toISOString().slice(0, 10);
     const timed = axis.timed && axis.x.length > 0;
-    for (const element of [...this.presets, this.sameLastYear, this.from, this.to]) element.disabled = !timed;
-    this.presets[PRESETS.length - 1].disabled = seen === null;
-    [this.from.value, this.to.value] = timed && ends ? [day(ends[0]), day(ends[1])] : ["", ""];
+    this.windowPicker.show(timed ? ends : null, timed ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const problem = this.compareProblem();
     this.comparePrevious.disabled = problem !== null;
     this.comparePrevious.title = problem ?? "Compare all metrics of the dataset in this window with the window of the same length before it";
-  }
-
-  /** Show the last days of the axis; all for 0. */
-  private showLast(days: number): void {
-    const { x } = this.axis;
-    const newest = x[x.length - 1];
-    // Of 30 days the first is 29 days before the last.
-    this.zoom(days ? [newest - (days - 1) * DAY, newest] : null);
-  }
-
-  private showLastYear(): void {
-    const { x } = this.axis;
-    const [since, until] = this.visibleWindow ?? [x[0], x[x.length - 1]];
-    this.zoom([since - 364 * DAY, until - 364 * DAY]);
-  }
-
-  /** Show the window of the date fields; the last day is a whole one. */
-  private showDates(): void {
-    const [since, until] = [Date.parse(this.from.value) / 1000, Date.parse(this.to.value) / 1000 + DAY - 1];
-    if (Number.isNaN(since) || Number.isNaN(until)) return;
-    if (since <= until) this.zoom([since, until]);
-    else this.shell.announce("The window ends before it begins.");
   }
 
   private compareProblem(): string | null {
