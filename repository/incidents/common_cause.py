@@ -395,5 +395,6 @@ def _tables(connection: Connection) -> dict[str, Table]:
     )
     tags = tags_of_datasets(connection)
     return {
-        name: Table(since, upstreams(tags.get(name, {}))) for name, since in connection.execute(query)
+        name: Table(since, upstreams(tags.get(name, {})))
+        for name, since in connection.execute(query)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
@@ -71,7 +71,7 @@ class IncidentDetails(Rendered):
     peaks: pd.DataFrame
     timeline: tuple[Event, ...]
     group: IncidentGroup | None = None
-    context: IncidentContext = IncidentContext()
+    context: IncidentContext = field(default_factory=IncidentContext)
 
     @property
     def id(self) -> int:
@@ -168,7 +168,9 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         for label in label_rows(connection, dataset)
         if label["incident_id"] == number or label["anomaly_id"] in own
     ]
-    ordered = sorted(anomalies, key=lambda one: (one["time"] is None, one["time"], one["partition"]))
+    ordered = sorted(
+        anomalies, key=lambda one: (one["time"] is None, one["time"], one["partition"])
+    )
     return IncidentDetails(
         row,
         frame_of(anomalies, ANOMALY_COLUMNS),

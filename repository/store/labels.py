@@ -153,7 +153,9 @@ def last_label_id(connection: Connection, incident: int) -> int:
 def last_labelled(connection: Connection, commit: int | None = None) -> dict[int, datetime]:
     """Return the time of the last label of each incident that has any, its anomalies' labels included."""
     b, f = s.label.c, s.finding.c
-    members = sa.select(f.incident_id).where(f.anomaly_id == b.anomaly_id, s.holds(s.finding, commit))
+    members = sa.select(f.incident_id).where(
+        f.anomaly_id == b.anomaly_id, s.holds(s.finding, commit)
+    )
     of = sa.func.coalesce(b.incident_id, members.limit(1).scalar_subquery())
     query = sa.select(of, b.created_at)
     if commit is not None:

@@ -127,7 +127,9 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "checks": _checks(repository, found, samples=samples),
         "run": _run(found.context.run),
         "runbook": shown(found.context.runbook, SENTENCE) if found.context.runbook else None,
-        "downstream": list(found.context.downstream[:MOST]),  # untruncated: the script sends it back
+        "downstream": list(
+            found.context.downstream[:MOST]
+        ),  # untruncated: the script sends it back
         "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }

@@ -608,7 +608,9 @@ class IncidentAnswer(TypedDict):
     checks: Sequence[FailedCheck]
     run: IncidentRun | None
     runbook: Annotated[str | None, "Tag `runbook` of the dataset's last run."]
-    downstream: Annotated[Sequence[str], "Datasets made from this one, the nearest first, up to a limit."]
+    downstream: Annotated[
+        Sequence[str], "Datasets made from this one, the nearest first, up to a limit."
+    ]
     timeline: Annotated[Sequence[IncidentEvent], "In order of time."]
     said: Annotated[Sequence[IncidentLabel], "Labels."]
 

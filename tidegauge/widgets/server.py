@@ -49,13 +49,19 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none'"
+    " stroke='%23fff' stroke-width='2' stroke-linecap='round'%3E%3Crect width='24' height='24' rx='5'"
+    " fill='%230f6b7d' stroke='none'/%3E%3Cpath d='M3 15c2.2-4 4.3-4 6 0s4 4 6 0 3.8-4 6 0M12 3v6'/%3E%3C/svg%3E"
+)
+"""The logo, as in docs/theme."""
 _PAGE = """<!DOCTYPE html>
 <html lang="en" style="color-scheme: {theme}">
   <head>
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1.0">
     <title>Tidegauge</title>
-    <link rel="icon" href="data:,">
+    <link rel="icon" href="{icon}">
     <link rel="stylesheet" href="static/dashboard.css">
     <link rel="modulepreload" href="static/dashboard.js">
     <script type="module" src="static/page.js"></script>
@@ -141,7 +147,7 @@ class _Page(_Handler):
         theme = self.get_query_argument("theme", self.site.theme)
         theme = theme if theme in {"light", "dark"} else self.site.theme
         light, told = json.dumps(theme == "light"), html.escape(json.dumps(state))
-        self.finish(_PAGE.format(theme=theme, light=light, state=told))
+        self.finish(_PAGE.format(theme=theme, light=light, state=told, icon=_ICON))
 
     def _state(self) -> dict[str, Any]:
         dataset = self.site.dataset
