@@ -1590,8 +1590,8 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
-            status, updated_at, group: incidents of several tables that share a cause have one number, the
-            smallest id among them; null for the others.
+            status, updated_at (the time of the last detection or label), group: incidents of several tables
+            that share a cause have one number, the smallest id among them; null for the others.
 
         Examples
         --------
@@ -1622,7 +1622,8 @@ class Repository(Rendered):
         -------
         IncidentDetails
             With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the highest score of
-            each series), ``causes``, ``timeline``, ``revision`` (for `label`), and ``explain()``, a text.
+            each series), ``causes``, ``timeline``, ``context`` (run, runbook, downstream datasets),
+            ``revision`` (for `label`), and ``explain()``, a text.
 
         Raises
         ------

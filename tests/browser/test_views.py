@@ -151,3 +151,25 @@ def test_consistency_has_a_tab_only_where_there_is_something_to_see(page, served
     root.get_by_text("tidegauge consistency run CONF.yml").wait_for()
     assert tab.is_visible()
     leave(page)
+
+
+def test_owner_and_last_run_stay_on_the_home_page_at_1024_pixels(page, harbour_served):
+    page.set_viewport_size({"width": 1024, "height": 768})
+    root = go(page, harbour_served, "#/home")
+    for column in ("owner", "run", "newest", "size"):
+        assert root.locator(f".tg-home-head [data-column={column}]").is_visible(), column
+    rows = root.locator(".tg-home .tg-rows")
+    assert rows.evaluate("e => e.scrollWidth <= e.clientWidth")
+    leave(page)
+
+
+def test_a_partition_names_each_incident_and_each_time_once(page, harbour_served):
+    """Size and completeness are out on the last day, in one incident; it came 26 hours after its begin."""
+    root = go(page, harbour_served, "#/partitions?dataset=d&partition=ds%3D2013-02-09")
+    pane = root.get_by_role("complementary", name="Partition")
+    pane.get_by_role("heading", name="2 anomalies").wait_for()
+    assert pane.get_by_role("button", name="Incident").count() == 1
+    assert pane.get_by_role("button", name="Open series").count() == 2
+    times = pane.locator("dl dd").all_inner_texts()
+    assert len(times) == len(set(times))
+    leave(page)

@@ -15,6 +15,7 @@ from tidegauge.widgets.backend import Backend
 
 import tidegauge as tg
 from tidegauge.widgets import incidents as inbox
+from tidegauge.widgets import script as built
 
 
 @pytest.fixture
@@ -257,7 +258,7 @@ def test_its_runbook_its_job_and_the_tables_made_from_it_are_told():
         assert looked(made, number)["run"]["job"] is None, "the day was measured again"
 
 
-def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number):
+def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number, monkeypatch):
     row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
     log = ("rule fare: 2 of 99 records", "  ds=2013-01-04: fare=-3", "  ds=2013-01-04: fare=-1")
     verdict = tg.CheckResult(False, (("fare", "2 records, none wanted"),), log)
@@ -277,6 +278,10 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, number):
     note = {"incident": number, "action": "comment", "note": "x", "by": "ann", "seen": 0}
     told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
     assert "fare=-3" not in json.dumps(told)
+    monkeypatch.setattr(built, "problem", lambda: None)
+    for options, shown in (({}, False), ({"samples": True}, True)):
+        told = tg.Dashboard(repo, **options).backend.answer(asked, None)[0]
+        assert ("fare=-3" in json.dumps(told, default=str)) is shown
 
 
 def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, number):
