@@ -39,7 +39,11 @@ export class TablePicker {
     // Where a table must be chosen, the field is emptied to search, since browsers suggest only what holds its text.
     this.input.addEventListener("focus", () => this.search());
     this.input.addEventListener("blur", () => this.restore());
-    this.input.addEventListener("keydown", ({ key }) => key === "Escape" && this.restore());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || empty !== null) return;
+      event.preventDefault(); // browsers would empty the field
+      this.restore();
+    });
     this.element = h("label", { class: "tg-choice tg-table-picker" }, h("span", {}, label), this.input, this.names);
   }
 
