@@ -26,6 +26,15 @@ KINDS = ("orders", "payments", "customers", "visits", "returns", "agents")
 LOST = {"sales_orders": 0.58, "sales_payments": 0.66, "web_visits": 0.7}
 """Shares of the rows that are left on the last day; all that is missing is of one country."""
 BY_COUNTRY = tg.Histogram("country")
+LINKS = {
+    "sales_orders": {
+        "runbook": "https://wiki.example.org/sales-orders",
+        "job": "https://jobs.example.org/sales-orders/421",
+    },
+    "finance_orders": {"upstream": "sales_orders"},
+    "finance_returns": {"upstream": "finance_orders"},
+}
+"""Tags by which incidents lead to a runbook and a job, and to the tables made from theirs."""
 COUNTRIES = {"DE": 0.5, "FR": 0.3, "IT": 0.2}
 
 
@@ -49,7 +58,8 @@ def make_desk(url: str, *, until: dt.date | None = None) -> int:
                 total = rows * float(draw.normal(50, 0.4))
                 parts = measurement(BY_COUNTRY, FrequenciesAndNumRows.from_groups(groups.items()))
                 found.append(day(number, rows=rows, extra=[parts], total=total, only=only))
-            commit(repo, *found, dataset=name, tags={"owner": team, "env": "prod"})
+            tags = {"owner": team, "env": "prod", **LINKS.get(name, {})}
+            commit(repo, *found, dataset=name, tags=tags)
             severity = "error" if name == "sales_orders" else "warning"
             repo.detect(name, [tg.Monitor({}, "Seasonal", severity)])
         run = repo.store.open_run(spec("crm_agents", tags={"owner": "crm", "env": "prod"}))

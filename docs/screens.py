@@ -93,12 +93,14 @@ def shoot(page: Page, folder: Path, chosen: dict[str, dict[str, Any]], theme: st
 
 def desk(folder: Path) -> None:
     """Take the pictures of on-call.md."""
+    from benchmarks.synthetic import consistent
     from docs.desk import make_desk
 
     with tempfile.TemporaryDirectory() as temporary:
         url = f"sqlite:///{Path(temporary) / 'desk.db'}"
         incident = make_desk(url)
         days, series = _orders(url, incident)
+        sides = {"baseline": {"partition": days[-8]}, "current": {"partition": days[-1]}}
         pages = {
             "home": "#/home",
             "heat-map": "#/overview",
@@ -106,8 +108,14 @@ def desk(folder: Path) -> None:
             "incident": f"#/incidents/{incident}",
             "cause": f"#/series?ids={quote(json.dumps(series[:2]))}",
             "weeks": f"#/compare?dataset=sales_orders&{_weeks(days)}",
+            "shares": f"#/distribution?dataset=sales_orders&column=country&{_address(sides)}",
+            "calendar": f"#/partitions?dataset=sales_orders&partition={quote(days[-1])}",
         }
         visit(Path(temporary), url, pages, folder, SIZES)
+        features = Path(temporary) / "features.db"
+        consistent.make(features, 30, 60)
+        page = {"features": f"#/consistency?dataset={consistent.DATASET}"}
+        visit(Path(temporary), f"sqlite:///{features}", page, folder, SIZES)
 
 
 def views(folder: Path) -> None:

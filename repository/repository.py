@@ -1184,8 +1184,9 @@ class Repository(Rendered):
               neighbouring partitions, scaled by how many values the medians are of. For measurements of the
               same partitions it is always the latter. 300 for a constant series that changed; 0 for equal
               sides; NaN if fewer than 6 differences are known, or there is none to judge;
-            - unusual: whether the surprise is above 4, or, of single partitions, an anomaly is stored in
-              the current one;
+            - unusual: whether the surprise is above 4;
+            - anomaly: whether an anomaly is stored in the current partition; False of runs and windows.
+              The difference may be usual all the same, such as that of two holidays;
             - baseline_partitions, current_partitions: how many of them the series was measured in;
             - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured; else
               what the current side is in place of a finite number (``failed``, ``empty``, ``NaN``,
@@ -1679,8 +1680,8 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
-            status, updated_at, group: incidents of several tables that share a cause have one number, the
-            smallest id among them; null for the others.
+            status, updated_at (the time of the last detection or label), group: incidents of several tables
+            that share a cause have one number, the smallest id among them; null for the others.
 
         Examples
         --------
@@ -1711,7 +1712,8 @@ class Repository(Rendered):
         -------
         IncidentDetails
             With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the highest score of
-            each series), ``causes``, ``timeline``, ``revision`` (for `label`), and ``explain()``, a text.
+            each series), ``causes``, ``timeline``, ``context`` (run, runbook, downstream datasets),
+            ``revision`` (for `label`), and ``explain()``, a text.
 
         Raises
         ------

@@ -78,10 +78,11 @@ def compare(
     columns = _NOTHING
     if found:
         columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-    unusual = columns["surprise"] > UNUSUAL
+    anomaly = np.zeros(len(series), bool)
     if kinds[1] == PARTITION:
-        unusual |= _has_anomaly(connection, facts, query, as_of, int(sides[1].places[0]))[series]
-    return _frame(facts.series, series, {**columns, "unusual": unusual})
+        anomaly = _has_anomaly(connection, facts, query, as_of, int(sides[1].places[0]))[series]
+    judged = {"unusual": columns["surprise"] > UNUSUAL, "anomaly": anomaly}
+    return _frame(facts.series, series, {**columns, **judged})
 
 
 _NUMBERS = ("baseline", "current", "change", "relative", "surprise")
@@ -106,7 +107,7 @@ def _frame(
         name: np.array([series[i][name] for i in lines[order].tolist()], dtype=object)
         for name in SERIES_COLUMNS
     }
-    names = (*_NUMBERS, "unusual", *_COUNTS, "status")
+    names = (*_NUMBERS, "unusual", "anomaly", *_COUNTS, "status")
     return ResultFrame({**told, **{name: columns[name][order] for name in names}})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tidegauge.repository.incidents.context import JOB, RUNBOOK
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
@@ -51,13 +52,16 @@ def open_incidents(connection: Connection, now: datetime) -> int:
     return int(connection.execute(total).scalar() or 0)
 
 
-def _row(found: dict[str, Any], tags: Mapping[str, Mapping[str, str]]) -> Row:
-    own = tags.get(found["dataset"], {})
+def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> Row:
+    own = tags_of.get(found["dataset"], {})
     counts = {
         name: found[name] or 0 for name in ("errors", "warnings", "infos", "snoozed", "failing")
     }
     owner = next((own[name] for name in OWNERS if name in own), None)
-    told = ", ".join(f"{key}={value}" for key, value in sorted(own.items()) if value != owner)
+    tags = {
+        key: value for key, value in own.items() if value != owner and key not in {RUNBOOK, JOB}
+    }
+    told = ", ".join(f"{key}={value}" for key, value in sorted(tags.items()))
     row = {**found, **counts, "owner": owner, "tags": told or None}
     return {**row, "health": _health(row)}
 

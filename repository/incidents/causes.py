@@ -22,6 +22,7 @@ from tidegauge.repository.incidents.contributions import (
     ratio_parts,
 )
 from tidegauge.repository.incidents.parts import identity, is_additive, is_weighted, part_of
+from tidegauge.repository.incidents.restatements import RestatedPartition, restated_partitions
 from tidegauge.repository.incidents.schema_changes import SchemaDifference, schema_differences
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
@@ -106,6 +107,8 @@ class Causes(Rendered):
         Other series that moved along.
     schema : tuple of SchemaDifference
         Columns that changed with the partitions.
+    restated : tuple of RestatedPartition
+        The partitions that were measured again.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.history:render_causes"
@@ -113,6 +116,11 @@ class Causes(Rendered):
     moves: tuple[Move, ...] = ()
     companions: tuple[Companion, ...] = ()
     schema: tuple[SchemaDifference, ...] = ()
+    restated: tuple[RestatedPartition, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there are any causes."""
+        return bool(self.moves or self.companions or self.schema or self.restated)
 
     def frame(self) -> pd.DataFrame:
         """Return the parts of all moves, as `Move.frame` does."""
@@ -123,7 +131,7 @@ class Causes(Rendered):
 
     def __str__(self) -> str:
         """Return the causes as text, one line each; empty if there are none."""
-        return "\n".join(map(str, (*self.moves, *self.schema, *self.companions)))
+        return "\n".join(map(str, (*self.moves, *self.companions, *self.restated, *self.schema)))
 
 
 def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Causes:
@@ -163,7 +171,8 @@ def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Ca
     at = sorted({row["partition_id"] for row in anomalies})
     out = {row["series_id"] for row in anomalies}
     along = companions(connection, of, first.past, first.of(anomalies[0]), at, out)
-    return Causes(tuple(moves), along, schema_differences(connection, known[1], at))
+    schema = schema_differences(connection, known[1], at)
+    return Causes(tuple(moves), along, schema, restated_partitions(connection, at))
 
 
 def _topics(anomalies: Iterable[Row]) -> list[Row]:

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import one_line, plain
 from tidegauge.repository.detectors.severity import Severity
+from tidegauge.repository.incidents.context import upstreams
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.incidents.periods import span, step_of
 from tidegauge.repository.store import schema as s
@@ -39,8 +40,6 @@ LOOKBACK = timedelta(days=90)
 """Time before a group whose incidents tell how many are usual."""
 PRIOR = timedelta(days=30)
 """Table-time in which one incident of each kind is assumed beside those that were found."""
-UPSTREAM = "upstream"
-"""Tag of runs that names the tables, separated by commas, from which a dataset is made."""
 NAMED = 4
 """Maximum number of tables that a headline names."""
 _DAY = timedelta(days=1)
@@ -398,10 +397,6 @@ def _tables(connection: Connection) -> dict[str, WatchedTable]:
     )
     tags = tags_of_datasets(connection)
     return {
-        name: WatchedTable(since, _names(tags.get(name, {}).get(UPSTREAM, "")))
+        name: WatchedTable(since, upstreams(tags.get(name, {})))
         for name, since in connection.execute(query)
     }
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip() for name in text.split(",") if name.strip())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
@@ -13,6 +13,7 @@ from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.incidents.causes import Causes, causes
 from tidegauge.repository.incidents.common_cause import IncidentGroup, grouped_incident_rows
+from tidegauge.repository.incidents.context import IncidentContext, incident_context
 from tidegauge.repository.incidents.headline import prominence
 from tidegauge.repository.incidents.listing import (
     ANOMALY_COLUMNS,
@@ -46,7 +47,8 @@ class IncidentDetails(Rendered):
     labels : pandas.DataFrame
         Labels of the incident or its anomalies, in order.
     causes : Causes
-        Parts of the table that contributed, schema changes, and series that moved along.
+        Parts of the table that contributed, series that moved along, partitions measured again,
+        schema changes.
     revision : int
         The id of the newest label; 0 if there is none. `Repository.label` takes it as ``seen``.
     peaks : pandas.DataFrame
@@ -55,6 +57,8 @@ class IncidentDetails(Rendered):
         What was found, notified, labelled and measured again, in order of time.
     group : IncidentGroup or None
         The incidents of several tables that share a cause with this one.
+    context : IncidentContext
+        The run that measured it, its runbook, and the datasets made from this one.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.history:render_incident"
@@ -67,6 +71,7 @@ class IncidentDetails(Rendered):
     peaks: pd.DataFrame
     timeline: tuple[Event, ...]
     group: IncidentGroup | None = None
+    context: IncidentContext = field(default_factory=IncidentContext)
 
     @property
     def id(self) -> int:
@@ -104,11 +109,13 @@ class IncidentDetails(Rendered):
         ]
         if self.group is not None:
             lines.append(f"One of a group, {self.group.headline}.")
+        lines += context_lines(self.context)
         groups = (
             ("First anomalies", [plain(text) for text in self.firsts["explanation"]]),
             ("Contributions", [str(move) for move in self.causes.moves]),
-            ("Schema changes", [str(one) for one in self.causes.schema]),
             ("Also moved", [str(one) for one in self.causes.companions]),
+            ("Measured again", [str(one) for one in self.causes.restated]),
+            ("Schema changes", [str(one) for one in self.causes.schema]),
             ("Labels", [label_text(label) for label in self.labels.to_dict("records")]),
         )
         for title, texts in groups:
@@ -117,6 +124,18 @@ class IncidentDetails(Rendered):
                 shown = texts[:_LISTED] if more else texts
                 lines += ["", f"{title}:", *(f"  {text}" for text in (*shown, *more))]
         return "\n".join(lines)
+
+
+def context_lines(context: IncidentContext) -> list[str]:
+    """Return the context of an incident as lines of text."""
+    lines = []
+    if context.run is not None and context.run.job:
+        lines.append(f"Job of run {context.run.id}: {plain(context.run.job)}")
+    if context.runbook is not None:
+        lines.append(f"Runbook: {plain(context.runbook)}")
+    if context.downstream:
+        lines.append(f"Downstream: {', '.join(map(plain, context.downstream))}.")
+    return lines
 
 
 def label_text(label: Mapping[Any, Any]) -> str:
@@ -149,6 +168,9 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         for label in label_rows(connection, dataset)
         if label["incident_id"] == number or label["anomaly_id"] in own
     ]
+    ordered = sorted(
+        anomalies, key=lambda one: (one["time"] is None, one["time"], one["partition"])
+    )
     return IncidentDetails(
         row,
         frame_of(anomalies, ANOMALY_COLUMNS),
@@ -158,6 +180,7 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         frame_of(_peaks(anomalies), ANOMALY_COLUMNS),
         tuple(timeline(connection, number)),
         groups.get(number),
+        incident_context(connection, dataset, [one["partition_id"] for one in ordered]),
     )
 
 

@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import read_facts
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.labels import check_status, status_of, statuses
+from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
 from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
@@ -205,7 +205,7 @@ def incident_rows(
 
     Each row has the `INCIDENT_COLUMNS` without ``group``, which `grouped_incident_rows` adds, and
     ``since`` and ``until``, the times of its first and last partition, and ``opened_at``, the time of
-    the detection that found it.
+    the detection that found it. ``updated_at`` is the time of its last detection or label.
     """
     check_status(status)
     commit = commit_as_of(connection, as_of)
@@ -242,7 +242,9 @@ def incident_rows(
     if window.until is not None:
         query = query.where(begins <= window.until)
     said = statuses(connection, commit)
+    labelled = last_labelled(connection, commit)
     rows = [row._asdict() for row in connection.execute(query)]
     for row in rows:
         row["status"] = status_of(said, None, row["id"])
+        row["updated_at"] = max(row["updated_at"], labelled.get(row["id"], row["updated_at"]))
     return [row for row in rows if status is None or row["status"] == status]

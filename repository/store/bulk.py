@@ -105,7 +105,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[list[Any]]:
-    """Fetch a result of numbers and text only by columns, from the driver's raw rows.
+    """Fetch a result of numbers, text and bytes only by columns, from the driver's raw rows.
 
     Rows are let go some at a time, and equal texts are one object, so that little more is held than the
     columns: a table of a million rows has few distinct names.

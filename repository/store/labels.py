@@ -150,6 +150,20 @@ def last_label_id(connection: Connection, incident: int) -> int:
     return connection.execute(newest).scalar() or 0
 
 
+def last_labelled(connection: Connection, commit: int | None = None) -> dict[int, datetime]:
+    """Return the time of the last label of each incident that has any, its anomalies' labels included."""
+    b, f = s.label.c, s.finding.c
+    members = sa.select(f.incident_id).where(
+        f.anomaly_id == b.anomaly_id, s.holds(s.finding, commit)
+    )
+    of = sa.func.coalesce(b.incident_id, members.limit(1).scalar_subquery())
+    query = sa.select(of, b.created_at)
+    if commit is not None:
+        query = query.where(b.commit_id <= commit)
+    found = connection.execute(query.order_by(b.id))  # the last one counts
+    return {of: at for of, at in found if of is not None}
+
+
 def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str, Any]]:
     """Return the labels newer than ``seen`` on an incident, or an anomaly's incident, in order."""
     b, f = s.label.c, s.finding.c

@@ -127,7 +127,7 @@ def test_the_view_is_restored_from_its_address(root):
 
 def test_the_keyboard_and_the_window(root):
     page = root.page
-    root.get_by_label("Dataset", exact=True).select_option(features.JOIN)
+    root.get_by_label("Dataset", exact=True).fill(features.JOIN)
     rows = root.locator(".tg-features-list .tg-rows")
     root.locator(".tg-features-list .tg-row").first.wait_for()
     rows.focus()

@@ -271,8 +271,11 @@ def test_hostile_names_do_no_harm_in_any_view(root):
     page = root.page
     root.get_by_role("tab", name="Compare", exact=True).click()
     drawn(root, "compare")
-    root.get_by_label("Dataset", exact=True).select_option(MARKUP)
+    root.get_by_label("Dataset", exact=True).fill(MARKUP)
     for view, name in VIEWS.items():
+        if view == "Consistency":  # no dataset has any, so there is no tab
+            assert root.get_by_role("tab", name=view, exact=True).is_hidden()
+            continue
         root.get_by_role("tab", name=view, exact=True).click()
         page.locator(f".tidegauge[data-view={name}]:not([data-state=loading])").wait_for()
         page.wait_for_timeout(500)

@@ -19,7 +19,7 @@ _LONGEST, _ENDS, _MOST_ROWS = 80, 36, 20
 _SERIES = ("name", "instance", "segment")
 _FIRST = (
     *(*_SERIES, "analyzer", "partition", "value", "expected"),
-    *("baseline", "current", "change", "relative", "surprise", "unusual"),
+    *("baseline", "current", "change", "relative", "surprise", "unusual", "anomaly"),
     *("severity", "status", "explanation", "incident_id"),
 )
 """Columns of a series to show first, without scrolling, if present."""

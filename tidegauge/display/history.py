@@ -119,11 +119,11 @@ def _causes(causes: Causes, most: int, width: int) -> Iterator[Markup]:
             ]
             head = [dimension.name, "value", "expected", "change", "share of the change"]
             yield table(head, Rows.first_of(rows, max(2, most // 8)), width)
-    for difference in causes.schema:
-        yield sentence(str(difference), 8 * width)
     for companion in causes.companions[: max(2, most // 4)]:
         yield sentence(str(companion), 8 * width)
-    if not (causes.moves or causes.schema or causes.companions):
+    for cause in (*causes.restated, *causes.schema):
+        yield sentence(str(cause), 8 * width)
+    if not causes:
         yield note("No cause is known: no parts of this metric are measured.")
 
 
@@ -157,7 +157,7 @@ def _incident(details: IncidentDetails, most: int, width: int) -> Iterator[Marku
     texts = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
     if texts:
         yield table(["First anomalies"], Rows.first_of(texts, max(2, most // 4)), width)
-    if details.causes.moves or details.causes.schema or details.causes.companions:
+    if details.causes:
         yield heading(Markup("Causes"))
         yield from _causes(details.causes, most // 2, width)
     labels = [

@@ -66,8 +66,9 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return every metric on both sides, the most surprising first, with id and scale of their series."""
     found = frame(repository, asked, with_merged=False)
-    # A row that is unusual because of a stored anomaly may rank low by surprise: keep it.
-    kept = found.sort_values("unusual", ascending=False, kind="stable").head(MOST).sort_index()
+    # A row with a stored anomaly may rank low by surprise: keep it.
+    marked = found.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
+    kept = marked.head(MOST).sort_index()
     told = {"total": len(found), "unusual": int(found["unusual"].sum())}
     answer = table(kept, **told, dataset=shown(asked["dataset"]))
     return Answer(answer.told, {**answer.arrays, **_series(repository, asked["dataset"], kept)})

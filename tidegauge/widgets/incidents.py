@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.repository.incidents.causes import Move
+    from tidegauge.repository.incidents.context import MeasuringRun
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
     from tidegauge.widgets.overview import Overview
@@ -147,13 +148,26 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "shared": shown(found.group.headline, SENTENCE) if found.group else None,
         "others": _others(found),
         "causes": [_cause(move) for move in found.causes.moves],
-        "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
         "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
+        "restated": [shown(str(one), SENTENCE) for one in found.causes.restated],
+        "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
         "checks": _checks(repository, found, samples=samples),
+        "run": _run(found.context.run),
+        "runbook": shown(found.context.runbook, SENTENCE) if found.context.runbook else None,
+        "downstream": list(
+            found.context.downstream[:MOST]
+        ),  # untruncated: the script sends it back
         "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(told)
+
+
+def _run(run: MeasuringRun | None) -> protocol.IncidentRun | None:
+    if run is None:
+        return None
+    job = shown(run.job, SENTENCE) if run.job else None
+    return {"id": run.id, "started_at": run.started_at, "job": job}
 
 
 def _others(found: IncidentDetails) -> list[protocol.OtherIncident]:

@@ -312,7 +312,8 @@ class CompareQuestion(TypedDict):
 class CompareAnswer(Table):
     """Comparison of all metrics, the most surprising first.
 
-    Numbers include `ids` of series, and `ratio`, 1 where values are shares.
+    Numbers include `ids` of series; `ratio`, 1 where values are shares; `unusual` and `anomaly`, 1 where
+    the difference is unusual, and where the current partition has a stored anomaly.
     """
 
     dataset: str
@@ -567,6 +568,14 @@ class OtherIncident(TypedDict):
     dataset: str
 
 
+class IncidentRun(TypedDict):
+    """Run that measured the first partition of an incident."""
+
+    id: int
+    started_at: datetime
+    job: Annotated[str | None, "Its tag `job`, an address if it begins with http."]
+
+
 class IncidentAnswer(TypedDict):
     """Incident with its evidence, likely causes, timeline and labels."""
 
@@ -593,9 +602,15 @@ class IncidentAnswer(TypedDict):
     shared: Annotated[str | None, "Headline of the incidents of several tables with one cause."]
     others: Annotated[Sequence[OtherIncident], "The others of these, up to a limit."]
     causes: Sequence[IncidentCause]
-    schema: Annotated[Sequence[str], "Schema changes of its partitions."]
     along: Annotated[Sequence[IncidentCompanion], "Changes at the same time."]
+    restated: Annotated[Sequence[str], "Its partitions that were measured again."]
+    schema: Annotated[Sequence[str], "Schema changes of its partitions."]
     checks: Sequence[FailedCheck]
+    run: IncidentRun | None
+    runbook: Annotated[str | None, "Tag `runbook` of the dataset's last run."]
+    downstream: Annotated[
+        Sequence[str], "Datasets made from this one, the nearest first, up to a limit."
+    ]
     timeline: Annotated[Sequence[IncidentEvent], "In order of time."]
     said: Annotated[Sequence[IncidentLabel], "Labels."]
 

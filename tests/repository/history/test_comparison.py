@@ -39,7 +39,7 @@ def test_two_partitions(repo):
     row = one(repo, days(8), days(9))
     assert list(row.index) == [
         *("segment", "name", "instance", "analyzer", "baseline", "current", "change", "relative"),
-        *("surprise", "unusual", "baseline_partitions", "current_partitions", "status"),
+        *("surprise", "unusual", "anomaly", "baseline_partitions", "current_partitions", "status"),
     ]
     assert row["surprise"] == pytest.approx((20 - 3.5) / (1.4826 * 1.5))
     assert (row["baseline"], row["current"], row["change"]) == (28, 48, 20)
@@ -291,13 +291,23 @@ def test_a_series_with_values_in_several_segments_is_one_row(repo):
     assert (row["baseline"], row["current"], row["baseline_partitions"]) == (2.5, 6.5, 8)
 
 
-def test_a_stored_anomaly_is_unusual(repo):
+def test_a_stored_anomaly_is_told_beside_what_is_unusual(repo):
     record(repo, [5, 50, 7, 60, 5, 55, 9])
     repo.detect("d", [tg.Monitor({"name": "x"}, "SimpleThreshold(8)")])
     row = one(repo, days(5), days(7))
-    assert (row["unusual"], np.isnan(row["surprise"])) == (True, True)
-    assert not one(repo, days(2), days(5))["unusual"]
-    assert not one(repo, days(5, 5), days(7, 7))["unusual"]
+    assert (row["unusual"], row["anomaly"], np.isnan(row["surprise"])) == (False, True, True)
+    assert not one(repo, days(2), days(5))["anomaly"]
+    assert not one(repo, days(5, 5), days(7, 7))["anomaly"]
+
+
+def test_an_anomaly_like_the_one_before_is_no_unusual_difference(repo):
+    """Two days of 100 after steps of at most 9: both are anomalies, but they are equal."""
+    record(repo, [*STEPS, 28, 36, 45, 100, 100])
+    repo.detect("d", [tg.Monitor({"name": "x"}, "SimpleThreshold(90)")])
+    row = one(repo, days(11), days(12))
+    assert (row["change"], row["unusual"], row["anomaly"]) == (0, False, True)
+    row = one(repo, days(10), days(11))
+    assert (row["unusual"], row["anomaly"]) == (True, True)
 
 
 def test_only_some_series(repo):

@@ -114,7 +114,9 @@ def test_a_check_that_passes_again_or_judged_other_data_does_not_count(repo):
 
 
 def test_owner_and_tags_are_those_of_the_last_run(repo):
-    for tags in ({"owner": "old"}, {"team": "sales", "env": "prod"}):
+    address = "https://jobs.example.org/7"
+    last = {"team": "sales", "env": "prod", "job": address, "runbook": address}
+    for tags in ({"owner": "old"}, last):
         run = repo.store.open_run(spec("d", tags=tags))
         repo.store.close_run(run, RunStatus.COMPLETE, {})
     row = health(repo)["d"]

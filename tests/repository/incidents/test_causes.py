@@ -393,6 +393,28 @@ def test_a_schema_change_is_told_where_it_began(repo):
     assert repo.causes(int(fourth)).schema == (), "its schema is that of the day before"
 
 
+def test_a_partition_that_was_measured_again_is_told_with_the_rows_that_it_had(repo):
+    """Thirty days of 100 rows; then the last is rewritten and has 50, below the limit of 60."""
+    rows = {n: day(n, rows=100, only=[Size()]) for n in range(1, 31)}
+    commit(repo, *rows.values())
+    commit(repo, day(30, "b", rows=50, only=[Size()]), day(29, "b", rows=90, only=[Size()]))
+    repo.detect("d", [LOW])
+    details = repo.incident(int(repo.incidents("d")["id"].item()))
+    (again,) = details.causes.restated
+    assert (again.partition, again.version) == ("ds=2013-01-30", 2)
+    assert (again.rows, again.before) == (50, 100)
+    told = f"on {again.measured_at:%Y-%m-%d %H:%M}: version 2 has 50 rows instead of 100."
+    assert f"Measured again:\n  ds=2013-01-30 was measured again {told}" in details.explain()
+    assert told in str(details.causes)
+    assert told in plain_text(details._repr_html_())
+
+
+def test_partitions_measured_once_are_no_cause(repo):
+    commit(repo, *(day(n, rows=n, only=[Size()]) for n in range(1, 4)))
+    repo.detect("d", [LOW])
+    assert repo.incident(int(repo.incidents("d")["id"].item())).causes.restated == ()
+
+
 def test_of_many_schema_changes_the_first_are_told(repo):
     kinds = ("long", "int", "double", "string", "date")
     commit(repo, *(with_columns(n, 50, ("x", kind)) for n, kind in enumerate(kinds, 1)))

@@ -12,7 +12,7 @@ from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.grouping import group_anomalies
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, day, spec
+from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, commit, day, spec
 
 import tidegauge as tg
 from tests.conftest import soak
@@ -669,3 +669,23 @@ def test_the_table_as_a_whole_has_a_headline(repo):
     repo.record("d", "x", 500.0)
     repo.detect("d", LIMIT)
     assert repo.incidents("d")["headline"].item() == "the table: x is 500"
+
+
+def test_an_incident_is_updated_by_each_label_of_it_or_of_its_anomalies(repo):
+    """The times of labels are those of the repository's clock, so each is later than the one before."""
+    commit(repo, *(day(n, rows=rows, only=[SIZE]) for n, rows in enumerate([10, 10, 99], 1)))
+    repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    number, anomaly = int(repo.incidents("d")["id"].item()), int(repo.anomalies("d")["id"].item())
+    seen = [repo.incidents("d")["updated_at"].item()]
+    until = dt.datetime(2033, 1, 1, tzinfo=dt.UTC)
+    for of, label, options in (
+        (number, "comment", {"note": "looking"}),
+        (anomaly, "bad", {}),
+        (number, "snoozed", {"until": until}),
+    ):
+        repo.label(of, label, by="ann", **options)
+        seen.append(repo.incidents("d")["updated_at"].item())
+        assert seen[-1] == repo.labels("d")["created_at"].max()
+    assert seen == sorted(set(seen))
+    earlier = repo.incidents("d", as_of=seen[1])["updated_at"].item()
+    assert earlier == seen[1]

@@ -47,6 +47,15 @@ def test_a_database_that_cannot_be_shown_is_refused_before_anything_starts(url, 
     assert "not a SQLite database" in refusal(capsys, "--db", f"sqlite:///{tmp_path / 'text.db'}")
 
 
+@served
+@pytest.mark.parametrize(("options", "shown"), [([], False), (["--show-samples"], True)])
+def test_samples_are_served_only_if_they_are_asked_for(url, monkeypatch, options, shown):
+    given = []
+    monkeypatch.setattr("tidegauge.widgets.server.serve", lambda what, **_: given.append(what))
+    assert run_command(["dashboard", "--no-browser", "--db", url, *options]) == 0
+    assert [what.samples for what in given] == [shown]
+
+
 def test_without_the_extra_it_says_what_to_install(url, capsys, monkeypatch):
     monkeypatch.setattr("tidegauge.cli.dashboard.find_spec", lambda _: None)
     assert refusal(capsys, "--db", url) == (

@@ -71,15 +71,16 @@ def test_every_metric_has_the_id_of_its_series(repo):
     assert not {"Size", "Mean", "Histogram.abs.a"} & ratios
 
 
-def test_what_is_unusual_is_sent_and_counted_though_it_surprises_least(repo, monkeypatch):
+def test_a_stored_anomaly_is_sent_though_its_difference_surprises_least(repo, monkeypatch):
     monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(18)")
     repo.detect("d", [monitor])
     whole = told(repo, FIRST, LAST)
-    assert whole.told["unusual"] == 1
+    assert whole.told["unusual"] == 0
     monkeypatch.setattr(comparison, "MOST", 1)
     answer = told(repo, FIRST, LAST)
     assert answer.told["texts"]["name"] == ["Size"]
-    assert answer.arrays["unusual"].tolist() == [1]
+    assert answer.arrays["unusual"].tolist() == [0]
+    assert answer.arrays["anomaly"].tolist() == [1]
     assert (answer.told["rows"], answer.told["total"]) == (1, whole.told["total"])
 
 

@@ -258,6 +258,30 @@ def test_the_checks_that_fail_on_its_partitions_are_told(repo, number, tmp_path)
     assert looked(repo, number)["checks"] == [], "the verdict is of other data"
 
 
+def test_its_runbook_its_job_and_the_tables_made_from_it_are_told():
+    """The job is that of the run that measured the day as it is now, the runbook that of the last run."""
+    with tg.Repository("sqlite://") as made:
+        first, last = "https://jobs.example.org/1", "https://jobs.example.org/2"
+        days = [day(n, rows=rows, only=[SIZE]) for n, rows in enumerate([10, 10, 99], 1)]
+        run = commit(made, *days, tags={"job": first, "runbook": "old"})
+        commit(made, day(4, rows=10, only=[SIZE]), tags={"job": last, "runbook": "javascript:x"})
+        for name, upstream in (("e", "x, d"), ("f", "e"), ("g", "x")):
+            commit(made, day(1, only=[SIZE]), dataset=name, tags={"upstream": upstream})
+        monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")
+        made.detect("d", [monitor])
+        number = int(made.incidents("d")["id"].item())
+        told = looked(made, number)
+        assert (told["run"]["id"], told["run"]["job"]) == (run, first)
+        assert told["runbook"] == "javascript:x"
+        assert told["downstream"] == ["e", "f"]
+        text = made.incident(number).explain()
+        assert f"Job of run {run}: {first}\nRunbook: javascript:x\nDownstream: e, f.\n" in text
+        commit(made, day(3, "b", rows=98, only=[SIZE]))
+        made.detect("d", [monitor])
+        number = int(made.incidents("d")["id"].item())
+        assert looked(made, number)["run"]["job"] is None, "the day was measured again"
+
+
 @pytest.fixture
 def failed(repo, number):
     """An incident in whose partition a check failed, and kept two records."""

@@ -5,10 +5,11 @@ import { formatAddress, parseAddress } from "./data/address";
 import { Catalogue } from "./data/catalogue";
 import { pluralize } from "./data/format";
 import { KernelError, KernelLink } from "./data/kernel";
-import { button, copyText, h, setOptions } from "./ui/dom";
+import { button, copyText, h } from "./ui/dom";
 import { DataTable } from "./ui/data-table";
 import { type Exported, ExportMenu } from "./ui/export-menu";
 import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
+import { TablePicker } from "./ui/table-picker";
 import { readTheme, type Theme } from "./ui/theme";
 import { Compare } from "./views/compare";
 import { Consistency } from "./views/consistency";
@@ -71,7 +72,7 @@ class Dashboard implements Shell {
   private readonly status = h("div", { class: "tg-status", role: "status", "aria-live": "polite" });
   private readonly repository = h("span", { class: "tg-repository", title: "The repository" });
   private readonly alert = h("div", { class: "tg-alert", role: "alert", hidden: true });
-  private readonly datasetSelect = h("select", { "aria-label": "Dataset", onchange: () => this.selectDataset(this.datasetSelect.value) });
+  private readonly datasetPicker = new TablePicker((name) => name !== null && this.selectDataset(name), { label: "Dataset", empty: null });
   private readonly tabs = new Map<ViewName, HTMLButtonElement>();
   private readonly cleanups: (() => void)[] = [];
   private visible: ViewName | null = null;
@@ -100,7 +101,7 @@ class Dashboard implements Shell {
       { class: "tg-bar" },
       h("button", { type: "button", class: "tg-skip", onclick: () => this.page.focus() }, "Skip to the content"),
       h("div", { class: "tg-tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs.values()),
-      h("label", { class: "tg-choice tg-dataset" }, h("span", {}, "Dataset"), this.datasetSelect),
+      this.datasetPicker.element,
       h("div", { class: "tg-page-tools" }, this.copyLink, data, this.exportMenu.element),
     );
     const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, h("div", { class: "tg-below" }, this.status, this.repository));
@@ -285,7 +286,6 @@ class Dashboard implements Shell {
       this.model.set("dataset", this.catalogue.datasets[0]);
       this.model.save_changes();
     }
-    setOptions(this.datasetSelect, this.catalogue.datasets.map((name) => [name, name]), this.dataset);
   }
 
   private async show(): Promise<void> {
@@ -299,7 +299,8 @@ class Dashboard implements Shell {
     }
     this.page.setAttribute("aria-labelledby", `${this.id}-${name}`);
     this.heading.textContent = `${TITLES[name]} – Tidegauge`;
-    this.datasetSelect.parentElement!.hidden = !OF_ONE_DATASET.includes(name);
+    this.showTabs(name);
+    this.datasetPicker.element.hidden = !OF_ONE_DATASET.includes(name);
     try {
       if (this.stale) {
         const view = this.view(name);
@@ -310,9 +311,10 @@ class Dashboard implements Shell {
         view.prepare?.();
         await this.fetchCatalogue();
       }
+      this.showTabs(name);
       this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;
       this.showOpenCount();
-      this.datasetSelect.value = this.dataset;
+      this.datasetPicker.show(this.catalogue.datasets, this.dataset);
       if (!this.catalogue.datasets.length) {
         this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: no metrics yet."));
         this.visible = null;
@@ -342,6 +344,11 @@ class Dashboard implements Shell {
     }
   }
 
+  /** Show the tabs; that of consistency only if there is something to see, or an address led there. */
+  private showTabs(current: ViewName): void {
+    for (const [name, tab] of this.tabs) tab.hidden = name === "consistency" && name !== current && !this.catalogue?.hasConsistency;
+  }
+
   /** Show the number of open incidents on the tab. */
   private showOpenCount(): void {
     const { open } = this.catalogue;
@@ -352,7 +359,8 @@ class Dashboard implements Shell {
   private handleTabKey(event: KeyboardEvent, view: ViewName): void {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const next = VIEWS[(VIEWS.indexOf(view) + step + VIEWS.length) % VIEWS.length];
+    const shown = VIEWS.filter((name) => !this.tabs.get(name)!.hidden);
+    const next = shown[(shown.indexOf(view) + step + shown.length) % shown.length];
     this.go(next);
     this.tabs.get(next)!.focus();
     event.preventDefault();

@@ -1,7 +1,7 @@
 // Chart axes (uPlot): UTC times, labels where partitions have no time, numbers with as many digits as the ticks need.
 
 import uPlot from "uplot";
-import { formatValue } from "../data/format";
+import { formatValue, truncateMiddle } from "../data/format";
 import type { Axis } from "../data/timeseries";
 import type { Theme } from "../ui/theme";
 import { FONT } from "./annotations";
@@ -16,6 +16,12 @@ export function utc(seconds: number): Date {
 function axisStyle(theme: Theme, small: boolean): uPlot.Axis {
   const line = { stroke: theme.faint, width: 1 };
   return { stroke: theme.muted, font: `${small ? 10 : 11}px ${FONT}`, grid: line, ticks: { ...line, size: small ? 3 : 5 }, gap: 3 };
+}
+
+/** Title of an axis, as long as fits into the length in pixels. */
+export function axisTitle(text: string, length: number, small = false): Partial<uPlot.Axis> {
+  const label = truncateMiddle(text, Math.max(4, Math.floor(length / (small ? 5.6 : 6.3))));
+  return { label, labelSize: small ? 14 : 18, labelGap: 2, labelFont: `${small ? 10 : 11}px ${FONT}` };
 }
 
 export function xAxis(theme: Theme, small: boolean, axis: Axis, labels: readonly string[]): uPlot.Axis {

@@ -1,15 +1,16 @@
-// Distribution charts: quantile or cumulative curves, category bars, and distances over time (drift).
+// Distribution charts: histograms, densities, cumulative and quantile curves, category bars, and distances over time (drift).
 
 import uPlot from "uplot";
-import { formatPercent } from "../data/format";
+import { formatChange, formatValue } from "../data/format";
+import { densities } from "../data/density";
 import type { Axis } from "../data/timeseries";
 import { h, renderName } from "../ui/dom";
 import type { Theme } from "../ui/theme";
-import { drawFocus, FONT } from "./annotations";
-import { utc, xAxis, yAxis } from "./axes";
+import { drawFocus } from "./annotations";
+import { axisTitle, utc, xAxis, yAxis } from "./axes";
 import { lineStyle } from "./line-style";
 
-export const CURVE_KINDS = ["histogram", "cumulative", "quantiles"] as const;
+export const CURVE_KINDS = ["histogram", "density", "cumulative", "quantiles"] as const;
 export type CurveKind = (typeof CURVE_KINDS)[number];
 
 export interface QuantilePair {
@@ -69,10 +70,10 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
   const ranks = trimmed(pair.ranks);
   const sides = [trimmed(pair.baseline), trimmed(pair.current)];
   const stepped = curve === "histogram" ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
-  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve === "histogram" && { fill: `${colour}22` }) }));
-  const title = (label: string): uPlot.Axis => ({ label, labelSize: 18, labelGap: 2, labelFont: `11px ${FONT}` });
-  const numbers = { ...yAxis(theme, false), ...title("value") };
-  const shares = { ...yAxis(theme, false, false, true), ...title({ histogram: "share of rows in each bin", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve]) };
+  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve !== "cumulative" && curve !== "quantiles" && { fill: `${colour}22` }) }));
+  const [down, along] = curve === "quantiles" ? [height, width] : [width, height];
+  const numbers = { ...yAxis(theme, false), ...axisTitle("value", down) };
+  const shares = { ...yAxis(theme, false, false, curve !== "density"), ...axisTitle({ histogram: "share of rows in each bin", density: "density: share of rows per unit", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], along) };
   const across = { size: 30, space: 70 };
   const axes = curve === "quantiles" ? [{ ...shares, ...across }, numbers] : [{ ...numbers, ...across }, shares];
   const data = curveData(curve, sides, ranks);
@@ -93,6 +94,10 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
 
 function curveData(curve: CurveKind, sides: number[][], ranks: number[]): uPlot.AlignedData {
   if (curve === "quantiles") return [ranks, ...sides];
+  if (curve === "density") {
+    const { x, lines } = densities(sides, ranks);
+    return [x, ...lines];
+  }
   if (curve === "cumulative") return uPlot.join(sides.map((side) => cumulativeCurve(side, ranks)) as uPlot.AlignedData[]);
   const { edges, shares } = histograms(sides, ranks);
   return [edges, ...shares.map((line) => [...line, line[line.length - 1]])];
@@ -126,7 +131,7 @@ export function renderCategoryTable(theme: Theme, categories: readonly string[],
     element.style.setProperty("--tg-line", colour);
     return element;
   };
-  const share = (value: number) => `${(100 * value).toFixed(value < 0.1 ? 2 : 1)} %`;
+  const share = (value: number) => formatValue(value, true);
   const rows = order.map((n) =>
     h(
       "tr",
@@ -135,14 +140,16 @@ export function renderCategoryTable(theme: Theme, categories: readonly string[],
       h("td", { class: "tg-shares" }, bar(baseline[n], before.colour, true), bar(current[n], after.colour, false)),
       h("td", { class: "tg-figure" }, share(baseline[n])),
       h("td", { class: "tg-figure" }, share(current[n])),
-      h("td", { class: "tg-figure" }, `${formatPercent(current[n] - baseline[n]).replace(" %", "")}`),
+      h("td", { class: "tg-figure" }, formatChange(current[n] - baseline[n], true)),
     ),
   );
-  const headers = ["Category", "", "Baseline", "Current", "Difference, points"].map((text) => h("th", { scope: "col" }, text));
+  const headers = ["Category", "", "Baseline", "Current", "Difference"].map((text) => h("th", { scope: "col" }, text));
   return h("table", { class: "tg-bars" }, h("thead", {}, h("tr", {}, ...headers)), h("tbody", {}, ...rows));
 }
 
 export interface DriftSeries {
+  /** Name of the distance. */
+  title: string;
   axis: Axis;
   values: (number | null)[];
   labels: readonly string[];
@@ -153,7 +160,7 @@ export interface DriftSeries {
 /** Draw a distance over time; `onHover` and `onSelect` receive an index of the axis. */
 export function drawDrift(
   theme: Theme,
-  { axis, values, labels, at }: DriftSeries,
+  { title, axis, values, labels, at }: DriftSeries,
   width: number,
   height: number,
   onHover: (place: number | null, left: number) => void,
@@ -169,7 +176,7 @@ export function drawDrift(
       tzDate: utc,
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { x: { time: axis.timed }, y: { range: (_, __, high) => [0, 1.08 * (high || 1)] } },
-      axes: [xAxis(theme, false, axis, labels), yAxis(theme, false)],
+      axes: [xAxis(theme, false, axis, labels), { ...yAxis(theme, false), ...axisTitle(title, height - 40) }],
       series: [{}, { stroke: colour, width: 1.5, points: { size: 4, fill: colour } }],
       hooks: {
         draw: [(u) => at >= 0 && drawFocus(u, axis.x[at], labels[at], theme)],

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { axisRange, type MetricChart, QUANTILES } from "../data/features";
-import { formatNumber, formatRate } from "../data/format";
+import { formatNumber, formatValue } from "../data/format";
 import type { Axis } from "../data/timeseries";
 import { h } from "../ui/dom";
 import type { Theme } from "../ui/theme";
@@ -87,7 +87,7 @@ export class FanChart {
   }
 
   private text(value: number | null): string {
-    return this.chart.kind === "rates" ? formatRate(value) : formatNumber(value);
+    return formatValue(value, this.chart.kind === "rates");
   }
 
   private colour(n: number): string {
@@ -127,8 +127,7 @@ export class FanChart {
     if (this.chart.kind !== "bands" && y[0] < 0 && this.lines.every((line) => line.every((value) => value === null || value >= 0))) y[0] = 0;
     const [first, last] = [axis.x[0] ?? 0, axis.x[axis.x.length - 1] ?? 1];
     const margin = first === last ? (axis.timed ? DAY : 1) : (last - first) * 0.01;
-    const vertical = yAxis(theme, true);
-    if (this.chart.kind === "rates") vertical.values = (_, splits) => splits.map((at) => (at === null ? null : formatRate(at)));
+    const vertical = yAxis(theme, true, false, this.chart.kind === "rates");
     return {
       width,
       height,

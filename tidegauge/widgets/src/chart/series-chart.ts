@@ -2,11 +2,11 @@
 
 import uPlot from "uplot";
 import { pluralize } from "../data/format";
-import { type Axis, findGaps, lineValues, type LineValues, parsePlace, restatements, type SeriesAnswer, sharedAxis, shiftedValues, userLabels } from "../data/timeseries";
+import { type Axis, findGaps, lineValues, type LineValues, parsePlace, restatements, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../data/timeseries";
 import { h } from "../ui/dom";
 import type { Theme } from "../ui/theme";
 import { drawAnnotations, drawEndLabels, drawFocus, drawLabelRanges, type EndLabel, type LineAnnotations } from "./annotations";
-import { utc, xAxis, yAxis } from "./axes";
+import { axisTitle, utc, xAxis, yAxis } from "./axes";
 import { type LineStyle, lineStyle } from "./line-style";
 
 export type { SeriesAnswer } from "../data/timeseries";
@@ -40,6 +40,8 @@ export interface ChartSpec {
   focus: string | null;
   /** Visible window, as x values; null for all. */
   window: [number, number] | null;
+  /** Title of the y axis; null where a caption names the only line. */
+  title: string | null;
 }
 
 export interface ChartListener {
@@ -193,7 +195,7 @@ export class SeriesChart {
 
   private options(width: number, height: number, series: uPlot.Series[], bands: uPlot.Band[]): uPlot.Options {
     const { theme, spec } = this;
-    const { small, log, axis } = spec;
+    const { small, log, axis, title } = spec;
     const endLabels = !small && spec.lines.length > 1;
     return {
       width,
@@ -205,7 +207,10 @@ export class SeriesChart {
       legend: { show: false },
       tzDate: utc,
       scales: { x: { time: axis.timed, range: () => this.visibleRange() }, y: { distr: log ? 3 : 1, range: (u, low, high) => this.yRange(u, low, high) } },
-      axes: [xAxis(theme, small, axis, this.answer.data.labels), yAxis(theme, small, log, this.percent)],
+      axes: [
+        { ...xAxis(theme, small, axis, this.answer.data.labels), ...(!small && axisTitle(axis.timed ? "time (UTC)" : "partition", width)) },
+        { ...yAxis(theme, small, log, this.percent), ...(title !== null && axisTitle(title, height - 40, small)) },
+      ],
       cursor: {
         show: this.listener !== undefined,
         y: false,
@@ -307,7 +312,7 @@ export class SeriesChart {
 export function renderEvidenceChart(theme: Theme, answer: SeriesAnswer, row: number, width: number, height: number): HTMLElement {
   const axis = sharedAxis(answer, [row]);
   const line = { row, number: 1, style: lineStyle(theme, 0), text: "", unit: 1, band: true };
-  return renderStaticChart(theme, answer, { axis, lines: [line], log: false, small: true, focus: null, window: null }, width, height);
+  return renderStaticChart(theme, answer, { axis, lines: [line], log: false, small: true, focus: null, window: null, title: valueTitle(answer, [line]) }, width, height);
 }
 
 /** Render a chart of one line once and keep only its canvas: many of them cost little. */

@@ -6,6 +6,8 @@ export class Sparklines {
   private readonly values = new Map<number, Float32Array>();
   private readonly canvases = new Map<string, HTMLCanvasElement>();
   private readonly requested = new Set<number>();
+  /** Columns that are drawn; all if not set. */
+  private range: [number, number] = [0, Infinity];
 
   constructor(
     /** Fetch the values of some rows, concatenated row by row. */
@@ -38,11 +40,19 @@ export class Sparklines {
       canvas = document.createElement("canvas");
       canvas.width = width;
       canvas.height = height;
-      draw(canvas, values, colour);
+      draw(canvas, values.subarray(...this.range), colour);
       this.canvases.set(key, canvas);
       if (this.canvases.size > CACHE_SIZE) this.canvases.delete(this.canvases.keys().next().value!);
     }
     return canvas;
+  }
+
+  /** Set the columns `[first, end)` to draw; returns whether they changed. */
+  setColumns(first: number, end: number): boolean {
+    if (first === this.range[0] && end === this.range[1]) return false;
+    this.range = [first, end];
+    this.clearCanvases();
+    return true;
   }
 
   clearCanvases(): void {

@@ -5,6 +5,9 @@ import type { AnswerTo } from "./kernel";
 const KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
 export type SeriesKey = (typeof KEYS)[number];
 
+/** Beginning of the names of consistency metrics; `PREFIX` in repository/store/consistency_series.py. */
+const CONSISTENCY = "Consistency.";
+
 export class Catalogue {
   readonly ids: Float64Array;
   readonly times: Float64Array;
@@ -32,6 +35,11 @@ export class Catalogue {
     this.number = data.catalogue;
     ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
     this.codes = arrays;
+  }
+
+  /** Whether any dataset has consistency metrics. */
+  get hasConsistency(): boolean {
+    return this.words.name.some((name) => name.startsWith(CONSISTENCY));
   }
 
   get rows(): number {

@@ -23,6 +23,7 @@ export function formatValue(value: number | null | undefined, percent: boolean):
   const rest = Math.abs(100 - hundredths);
   const own = hundredths ? 2 - Math.floor(Math.log10(Math.abs(hundredths))) : 0;
   const digits = Math.min(6, Math.max(0, own, rest ? -Math.floor(Math.log10(rest)) : 0));
+  if (hundredths > 0 && hundredths < 5e-7) return "< 0.000001 %"; // not none
   return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })} %`;
 }
 
@@ -41,15 +42,6 @@ export function formatPercent(share: number | null): string {
   const text = Math.abs(percent).toFixed(digits);
   const sign = Number(text) === 0 ? "" : percent > 0 ? "+" : "-"; // no -0.0 %
   return `${sign}${text} %`;
-}
-
-/** Format a rate: `1.2 %`. */
-export function formatRate(share: number | null | undefined): string {
-  if (share === null || share === undefined || Number.isNaN(share)) return "–";
-  const percent = 100 * share;
-  const size = Math.abs(percent);
-  if (size > 0 && size < 0.01) return "< 0.01 %";
-  return `${Number(percent.toFixed(size < 1 ? 2 : size < 10 ? 1 : 0))} %`;
 }
 
 /** Format seconds since 1970 as a UTC date, with hours and minutes unless it is midnight. */

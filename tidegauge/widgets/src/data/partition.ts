@@ -53,3 +53,19 @@ export function delayText({ delay }: Pick<Partition, "delay">): string {
   if (Number.isNaN(delay)) return "";
   return `${formatDuration(delay)} ${delay < 0 ? "before" : "after"} its end`;
 }
+
+/** Format a time as UTC; empty if it is not known. */
+export function knownTime(seconds: number): string {
+  return Number.isNaN(seconds) ? "" : `${formatTime(seconds)} UTC`;
+}
+
+/** Known times with their names; equal ones, as of a partition that is measured once it arrives, are told once. */
+export function sharedTimes(times: readonly (readonly [name: string, seconds: number])[]): [name: string, text: string][] {
+  const names = new Map<string, string[]>();
+  for (const [name, seconds] of times) names.set(knownTime(seconds), [...(names.get(knownTime(seconds)) ?? []), name]);
+  names.delete("");
+  return [...names].map(([text, shared]) => {
+    const joined = shared.join(", ");
+    return [joined[0].toUpperCase() + joined.slice(1), text];
+  });
+}

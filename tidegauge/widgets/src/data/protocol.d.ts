@@ -563,6 +563,14 @@ export interface OtherIncident {
   dataset: string;
 }
 
+/** Run that measured the first partition of an incident. */
+export interface IncidentRun {
+  id: number;
+  started_at: string;
+  /** Its tag `job`, an address if it begins with http. */
+  job: string | null;
+}
+
 /** Incident with its evidence, likely causes, timeline and labels. */
 export interface IncidentAnswer {
   incident: number;
@@ -596,11 +604,18 @@ export interface IncidentAnswer {
   /** The others of these, up to a limit. */
   others: readonly OtherIncident[];
   causes: readonly IncidentCause[];
-  /** Schema changes of its partitions. */
-  schema: readonly string[];
   /** Changes at the same time. */
   along: readonly IncidentCompanion[];
+  /** Its partitions that were measured again. */
+  restated: readonly string[];
+  /** Schema changes of its partitions. */
+  schema: readonly string[];
   checks: readonly FailedCheck[];
+  run: IncidentRun | null;
+  /** Tag `runbook` of the dataset's last run. */
+  runbook: string | null;
+  /** Datasets made from this one, the nearest first, up to a limit. */
+  downstream: readonly string[];
   /** In order of time. */
   timeline: readonly IncidentEvent[];
   /** Labels. */

@@ -106,6 +106,16 @@ export function indexUnit({ data, arrays }: SeriesAnswer, row: number): number |
   return unit > 0 ? unit : null;
 }
 
+/** Title of the axis of some lines: their metric, and what their values are divided by. */
+export function valueTitle({ data }: SeriesAnswer, lines: readonly { row: number; unit: number }[]): string {
+  const names = new Set(lines.map(({ row }) => data.series[row].name));
+  const columns = new Set(lines.map(({ row }) => data.series[row].instance));
+  const [column] = columns;
+  const name = names.size === 1 ? [...names][0] : "value";
+  const what = names.size === 1 && columns.size === 1 && column !== "*" ? `${name} ${column}` : name;
+  return lines.some(({ unit }) => unit !== 1) ? `${what} ÷ median of its series` : what;
+}
+
 /** Ratio of the largest to the smallest row by median absolute value; 1 for fewer than two. */
 export function scaleRatio({ data, arrays }: SeriesAnswer, rows: readonly number[]): number {
   const width = data.labels.length;

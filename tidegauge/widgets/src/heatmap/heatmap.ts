@@ -77,6 +77,17 @@ export class Heatmap {
     this.viewport = { top: 0, left: columns - visible, rowHeight, columnWidth };
   }
 
+  /** Columns `[first, end)` in the viewport. */
+  visibleColumns(columns: number): [number, number] {
+    const { left, columnWidth } = this.viewport;
+    return [Math.max(0, Math.round(left)), Math.min(columns, Math.round(left + this.inner.width / columnWidth))];
+  }
+
+  /** Show the columns `[first, end)` in the whole width. */
+  showColumns(first: number, end: number): void {
+    Object.assign(this.viewport, { left: first, columnWidth: this.inner.width / Math.max(1, end - first) });
+  }
+
   /** Clamp the viewport to the matrix and to sensible cell sizes. */
   clamp(rows: number, columns: number): void {
     const { width, height } = this.inner;

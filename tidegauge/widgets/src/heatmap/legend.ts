@@ -8,6 +8,12 @@ const SCORES = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻�
 /** Positions on a square-root scale of the relative change, as levels are. */
 const CHANGES = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
 
+/** What the colours and marks of the heat map mean, beside the strip. */
+export function legendText(by: LevelKind): string {
+  const [colour, blank] = by === "score" ? ["p-value of the score", "not scored"] : ["change from the value before", "fewer than two values"];
+  return `${colour}; blank: ${blank} · ● anomaly`;
+}
+
 /** Draw the colour strip with its scale. */
 export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, by: LevelKind): void {
   const ratio = window.devicePixelRatio || 1;

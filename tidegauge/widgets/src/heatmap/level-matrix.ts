@@ -36,7 +36,9 @@ export class LevelMatrix {
   setOrder(order: Int32Array, folded: ReadonlyMap<number, readonly number[]> = new Map()): void {
     this.order = order;
     this.folded = folded;
-    this.invalidate();
+    this.version++;
+    this.pooled.clear();
+    this.summaries.clear();
   }
 
   /** Write the bytes of columns `[first, last)` of some rows (all if not given). */
@@ -47,13 +49,10 @@ export class LevelMatrix {
       const row = rows ? rows[n] : n;
       this.bytes.set(bytes.subarray(n * width, (n + 1) * width), row * this.columns + first);
     }
-    this.invalidate();
-  }
-
-  private invalidate(): void {
     this.version++;
     this.pooled.clear();
-    this.summaries.clear();
+    // Columns come some at a time, and the map is painted in between: only theirs are summarised again.
+    for (const [heading, summary] of this.summaries) this.summarise(summary, this.folded.get(heading)!, first, last);
   }
 
   /** Max-pool the rows shown at `[from, to)`: write the strongest level of each column into `line`. */
@@ -68,7 +67,7 @@ export class LevelMatrix {
     }
   }
 
-  private merge(line: Uint8Array, source: Uint8Array, row: number): void {
+  private merge(line: Uint8Array, source: Uint8Array, row: number, first = 0, last = this.columns): void {
     const { columns, strength } = this;
     if (row < 0) {
       const summary = this.summary(row);
@@ -76,7 +75,7 @@ export class LevelMatrix {
       return;
     }
     const start = row * columns;
-    for (let column = 0; column < columns; column++) {
+    for (let column = first; column < last; column++) {
       const level = source[start + column];
       if (strength[level] > strength[line[column]]) line[column] = level;
     }
@@ -89,10 +88,15 @@ export class LevelMatrix {
     let summary = this.summaries.get(heading);
     if (!summary) {
       summary = new Uint8Array(this.columns);
-      for (const row of rows) this.merge(summary, this.bytes, row);
+      this.summarise(summary, rows, 0, this.columns);
       this.summaries.set(heading, summary);
     }
     return summary;
+  }
+
+  private summarise(summary: Uint8Array, rows: readonly number[], first: number, last: number): void {
+    summary.fill(0, first, last);
+    for (const row of rows) this.merge(summary, this.bytes, row, first, last);
   }
 
   /** Max-pooled levels of each group of `size` rows; cached until something changes. */

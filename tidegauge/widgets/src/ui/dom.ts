@@ -29,6 +29,12 @@ export function renderName(text: string | null, max = 80): HTMLElement {
   return element;
 }
 
+/** Link to another site, in a tab of its own; a text that is no http address stays text. */
+export function externalLink(address: string): HTMLElement {
+  if (!/^https?:\/\/\S+$/.test(address)) return renderName(address, 80);
+  return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, renderName(address, 60));
+}
+
 /** Labelled `<select>`; `onChange` receives the new value. */
 export function selectField(
   label: string,

@@ -1,10 +1,17 @@
-// Table picker: a search box with suggestions that restricts a view to one table; empty for all.
+// Table picker: a search box with suggestions, for one table or, where that is allowed, for all (empty).
 
 import { h } from "./dom";
 
 /** Most suggestions while a name is typed. */
 const MAX_SUGGESTIONS = 200;
 let pickers = 0;
+
+interface PickerOptions {
+  /** Visible label. */
+  label: string;
+  /** What an empty field stands for; null if a table must be chosen. */
+  empty: string | null;
+}
 
 export class TablePicker {
   readonly element: HTMLElement;
@@ -13,26 +20,52 @@ export class TablePicker {
   private value: string | null = null;
   private tables: readonly string[] = [];
 
-  constructor(onChange: (table: string | null) => void) {
-    this.input = h("input", { type: "search", list: this.names.id, placeholder: "all tables", "aria-label": "Table", autocomplete: "off" });
+  constructor(
+    onChange: (table: string | null) => void,
+    private readonly options: PickerOptions = { label: "Table", empty: "all tables" },
+  ) {
+    const { label, empty } = options;
+    this.input = h("input", { type: "search", list: this.names.id, placeholder: empty ?? "", "aria-label": label, autocomplete: "off" });
     this.input.addEventListener("input", () => {
       this.suggest();
       const text = this.input.value;
       const known = this.tables.includes(text);
       this.input.setCustomValidity(known || !text ? "" : "no such table");
-      const table = text === "" ? null : known ? text : this.value;
+      const table = known ? text : text === "" && empty !== null ? null : this.value;
       if (table === this.value) return;
       this.value = table;
       onChange(table);
     });
-    this.element = h("label", { class: "tg-choice tg-table-picker" }, h("span", {}, "Table"), this.input, this.names);
+    // Where a table must be chosen, the field is emptied to search, since browsers suggest only what holds its text.
+    this.input.addEventListener("focus", () => this.search());
+    this.input.addEventListener("blur", () => this.restore());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || empty !== null) return;
+      event.preventDefault(); // browsers would empty the field
+      this.restore();
+    });
+    this.element = h("label", { class: "tg-choice tg-table-picker" }, h("span", {}, label), this.input, this.names);
   }
 
   /** Show the selected table, null for all. */
   show(tables: readonly string[], table: string | null): void {
     this.tables = tables;
     this.value = table;
-    if (document.activeElement !== this.input) this.input.value = table ?? "";
+    if (document.activeElement !== this.input) this.restore();
+    else this.suggest();
+  }
+
+  private search(): void {
+    if (this.options.empty !== null) return;
+    this.input.placeholder = this.value ?? "";
+    this.input.value = "";
+    this.suggest();
+  }
+
+  /** Show the table that is selected in place of what was typed. */
+  private restore(): void {
+    this.input.value = this.value ?? "";
+    this.input.setCustomValidity("");
     this.suggest();
   }
 

@@ -29,13 +29,12 @@ const COLUMNS = [
   ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
   ["merged", "Merged"], ["unusual", "Note"],
 ] as const;
-/** Surprise above which a difference is unusual; `UNUSUAL` in repository/history/comparison.py. */
-const UNUSUAL = 4;
 const COLUMN_HELP: Record<string, string> = {
   change: "Current minus baseline; of shares in percentage points (pp)",
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
   merged: "Exact metric of each window, computed from the states of all its partitions",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
+  unusual: "▲ unusual: a surprise above 4. ● anomaly: detection found one in the current partition",
 };
 
 export class Compare implements View {
@@ -237,9 +236,8 @@ export class Compare implements View {
     relative.title = `baseline ${format(value("baseline"))}, current ${format(value("current"))}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
-    // A difference may be usual although one of the points was an anomaly.
-    const kind = value("surprise") > UNUSUAL ? "▲ unusual" : unusual ? "● anomaly stored" : "";
-    const note = [kind, status === "both" ? "" : status].filter(Boolean).join(", ");
+    // A difference may be usual although the current value is an anomaly, and the other way round.
+    const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status];
     const element = h(
       "div",
       { class: "tg-compare-row" },
@@ -252,9 +250,9 @@ export class Compare implements View {
       relative,
       this.surprise(cell("surprise"), value("surprise"), status),
       this.merged(cell("merged"), row),
-      cell("unusual", note),
+      cell("unusual", notes.filter(Boolean).join(", ")),
     );
-    if (value("surprise") > UNUSUAL) element.classList.add("tg-unusual");
+    if (unusual) element.classList.add("tg-unusual");
     return element;
   }
 

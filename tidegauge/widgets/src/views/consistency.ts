@@ -3,7 +3,7 @@
 import { FanChart, type Timeline } from "../chart/fan-chart";
 import { Sparklines } from "../chart/sparklines";
 import { filterFeatures, groupIntoCharts, isRate, metricLabel, TOTAL_ERROR } from "../data/features";
-import { formatNumber, formatRate, formatTime, pluralize } from "../data/format";
+import { formatTime, formatValue, pluralize } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { ConsistencyQuestion, ConsistencySubject } from "../data/protocol";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
@@ -199,22 +199,17 @@ export class Consistency implements View {
 
   private showEmpty(): void {
     const { elsewhere } = this.ranking!.data;
-    const links = elsewhere.slice(0, 12).map((name) => h("li", {}, button(name, () => this.selectDataset(name))));
+    const links = elsewhere.slice(0, 12).map((name) => h("li", {}, button(name, () => this.shell.go("consistency", undefined, name))));
+    const how = h("p", {}, "They appear once online features are compared with offline ones: ", h("code", {}, "tidegauge consistency run CONF.yml"));
     this.empty.replaceChildren(
       h("p", {}, "There are no consistency metrics in this dataset."),
-      h("p", {}, elsewhere.length ? "Datasets with consistency metrics:" : "They appear once online features are compared with offline ones."),
+      elsewhere.length ? h("p", {}, "Datasets with consistency metrics:") : how,
       ...(links.length ? [h("ul", {}, ...links)] : []),
     );
     this.destroyCharts();
     this.answer = null;
     this.answerKey = "";
     this.shell.announce("No consistency metrics in this dataset.");
-  }
-
-  private selectDataset(dataset: string): void {
-    const select = this.shell.root.querySelector<HTMLSelectElement>(".tg-dataset select")!;
-    select.value = dataset;
-    select.dispatchEvent(new Event("change"));
   }
 
   private idOf(index: number): number {
@@ -245,8 +240,8 @@ export class Consistency implements View {
       "div",
       { class: "tg-feature-row" },
       name,
-      cell(isRate(data.by) ? formatRate(worst) : formatNumber(worst), when),
-      ...CELLS.map((key) => cell(formatRate(arrays[key][row]))),
+      cell(formatValue(worst, isRate(data.by)), when),
+      ...CELLS.map((key) => cell(formatValue(arrays[key][row], true))),
       holder,
       h("div", { role: "gridcell" }, add),
     );

@@ -6,7 +6,7 @@ import { swatch } from "../chart/line-style";
 import { listSegments, sharedSegment, type SideChoices, sideSegment, switchSegment } from "../data/comparison-sides";
 import { describeDistance, DISTANCES } from "../data/distances";
 import { driftWindows, filterSegment, fourWeeksBefore } from "../data/drift-windows";
-import { formatNumber, formatRate, pluralize, truncateMiddle } from "../data/format";
+import { formatNumber, formatValue, pluralize, truncateMiddle } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { DistanceValues, DistributionAnswer, Side } from "../data/protocol";
 import type { Axis } from "../data/timeseries";
@@ -249,18 +249,19 @@ export class Distribution implements View {
     tip.hidden = left < 0;
     if (left < 0) return;
     const at = u.posToVal(left, "x");
-    const share = (rank: number) => formatRate(rank);
+    const share = (rank: number) => formatValue(rank, true);
     const [edges] = u.data;
     const bin = Math.max(0, edges.findLastIndex((edge) => edge <= at));
     const titles = {
       histogram: `${formatNumber(edges[bin])} to ${formatNumber(edges[Math.min(bin + 1, edges.length - 1)])}`,
+      density: `density at ${formatNumber(at)}`,
       cumulative: `at most ${formatNumber(at)}`,
       quantiles: `${share(at)} of rows are at most`,
     };
     const title = titles[curve];
     const lines = SIDES.map((side, n) => {
       const value = curve === "histogram" ? (u.data[n + 1][bin] ?? null) : interpolate(u.data[0], u.data[n + 1], at);
-      return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" ? formatNumber(value) : share(value)));
+      return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" || curve === "density" ? formatNumber(value) : share(value)));
     });
     tip.replaceChildren(h("div", {}, title), ...lines);
     const x = left + u.over.offsetLeft;
@@ -314,7 +315,7 @@ export class Distribution implements View {
       tip.style.left = `${left > width / 2 ? left - tip.offsetWidth + 30 : left + 70}px`;
       tip.style.top = "8px";
     };
-    this.driftChart = drawDrift(this.shell.theme, { axis, values, labels, at: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
+    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, labels, at: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
     this.drift.replaceChildren(this.driftChart.root, tip);
   }
 

@@ -21,10 +21,11 @@ interface Options {
 }
 
 const COLUMNS = [
-  ["health", "Health"], ["dataset", "Table"], ["incidents", "Open incidents"], ["newest", "Newest partition"],
+  ["health", "Health"], ["dataset", "Table"], ["incidents", "Incidents"], ["newest", "Newest partition"],
   ["size", "Rows"], ["completeness", "Complete"], ["failing", "Checks"], ["run", "Last run"], ["owner", "Owner"],
 ] as const;
 const COLUMN_HELP: Record<string, string> = {
+  incidents: "Open incidents by severity",
   health: "The worst of open incidents, failed runs and failing checks",
   completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
   failing: "Checks by which current data fails",

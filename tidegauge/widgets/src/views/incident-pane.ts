@@ -1,13 +1,14 @@
-// Incident pane: headline, actions, the main chart, causes, further evidence, failed checks, timeline.
+// Incident pane: headline, actions, the main chart, causes, further evidence, timeline.
 
+import { legendText } from "../chart/legend";
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatRate, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
-import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
+import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
-import { button, h, renderName } from "../ui/dom";
+import { button, externalLink, h, renderName } from "../ui/dom";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
@@ -142,6 +143,9 @@ export class IncidentPane {
     ];
     if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
     if (isAhead(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
+    if (incident.runbook) facts.push(h("span", {}, "runbook: ", externalLink(incident.runbook)));
+    if (incident.run) facts.push(h("span", { class: "tg-muted" }, `measured by run ${incident.run.id} of ${formatIsoTime(incident.run.started_at)}`));
+    if (incident.run?.job) facts.push(h("span", {}, "job: ", externalLink(incident.run.job)));
     this.head.replaceChildren(h("h2", {}, renderName(keepUnits(incident.headline), 300)), h("div", { class: "tg-incident-facts" }, ...facts));
   }
 
@@ -163,17 +167,36 @@ export class IncidentPane {
     this.charts = incident.evidence.map((_, n) => h("div", { class: "tg-evidence-chart", style: `height:${n ? CHART.height : CHART.main}px` }));
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
-      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0]) : null),
+      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, whole: false }))) : null),
       incident.shared ? section("Shared cause", h("p", {}, renderName(incident.shared, 600)), h("ul", {}, ...incident.others.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
-      incident.schema.length ? section("Schema changes", h("ul", {}, ...incident.schema.map((text) => h("li", {}, renderName(text, 600))))) : null,
+      incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map((companion) => this.companion(incident, companion)))) : null,
+      sentences("Measured again", incident.restated),
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,
+      sentences("Schema changes", incident.schema),
       this.moreEvidence(incident, cards.slice(1)),
-      incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map(({ text, series }) => h("li", {}, renderName(text, 600), " ", series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` }))))) : null,
+      this.downstream(incident),
       section("Timeline", h("ol", { class: "tg-timeline" }, ...incident.timeline.map(eventItem))),
     ];
     this.body.replaceChildren(...sections.filter((part) => part !== null));
     this.redraw();
+  }
+
+  /** Series that changed at the same time, with a button that opens it below the main one. */
+  private companion(incident: IncidentAnswer, { text, series }: IncidentCompanion): HTMLElement {
+    const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` });
+    return h("li", {}, renderName(text, 600), " ", open);
+  }
+
+  /** Tables that are made from this one, each of which opens its heat map. */
+  private downstream({ downstream }: IncidentAnswer): HTMLElement | null {
+    if (!downstream.length) return null;
+    const links = downstream.map((name) => {
+      const open = button("", () => this.shell.go("overview", { table: name }), { class: "tg-link", "aria-label": `Open the heat map of ${name}` });
+      open.append(renderName(name, 60));
+      return h("li", {}, open);
+    });
+    return section("Downstream", h("ul", { class: "tg-downstream" }, ...links));
   }
 
   private otherIncident({ incident, dataset }: OtherIncident): HTMLElement {
@@ -225,7 +248,7 @@ export class IncidentPane {
       h("th", { scope: "row" }, renderName(part.name, 40)),
       h("td", { class: "tg-number" }, format(part.value)),
       h("td", { class: "tg-number" }, format(isCount(part) ? Math.round(part.expected!) : part.expected)),
-      h("td", {}, bar, formatRate(part.share)),
+      h("td", {}, bar, formatValue(part.share, true)),
       h("td", {}, open),
     );
   }
@@ -312,6 +335,11 @@ export class IncidentPane {
 
 function section(title: string, ...children: (Node | null)[]): HTMLElement {
   return h("section", {}, h("h3", {}, title), ...children);
+}
+
+/** Section of sentences; null without any. */
+function sentences(title: string, texts: readonly string[]): HTMLElement | null {
+  return texts.length ? section(title, h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 600))))) : null;
 }
 
 /** Check that a time has not come yet. */

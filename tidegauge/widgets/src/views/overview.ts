@@ -2,16 +2,18 @@
 
 import { Sparklines } from "../chart/sparklines";
 import { Catalogue, type SeriesKey } from "../data/catalogue";
+import { columnRange, columnsWithin, savedRange } from "../data/column-range";
 import { pluralize } from "../data/format";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
 import { AXIS_HEIGHT, Heatmap, type HeatmapContent, MINIMAP_WIDTH } from "../heatmap/heatmap";
-import { drawLegend } from "../heatmap/legend";
+import { drawLegend, legendText } from "../heatmap/legend";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
 import { GROUPINGS, groupKeys, orderRows, SORT_ORDERS } from "../heatmap/row-order";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
 import type { Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
+import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 
 /** Columns of the first request, and of each following one. */
 const FIRST_COLUMNS = 90;
@@ -38,6 +40,9 @@ interface Options {
   toggled: string[];
   /** Ids of the selected series. */
   ids: number[];
+  /** Visible dates, as `SavedRange`; nulls for the newest columns. */
+  since: string | null;
+  until: string | null;
 }
 
 export class Overview implements View {
@@ -49,7 +54,8 @@ export class Overview implements View {
   private readonly none = h("p", { class: "tg-empty tg-none", hidden: true }, "No series matches the filter.");
   private readonly selectionBar = h("span", { class: "tg-picked" });
   private readonly count = h("span", { class: "tg-muted" });
-  private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1" });
+  private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1", role: "img" });
+  private readonly legendText = h("span", { class: "tg-muted" });
   private readonly filter: HTMLInputElement;
   private readonly choices: Record<"by" | "group" | "sort", HTMLLabelElement>;
   private levels = new Map<LevelKind, LevelMatrix>();
@@ -62,6 +68,10 @@ export class Overview implements View {
   private folded = new Map<number, number[]>();
   private readonly tables: TablePicker;
   private readonly fold = button("", () => this.updateOptions({ fold: !this.isFolded, toggled: [] }));
+  private readonly windowPicker: WindowPicker;
+  /** Saved range that the viewport was set to, or that was saved of it, as JSON. */
+  private range = "";
+  private shownRange = "";
   private selected = new Set<number>();
   private sparklines!: Sparklines;
   private cursorCell = { index: 0, column: 0 };
@@ -108,16 +118,18 @@ export class Overview implements View {
       ),
       this.selectionBar,
     );
+    this.windowPicker = new WindowPicker((window) => this.showWindow(window), (text) => shell.announce(text));
+    const range = h("div", { class: "tg-tools tg-looked" }, this.windowPicker.element, this.count);
     const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tip, this.none);
     const help = "Wheel scrolls, with Ctrl it zooms; Shift-click compares; arrow keys, Enter, Space, + and - do so too.";
-    const foot = h("div", { class: "tg-foot" }, this.legend, this.count, h("span", { class: "tg-muted tg-help" }, help));
-    this.element = h("section", { class: "tg-overview" }, tools, field, foot);
+    const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
+    this.element = h("section", { class: "tg-overview" }, tools, range, field, foot);
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
     this.bindEvents();
   }
 
   private get options(): Options {
-    const defaults = { by: "score", group: null, sort: "name", filter: "", table: null, fold: null, toggled: [], ids: [] } as const;
+    const defaults = { by: "score", group: null, sort: "name", filter: "", table: null, fold: null, toggled: [], ids: [], since: null, until: null } as const;
     return { ...defaults, ...this.shell.options<Options>("overview") } as Options;
   }
 
@@ -186,7 +198,10 @@ export class Overview implements View {
       const label = before?.labels[this.cursorCell.column];
       this.arrangeRows();
       this.fitCanvas();
-      if (!before || another) this.resetView();
+      if (!before || another) {
+        this.heatmap.reset(catalogue.columns, FIRST_COLUMNS, 18);
+        this.range = JSON.stringify([null, null]);
+      }
       // Keep the cursor on its series and time, although rows may have been added.
       const index = at === null ? -1 : this.order.indexOf(catalogue.rowOf(at));
       const column = label === undefined ? -1 : catalogue.labels.indexOf(label);
@@ -196,6 +211,7 @@ export class Overview implements View {
       };
     }
     this.fitCanvas();
+    this.applyRange();
     await this.load();
     this.arrangeRows();
     this.redraw();
@@ -261,6 +277,8 @@ export class Overview implements View {
     const { by, sort, filter, table, toggled, ids } = this.options;
     const { group } = this;
     this.choices.by.querySelector("select")!.value = by;
+    this.legendText.textContent = legendText(by);
+    this.legend.setAttribute("aria-label", `Legend: ${by === "score" ? "p-value of the score, from normal to 10⁻⁹" : "change, from to 0 over same to new"}`);
     this.choices.group.querySelector("select")!.value = group;
     this.choices.sort.querySelector("select")!.value = sort;
     this.tables.show(catalogue.datasets, table);
@@ -346,11 +364,13 @@ export class Overview implements View {
     this.heatmap.draw(content, this.shell.theme);
     drawLegend(this.legend, this.shell.theme, this.options.by);
     this.drawCursor();
+    this.showRange();
     if (this.heatmap.hasNames) this.requestSparklines();
     performance.measure("tidegauge:paint", { start: started, end: performance.now() });
   }
 
   private readonly requestSparklines = debounce(60, () => {
+    if (this.sparklines.setColumns(...this.heatmap.visibleColumns(this.own.columns))) this.redraw();
     void this.sparklines.request(this.heatmap.visibleRows(this.order)).catch((error) => this.shell.showError(error));
   });
 
@@ -378,6 +398,7 @@ export class Overview implements View {
     this.heatmap.clamp(this.order.length, this.own.columns);
     viewport.left = column - across / viewport.columnWidth;
     viewport.top = index - down / viewport.rowHeight;
+    this.saveRange();
     this.redraw();
   }
 
@@ -392,12 +413,67 @@ export class Overview implements View {
   private showAll(): void {
     this.hideTooltip();
     Object.assign(this.heatmap.viewport, { top: 0, left: 0, rowHeight: 0, columnWidth: 0 });
+    this.saveRange();
     this.redraw();
   }
 
   private resetView(): void {
     this.heatmap.reset(this.own.columns, FIRST_COLUMNS, 18);
+    this.saveRange();
     this.redraw();
+  }
+
+  // --- range of dates
+
+  /** Show the columns of a window; null for all of them. */
+  private showWindow(window: TimeWindow | null): void {
+    const columns: [number, number] | null = window ? columnsWithin(this.own, window) : [0, this.own.columns];
+    if (!columns) {
+      this.shell.announce("There are no partitions in this window.");
+      this.shownRange = "";
+      this.showRange();
+      return;
+    }
+    this.hideTooltip();
+    this.heatmap.showColumns(...columns);
+    this.saveColumns(...columns);
+    this.redraw();
+  }
+
+  /** Show the saved range, if it is not what the viewport was set to. */
+  private applyRange(): void {
+    const { since, until } = this.options;
+    const range = JSON.stringify([since, until]);
+    if (range === this.range) return;
+    this.range = range;
+    const columns = columnRange(this.own, { since, until });
+    if (columns) this.heatmap.showColumns(...columns);
+    else this.heatmap.reset(this.own.columns, FIRST_COLUMNS, this.heatmap.viewport.rowHeight);
+  }
+
+  /** Save the range that is seen, once it stays. */
+  private readonly saveRange = debounce(200, () => this.saveColumns(...this.heatmap.visibleColumns(this.own.columns)));
+
+  private saveColumns(first: number, end: number): void {
+    const { columns } = this.own;
+    const usual = first === Math.max(0, columns - FIRST_COLUMNS) && end === columns;
+    const { since, until } = usual ? { since: null, until: null } : savedRange(this.own, first, end);
+    const range = JSON.stringify([since, until]);
+    if (range === this.range) return;
+    this.range = range;
+    this.shell.saveOptions("overview", { ...this.options, since, until });
+  }
+
+  /** Show the visible window in the fields. */
+  private showRange(): void {
+    const { times, columns } = this.own;
+    const timed = Array.from(times).findLastIndex((time) => !Number.isNaN(time));
+    const [first, end] = this.heatmap.visibleColumns(columns);
+    const last = Math.min(timed, end - 1);
+    const shown = JSON.stringify([times[first], times[last], times[timed]]);
+    if (shown === this.shownRange) return; // painted again; somebody may be typing a date
+    this.shownRange = shown;
+    this.windowPicker.show(first <= last ? [times[first], times[last]] : null, timed >= 0 ? [times[0], times[timed]] : null);
   }
 
   private bindEvents(): void {
@@ -429,6 +505,7 @@ export class Overview implements View {
       viewport.top += (down * step) / viewport.rowHeight;
       viewport.left += (across * step) / viewport.columnWidth;
       this.heatmap.clamp(this.order.length, this.own.columns);
+      this.saveRange();
     }
     // At the end of the range, let the page scroll.
     const same = (Object.keys(before) as (keyof typeof before)[]).every((k) => before[k] === viewport[k]);
@@ -464,6 +541,7 @@ export class Overview implements View {
         viewport.left -= (x - this.dragStart.x) / viewport.columnWidth;
         viewport.top -= (y - this.dragStart.y) / viewport.rowHeight;
         this.dragStart = { x, y };
+        this.saveRange();
         this.redraw();
       }
       this.hideTooltip();
@@ -515,6 +593,7 @@ export class Overview implements View {
     const column = Math.min(columns - 1, Math.max(0, this.cursorCell.column + across));
     this.cursorCell = { index, column };
     this.reveal(index, column);
+    this.saveRange();
     const box = this.heatmap.cellBox(index, column);
     if (this.order[index] >= 0) this.showTooltip(this.order[index], column, box.x + box.width, box.y + box.height);
     else this.announceHeading(this.order[index]);

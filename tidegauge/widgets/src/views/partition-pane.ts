@@ -1,7 +1,7 @@
 // Partition pane: facts, anomalies and versions of the partition selected in the calendar.
 
-import { formatIsoTime, formatNumber, formatTime, pluralize } from "../data/format";
-import { delayText, type Partition, partitionTitle, STATUS_DESCRIPTIONS, STATUS_SYMBOLS } from "../data/partition";
+import { formatIsoTime, formatNumber, pluralize } from "../data/format";
+import { delayText, knownTime, type Partition, partitionTitle, sharedTimes, STATUS_DESCRIPTIONS, STATUS_SYMBOLS } from "../data/partition";
 import type { DayAnswer } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { button, h, renderName } from "../ui/dom";
@@ -55,23 +55,24 @@ export class PartitionPane {
 
   private renderDetails(data: DayAnswer, partition: Partition): HTMLElement[] {
     const { total, versions } = data;
-    const anomalies = data.anomalies.map((anomaly) => {
-      const { incident_id: incident } = anomaly;
-      return h(
-        "li",
-        {},
-        h("div", {}, severityBadge(anomaly.severity), h("span", { class: "tg-muted" }, ` ${anomaly.status}`)),
-        renderName(anomaly.explanation, 300),
+    // By incident, in the order of their worst anomalies.
+    const incidents = [...new Set(data.anomalies.map(({ incident_id: incident }) => incident))];
+    const found = incidents.flatMap((incident) => {
+      const open = incident === null ? null : button(`Incident ${incident}`, () => this.shell.go("incidents", { id: incident, status: "" }));
+      const anomalies = data.anomalies.filter((anomaly) => anomaly.incident_id === incident);
+      const items = anomalies.map((anomaly) =>
         h(
-          "div",
-          { class: "tg-day-actions" },
-          button("Open series", () => this.openSeries(anomaly.series_id, partition)),
-          incident === null ? null : button(`Incident ${incident}`, () => this.shell.go("incidents", { id: incident, status: "" })),
+          "li",
+          {},
+          h("div", {}, severityBadge(anomaly.severity), h("span", { class: "tg-muted" }, ` ${anomaly.status}`)),
+          renderName(anomaly.explanation, 300),
+          h("div", { class: "tg-day-actions" }, button("Open series", () => this.openSeries(anomaly.series_id, partition))),
         ),
       );
+      return [...(open ? [h("div", { class: "tg-day-actions" }, open)] : []), h("ul", { class: "tg-day-found" }, ...items)];
     });
-    const omitted = total - anomalies.length;
-    const parts = [h("h3", {}, total ? pluralize(total, "anomaly", "anomalies") : "No anomalies"), h("ul", { class: "tg-day-found" }, ...anomalies)];
+    const omitted = total - data.anomalies.length;
+    const parts = [h("h3", {}, total ? pluralize(total, "anomaly", "anomalies") : "No anomalies"), ...found];
     if (omitted) parts.push(h("p", { class: "tg-muted" }, `and ${omitted.toLocaleString("en-US")} more with lower scores`));
     if (versions.length > 1) {
       const rows = versions.map((version) =>
@@ -92,15 +93,9 @@ function facts(partition: Partition): HTMLElement {
   const entries: [string, string][] = [
     ["Version", Number.isNaN(partition.version) ? "" : String(partition.version)],
     ["Rows", Number.isNaN(partition.rows) ? "" : formatNumber(partition.rows)],
-    ["First seen", knownTime(partition.firstSeen)],
-    ["Arrived", knownTime(partition.arrived)],
+    ...sharedTimes([["first seen", partition.firstSeen], ["arrived", partition.arrived], ["measured", partition.measured]]),
     ["Delay", delayText(partition)],
-    ["Measured", knownTime(partition.measured)],
     ["Gone since", knownTime(partition.gone)],
   ];
   return h("dl", {}, ...entries.filter(([, text]) => text).flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
-}
-
-function knownTime(seconds: number): string {
-  return Number.isNaN(seconds) ? "" : `${formatTime(seconds)} UTC`;
 }

@@ -1,15 +1,17 @@
 // Series view: charts of one or many series, with expectations, anomalies, labels and restatements.
 
+import { legendText } from "../chart/legend";
 import { lineStyle } from "../chart/line-style";
 import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series-chart";
 import { renderSmallMultiples } from "../chart/small-multiples";
 import type { Catalogue, SeriesKey } from "../data/catalogue";
 import { formatTime, formatValue, pluralize } from "../data/format";
-import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis } from "../data/timeseries";
+import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
 import type { Shell, View } from "../ui/shell";
 import { pointTooltip } from "../ui/tooltip";
+import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 import "./series.css";
 
 const MAX_SERIES = 50;
@@ -20,9 +22,6 @@ const DAY = 86400;
 const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
-const LEGEND = "▲▼ anomaly, filled by severity · ⚑ labelled · ○─ restated: previous value · on the axis: × failed, ○ empty, ◇ not finite";
-/** Presets of the window: days before the newest partition; 0 is all. */
-const PRESETS = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "all"]] as const;
 /** Past values that can be laid over, by their distance in days: whole weeks, so that weekdays meet. */
 const PASTS = [["", "nothing"], ["7", "a week earlier"], ["28", "4 weeks earlier"], ["364", "a year earlier (364 days)"]] as const;
 const HELP = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
@@ -49,10 +48,7 @@ export class Series implements View {
   private readonly modeSelect: HTMLLabelElement;
   private readonly overlay: HTMLLabelElement;
   private readonly past: HTMLLabelElement;
-  private readonly presets = PRESETS.map(([days, text]) => button(text, () => this.showLast(days), { "data-days": days }));
-  private readonly sameLastYear = button("last year", () => this.showLastYear(), { title: "The same window 364 days earlier, so that weekdays meet" });
-  private readonly from = h("input", { type: "date", "aria-label": "From", onchange: () => this.showDates() });
-  private readonly to = h("input", { type: "date", "aria-label": "To", onchange: () => this.showDates() });
+  private readonly windowPicker: WindowPicker;
   private readonly log = h("input", { type: "checkbox", onchange: () => this.updateOptions({ log: this.log.checked }) });
   private readonly band = h("input", { type: "checkbox", onchange: () => this.updateOptions({ band: this.band.checked }) });
   private readonly logReason = h("span", { class: "tg-muted" });
@@ -61,6 +57,7 @@ export class Series implements View {
   private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP}` });
   private readonly tip = h("div", { class: "tg-tip", hidden: true });
   private readonly help = h("span", { class: "tg-muted tg-help" }, HELP);
+  private readonly legend = h("span", { class: "tg-muted" });
   private readonly note = h("span", { class: "tg-muted" });
   private readonly seasons = h("div", { class: "tg-seasons tg-muted", hidden: true });
   private answer: SeriesAnswer | null = null;
@@ -92,11 +89,10 @@ export class Series implements View {
       this.past,
       this.overlay,
     );
-    const range = h("span", { class: "tg-group", role: "group", "aria-label": "Window" }, ...this.presets, this.sameLastYear);
-    const dates = h("span", { class: "tg-choice" }, this.from, "to", this.to);
-    const windowTools = h("div", { class: "tg-tools tg-looked" }, range, dates, this.window, this.comparePrevious);
+    this.windowPicker = new WindowPicker((window) => this.zoom(window), (text) => shell.announce(text));
+    const windowTools = h("div", { class: "tg-tools tg-looked" }, this.windowPicker.element, this.window, this.comparePrevious);
     const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
-    const foot = h("div", { class: "tg-foot" }, h("span", { class: "tg-muted" }, LEGEND), this.note, this.help);
+    const foot = h("div", { class: "tg-foot" }, this.legend, this.note, this.help);
     this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.seasons, windowTools, holder, foot);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
     this.field.addEventListener("blur", () => this.hideTooltip());
@@ -190,8 +186,9 @@ export class Series implements View {
       .map((row) => ({ row, style: styles[row], text: this.lineTitle(row), unit: units[row]!, band, number: row + 1 }));
     this.axis = sharedAxis(answer, rows);
     const { past } = options;
-    if (past && mode !== "small" && this.axis.timed) {
-      const text = PASTS.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`;
+    const text = past && this.axis.timed ? (PASTS.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`) : null;
+    this.legend.textContent = legendText({ band, past: text });
+    if (past && text) {
       const shifted = this.lines.map((line): ChartLine => ({ ...line, style: { ...line.style, dash: [2, 3] }, text: `${line.text}, ${text}`, band: false, shift: past * DAY }));
       this.lines = [...this.lines, ...shifted];
     }
@@ -211,7 +208,8 @@ export class Series implements View {
   }
 
   title(): string {
-    return this.lines.length === 1 ? this.lines[0].text : this.lines.length ? pluralize(this.lines.length, "series", "series") : "Series";
+    const lines = this.lines.filter(({ shift }) => !shift);
+    return lines.length === 1 ? lines[0].text : lines.length ? pluralize(lines.length, "series", "series") : "Series";
   }
 
   private lineTitle(row: number): string {
@@ -253,9 +251,11 @@ export class Series implements View {
     this.destroyChart();
     this.field.classList.toggle("tg-multiples", mode === "small");
     this.help.textContent = mode === "small" ? "Click a name to show it alone." : HELP;
-    const common = { axis: this.axis, log: this.log.checked, focus, window: this.visibleWindow };
+    const title = mode === "small" ? null : valueTitle(this.answer, this.lines);
+    const common = { axis: this.axis, log: this.log.checked, focus, window: this.visibleWindow, title };
     if (mode === "small") {
-      const specs = this.lines.map((line) => ({ ...common, lines: [{ ...line, style: { ...line.style, dash: [] } }], small: true }));
+      const ofRow = (row: number) => this.lines.filter((line) => line.row === row).map((line) => (line.shift ? line : { ...line, style: { ...line.style, dash: [] } }));
+      const specs = this.lines.filter(({ shift }) => !shift).map(({ row }) => ({ ...common, lines: ofRow(row), small: true }));
       const { series } = this.answer.data;
       const showAlone = (row: number) => this.updateOptions({ ids: [series[row].id], mode: null, overlay: null });
       this.field.replaceChildren(...renderSmallMultiples(this.shell.theme, this.answer, specs, width, height, showAlone));
@@ -282,7 +282,7 @@ export class Series implements View {
 
   // --- the window
 
-  private zoom(window: [number, number] | null): void {
+  private zoom(window: TimeWindow | null): void {
     const saved = (at: number) => (this.axis.timed ? Math.round(at) : this.answer!.data.labels[this.axis.columns[at]]);
     const [since, until] = window ? window.map(saved) : [null, null];
     this.shell.saveOptions("series", { ...this.options, since, until });
@@ -295,39 +295,14 @@ export class Series implements View {
     const { visibleWindow: seen, axis } = this;
     const name = (at: number) => (axis.timed ? formatTime(at) : this.answer!.data.labels[axis.columns[at]]);
     const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
-    const ends = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
+    const ends: TimeWindow | null = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
     this.window.textContent = this.lines.length && ends ? range + pluralize(count, "partition") : "";
-    const day = (at: number) => new Date(1000 * at).toISOString().slice(0, 10);
     const timed = axis.timed && axis.x.length > 0;
-    for (const element of [...this.presets, this.sameLastYear, this.from, this.to]) element.disabled = !timed;
-    this.presets[PRESETS.length - 1].disabled = seen === null;
-    [this.from.value, this.to.value] = timed && ends ? [day(ends[0]), day(ends[1])] : ["", ""];
+    this.windowPicker.show(timed ? ends : null, timed ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const problem = this.compareProblem();
     this.comparePrevious.disabled = problem !== null;
     this.comparePrevious.title = problem ?? "Compare all metrics of the dataset in this window with the window of the same length before it";
-  }
-
-  /** Show the last days of the axis; all for 0. */
-  private showLast(days: number): void {
-    const { x } = this.axis;
-    const newest = x[x.length - 1];
-    // Of 30 days the first is 29 days before the last.
-    this.zoom(days ? [newest - (days - 1) * DAY, newest] : null);
-  }
-
-  private showLastYear(): void {
-    const { x } = this.axis;
-    const [since, until] = this.visibleWindow ?? [x[0], x[x.length - 1]];
-    this.zoom([since - 364 * DAY, until - 364 * DAY]);
-  }
-
-  /** Show the window of the date fields; the last day is a whole one. */
-  private showDates(): void {
-    const [since, until] = [Date.parse(this.from.value) / 1000, Date.parse(this.to.value) / 1000 + DAY - 1];
-    if (Number.isNaN(since) || Number.isNaN(until)) return;
-    if (since <= until) this.zoom([since, until]);
-    else this.shell.announce("The window ends before it begins.");
   }
 
   private compareProblem(): string | null {

@@ -46,6 +46,7 @@ test("ages are told in their largest unit", () => {
 test("shares are told in per cent, with as many digits as tell them from 100 %", () => {
   assert.deepEqual([0.57, 0.13781, 0.9893, 0.99987, 0.99998, 1, 0, 0.002134, 1 - 1e-16, 12].map((share) => formatValue(share, true)), ["57 %", "13.8 %", "98.9 %", "99.99 %", "99.998 %", "100 %", "0 %", "0.213 %", "100 %", "1,200 %"]);
   assert.deepEqual([formatValue(0.57, false), formatValue(NaN, true)], ["0.57", "–"]);
+  assert.deepEqual([1e-5, 4e-7, 1e-9].map((share) => formatValue(share, true)), ["0.001 %", "0.00004 %", "< 0.000001 %"]);
 });
 
 test("changes have their sign, those of shares in points", () => {

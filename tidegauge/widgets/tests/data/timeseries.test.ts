@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parsePlace, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, shiftedValues, userLabels } from "../../src/data/timeseries";
+import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parsePlace, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../../src/data/timeseries";
 
 const DAY = 86400;
 
@@ -133,4 +133,17 @@ test("values of a week earlier stand where they would be compared", () => {
   const data = answer([values], [days.map(() => 1)], days);
   const axis = sharedAxis(data, [0]);
   assert.deepEqual(shiftedValues(data, 0, axis, 7 * DAY, 2), [...new Array(7).fill(undefined), 0, 5]);
+});
+
+test("an axis is titled by what all of its lines are", () => {
+  const titled = (names: [string, string][], unit = 1) => {
+    const data = answer(names.map(() => [1]), names.map(() => [1]), [0]);
+    const series = data.data.series.map((one, row) => ({ ...one, name: names[row][0], instance: names[row][1] }));
+    return valueTitle({ ...data, data: { ...data.data, series } }, names.map((_, row) => ({ row, unit })));
+  };
+  assert.equal(titled([["Size", "*"]]), "Size");
+  assert.equal(titled([["Completeness", "fare"]]), "Completeness fare");
+  assert.equal(titled([["Completeness", "fare"], ["Completeness", "tip"]]), "Completeness");
+  assert.equal(titled([["Mean", "fare"], ["Maximum", "fare"]]), "value");
+  assert.equal(titled([["Size", "*"], ["Size", "*"]], 3), "Size ÷ median of its series");
 });

@@ -64,3 +64,19 @@ test("the heading of folded rows has their strongest levels", () => {
   three.write(Uint8Array.from([99]), 0, 1, [1]);
   assert.deepEqual(strongest(three, 0, 1), [99, 9]);
 });
+
+test("what is folded is summarised again in the columns that are written", () => {
+  const levels = new LevelMatrix(2, 3, SCORE_STRENGTH);
+  levels.write(Uint8Array.from([5, 1, 7, 2, 9, 3]), 0, 3);
+  levels.setOrder(Int32Array.from([-1]), new Map([[-1, [0, 1]]]));
+  const shown = () => {
+    const line = new Uint8Array(3);
+    levels.maxPool(line, 0, 1);
+    return [...line];
+  };
+  assert.deepEqual(shown(), [5, 9, 7]);
+  levels.write(Uint8Array.from([4, 2]), 1, 2);
+  assert.deepEqual(shown(), [5, 4, 7], "9 was written over, the others stay");
+  levels.write(Uint8Array.from([8]), 0, 1, [1]);
+  assert.deepEqual(shown(), [8, 4, 7]);
+});

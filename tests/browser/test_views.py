@@ -1,0 +1,175 @@
+"""What each view of the dashboard says of what it shows. On the served page."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, judged
+
+import tidegauge as tg
+from tests.browser.coast import MARKUP, PLAIN
+from tests.browser.conftest import leave, open_served, wait_for_state, wait_until
+from tests.services.servers import dashboard_server
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory):
+    """The URL of 40 days of 1,000 rows, the last of which was rewritten: half of its rows, and a new column."""
+    folder = tmp_path_factory.mktemp("harbour")
+    url = f"sqlite:///{folder / 'harbour.db'}"
+    wide = json.dumps([["x", "long"], ["s", "string"], ["berth", "string"]])
+    with Repository(url) as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3, only=[SIZE, COMPLETE]) for n in range(1, 40)))
+        commit(repo, day(40, rows=1000, only=[SIZE, COMPLETE]))
+        half = day(40, "b", rows=500, only=[SIZE, COMPLETE])
+        commit(repo, replace(half, schema=wide))
+        limits = [
+            tg.Monitor({"name": "Size"}, "SimpleThreshold(2000, 900)"),
+            tg.Monitor({"name": "Completeness"}, "SimpleThreshold(1, 0.9985)"),
+        ]
+        repo.detect("d", limits)
+        judged(repo, "b", name="enough rows", passed=False, partition="ds=2013-02-09")
+    return url
+
+
+@pytest.fixture(scope="module")
+def harbour_served(harbour, tmp_path_factory):
+    with dashboard_server(tmp_path_factory.mktemp("served"), harbour) as (_, url):
+        yield url
+
+
+def go(page, url, address):
+    """Open an address of the page, and return the root when it is drawn."""
+    open_served(page, f"{url}{address}")
+    return wait_for_state(page, "drawn")
+
+
+def test_an_incident_is_told_from_what_happened_to_its_causes_and_then_the_rest(
+    page, harbour_served
+):
+    root = go(page, harbour_served, "#/incidents")
+    root.get_by_role("heading", name="Timeline").wait_for()
+    titles = root.locator(".tg-incident-body h3").all_inner_texts()
+    assert titles == [
+        "What happened",
+        "Measured again",
+        "Failed checks",
+        "Schema changes",
+        "Further series",
+        "Timeline",
+    ]
+    again = root.get_by_text("ds=2013-02-09 was measured again on")
+    assert again.inner_text().endswith("version 2 has 500 rows instead of 1,000.")
+    leave(page)
+
+
+def test_charts_tell_what_their_lines_and_marks_mean(page, harbour_served):
+    root = go(page, harbour_served, "#/incidents")
+    legend = root.locator(".tg-evidence-legend").inner_text()
+    assert legend.startswith("▒ usual range, ╌ expected · ▲▼ anomaly")
+    root.get_by_role("button", name="Open series: Size").first.click()
+    foot = root.locator(".tg-series .tg-foot")
+    foot.get_by_text("▒ usual range, ╌ expected · ▲▼ anomaly").wait_for()
+    root.get_by_label("Expected").uncheck()
+    root.get_by_label("Lay over").select_option("7")
+    foot.get_by_text("┈ a week earlier · ▲▼ anomaly").wait_for()
+    assert "usual range" not in foot.inner_text()
+    assert page.title() == "Size – Tidegauge", "one series, although its past is laid over"
+    root = go(page, harbour_served, "#/overview")
+    foot = root.locator(".tg-overview .tg-foot")
+    foot.get_by_text("p-value of the score; blank: not scored · ● anomaly").wait_for()
+    root.get_by_label("Colour").select_option("change")
+    foot.get_by_text("change from the value before; blank: fewer than two values").wait_for()
+    leave(page)
+
+
+SHOWN = """() => {
+  const {own, heatmap} = document.querySelector('.tidegauge').tidegauge.view('overview');
+  const [first, end] = heatmap.visibleColumns(own.columns);
+  return [own.labels[first], own.labels[end - 1]];
+}"""
+
+
+def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
+    """The table has 60 days up to 1 March 2013, and cells of at most 60 pixels."""
+    root = go(page, served, f"#/overview?table={PLAIN}")
+    assert page.evaluate(SHOWN) == ["2013-01-01", "2013-03-01"]
+    assert "since" not in page.url
+    root.get_by_role("button", name="30 days", exact=True).click()
+    wait_until(page, "location.hash.includes('since=2013-01-31')")
+    assert "until" not in page.url, "what is measured next is shown, too"
+    assert page.evaluate(SHOWN) == ["2013-01-31", "2013-03-01"]
+    assert root.get_by_label("From", exact=True).input_value() == "2013-01-31"
+    page.reload()
+    wait_for_state(page, "drawn")
+    assert page.evaluate(SHOWN) == ["2013-01-31", "2013-03-01"]
+    root.get_by_label("To", exact=True).fill("2013-02-27")
+    wait_until(page, "location.hash.includes('until=2013-02-27')")
+    assert page.evaluate(SHOWN) == ["2013-01-31", "2013-02-27"]
+    root.get_by_role("button", name="last year", exact=True).click()
+    root.get_by_text("There are no partitions in this window.").wait_for()
+    assert root.get_by_label("To", exact=True).input_value() == "2013-02-27"
+    root.get_by_role("button", name="Start", exact=True).click()
+    wait_until(page, "!location.hash.includes('since')")
+    page.evaluate("location.hash = '#/overview?table=coast&since=2013-02-01&until=2013-02-20'")
+    wait_until(page, f"({SHOWN})()[0] === '2013-02-01'")
+    assert page.evaluate(SHOWN) == ["2013-02-01", "2013-02-20"]
+    root.locator("canvas.tg-heat").hover()
+    page.mouse.wheel(-100, 0)
+    wait_until(page, "!location.hash.includes('since=2013-02-01')")
+    leave(page)
+
+
+def test_a_dataset_is_searched_by_typing(page, served):
+    root = go(page, served, f"#/partitions?dataset={PLAIN}")
+    picker = root.get_by_label("Dataset", exact=True)
+    suggested = root.locator(".tg-bar datalist option")
+    picker.click()
+    assert picker.input_value() == ""
+    assert suggested.count() == 2
+    picker.fill("IMG src")
+    assert suggested.evaluate_all("all => all.map(option => option.value)") == [MARKUP]
+    assert f"dataset={PLAIN}" in page.url, "no dataset has this name"
+    picker.press("Escape")
+    assert picker.input_value() == PLAIN
+    picker.fill(MARKUP)
+    wait_until(page, f"!location.hash.includes('dataset={PLAIN}')")
+    root.get_by_role("tab", name="Partitions").focus()
+    assert picker.input_value() == MARKUP
+    leave(page)
+
+
+def test_consistency_has_a_tab_only_where_there_is_something_to_see(page, served):
+    root = go(page, served, "#/home")
+    tab = root.get_by_role("tab", name="Consistency", exact=True)
+    assert tab.is_hidden()
+    root.get_by_role("tab", name="Distribution").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator(".tidegauge[data-view=incidents][data-state=drawn]").wait_for()
+    page.evaluate(f"location.hash = '#/consistency?dataset={PLAIN}'")
+    root.get_by_text("tidegauge consistency run CONF.yml").wait_for()
+    assert tab.is_visible()
+    leave(page)
+
+
+def test_owner_and_last_run_stay_on_the_home_page_at_1024_pixels(page, harbour_served):
+    page.set_viewport_size({"width": 1024, "height": 768})
+    root = go(page, harbour_served, "#/home")
+    for column in ("owner", "run", "newest", "size"):
+        assert root.locator(f".tg-home-head [data-column={column}]").is_visible(), column
+    rows = root.locator(".tg-home .tg-rows")
+    assert rows.evaluate("e => e.scrollWidth <= e.clientWidth")
+    leave(page)
+
+
+def test_a_partition_names_each_incident_and_each_time_once(page, harbour_served):
+    """Size and completeness are out on the last day, in one incident; it came 26 hours after its begin."""
+    root = go(page, harbour_served, "#/partitions?dataset=d&partition=ds%3D2013-02-09")
+    pane = root.get_by_role("complementary", name="Partition")
+    pane.get_by_role("heading", name="2 anomalies").wait_for()
+    assert pane.get_by_role("button", name="Incident").count() == 1
+    assert pane.get_by_role("button", name="Open series").count() == 2
+    times = pane.locator("dl dd").all_inner_texts()
+    assert len(times) == len(set(times))
+    leave(page)

@@ -1,0 +1,12 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { legendText } from "../../src/chart/legend";
+
+test("a legend names what is drawn, and no more", () => {
+  const plain = legendText({ band: false });
+  assert.ok(!plain.includes("expected") && !plain.includes("usual range"));
+  const full = legendText({ band: true, past: "a week earlier" });
+  assert.ok(full.startsWith("▒ usual range, ╌ expected · ┈ a week earlier · ▲▼ anomaly"));
+  assert.ok(full.includes("inside the usual range: it moved together with other series"));
+  assert.ok(!legendText({ band: true, whole: false }).includes("⚑"));
+});
