@@ -23,6 +23,7 @@ from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.outcome.judging import judge_run
 from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.samples import SAMPLES, sample_partitions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.core.analyzer import Analyzer
     from tidegauge.analyzers.runs.progress import Progress
     from tidegauge.repository.repository import Repository
+    from tidegauge.rules.state import RecordCounts, Sample
     from tidegauge.suite import Suite
 
 
@@ -184,6 +186,7 @@ def analyze(
     resegment: bool = False,
     progress: Progress | None = None,
     wait: float = WAIT_SECONDS,
+    samples: int = SAMPLES,
 ) -> Run:
     """Measure the new and changed partitions of a table and store the metrics in a repository.
 
@@ -219,6 +222,9 @@ def analyze(
     wait : float
         Seconds to wait while another run measures the dataset. After a killed run the wait is a minute
         at most, and there is none if it ran on this machine.
+    samples : int
+        Number of sample records for each rule of the suite's `DQM`, which the verdicts on scanned
+        partitions tell; 0 for none, which avoids reading partitions with rejects a second time.
 
     Returns
     -------
@@ -256,6 +262,7 @@ def analyze(
         tags=all_tags,
         rename=rename,
     )
+    private = privacy_of(suite, source.name, all_tags)
     report = run_incremental(
         source,
         spec,
@@ -266,13 +273,19 @@ def analyze(
         progress_bar() if progress is None else progress,
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
         wait=wait,
-        private=privacy_of(suite, source.name, all_tags),
+        private=private,
     )
     if isinstance(suite.holidays, str):
         store_holidays(repository.database, suite.dataset)
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
-    return Run(report, repository, judge_run(repository, suite.dataset, suite.dqm, report))
+    dqm, most = suite.dqm, 0 if private.covers_all else samples
+
+    def take_samples(counted: Mapping[str, RecordCounts]) -> Iterator[Sample]:
+        assert dqm is not None  # nothing is judged without rules
+        return sample_partitions(source, dqm.tasks, counted, most, private)
+
+    return Run(report, repository, judge_run(repository, suite.dataset, dqm, report, take_samples))
 
 
 def privacy_of(suite: Suite, table: str | None, tags: Mapping[str, str] | None = None) -> Privacy:

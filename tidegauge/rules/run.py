@@ -111,7 +111,10 @@ def run_file(
     """
     file.check_places(spark)
     source = open_rules_source(file, spark)
-    run = analyze(source, file.suite, repository=repository, partitions=partitions, spark=spark)
+    # Samples are taken where rejects are written, in the same pass.
+    run = analyze(
+        source, file.suite, repository=repository, partitions=partitions, spark=spark, samples=0
+    )
     if privacy_of(file.suite, file.table).covers_all:
         samples = 0
     parsed = parser_verdict(source, repository, run) if isinstance(source, ParsedSource) else None

@@ -14,11 +14,14 @@ from tidegauge.analyzers.scan.capabilities import smallest
 from tidegauge.analyzers.scan.grouping import hive_text
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.expressions import Expression, shown_text
-from tidegauge.rules.masks import OWN, Masked
+from tidegauge.rules.masks import OWN, Masked, mask
 from tidegauge.rules.state import RecordCounts, Sample
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tidegauge.analyzers.sources.sources import Source
+    from tidegauge.rules.layout import Tasks
 
 SAMPLES = 10
 """Records of each rule that are kept as samples."""
@@ -46,6 +49,37 @@ def sample_charged(
     charged = {name: count for (kind, name), count in found.items() if kind == "charged" and count}
     if charged and most > 0:
         yield from sample_rejects(masked, charged, most, keys, by, private)
+
+
+def sample_partitions(
+    source: Source,
+    tasks: Tasks,
+    counted: Mapping[str, RecordCounts],
+    most: int = SAMPLES,
+    private: Privacy | None = None,
+) -> Iterator[Sample]:
+    """Yield samples of partitions that were counted; only those with records for a rule are read again.
+
+    Parameters
+    ----------
+    source : Source
+    tasks : Tasks
+        The rules and fixes that were counted.
+    counted : mapping of str to RecordCounts
+        Their counts by partition.
+    most, private
+        As for `sample_rejects`; ``most`` holds for all partitions together.
+    """
+    looked = {
+        name: counts
+        for name, counts in counted.items()
+        if any(count for (kind, _), count in tasks.of(counts).items() if kind == "charged")
+    }
+    if not looked or most <= 0:
+        return
+    data = source.read([Partition.from_path(name) for name in looked] if source.keys else None)
+    masked, whole = mask(data, tasks, by=source.keys), RecordCounts.merge(looked.values())
+    yield from sample_charged(masked, whole, most, (), source.keys, private)
 
 
 def sample_rejects(

@@ -20,6 +20,9 @@ from tests.paths import DATA
 DEEQU = DATA / "deequ.json"
 """As Deequ 2.1.0's own serde writes it: every kind of metric, a NaN, an infinity."""
 
+EVERY_KIND = DATA / "deequ_every_kind.json"
+"""Written by the repository of Deequ 2.1.0 on Spark 3.5: every kind of analyzer that it serializes, on 8 rows."""
+
 
 def value(repo, analyzer, name=None, partition="dataset_date=2026-01-01T00:00:00.000Z"):
     frame = repo.metrics("orders", analyzer=analyzer, name=name)
@@ -48,6 +51,32 @@ def test_a_file_of_deequ_is_read_with_all_its_metrics(repo):
     assert {"region": "EU", "dataset": "shop.orders"} in tags
     with pytest.raises(tg.HistoryError, match="no state for 3 of 3"):
         repo.merge("orders", tg.Size())
+
+
+def test_what_deequ_writes_of_every_kind_of_analyzer_is_read(repo):
+    """Country of the rows: DE 3, US 2, FR 2, null 1; amounts 10, 25.5, 40, 55.25, 70, 85, 100 and 10."""
+    done = import_deequ(repo, EVERY_KIND, "every")
+    assert (done.results, done.metrics, done.skipped) == (1, 36, ())
+    frame = repo.metrics("every")
+    (result,) = json.loads(EVERY_KIND.read_text())
+    kinds = {e["analyzer"]["analyzerName"] for e in result["analyzerContext"]["metricMap"]}
+    assert len(kinds) == 34  # Size and Histogram are there twice
+    assert frame["status"].eq("finite").all()
+    assert check(repo.database, repo.artifacts) == []
+    found = dict(zip(frame["name"] + " " + frame["instance"], frame["value"], strict=True))
+    by_hand = {
+        "Sum amount": 395.75,
+        "Mean amount": 395.75 / 8,
+        "Range amount": 90,
+        "ZerosCount refund": 3,
+        "Completeness email": 7 / 8,
+        "Compliance large": 6 / 8,
+        "CountDistinct country": 3,
+        "DuplicateRowCount email,zip": 2,
+        "Histogram.abs.DE country": 3,
+        "HistogramOfSums.sum.FR country,amount": 185,
+    }
+    assert {name: found.get(name) for name in by_hand} == pytest.approx(by_hand)
 
 
 def test_reading_it_again_writes_nothing_and_a_changed_one_restates(repo, tmp_path):

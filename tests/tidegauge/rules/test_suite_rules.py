@@ -1,6 +1,7 @@
 """A suite's own rules: counted in its pass, kept by partition, judged, and judged again."""
 
 import pytest
+from tidegauge.rules.outcome.result import failure_samples
 
 import tidegauge as tg
 from tests.support.spark_actions import counted
@@ -74,6 +75,39 @@ def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, tab
     }
     whole = repo.merge("people", tg.RuleViolations("age", "`age` >= 0 AND `age` < 150"))
     assert whole.value == 2
+
+
+def test_verdicts_tell_samples_of_rejected_records(spark, table, repo):
+    checks = tg.analyze(table, suite(), repository=repo).checks
+    logs = {name[-1]: checks[name].check_log for name in checks}
+    samples = {day: [line for line in log if line.startswith("  ")] for day, log in logs.items()}
+    assert samples == {"1": ["  age=200"], "2": ["  age=-1", "  age="], "3": ["  age=2"]}
+    kept = repo.verdicts("people").set_index("partition")["result"]
+    assert failure_samples(kept[f"ds={DAYS[1]}"]) == ["age=-1", "age="]
+    # They stay with a verdict that stands, and follow the content of one that is judged again.
+    spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[0]}') SELECT 300")
+    again = tg.analyze(table, suite(), repository=repo).checks
+    assert "  age=300" in again[f"ds={DAYS[0]}"].check_log
+    assert "  age=-1" in again[f"ds={DAYS[1]}"].check_log
+
+
+def test_samples_are_as_many_as_asked_for_and_hide_private_columns(spark, table, repo):
+    def sampled(name, private=(), **options):
+        given = tg.Suite(name, [tg.Size()], partition_by=["ds"], dqm=dqm(), private=private)
+        run = tg.analyze(table, given, repository=repo, **options)
+        lines = [line for check in run.checks.values() for line in check.check_log]
+        return [line for line in lines if line.startswith("  ")]
+
+    assert sampled("none", samples=0) == []
+    assert len(sampled("one", samples=1)) == 2  # one of each rule, in all partitions together
+    assert set(sampled("private", private=["age"])) == {"  age=***", "  age="}
+    whole = tg.Suite("given", [tg.Size()], partition_by=["ds"], dqm=dqm())
+    frame = spark.createDataFrame([(-5,), (2,)], "age int")
+    run = tg.analyze(frame, whole, repository=repo, partition={"ds": DAYS[0]})
+    assert [line for line in run.checks[f"ds={DAYS[0]}"].check_log if line[0] == " "] == [
+        "  age=-5",
+        "  age=2",
+    ]
 
 
 def test_what_failed_fails_again_though_nothing_is_scanned(spark, table, repo):

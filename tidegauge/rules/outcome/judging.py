@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, standing_verdic
 from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.outcome.verdicts import read_verdict
-from tidegauge.rules.state import RecordCounts
+from tidegauge.rules.state import RecordCounts, Sample
 
 if TYPE_CHECKING:
     from tidegauge.analyzers.runs.recording import RunReport
@@ -79,11 +80,15 @@ def _judged(
     dataset: str,
     dqm: DQM,
     counted: Mapping[str, RecordCounts | None],
+    samples: Sequence[Sample] = (),
 ) -> dict[str, CheckResult]:
     found = {}
     for partition, counts in counted.items():
         if counts is not None:
             state = dqm.tasks.state(counts)
+            for sample in samples:
+                if sample.partition == partition:
+                    state.add_sample(replace(sample, partition=""))
             state.snapshot()
             found[partition] = dqm.judge(state)
     lacking = [partition for partition, counts in counted.items() if counts is None]
@@ -136,13 +141,26 @@ def _failed(
 
 
 def judge_run(
-    repository: Repository, dataset: str, dqm: DQM | None, report: RunReport
+    repository: Repository,
+    dataset: str,
+    dqm: DQM | None,
+    report: RunReport,
+    take_samples: Callable[[Mapping[str, RecordCounts]], Iterable[Sample]],
 ) -> dict[str, CheckResult]:
     """Judge and store verdicts on the partitions that a run scanned or that were not judged yet.
 
     Failed verdicts of earlier runs on the other partitions are returned, too, while their content
     stays as it is: failed data does not pass because something else was run. If nothing is new, the
     stored verdicts on all partitions are returned.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+    dqm : DQM or None
+    report : RunReport
+    take_samples : callable
+        Returns samples of the scanned partitions by their counts, which verdicts on them tell.
     """
     if dqm is None:
         return {}
@@ -153,7 +171,12 @@ def judge_run(
     if counted is None:
         return known
     of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
-    found = _judged(repository, dataset, dqm, of_fresh)
+    scanned = {
+        name: counts
+        for name, counts in of_fresh.items()
+        if counts is not None and name in report.changes
+    }
+    found = _judged(repository, dataset, dqm, of_fresh, list(take_samples(scanned)))
     for partition, verdict in found.items():
         repository.keep_verdict(
             dataset,
