@@ -188,7 +188,7 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
             """The bound on the rank error; a field of both subclasses."""
 
     @abstractmethod
-    def asked(self) -> tuple[float, ...]:
+    def ranks(self) -> tuple[float, ...]:
         """Return the requested ranks."""
 
     def statistic(self) -> str:
@@ -197,10 +197,10 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
 
     def check_parameters(self) -> None:
         """Require ranks in [0, 1], at least one, and an error from 5e-5 to 1."""
-        if not self.asked():
+        if not self.ranks():
             msg = f"{self!r}: give at least one quantile"
             raise IllegalAnalyzerParameterError(msg)
-        if not all(0 <= rank <= 1 for rank in self.asked()):
+        if not all(0 <= rank <= 1 for rank in self.ranks()):
             msg = f"{self!r}: a quantile lies between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
         if not SMALLEST_ERROR <= self.relative_error <= 1:
@@ -248,7 +248,7 @@ class ApproxQuantile(_QuantileAnalyzer[float]):
         """The name, with the quantile as in Deequ."""
         return f"ApproxQuantile-{self.quantile}"
 
-    def asked(self) -> tuple[float, ...]:
+    def ranks(self) -> tuple[float, ...]:
         """Return the requested rank."""
         return (self.quantile,)
 
@@ -256,7 +256,7 @@ class ApproxQuantile(_QuantileAnalyzer[float]):
         """Return the quantile."""
         if not state.sketch:
             raise self.no_data()
-        return state.quantiles(self.asked())[0]
+        return state.quantiles(self.ranks())[0]
 
     def interval(self, state: KllState) -> Interval:
         """Return the values at the ranks within the error."""
@@ -276,7 +276,7 @@ class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
     quantiles: tuple[float, ...]
     relative_error: float = 0.01
 
-    def asked(self) -> tuple[float, ...]:
+    def ranks(self) -> tuple[float, ...]:
         """Return the requested ranks."""
         return self.quantiles
 

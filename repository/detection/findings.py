@@ -242,7 +242,7 @@ def judge_partitions(
         severity = list(Severity)[grave[0, k]]
         new = finding(repr(detector), whole, scores, (0, k), start, severity, [])
         name = new.partition["partition"] or "the table"
-        text = f"{name} {detector.tell(history, k + start)}."
+        text = f"{name} {detector.explanation(history, k + start)}."
         findings.append(replace(new, explanation=text, direction="high"))
     return whole, scores, findings
 

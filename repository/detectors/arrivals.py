@@ -48,7 +48,7 @@ class MissingPartition(PartitionDetector):
     >>> history = History(days, np.empty((0, 38)), np.empty((0, 38)), [])
     >>> np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist()
     [30]
-    >>> MissingPartition().tell(history, 30)
+    >>> MissingPartition().explanation(history, 30)
     'follows a gap of 2 partitions'
     """
 
@@ -68,7 +68,7 @@ class MissingPartition(PartitionDetector):
         scores.reason[0] = np.where(scores.score[0] > 0, Reason.MISSING, Reason.NONE)
         return scores.since(start)
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
         grid = _grid(history)
         last = t == len(history.times) - 1
@@ -238,6 +238,6 @@ class Late(PartitionDetector):
         scores.reason[late_for] = Reason.LATE
         return scores
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the delay."""
         return f"arrived {self.measure(history)[t]:.3g} hours after its end"

@@ -307,7 +307,7 @@ class PartitionDetector(Detector):
         return self.score(history, start, known), self.measure(history)
 
     @abstractmethod
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return the explanation of a partition's anomaly, to follow the partition's name."""
 
 

@@ -160,7 +160,7 @@ class VolatilityShift(PartitionDetector):
         factor: Floats = np.exp(more)
         return scores.since(start), factor
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the factor."""
         return (
             f"is noisier than before: its metrics vary {self.measure(history)[t]:.1f} times as much"

@@ -89,7 +89,7 @@ class StalePartition(PartitionDetector):
         score = np.where(share >= self.share, total, 0.0)
         return _row(score, ~np.isnan(share), Reason.COPY, upper=self.share, start=start)
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the share of repeated metrics."""
         return f"repeats the previous partition in {self.measure(history)[t]:.0%} of its metrics"
 
@@ -154,7 +154,7 @@ class EmptyMetrics(PartitionDetector):
         score = np.max(_emptied(history), axis=0, initial=0.0)
         return _row(score, np.ones(score.shape, bool), Reason.EMPTY, 0.0, start)
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation that names the metrics."""
         score = _emptied(history)[:, t]
         order = np.argsort(-score, kind="stable")
@@ -204,7 +204,7 @@ class SchemaChange(PartitionDetector):
         events = self.measure(history) > 0
         return _row(_rarity(events), np.ones(len(events), bool), Reason.SCHEMA, 0.0, start)
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation that names the changed columns."""
         return f"has a changed schema: {list_changes(_changes(history)[t])}"
 
@@ -279,7 +279,7 @@ class Restatement(PartitionDetector):
         events = self.measure(history) > 0
         return _row(_rarity(events), np.ones(len(events), bool), Reason.RESTATED, 0.0, start)
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of restatements."""
         times = int(self.measure(history)[t])
         return f"was restated {'once' if times == 1 else f'{times} times'}"
@@ -329,7 +329,7 @@ class Multivariate(PartitionDetector):
         scores.reason[scores.reason != Reason.NONE] = Reason.JOINT
         return scores.since(start)
 
-    def tell(self, history: History, t: int) -> str:
+    def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of metrics that are off."""
         scores = Seasonal().score(history).score[:, t]
         return f"is unusual in {int((scores >= 1).sum())} of {len(scores)} metrics at once"

@@ -222,7 +222,7 @@ def normal_scores(
     unwatched = np.isnan(np.where(small < mean, lower, upper)) & ~np.isnan(score)
     score = np.where(unwatched, 0, np.clip(score, 0, CAP))
     usual = (np.ldexp(some, ROOM) for some in (mean, lower, upper))
-    return told(below, above, score, Reason.LEVEL, values, *usual)
+    return scores_from_flags(below, above, score, Reason.LEVEL, values, *usual)
 
 
 def bounded(
@@ -235,10 +235,12 @@ def bounded(
     """Return the highest score outside fixed bounds, 0 inside, and NaN where `change` is NaN."""
     below, above = flags
     score = np.where(np.isnan(change), np.nan, np.where(below | above, CAP, 0.0))
-    return told(below, above, score, reason, values, np.full_like(values, np.nan), *bounds)
+    return scores_from_flags(
+        below, above, score, reason, values, np.full_like(values, np.nan), *bounds
+    )
 
 
-def told(
+def scores_from_flags(
     below: NDArray[np.bool_],
     above: NDArray[np.bool_],
     score: Floats,

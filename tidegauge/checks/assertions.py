@@ -106,12 +106,16 @@ class Between(Description, Assertion):
         if self.lower is None and self.upper is None:
             return "any number"
         if self.lower == self.upper:
-            return f"exactly {told(self.lower)}"
+            return f"exactly {format_number(self.lower)}"
         words = []
         if self.lower is not None:
-            words.append(f"{'at least' if self.has_lower else 'more than'} {told(self.lower)}")
+            words.append(
+                f"{'at least' if self.has_lower else 'more than'} {format_number(self.lower)}"
+            )
         if self.upper is not None:
-            words.append(f"{'at most' if self.has_upper else 'less than'} {told(self.upper)}")
+            words.append(
+                f"{'at most' if self.has_upper else 'less than'} {format_number(self.upper)}"
+            )
         return " and ".join(words)
 
     def refused(self) -> str:
@@ -184,12 +188,12 @@ def as_assertion(wanted: AssertionLike) -> Assertion:
     raise SuiteError(msg)
 
 
-def told(value: Any, digits: int = 12) -> str:
+def format_number(value: Any, digits: int = 12) -> str:
     """Format a number for a message; whole numbers with all their digits.
 
     Examples
     --------
-    >>> told(3.0), told(0.9999996), told(2 / 3, 4), told(float("nan"))
+    >>> format_number(3.0), format_number(0.9999996), format_number(2 / 3, 4), format_number(float("nan"))
     ('3', '0.9999996', '0.6667', 'NaN')
     """
     if not isinstance(value, Real):
@@ -210,9 +214,9 @@ def violation_message(value: Any, assertion: Assertion) -> str:
     >>> violation_message(0.49247311828, Between(0.95)), violation_message(0.9999996, Between(1))
     ('0.4925 is not at least 0.95', '0.9999996 is not at least 1')
     """
-    text = told(value)
+    text = format_number(value)
     if isinstance(assertion, Between) and isinstance(value, Real):
-        texts = [told(value, digits) for digits in (4, 6, 8, 10)]
+        texts = [format_number(value, digits) for digits in (4, 6, 8, 10)]
         text = next((t for t in texts if not assertion.holds(t)), text)
     return f"{text} {assertion.refused()} {assertion}"
 

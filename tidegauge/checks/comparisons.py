@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.quantiles import ApproxQuantile
-from tidegauge.checks.assertions import AssertionLike, Between, as_assertion, told
+from tidegauge.checks.assertions import AssertionLike, Between, as_assertion, format_number
 from tidegauge.checks.builder import ConstraintBuilder
 from tidegauge.checks.constraints import Constraint, ConstraintResult, ConstraintStatus, subject
 
@@ -127,7 +127,7 @@ class OtherTableConstraint(ComparisonConstraint):
             text = f"{subject(self.analyzer)} is several numbers, which cannot be compared as one"
             return self.failed(text, metric)
         change = relative_difference(float(own), float(other))
-        text = f"{told(own)}, but {told(other)} in {self.other}"
+        text = f"{format_number(own)}, but {format_number(other)} in {self.other}"
         return self.judge(change, metric, lambda _: text)
 
 
@@ -221,7 +221,7 @@ class DriftConstraint(ComparisonConstraint):
             return self.judge(distance, metric)
         if not found["ks_significant"]:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", distance, metric)
-        return self.failed(f"{told(distance, 4)} is significant", metric, distance)
+        return self.failed(f"{format_number(distance, 4)} is significant", metric, distance)
 
     def _undefined(self, metric: Metric[Any], unseen: float) -> ConstraintResult:
         """Return the result if there is no distance; ``unseen`` is the share of new categories."""
@@ -350,7 +350,7 @@ def _shown(row: Row) -> str:
 
 def _tolerance(wanted: Any) -> str:
     most = wanted.upper if isinstance(wanted, Between) else None
-    return f"within {told(most)} of" if most else "as in"
+    return f"within {format_number(most)} of" if most else "as in"
 
 
 class ComparisonMethods(ConstraintBuilder):

@@ -25,7 +25,7 @@ from tidegauge.analyzers.measures.texts import (
     PatternMatch,
 )
 from tidegauge.analyzers.measures.tuples import ApproxUniqueValueRatio
-from tidegauge.checks.assertions import Between, told
+from tidegauge.checks.assertions import Between, format_number
 from tidegauge.checks.check import Check
 from tidegauge.checks.constraints import DATA_TYPE_GROUPS
 from tidegauge.checks.margins import floor2, widen, wilson
@@ -126,7 +126,7 @@ class ColumnProfile:
             return self._made("is_complete", reason=f"None of {self.rows} rows is null.")
         least = floor2(wilson(share, self.rows)[0])
         reason = (
-            f"{self.values} of {self.rows} rows are not null; a share of at least {told(least)} is"
+            f"{self.values} of {self.rows} rows are not null; a share of at least {format_number(least)} is"
             " expected with 95 % confidence."
         )
         return self._made("is_complete", at_least=least, reason=reason)
@@ -148,15 +148,15 @@ class ColumnProfile:
         if low is None or not (isfinite(low) and isfinite(high)):
             return
         if low >= 0:
-            reason = f"The minimum of {self.values} numbers is {told(low, 6)}."
+            reason = f"The minimum of {self.values} numbers is {format_number(low, 6)}."
             yield self._made("is_non_negative", reason=reason)
         if categories or low == high:
             return
         margin = MARGIN * (high - low)
         lower, upper = widen(low, high, margin)
         between = (
-            f"{self.values} numbers lie between {told(low, 6)} and {told(high, 6)}; the margin is half their"
-            f" distance, {told(margin, 6)}."
+            f"{self.values} numbers lie between {format_number(low, 6)} and {format_number(high, 6)}; the margin is half their"
+            f" distance, {format_number(margin, 6)}."
         )
         if low < 0:
             yield self._made("has_min", (lower, None), reason=between)
@@ -164,7 +164,7 @@ class ColumnProfile:
         mean, spread = self.value(Mean(c)), self.value(StandardDeviation(c))
         if mean is None or not spread or not (isfinite(mean) and isfinite(spread)):
             return
-        about = f"The mean of {self.values} numbers is {told(mean, 6)}, their standard deviation {told(spread, 6)}"
+        about = f"The mean of {self.values} numbers is {format_number(mean, 6)}, their standard deviation {format_number(spread, 6)}"
         reason = f"{about}; the mean may change by one standard deviation."
         yield self._made("has_mean", widen(mean, mean, spread), reason=reason)
         reason = f"{about}; from half to double of it is allowed."

@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.evidence import AnomalySettings
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
 from tidegauge.analyzers.measures.texts import PatternMatch
-from tidegauge.checks.assertions import Between, told
+from tidegauge.checks.assertions import Between, format_number
 from tidegauge.checks.check import Check
 from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.checks.margins import ceil2, floor2, widen, wilson
@@ -102,7 +102,7 @@ class MetricHistory:
 
     def _constant(self, scale: Scale) -> Iterator[Suggestion]:
         value = self.values[0]
-        always = f"It was {told(value)} in all {len(self.values)} partitions."
+        always = f"It was {format_number(value)} in all {len(self.values)} partitions."
         if scale is Scale.RATIO and isinstance(self.analyzer, GOOD_SHARES):
             if value > 0:
                 yield self._least(value, always)
@@ -122,7 +122,7 @@ class MetricHistory:
             if least > 0:
                 reason = (
                     f"It was below {low:.4g} in 1 % of {len(self.values)} partitions; less {behind} that is"
-                    f" {told(least)}."
+                    f" {format_number(least)}."
                 )
                 yield self._least(least, reason)
             return
@@ -171,7 +171,7 @@ class MetricHistory:
         if 0 < by <= LARGEST_DROP:
             reason = (
                 f"From one week to the next it fell by more than {rare:.4g} in 1 % of {len(drops)} pairs;"
-                f" rounded up that is {told(by)}."
+                f" rounded up that is {format_number(by)}."
             )
             yield self._made("not_below", self.analyzer, "7d", by=by, reason=reason)
 
@@ -223,7 +223,7 @@ def _why_not(past: MetricHistory) -> str:
         return f"{len(past.values)} partitions are too few; {MIN_PARTITIONS} would do"
     if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
         return "times increase, so no limit would last"
-    return f"it was {told(past.values[0])} in all partitions, which limits nothing else"
+    return f"it was {format_number(past.values[0])} in all partitions, which limits nothing else"
 
 
 def _histories(

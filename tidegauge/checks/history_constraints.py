@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.description import Description
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence
 from tidegauge.analyzers.core.metric import Metric
-from tidegauge.checks.assertions import Between, told
+from tidegauge.checks.assertions import Between, format_number
 from tidegauge.checks.constraints import Constraint, ConstraintResult, ConstraintStatus, subject
 
 _AGO = re.compile(r"(?:(?P<statistic>mean|median|min|max) of )?(?P<count>[1-9]\d*)(?P<unit>[hdw])")
@@ -127,7 +127,7 @@ class HistoryConstraint(Constraint):
         place, then = found
 
         def tell(refused: str) -> str:
-            was = f"{told(now, DIGITS)}, after {told(then, DIGITS)} ({place})"
+            was = f"{format_number(now, DIGITS)}, after {format_number(then, DIGITS)} ({place})"
             return f"{was}: the {self.how} {refused}"
 
         result = self.judge(difference_or_ratio(now, then, self.how), metric, tell)
@@ -178,12 +178,12 @@ class AnomalyConstraint(Constraint):
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", now, metric)
         within = judgement.lower <= now <= judgement.upper
         also = ", though within the usual range" if within else ""
-        parts = [f"{told(now, DIGITS)} is unusual for {self.usual.detector}{also}"]
+        parts = [f"{format_number(now, DIGITS)} is unusual for {self.usual.detector}{also}"]
         if isfinite(judgement.expected):
-            parts.append(f"expected {told(judgement.expected, DIGITS)}")
+            parts.append(f"expected {format_number(judgement.expected, DIGITS)}")
         if isfinite(judgement.lower) or isfinite(judgement.upper):
             parts.append(
-                f"usual are {told(judgement.lower, DIGITS)} to {told(judgement.upper, DIGITS)}"
+                f"usual are {format_number(judgement.lower, DIGITS)} to {format_number(judgement.upper, DIGITS)}"
             )
         return self.failed(", ".join(parts), metric, now)
 
@@ -217,9 +217,9 @@ def _bound_text(assertion: Between, baseline: str) -> str:
         return ""
     low, high = assertion.lower, assertion.upper
     if high is None and low is not None and low <= 0:
-        return f"not below {baseline}" + (f" by more than {told(-low)}" if low else "")
+        return f"not below {baseline}" + (f" by more than {format_number(-low)}" if low else "")
     if low is None and high is not None and high >= 0:
-        return f"not above {baseline}" + (f" by more than {told(high)}" if high else "")
+        return f"not above {baseline}" + (f" by more than {format_number(high)}" if high else "")
     return ""
 
 

@@ -151,7 +151,7 @@ def assert_equal(analyzer: Analyzer, state, whole, facts):
     elif isinstance(analyzer, tg.ApproxQuantile | tg.ApproxQuantiles):
         values = sorted(facts["arr" if analyzer.column == "arr_delay" else "dep"])
         assert state.count == whole.count == len(values)
-        for rank, found in zip(analyzer.asked(), state.quantiles(analyzer.asked()), strict=True):
+        for rank, found in zip(analyzer.ranks(), state.quantiles(analyzer.ranks()), strict=True):
             below = sum(v < found for v in values) / len(values)
             upto = sum(v <= found for v in values) / len(values)
             assert below - 3 * 0.01 <= rank <= upto + 3 * 0.01

@@ -92,7 +92,7 @@ def check(detector, h, start=0, known=None):
         values = detector.measure(h)
         assert values.shape == h.times.shape
         for t in np.flatnonzero(scores.score[0] > 0)[-1:]:
-            assert "nan" not in detector.tell(h, int(t) + start).lower()
+            assert "nan" not in detector.explanation(h, int(t) + start).lower()
     else:
         values = h.values[:, start:]
         assert left[np.isnan(values)].all()

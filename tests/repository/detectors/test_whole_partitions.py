@@ -340,7 +340,7 @@ def overdue(last_days_ago, count=40, delay=3, **changed):
     ledger = replace(PartitionLedger(arrived, np.ones(count, int), [{}] * count, end), **changed)
     h = History(times, np.empty((0, count)), np.empty((0, count)), [], ledger=ledger)
     detector = MissingPartition()
-    return detector.measure(h), detector.score(h).score[0], detector.tell(h, count - 1)
+    return detector.measure(h), detector.score(h).score[0], detector.explanation(h, count - 1)
 
 
 def test_what_is_overdue_is_told_of_the_last():

@@ -86,7 +86,7 @@ class ComparisonInputs:
         sources = self.configuration.query_sources
         return self.logged.where(one_of(SOURCE, sources)) if sources else self.logged
 
-    def asked(self, lag_ms: int = 0) -> DataFrame:
+    def backfill_pairs(self, lag_ms: int = 0) -> DataFrame:
         """Return the (key, timestamp) pairs to backfill."""
         return logged_keys(self.chosen, self.configuration.keys, lag_ms)
 
@@ -136,7 +136,7 @@ class ComparisonInputs:
         return AlignedPart(part.data.select(*kept), part.group_bys)
 
     def _found(self, backfill: Backfill, lag_ms: int) -> DataFrame:
-        found = self._timed(backfilled(backfill, self.asked(lag_ms), self.views))
+        found = self._timed(backfilled(backfill, self.backfill_pairs(lag_ms), self.views))
         if isinstance(backfill, TableBackfill):
             found = self._of_days(found)
         names = {name.casefold() for name in found.columns}

@@ -202,7 +202,7 @@ class _Shifted(ComparisonInputs):
             last = number
         return self.chosen.where(f"{bucket} <= {last}")
 
-    def asked(self, lag_ms: int = 0) -> DataFrame:
+    def backfill_pairs(self, lag_ms: int = 0) -> DataFrame:
         """Return the (key, timestamp) pairs to backfill."""
         keys = self.configuration.keys
         rows = self.at_all_lags(self.sampled.select(*map(quote, (*keys, TIME))))
