@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tidegauge.cli.main import run_command
+from tidegauge.repository.exchange.deequ import import_deequ
 from tidegauge.spark.java import find_java
 
 import tidegauge as tg
@@ -48,7 +49,7 @@ def deequ(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deequ")
     # Alone: what it needs to run comes with Spark.
     (jar,) = maven.jars_of(f"{DEEQU}!")
-    return theirs("deequ", folder, jar, folder)
+    return {**theirs("deequ", folder, jar, folder), "folder": folder}
 
 
 @pytest.fixture
@@ -98,6 +99,24 @@ def test_verdicts_and_rows_are_those_of_pydeequ(deequ, orders):
     rows = tg.verify(orders, complete).row_level(complete)
     (column,) = set(rows.columns) - set(orders.columns)
     assert said["rows"] == {row["code"]: row[column] for row in rows.collect()}
+
+
+def test_the_repository_of_pydeequ_is_read_and_continued(deequ, spark, orders, repo):
+    """One result, of 14 November 2023 at 22:13:20 UTC."""
+    file = deequ["folder"] / "metrics.json"
+    done = import_deequ(repo, file, "orders", key="ds", format="%Y-%m-%d")
+    assert (done.results, done.metrics, done.new, done.skipped) == (1, 2, 1, ())
+    read = repo.metrics("orders")
+    assert set(read["partition"]) == {"ds=2023-11-14"}
+    assert read["time"][0].isoformat() == "2023-11-14T22:13:20+00:00"
+    assert repo.runs("orders")["tags"].tolist() == [{"tag": "walk"}]
+    rows = zip(read["name"], read["instance"], read["value"], strict=True)
+    assert {f"{name} {instance}": value for name, instance, value in rows} == deequ["first"]
+    suite = tg.Suite("orders", [tg.Size(), tg.Completeness("price")], partition_by=["ds"])
+    tg.analyze(orders, suite, repository=repo, partition={"ds": "2023-11-15"})
+    for analyzer in suite.analyzers:
+        before, now = repo.metrics("orders", analyzer=analyzer)["value"]
+        assert before == now
 
 
 STATISTICS = {
