@@ -45,7 +45,7 @@ _COMPARISON = re.compile(
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _SCOPES = re.compile(r"->|\bselect\b", re.IGNORECASE)
-"""What gives names another meaning than that of a column."""
+"""Words that give names another meaning than that of a column."""
 
 
 def compare_exactly(condition: str, schema: Schema) -> str:

@@ -24,7 +24,7 @@ CLEAR = 20.0
 LONGEST = 100
 """Maximum number of characters for an anomaly of a whole partition."""
 Topic = ConsistencyTopic | tuple[str, str]
-"""What a headline tells of: a group-by's metrics, or a metric's name and instance."""
+"""Topic of a headline: a group-by's metrics, or a metric's name and instance."""
 Topics = list[Topic]
 
 _PLAIN = frozenset({"Completeness", "Size"})

@@ -34,8 +34,8 @@ from tidegauge.rules.state import RecordCounts
 from tidegauge.widgets.source import Shown, Source
 
 import tidegauge as tg
-from tests.hostile import TEXTS
 from tests.paths import ROOT
+from tests.support.hostile import TEXTS
 
 EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 

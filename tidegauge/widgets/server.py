@@ -45,11 +45,11 @@ MOST_WAITING = 256
 MOST_CONNECTIONS = 512
 """Connections that may be open; a page has up to six, and a process often 1024 files."""
 IDLE_SECONDS = 60.0
-"""How long a connection may be silent before a request, and how long its headers may take."""
+"""Time that a connection may be silent before a request, and that its headers may take."""
 QUESTION_SECONDS = 30.0
-"""How long the rest of a question may take."""
+"""Time that the rest of a question may take."""
 ANSWER_SECONDS = 300.0
-"""How long a page may take to read an answer: some megabytes, over a bad line."""
+"""Time that a page may take to read an answer: some megabytes, over a bad line."""
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"

@@ -11,7 +11,7 @@ _TOKEN = re.compile(
     r"|'(?:[^'\\]|\\[\s\S]|'')*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\[\s\S]|\"\")*+(?:\"|\\?\Z)"
     r"|`(?:[^`]|``)*+(?:`|\Z)|\w++|\|\||[\s\S])"
 )
-"""What is opened and not closed goes to the end, so that each letter is read once."""
+"""Tokens; one that is not closed extends to the end, so that each letter is read once."""
 
 
 class Token(NamedTuple):
