@@ -20,8 +20,14 @@ class TimeLimitReached(SystemExit):
 
 
 @contextmanager
-def time_limit(minutes: float | None) -> Iterator[None]:
+def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator[None]:
     """Interrupt the block after some minutes; None sets no limit.
+
+    Parameters
+    ----------
+    minutes : float, optional
+    ends_process : bool
+        Whether the process has nothing to do but the block, so that it must end soon after, too.
 
     Spark cannot stop a task within a regular expression, and threads may wait for such a task. So if
     the process is still there after another half minute, it ends at once, and Spark's Java with it,
@@ -60,3 +66,5 @@ def time_limit(minutes: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if not ends_process:
+            last.cancel()

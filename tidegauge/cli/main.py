@@ -61,13 +61,20 @@ def main() -> None:
     """Run the command line and exit with its status."""
     if sys.stdout.isatty():  # a pipe gets what is there, as JSON and CSV
         sys.stdout = cast("TextIO", SafeTerminal(sys.stdout))
-    sys.exit(run_command(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:], ends_process=True))
 
 
-def run_command(arguments: list[str]) -> int:
-    """Run one command and return its exit status; errors are printed on one line."""
+def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
+    """Run one command and return its exit status; errors are printed on one line.
+
+    Parameters
+    ----------
+    arguments : list of str
+    ends_process : bool
+        Whether the process has nothing to do but the command: a time limit then ends it, too.
+    """
     try:
-        status = app(arguments, prog_name="tidegauge", standalone_mode=False)
+        status = app(arguments, prog_name="tidegauge", standalone_mode=False, obj=ends_process)
     except typer.TyperException as error:  # typer would exit with 2, reserved for data failures
         text = error.format_message().rstrip(".")
         if text:  # without arguments the help is already shown
@@ -116,7 +123,7 @@ def options(
     ] = None,
 ) -> None:
     """Measure data quality, store metric history, and detect anomalies."""
-    context.with_resource(time_limit(minutes))
+    context.with_resource(time_limit(minutes, ends_process=bool(context.obj)))
 
 
 def run(

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import time
+from threading import Timer
+from threading import enumerate as enumerate_threads
 
 import psutil
 import pyarrow as pa
@@ -15,6 +17,7 @@ from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.paths import ROOT
+from tidegauge.cli import limits
 
 SHORT = 0.2 / 60
 IN_A_THREAD = """
@@ -23,7 +26,7 @@ from threading import Event, Thread
 from tidegauge.cli import limits
 limits.GRACE_SECONDS = 0.5
 Thread(target=Event().wait).start()
-with limits.time_limit(0.2 / 60):
+with limits.time_limit(0.2 / 60, ends_process=True):
     print("begun", flush=True)
     time.sleep(30)
 """
@@ -40,6 +43,15 @@ def test_what_takes_longer_is_interrupted():
     over = pytest.raises(TimeLimitReached, match="the time limit of 0.00333333 minutes is over")
     with over, time_limit(SHORT):
         time.sleep(30)
+
+
+def test_a_process_that_goes_on_is_not_ended(monkeypatch):
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("the process would have ended"))
+    with pytest.raises(TimeLimitReached), time_limit(SHORT):
+        time.sleep(30)
+    timers = [thread for thread in enumerate_threads() if isinstance(thread, Timer)]
+    assert all(timer.finished.is_set() for timer in timers)
 
 
 def test_what_is_done_in_time_is_left_alone():
