@@ -60,6 +60,12 @@ def modules():
 
 
 @functools.cache
+def nodes():
+    """Each node of the syntax trees with its module."""
+    return [(module, node) for module, tree in modules().items() for node in ast.walk(tree)]
+
+
+@functools.cache
 def imports(module):
     """Every module that one imports: with itself, inside functions, and for types only."""
     found = set()
@@ -135,12 +141,14 @@ def test_no_jvm_and_no_pickle():
 def test_no_docstring_begins_with_a_question():
     """The noun first, or the verb: what one would type into a search box."""
     asked = []
-    for module, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                text = ast.get_docstring(node)
-                if text and QUESTION.match(text):
-                    asked.append(f"{module}.{getattr(node, 'name', '')}: {text.splitlines()[0]}")
+    for module, node in nodes():
+        text = None
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            text = ast.get_docstring(node)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            text = node.value.value  # of a constant or an attribute
+        if isinstance(text, str) and QUESTION.match(text):
+            asked.append(f"{module}.{getattr(node, 'name', '')}: {text.splitlines()[0]}")
     assert asked == []
 
 
@@ -154,8 +162,7 @@ def test_the_architecture_is_wrapped():
 def test_docstrings_name_types_that_there_are():
     """A class that was renamed keeps its old name in no section of parameters."""
     known = {*vars(builtins), *(name.partition(".")[0] for name in modules())}
-    nodes = [(module, node) for module, tree in modules().items() for node in ast.walk(tree)]
-    for _, node in nodes:
+    for _, node in nodes():
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Name(id=name):
                 known.add(name)
@@ -164,7 +171,7 @@ def test_docstrings_name_types_that_there_are():
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 known |= {alias.asname or alias.name for alias in names}
     unknown = []
-    for module, node in nodes:
+    for module, node in nodes():
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             types = re.findall(r"^ *[\w, *]+ : (.+)$", ast.get_docstring(node) or "", re.MULTILINE)
             words = {word for line in types for word in re.findall(r"\b[A-Z]\w+", line)}
@@ -177,7 +184,11 @@ def test_a_folder_can_be_taken_in_at_a_glance():
     for folder in ("analyzers", "repository", "tidegauge", "tests"):
         for path in [ROOT / folder, *(ROOT / folder).rglob("*/")]:
             if path.is_dir() and not unseen & set(path.parts):
-                entries = [e for e in path.iterdir() if e.name not in unseen and not e.is_symlink()]
+                entries = [
+                    e
+                    for e in path.iterdir()
+                    if e.name not in unseen and not e.is_symlink() and e.name[0] != "."
+                ]
                 assert len(entries) <= MOST_ENTRIES, f"{path}: {len(entries)} entries"
 
 

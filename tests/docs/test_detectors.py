@@ -11,11 +11,11 @@ from tidegauge.repository.detectors.base import (
     PartitionDetector,
     PartitionLedger,
 )
+from tidegauge.repository.detectors.changes import VolatilityShift
 
 from tests.paths import ROOT
 from tests.repository.detectors.test_every_detector import EVERY
 
-POINTS, ODD = 150, 140
 PAGE = ROOT / "docs" / "reference" / "detectors.md"
 
 
@@ -30,17 +30,17 @@ def formulas():
     return rows
 
 
-def history(value=None):
-    """Six metrics of 150 days without any gap; the first is `value` on day `ODD`."""
-    values = 100 + 5 * np.random.default_rng(1).normal(size=(6, POINTS))
+def history(points, value=None):
+    """Five metrics of some days without any gap; the first is `value` on the tenth day from the end."""
+    values = 100 + 5 * np.random.default_rng(1).normal(size=(5, points))
     if value is not None:
-        values[0, ODD] = value
-    times = np.arange("2026-01-01", POINTS, dtype="M8[D]").astype("M8[s]")
+        values[0, -10] = value
+    times = np.arange("2026-01-01", points, dtype="M8[D]").astype("M8[s]")
     arrived = times + np.timedelta64(30, "h")
-    version = np.ones(POINTS, dtype=np.int64)
-    ledger = PartitionLedger(arrived, version, [{"a": "int"}] * POINTS, arrived[-1])
+    version = np.ones(points, dtype=np.int64)
+    ledger = PartitionLedger(arrived, version, [{"a": "int"}] * points, arrived[-1])
     rows = np.full_like(values, 1000.0)
-    return History(times, values, rows, [Scale.SIGNED] * 6, ledger=ledger)
+    return History(times, values, rows, [Scale.SIGNED] * 5, ledger=ledger)
 
 
 def test_every_detector_has_its_formula():
@@ -54,21 +54,18 @@ def test_every_detector_has_its_formula():
 @pytest.mark.parametrize("detector", EVERY)
 def test_the_table_says_what_a_detector_does(detector):
     _, begins, infinite, band = formulas()[type(detector).__name__]
-    usual = detector.score(history())
+    points = 150 if isinstance(detector, VolatilityShift) else 60  # it compares seven weeks
+    usual = detector.score(history(points))
     scored = np.flatnonzero(~np.isnan(usual.score[0]))
     assert int(begins) == scored[0] + 1
-    sides = (not np.isnan(usual.lower[0, ODD]), not np.isnan(usual.upper[0, ODD]))
-    assert (
-        sides
-        == {"both sides": (True, True), "upper": (False, True), "none": (False, False)}[
-            re.split("[:,]", band)[0]
-        ]
-    )
+    sides = (not np.isnan(usual.lower[0, -10]), not np.isnan(usual.upper[0, -10]))
+    bands = {"both sides": (True, True), "upper": (False, True), "none": (False, False)}
+    assert sides == bands[re.split("[:,]", band)[0]]
 
-    assert np.isnan(detector.score(history(np.nan)).score[0, ODD]) == (
+    assert np.isnan(detector.score(history(points, np.nan)).score[0, -10]) == (
         not isinstance(detector, PartitionDetector)
     )
-    odd = detector.score(history(np.inf)).score[0, ODD]
+    odd = detector.score(history(points, np.inf)).score[0, -10]
     if infinite.startswith("outside"):
         assert odd == 300
     elif infinite == "not scored" and not isinstance(detector, PartitionDetector):

@@ -31,7 +31,7 @@ from tidegauge.repository.store import artifacts
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.testing.samples import commit, day, judged
 from tidegauge.rules.state import RecordCounts
-from tidegauge.widgets.source import Shown, Source
+from tidegauge.widgets.source import DashboardSource, Shown
 
 import tidegauge as tg
 from tests.paths import ROOT
@@ -173,7 +173,7 @@ def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repository:
         filled(repository, text)
-    source = Source(Shown(url))
+    source = DashboardSource(Shown(url))
     backend = source.backend()
     keys = (
         "dataset",

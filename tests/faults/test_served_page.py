@@ -233,10 +233,10 @@ def limits(monkeypatch):
 @contextlib.asynccontextmanager
 async def running(server, url):
     """Serve in this event loop; yield the port."""
-    from tidegauge.widgets.source import Shown, Source
+    from tidegauge.widgets.source import DashboardSource, Shown
     from tornado.testing import bind_unused_port
 
-    site = server.Site(Source(Shown(url)))
+    site = server.Site(DashboardSource(Shown(url)))
     listening, port = bind_unused_port()
     web = server.server_of(site)
     web.add_sockets([listening])
@@ -310,12 +310,12 @@ def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
 def test_who_asks_too_much_is_refused(url):
     """The queue is bounded, so that memory is."""
     from tidegauge.widgets.server import MOST_WAITING, Site, application
-    from tidegauge.widgets.source import Shown, Source
+    from tidegauge.widgets.source import DashboardSource, Shown
     from tornado.httpclient import AsyncHTTPClient
     from tornado.testing import bind_unused_port
 
     async def statuses():
-        site = Site(Source(Shown(url)))
+        site = Site(DashboardSource(Shown(url)))
         listening, port = bind_unused_port()
         server = application(site).listen(port=0)
         server.add_sockets([listening])

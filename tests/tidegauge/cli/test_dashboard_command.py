@@ -82,6 +82,7 @@ def test_a_port_that_is_asked_for_must_be_free(url, tmp_path):
     assert f"cannot listen on 127.0.0.1, port {port}" in done.stderr
 
 
+@pytest.mark.soak
 @served
 def test_two_find_ports_of_their_own_and_end_when_told(url, tmp_path):
     with (
@@ -130,7 +131,13 @@ def read(address):
 
 @served
 @pytest.mark.parametrize(
-    ("options", "samples"), [([], []), (["--show-samples"], ["ds=2013-01-04: fare=-3"])]
+    ("options", "samples"),
+    [
+        ([], []),
+        pytest.param(
+            ["--show-samples"], ["ds=2013-01-04: fare=-3"], marks=pytest.mark.soak
+        ),  # a server each
+    ],
 )
 def test_records_that_failed_are_sent_only_if_they_may_be_shown(url, tmp_path, options, samples):
     with Repository(url) as repo:
