@@ -153,7 +153,7 @@ def test_what_an_address_asks_for_is_what_is_drawn(page, served):
     """Opened by somebody else, who has no state of the page."""
     shown = {
         "home": (".tg-home [role=gridcell][data-column=dataset]", [PLAIN]),
-        "overview": (".tg-overview", ["of 14 series"]),
+        "overview": (".tg-overview", ["of 16 series"]),
         "series": (".tg-window", ["18 partitions"]),
         "compare": (".tg-compare .tg-tools", ["Wed", "Tue", "1 of 10 metrics"]),
         "distribution": (".tg-both", ["2013-02-01 to 2013-02-14", BAD_PARTITION]),

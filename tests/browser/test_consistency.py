@@ -95,7 +95,7 @@ def test_features_are_ranked_chosen_and_drawn(root):
 
 def test_the_view_is_restored_from_its_address(root):
     page = root.page
-    root.get_by_label("Dataset", exact=True).select_option(features.JOIN)
+    root.get_by_label("Dataset", exact=True).fill(features.JOIN)
     root.locator(".tg-features-list .tg-row").first.wait_for()
     root.get_by_label("Group-by").select_option("stream")
     root.locator(".tg-consistency .tg-tools select").nth(1).select_option("30")
