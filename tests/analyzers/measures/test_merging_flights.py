@@ -10,7 +10,7 @@ import tidegauge as tg
 from tests.conftest import soak
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # the flights are a Hive table
-DAYS = min(soak(60, 365), 365)
+DAYS = min(soak(30, 365), 365)
 FILTER = "origin = 'EWR' AND dep_delay > 0"
 
 
