@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SMALL = 30.0
 """Mean below which a count is small."""
+LARGEST = 1e15
+"""Count from which doubles leave out whole numbers; larger ones are judged as this."""
 WEEKS, LONG = 28, 98
 """Points whose mean is expected, and those whose variance is."""
 ENOUGH = 14
@@ -70,7 +72,7 @@ class CountForecast:
     def score(self, value: Floats) -> Floats:
         """Return -log10 of the two-sided tail probability of counts."""
         size, share = self._parameters()
-        count = np.round(np.maximum(np.nan_to_num(value, posinf=1e15), 0))
+        count = np.round(np.maximum(np.nan_to_num(value, posinf=LARGEST), 0))
         above = np.where(count > 0, special.betainc(np.maximum(count, 1), size, 1 - share), 1.0)
         below = special.betainc(size, count + 1, share)
         p = np.clip(2 * np.minimum(above, below), 10.0**-CAP, 1)
@@ -113,13 +115,18 @@ def poisson_limit(score: float, mean: Floats) -> Floats:
     --------
     >>> poisson_limit(3.0, np.array([0.01, 0.1])).tolist()  # P(X >= 2) is 5e-5, P(X >= 3) 2e-4
     [1.0, 2.0]
+    >>> poisson_limit(3.0, np.array([1e6])).tolist()  # 3.1 standard deviations above
+    [1003092.0]
     """
-    found = np.zeros(mean.shape)
-    rising = np.ones(mean.shape, dtype=bool)
-    while rising.any():
-        rising &= poisson_score(found + 1, mean) < score
-        found += rising
-    return found
+    mean = np.minimum(mean, LARGEST)
+    low, high = np.zeros(mean.shape), np.ones(mean.shape)
+    while (below := poisson_score(high, mean) < score).any():
+        low, high = np.where(below, high, low), np.where(below, 2 * high, high)
+    while (high - low > 1).any():
+        middle = np.floor((low + high) / 2)
+        below = poisson_score(middle, mean) < score
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return low
 
 
 def _mean(values: Floats) -> Floats:

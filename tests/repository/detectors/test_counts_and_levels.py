@@ -7,7 +7,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.walk import BAND
-from tidegauge.repository.numerics.counts import CountForecast, poisson_score
+from tidegauge.repository.numerics.counts import CountForecast, poisson_limit, poisson_score
 
 import tidegauge as tg
 
@@ -86,6 +86,20 @@ def test_small_counts_are_forecast_as_negative_binomial():
     assert forecast.score(np.array([15.0]))[0] == pytest.approx(-np.log10(2 * above), rel=1e-6)
     assert forecast.quantile(0.9995)[0] == stats.nbinom.ppf(0.9995, size, share)
     assert not CountForecast.from_past(np.full((1, 98), 40.0)).small[0]  # 30 and more are not small
+
+
+def test_a_poisson_limit_is_the_last_count_below_the_score_whatever_the_mean():
+    mean = np.array([0.0, 0.01, 1.0, 29.3, 1e3, 1e9])
+    limit = poisson_limit(3.65, mean)
+    assert (poisson_score(limit, mean) < 3.65).all()
+    assert (poisson_score(limit + 1, mean) >= 3.65).all()
+    assert np.isfinite(poisson_limit(3.65, np.array([1e300, np.inf]))).all()
+
+
+def test_a_billion_among_zeros_is_an_anomaly_that_is_soon_found():
+    values = np.zeros(200)
+    values[150] = 1e9  # the mean of what follows is large, which is not to be counted up to
+    assert judged(values)[1] == [150]
 
 
 def test_a_poisson_tail_is_that_of_its_mean():
