@@ -18,7 +18,7 @@ from math import inf, isnan, log, nan, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from tidegauge.repository.distributions.binning import (
     align_categories,
@@ -329,4 +329,4 @@ def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> C
         return ChiSquare(nan, nan, len(groups))
     expected, actual = np.array(groups).T
     statistic = float(np.sum((actual - expected) ** 2 / expected))
-    return ChiSquare(statistic, float(stats.chi2.sf(statistic, len(groups) - 1)), len(groups))
+    return ChiSquare(statistic, float(special.chdtrc(len(groups) - 1, statistic)), len(groups))

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from scipy import optimize
 
 if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
@@ -94,6 +93,8 @@ def _fit(values: Floats, level: float, trend: float, season: Floats) -> tuple[fl
             k * (x - y) * (x - y) for x, k, y in zip(scaled, known, made, strict=True)
         )
         return total
+
+    from scipy import optimize  # which takes longer to import than all of this package's numerics
 
     unit = cost(START)
     if not len(scaled) * EXACT**2 < unit < WORST:
