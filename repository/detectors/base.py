@@ -134,18 +134,19 @@ class History:
     """Mask of the points that were measured and are empty or not a number; None if none is."""
     ledger: PartitionLedger | None = None
 
-    def rows(self, some: slice) -> History:
-        """Return the history of a slice of the series."""
+    def rows(self, some: slice | NDArray[np.intp]) -> History:
+        """Return the history of some of the series."""
+        places = range(len(self.values))[some] if isinstance(some, slice) else some.tolist()
         muted = None if self.muted is None else self.muted[some]
         restarts = None if self.restarts is None else self.restarts[some]
         return replace(
             self,
             extremes=None if self.extremes is None else self.extremes[some],
-            series=self.series[some],
+            series=[self.series[i] for i in places] if self.series else self.series,
             empty=None if self.empty is None else self.empty[some],
             values=self.values[some],
             weights=self.weights[some],
-            scales=self.scales[some],
+            scales=[self.scales[i] for i in places],
             muted=muted,
             restarts=restarts,
         )

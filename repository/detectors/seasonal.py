@@ -17,7 +17,15 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, UnknownNameError
 from tidegauge.repository.detectors.base import Detector, History, Scores, detector
-from tidegauge.repository.detectors.walk import AUTO, LEARNING, SEASONS, Walk, margin_of, shift_rule
+from tidegauge.repository.detectors.walk import (
+    AUTO,
+    LEARNING,
+    SEASONS,
+    Walk,
+    margin_of,
+    shift_rule,
+    unsettled,
+)
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.numerics.seasons import OCCURRENCES
 
@@ -89,14 +97,19 @@ class Seasonal(Detector):
         if known is not None and first > 0 and history.restarts is None:
             newest = history.part(slice(first, None))
             return self.score_rises(newest, start - first, known.since(first), least)
-        blocks = []
+        blocks, series = [], np.arange(len(history.values))
         with np.errstate(all="ignore"):
-            for first in range(0, len(history.values), ROWS):
-                some = slice(first, first + ROWS)
-                walk = Walk(history.rows(some), self.cycles, self.seasons, least)
-                blocks.append(walk.run(begin, known and known.taken(some)))
+            apart = np.zeros(len(series), dtype=bool)
+            if known is not None and history.restarts is None:
+                apart = unsettled(history, self.cycles, begin, known)
+            order = np.concatenate([series[apart], series[~apart]])
+            for group in (series[apart], series[~apart]):
+                for first in range(0, len(group), ROWS):
+                    some = group[first : first + ROWS]
+                    walk = Walk(history.rows(some), self.cycles, self.seasons, least)
+                    blocks.append(walk.run(begin, known and known.taken(some)))
         whole = Scores.concatenate(blocks, (0, len(history.times) - begin))
-        return whole.since(start - begin)
+        return whole.taken(np.argsort(order)).since(start - begin)
 
 
 def shifts(history: History) -> list[tuple[int, int, int]]:

@@ -104,6 +104,31 @@ def _lesson(grid: Grid, cycles: int) -> int:
     return max(*_memory(grid, cycles), (CALENDAR + AROUND) * grid.daily)
 
 
+def _first_lesson(grid: Grid, cycles: int, start: int) -> int:
+    """Return the first partition from which scores from `start` on may have learned."""
+    return max(start - _lesson(grid, cycles) - 2 * shift_rule(grid)[1], 0)
+
+
+def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
+    """Return a mask of the series that are learned from one partition after the other.
+
+    Their level may have shifted or recovered before `start`, or their first days lie there. What the
+    others learn from a partition does not depend on those before.
+    """
+    grid = history.grid or Grid.from_times(history.times)
+    first = _first_lesson(grid, cycles, start)
+    score, reason = known.score[:, first:start], known.reason[:, first:start]
+    alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)
+    alarms, within = shift_rule(grid)
+    count = np.cumsum(alarm, axis=1, dtype=np.intp)
+    count[:, within:] -= count[:, :-within].copy()
+    found: NDArray[np.bool_] = (count >= alarms).any(axis=1) | (reason == _RECOVERY).any(axis=1)
+    if grid.daily and first < start:
+        begun = grid.column[(~np.isnan(history.values)).argmax(axis=1)]
+        found |= begun > grid.column[first] - grid.cycle
+    return found
+
+
 def shift_rule(grid: Grid) -> tuple[int, int]:
     """Return the alarms by which a level shift is accepted, and the points within which they lie.
 
@@ -246,18 +271,15 @@ class Walk:
         )
         self.enough = 1 if "month" in wanted else REPEATED
         self.year = bool({AUTO, "year"} & set(wanted))
+        self.free = np.array(
+            [bool(day) for day in history.holidays or [""] * len(self.days)], dtype=bool
+        )
 
     def run(self, start: int, known: Scores | None) -> Scores:
         """Score the partitions from `start` on, given the scores of those before."""
         h = self.history
         if known is not None:
-            centre = transform(known.expected, h.scales)
-            lesson = _lesson(self.grid, self.cycles) + 2 * self.shift_within
-            # A restart moves the whole past by what was expected then.
-            first = max(start - lesson, 0) if h.restarts is None else 0
-            for t in range(first, start):
-                self._restart(t)
-                self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t])
+            self._relearn(start, known)
         scores = Scores.unscored((len(self.y), len(h.times) - start))
         for t in range(start, len(h.times)):
             self._restart(t)
@@ -266,6 +288,19 @@ class Walk:
             k = t - start
             self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
         return scores
+
+    def _relearn(self, start: int, known: Scores) -> None:
+        """Learn from the partitions before `start`, as they were scored."""
+        h = self.history
+        centre = transform(known.expected, h.scales)
+        if h.restarts is None and not unsettled(h, self.cycles, start, known).any():
+            self._learn_together(_first_lesson(self.grid, self.cycles, start), start, known, centre)
+            return
+        # A restart moves the whole past by what was expected then.
+        first = 0 if h.restarts is not None else _first_lesson(self.grid, self.cycles, start)
+        for t in range(first, start):
+            self._restart(t)
+            self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t])
 
     def _forecast(self, t: int) -> Forecast:
         c = self.column[t]
@@ -562,9 +597,46 @@ class Walk:
     # learning from a scored point
 
     def _learn(self, t: int, score: Floats, reason: NDArray[np.uint8], centre: Floats) -> None:
-        h, c = self.history, self.column[t]
-        if self.grid.within_days and (t == 0 or self.days[t] != self.days[t - 1]):
+        c = self.column[t]
+        if self._begins_day(t):
             self._refresh(c)
+        alarm, teaches = self._keep(t, score, reason, centre)
+        for i in np.flatnonzero(teaches & (reason == _RECOVERY)):
+            self._recover(int(i), int(c))
+        some = np.flatnonzero(alarm)
+        recent = self.open[some, c - self.shift_within + 1 : c + 1].sum(axis=1)
+        for i in some[np.abs(recent) >= self.shift_alarms]:
+            self._shift(int(i), t)
+        for season in self.seasons:
+            for place in self._places(t, t + 1):
+                self._compare(season, place)
+                new = np.flatnonzero(self.begun == place - season.slots + 1)
+                if self.grid.daily and new.size:
+                    self._begin(season, slice(place - season.slots + 1, place + 1), new)
+
+    def _learn_together(self, first: int, end: int, known: Scores, centre: Floats) -> None:
+        """Learn from several partitions, where none is `unsettled`, as `_learn` does from each."""
+        day = max((t for t in range(first, end) if self._begins_day(t)), default=first)
+        for begin, until in ((first, day), (day, end)):
+            if begin == until:
+                continue
+            if self._begins_day(begin):
+                self._refresh(self.column[begin])
+            some = slice(begin, until)
+            self._keep(some, known.score[:, some], known.reason[:, some], centre[:, some])
+            for season in self.seasons:
+                for place in self._remembered(season, self._places(begin, until)):
+                    self._compare(season, place)
+
+    def _begins_day(self, t: int) -> bool:
+        """Return whether a partition is the first of its day, if days have several."""
+        return self.grid.within_days and (t == 0 or bool(self.days[t] != self.days[t - 1]))
+
+    def _keep(
+        self, t: int | slice, score: Floats, reason: NDArray[np.uint8], centre: Floats
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Keep scored points; return masks of those that alarmed, and of those to learn from."""
+        c, muted = self.column[t], self.history.muted
         y = self.y[:, c]
         alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)  # a drift is the current level
         by_date = reason == _CALENDAR
@@ -574,40 +646,42 @@ class Walk:
         explained = ~alarm & by_date  # which is not the level
         again = alarm & (self.signs[:, c - 1] == self.signs[:, c])
         self.told[:, c] = explained | again
-        teaches = ~alarm & ~explained
-        if h.muted is not None:
-            teaches &= ~h.muted[:, t]
-        if h.holidays is not None and h.holidays[t]:
-            teaches &= ~(score >= HOLIDAY_TEACHES_BELOW)
+        teaches = ~alarm & ~explained & ~(self.free[t] & (score >= HOLIDAY_TEACHES_BELOW))
+        if muted is not None:
+            teaches &= ~muted[:, t]
         self.usable[:, c] = np.where(teaches, y, np.nan)
         self.filled[:, c] = np.where(alarm, centre, np.where(by_date, np.nan, y))
-        for i in np.flatnonzero(teaches & (reason == _RECOVERY)):
-            self._recover(int(i), int(c))
-        some = np.flatnonzero(alarm)
-        recent = self.open[some, c - self.shift_within + 1 : c + 1].sum(axis=1)
-        for i in some[np.abs(recent) >= self.shift_alarms]:
-            self._shift(int(i), t)
-        previous = self.column[t - 1] if t else c - 1
-        for place in range(previous + 1, c + 1):
-            self._compare(place)
+        return alarm, teaches
 
-    def _compare(self, c: int) -> None:
-        """Add the point half a cycle ago to each season: the cycle around it is now complete."""
-        for season in self.seasons:
-            half = season.slots // 2
-            slot = self.slot[c - half]
-            if slot >= 0:
-                share = np.ones(2 * half + 1)
-                if season.slots % 2 == 0:
-                    share[[0, -1]] = 0.5
-                mean = self._mean(slice(c - 2 * half, c + 1), share)
-                # The first days have no whole cycle around them: without a weekend they would be low.
-                mean[self.begun > c - 2 * half] = np.nan
-                swing = self.moved[:, c - half] - mean
-                season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
-            new = np.flatnonzero(self.begun == c - season.slots + 1)
-            if self.grid.daily and new.size:
-                self._begin(season, slice(c - season.slots + 1, c + 1), new)
+    def _places(self, first: int, end: int) -> range:
+        """Return the columns of some partitions, and those between them and the one before."""
+        before = self.column[first - 1] if first else self.column[first] - 1
+        return range(int(before) + 1, int(self.column[end - 1]) + 1)
+
+    def _remembered(self, season: Season, places: range) -> list[int]:
+        """Return the columns at which a season is given what it will still remember after the last."""
+        count, found = np.zeros(season.slots, dtype=np.intp), []
+        for place in reversed(places):
+            slot = self.slot[place - season.slots // 2]
+            if slot >= 0 and count[slot % season.slots] < OCCURRENCES:
+                count[slot % season.slots] += 1
+                found.append(place)
+        return found[::-1]
+
+    def _compare(self, season: Season, c: int) -> None:
+        """Add the point half a cycle ago to a season: the cycle around it is now complete."""
+        half = season.slots // 2
+        slot = self.slot[c - half]
+        if slot < 0:
+            return
+        share = np.ones(2 * half + 1)
+        if season.slots % 2 == 0:
+            share[[0, -1]] = 0.5
+        mean = self._mean(slice(c - 2 * half, c + 1), share)
+        # The first days have no whole cycle around them: without a weekend they would be low.
+        mean[self.begun > c - 2 * half] = np.nan
+        swing = self.moved[:, c - half] - mean
+        season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
 
     def _begin(self, season: Season, first: slice, new: NDArray[np.intp]) -> None:
         """Compare the first days of some series with the mean of their first week.
