@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import linecache
 import logging
 import os
 import re
@@ -46,6 +47,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     """Leave what collection made out of garbage collection, which took a seventh of the tests' time."""
+    linecache.clearcache()  # doctest reads all modules into it, and looks for changes of them at each example
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -277,6 +279,31 @@ def _copied_databases():
     template.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _statements_compiled_once():
+    """Keep compiled statements for all databases of a kind, where each engine has its own otherwise.
+
+    A test has a database of its own, and runs most of its statements once.
+    """
+    from sqlalchemy import util
+    from sqlalchemy.engine.default import DefaultDialect
+    from tidegauge.repository.store import database
+
+    real, kept = database._engine, util.LRUCache(10_000)
+
+    def engine(*args, **kwargs):
+        made = real(*args, **kwargs)
+        made.update_execution_options(compiled_cache=kept)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        # A cache is asked for the dialect as well as for the statement.
+        patch.setattr(DefaultDialect, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(DefaultDialect, "__hash__", lambda dialect: hash(type(dialect)))
+        patch.setattr(database, "_engine", engine)
+        yield
+
+
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
 
 
@@ -291,13 +318,18 @@ def bare_url(request, tmp_path):
 @pytest.fixture
 def empty_repository(request, tmp_path):
     """Give the URL of an empty repository in a database of a kind."""
+    given = []
 
     def url(kind):
         if kind == "sqlite":
             return f"sqlite:///{tmp_path / 'r.db'}"
-        return request.getfixturevalue("postgres").repository()
+        server = request.getfixturevalue("postgres")
+        given.append((server, server.repository()))
+        return given[-1][1]
 
-    return url
+    yield url
+    for server, made in given:
+        server.give_back(made)
 
 
 @pytest.fixture(params=KINDS)

@@ -25,7 +25,10 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("theme", "rules"), [("light", []), ("dark", ["color-contrast"])])
+@pytest.mark.parametrize(
+    ("theme", "rules"),
+    [("light", []), pytest.param("dark", ["color-contrast"], marks=pytest.mark.soak)],
+)
 def test_axe_finds_nothing_serious_on_any_page(page, served, theme, rules):
     """All rules, which are of the page, in one theme; of colours in the other, too."""
     if not AXE.exists():

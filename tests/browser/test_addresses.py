@@ -122,6 +122,7 @@ PLACES = {
 }
 
 
+@pytest.mark.soak
 def test_each_page_is_restored_by_reload_back_and_forward(root):
     page = root.page
     seen = []

@@ -18,6 +18,7 @@ def datasets(root):
     return options.evaluate_all("all => all.map(option => option.value)")
 
 
+@pytest.mark.soak
 def test_it_is_drawn_in_lab(page, lab):
     root = open_lab(page, lab, lab.write("drawn.ipynb", *CELLS))
     assert root.get_attribute("data-view") == "home"

@@ -225,7 +225,7 @@ def test_a_terminal_gets_no_control_characters():
         "dataset: d\npath: /t\nanalyzers: [!!python/object/apply:os.system ['touch {mark}']]",
         "a: &a [x, x]\nb: &b [*a, *a]\ndataset: *b\n",
         "dataset: d\n<<: *nothing\n",
-        "[" * 2000,
+        pytest.param("[" * 2000, marks=pytest.mark.soak),
         "dataset: d\npath: /t\nanalyzers: [\"__import__('os').system('touch {mark}')\"]",
         "dataset: d\npath: /t\nanalyzers: [{{Size: {{__class__: x}}}}]",
         "\x00",

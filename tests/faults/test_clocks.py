@@ -84,6 +84,7 @@ def test_a_lease_of_a_clock_that_ran_ahead_lapses_when_it_is_not_renewed(
         assert leases._acquire(repository.database, "d", "me", 60, 0.4) == 2
 
 
+@pytest.mark.soak
 def test_a_lease_that_is_renewed_is_waited_for(tmp_path, clock, monkeypatch):
     monkeypatch.setattr(leases, "_POLL_SECONDS", 0.02)
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:

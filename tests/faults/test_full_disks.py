@@ -93,6 +93,7 @@ def artifacts_that_fill_their_disk(folder):
         assert check(repository.database, repository.artifacts) == []
 
 
+@pytest.mark.soak
 def test_a_full_disk_of_artifacts_is_named_and_the_batch_leaves_nothing(tmp_path):
     on_a_disk_of(4, "artifacts_that_fill_their_disk", tmp_path)
 

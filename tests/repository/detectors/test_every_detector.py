@@ -42,8 +42,8 @@ one = settings(max_examples=soak(1, 10), deadline=None, phases=PHASES)
 
 
 def long(detector, points):
-    """How many points: fewer where parameters are fitted again and again."""
-    return min(points, 24) if isinstance(detector, HoltWinters) else points
+    """How many points: fewer where parameters are fitted again and again, and every day."""
+    return min(points, 24 if isinstance(detector, HoltWinters) else soak(45, points))
 
 
 def times_of(count, step):

@@ -75,6 +75,7 @@ def test_noise_is_not_told():
     assert said(times_of(DAY, 5), np.full(5, 1e5)) == ""
 
 
+@pytest.mark.soak
 def test_only_the_seasons_that_are_named_are_learned():
     times = times_of(DAY, 300)
     factor = np.where(np.arange(300) % 7 == 5, 0.55, 1.0) * np.where(last_of_month(times), 2.5, 1)

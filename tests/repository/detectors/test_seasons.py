@@ -43,6 +43,7 @@ def test_office_hours_are_learned_in_two_days():
     assert np.flatnonzero(flags[7 * 24 :]).tolist() == [14 * 24 - 12]
 
 
+@pytest.mark.soak
 def test_weekends_of_hours_are_learned_in_two_weeks():
     times = times_of(HOUR, 35)
     factor = np.where(weekend(times), 0.5, 1.0) * (1 + 0.5 * np.sin(hour_of(times) * np.pi / 12))
@@ -177,6 +178,7 @@ def test_what_is_odd_once_is_odd_again_on_another_day_of_the_month():
     assert np.flatnonzero(flags).tolist() == [95, 135, 177]
 
 
+@pytest.mark.soak
 def test_a_new_level_of_hours_is_taken_up_within_a_day():
     times = times_of(HOUR, 28)
     factor = np.ones(len(times))

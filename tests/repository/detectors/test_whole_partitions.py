@@ -230,6 +230,7 @@ def test_one_noisy_metric_is_no_noise_of_the_table():
     assert told_of_noise(values) == []
 
 
+@pytest.mark.soak
 def test_noise_is_an_incident_of_its_own(repo):
     for i, values in enumerate(noisy(3, 3)):
         repo.record(
@@ -415,6 +416,7 @@ def points(repo, detector):
     return np.stack([getattr(found, name)[order] for name in (*scorebook.NUMBERS, "reason")])
 
 
+@pytest.mark.soak
 def test_delays_that_are_scored_day_by_day_are_scored_as_at_once(repo):
     """A weekly rhythm, single late days, a level that goes up, and a day that is loaded again."""
     extra = {n: 6.0 for n in range(5, DAYS, 7)} | {20: 14.0, 31: 3.5, 44: 30.0}

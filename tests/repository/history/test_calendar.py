@@ -164,6 +164,7 @@ def test_partitions_without_a_time_come_last_and_only_without_bounds(repo):
     assert repo.calendar("e", since="2013-01-01").empty
 
 
+@pytest.mark.soak
 def test_hourly(repo):
     commit(repo, *(hour(n) for n in range(96) if n != 50))
     found = repo.calendar("d", until="2013-01-04T23:59")

@@ -638,7 +638,7 @@ def test_no_statement_is_put_together_from_values():
 # keeping it
 
 
-@pytest.mark.parametrize("place", ["folder", "S3"])
+@pytest.mark.parametrize("place", ["folder", pytest.param("S3", marks=pytest.mark.soak)])
 def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
     monkeypatch.setattr("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", 100)
     monkeypatch.chdir(tmp_path)
@@ -693,6 +693,7 @@ def test_a_backup_that_breaks_off_is_none(repo, tmp_path, monkeypatch):
     assert repo.metrics("d", name="Size").equals(sizes)
 
 
+@pytest.mark.soak
 def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     from tidegauge.cli.main import run_command
 

@@ -377,6 +377,7 @@ def test_what_is_ignored_disappears_and_stays_away(repo):
     replayed(repo)
 
 
+@pytest.mark.soak
 def test_an_incident_that_is_ignored_stays_away(repo):
     noisy(repo)
     (number,) = found_on(repo, 40)["incident_id"]
@@ -402,6 +403,7 @@ def test_what_is_expected_or_bad_stays_and_teaches_nothing(repo, label):
     replayed(repo)
 
 
+@pytest.mark.soak
 def test_a_bad_range_shapes_later_scores(repo):
     noisy(repo, spike=1, factor=1)
     before = repo.scores("d")
@@ -414,6 +416,7 @@ def test_a_bad_range_shapes_later_scores(repo):
     replayed(repo)
 
 
+@pytest.mark.soak
 def test_an_ignored_range_is_quiet(repo):
     noisy(repo, spike=40, factor=3)
     repo.label_range("d", "ignore", since="2013-02-09", until="2013-02-09")
@@ -459,6 +462,7 @@ def test_a_new_level_from_a_day_on(repo):
     replayed(repo)
 
 
+@pytest.mark.soak
 def test_a_new_level_that_was_announced(repo):
     noisy(repo, days=49, spike=1, factor=1)
     repo.label_range("d", "rebaseline", since=ds(50)[3:])

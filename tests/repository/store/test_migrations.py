@@ -260,6 +260,7 @@ def test_an_upgrade_that_fails_leaves_everything_as_it_was(
     store.close()
 
 
+@pytest.mark.soak
 def test_a_backup_of_an_older_revision_is_restored(url, tmp_path, monkeypatch, next_revision):
     """The one from before an upgrade is the one that matters."""
     monkeypatch.chdir(tmp_path)

@@ -189,6 +189,7 @@ def test_an_answer_that_was_lost_while_committing_is_looked_for(shared, monkeypa
     assert shared.partitions("d", versions="all")["version"].tolist() == [1, 2]
 
 
+@pytest.mark.soak
 @pytest.mark.postgres
 def test_waiting_too_long_for_a_table_is_told_in_one_sentence(postgres, tmp_path, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.store.database._RETRY_SECONDS", 0.5)

@@ -222,6 +222,7 @@ def test_a_full_disk_is_named_and_left_whole(tmp_path):
 # leases
 
 
+@pytest.mark.soak
 def test_runs_of_one_dataset_at_once_measure_nothing_twice(url, folder):
     """As of schedulers that start the same: two every day, ten in a soak. All but one wait, and find nothing new."""
     tg.Repository(url, artifacts=folder).close()
@@ -280,6 +281,7 @@ def test_who_was_replaced_commits_nothing_any_more(url, folder):
         assert check(repository.database, repository.artifacts) == []
 
 
+@pytest.mark.soak
 def test_a_holder_that_lives_keeps_its_lease(url, folder):
     """It is renewed while its holder works."""
     from tidegauge.repository.store.leases import hold_lease

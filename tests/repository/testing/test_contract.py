@@ -17,14 +17,14 @@ class TestRepositories(RepositoryContract):
             pytest.param("postgresql", marks=pytest.mark.postgres),
         ]
     )
-    def repository(self, request, tmp_path):
+    def repository(self, request, tmp_path, empty_repository):
         if request.param == "dictionaries":
             yield MemoryRepository()
             return
-        url = {
-            "sqlite file": f"sqlite:///{tmp_path / 'r.db'}",
-            "sqlite memory": "sqlite://",
-        }.get(request.param) or request.getfixturevalue("postgres").repository()
+        if request.param == "sqlite memory":
+            url = "sqlite://"
+        else:
+            url = empty_repository(request.param.removesuffix(" file"))
         with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
             yield repository
             assert check(repository.database, repository.artifacts) == []

@@ -85,6 +85,7 @@ def test_a_run_is_closed_as_interrupted(repo):
     assert "TimeLimitReached: the time limit of" in run["error"]
 
 
+@pytest.mark.soak
 def test_a_thread_that_hangs_does_not_hold_the_process():
     done = subprocess.run(
         [sys.executable, "-c", IN_A_THREAD], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -25,6 +25,7 @@ def test_tasks_of_active_stages_are_added_up():
     assert progress.spark_tasks(object()) == (0, 0)  # Spark Connect cannot tell
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", [progress.RichProgress, progress.TqdmProgress])
 @pytest.mark.filterwarnings("ignore:IProgress not found")  # tqdm's advice, outside of a notebook
 def test_a_bar_grows_with_tasks_and_ends_with_partitions(kind, monkeypatch):

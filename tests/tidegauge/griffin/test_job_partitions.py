@@ -86,17 +86,23 @@ def missed(repo):
     return dict(zip(frame["partition"], frame["value"].astype(int), strict=True))
 
 
-def test_only_new_and_changed_partitions_of_a_folder_are_measured(
-    spark, repo, folder, target, tmp_path
-):
+@pytest.fixture
+def run(spark, repo, folder, target, tmp_path):
+    """Run the job on the folder by hours."""
+
     def run(rules=RULES, **more):
         asked = {"partition_by": ("ds", "hr"), **more}
         truth = tmp_path / "truth"
         return tg.griffin.run({}, dq(folder, truth, rules), spark=spark, repository=repo, **asked)
 
-    def measured(result):
-        return sorted(p.name for p in result.rule("acc").reports)
+    return run
 
+
+def measured(result):
+    return sorted(p.name for p in result.rule("acc").reports)
+
+
+def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, folder, target, run):
     one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)
     result, first = actions(spark, run)
     assert measured(result) == [one, two, three]
@@ -132,14 +138,22 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(
     result = run()
     assert measured(result) == [one, two, three, four]
     assert missed(repo) == {one: 0, two: 1, three: 0, four: 0}
+
+
+@pytest.mark.soak
+def test_partitions_that_are_asked_for_and_those_without_a_state_are_measured(repo, folder, run):
+    one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)
+    four = "ds=2024-01-02/hr=08"
+    write(folder, "2024-01-02", "08", [])
+    assert measured(run()) == [one, two, three, four]
     assert measured(run()) == []
 
     # A rule that keeps no state is measured where it is new or another one.
     other = [*RULES[:2], rule("select ds, hr, 2 * count(*) as n from src group by ds, hr", name="sql"), RULES[3]]  # fmt: skip
     result = run(other)
-    assert values(result, "sql", three) == {"n": 6}
+    assert values(result, "sql", three) == {"n": 2}
     kept = repo.metrics("hours", name="Griffin.sql.n")
-    assert dict(zip(kept["partition"], kept["value"], strict=True))[three] == 6
+    assert dict(zip(kept["partition"], kept["value"], strict=True))[three] == 2
 
     assert measured(run(other, partitions="all")) == [one, two, three, four]
     assert measured(run(other, partitions="ds>=2024-01-02")) == [three, four]

@@ -223,6 +223,7 @@ def test_a_claim_whose_owner_died_is_taken_over_after_an_hour(repo, clock):
     assert tg.notify(repo, "log") == [tg.Notice("log", of)]
 
 
+@pytest.mark.soak
 def test_a_server_that_hangs_is_waited_for_once_and_not_for_long(repo, clock):
     for month, dataset in enumerate(("a", "b", "c"), 1):
         surge(repo, dataset, month=month)
@@ -379,6 +380,7 @@ def test_sinks_that_there_are_not_are_named_and_the_others_told(repo, caplog, mo
     assert notice.error == "the sink slack://*** needs apprise: pip install 'tidegauge[notify]'"
 
 
+@pytest.mark.soak
 def test_apprise_is_imported_only_when_it_is_used():
     done = subprocess.run(
         [
@@ -599,6 +601,7 @@ def test_what_another_process_claimed_of_a_group_is_not_told_again(repo):
     assert tg.notify(repo, "log") == [tg.Notice("log", ids[1], others=(ids[2],))]
 
 
+@pytest.mark.soak
 def test_many_tables_are_named_in_few_lines(repo, caplog):
     outage(repo, *(f"t{n}" for n in range(8)))
     caplog.set_level(logging.INFO, "tidegauge.incidents")

@@ -226,6 +226,7 @@ def test_incidents_link_to_the_dashboard_where_it_is_known(
     )
 
 
+@pytest.mark.soak
 def test_incidents_of_several_tables_with_one_cause_are_one_entry(repo, tmp_path):
     for name in "abc":
         rows = [1000] * 29 + [7]

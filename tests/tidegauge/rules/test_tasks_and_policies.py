@@ -419,7 +419,13 @@ STABLE = """
 """
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["from a file", "typed in"])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(True, id="from a file"),
+        pytest.param(False, id="typed in", marks=pytest.mark.soak),
+    ],
+)
 def test_identities_are_the_same_in_every_process(tmp_path, kept):
     script = tmp_path / "stable.py"
     script.write_text(textwrap.dedent(STABLE))

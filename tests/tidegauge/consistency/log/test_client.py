@@ -304,7 +304,16 @@ if how == "joined":
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals end processes otherwise here")
-@pytest.mark.parametrize("how", ["joined", "answers", "hangs", "hangs, at exit"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "joined",
+        *(
+            pytest.param(how, marks=pytest.mark.soak)
+            for how in ("answers", "hangs", "hangs, at exit")
+        ),
+    ],
+)
 def test_a_process_ends_by_a_signal_although_threads_serve_and_storage_hangs(tmp_path, how):
     """Its main thread waits for a thread that serves for ever, in its last line or after it."""
     with subprocess.Popen(

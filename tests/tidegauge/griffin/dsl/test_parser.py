@@ -659,6 +659,7 @@ def test_without_lark(monkeypatch):
         parsing._parser.cache_clear()
 
 
+@pytest.mark.soak
 def test_threads_parse_at_once():
     found = {}
 

@@ -216,6 +216,7 @@ def test_what_may_help_is_tried_again_with_longer_pauses(pauses):
     assert pauses == [0.1, 0.2]
 
 
+@pytest.mark.soak
 def test_what_does_not_help_is_a_failure_of_the_sink(pauses):
     with server(400) as (api, got), pytest.raises(SinkError, match=r"sink 'out': http.*400"):
         started("elasticsearch", api=api).metrics(17, VALUES)
