@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
@@ -137,11 +138,16 @@ def _fills(time: datetime, form: str, text: str) -> bool:
 TMST = "__tmst"
 """Partition key of Griffin measurements that have their own timestamp, in milliseconds since 1970."""
 _DATES = ("ds", "dt", "date")
+_DATE_WORD = re.compile(r"_(?i:ds|dt|day|date)$|^(?i:ds|dt|date)_|[a-z](?:Date|Day)$")
+"""What order_date, date_key and eventDate have in common; ``candidate`` and ``day_of_week`` have not."""
 _HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
 
 
 def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     """Detect the time keys of a partitioning by their usual names; None if there are none.
+
+    These are ``ds``, ``dt`` and ``date``, else ``year``, ``month`` and ``day``, else the first key whose
+    name is made with a word for a date, as ``order_date``; with ``hr``, ``hour`` or ``hr_minute``.
 
     Examples
     --------
@@ -149,22 +155,22 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     TimeFormat(keys=('year', 'month'), formats=('%Y %m',))
     >>> recognise_time(["ds", "hr_minute"]).formats
     ('%Y-%m-%d %H-%M', '%Y%m%d %H-%M')
-    >>> recognise_time(["country"])
+    >>> recognise_time(["country", "order_date"]).keys
+    ('order_date',)
+    >>> recognise_time(["candidate", "day_of_week"])
     """
     by_name = {key.casefold(): key for key in keys}
     clock = next((name for name in _HOURS if name in by_name), None)
     date = next((by_name[name] for name in _DATES if name in by_name), None)
+    units = [("year", "%Y"), ("month", "%m"), ("day", "%d")]
+    present = list(takewhile(lambda unit: unit[0] in by_name, units))  # no day without its month
+    if date is None and not present:
+        date = next((key for key in keys if _DATE_WORD.search(key)), None)
     if date is not None:
         found, formats = [date], ["%Y-%m-%d", "%Y%m%d"]
         if clock is None:
             formats += ["%Y-%m-%d-%H", "%Y%m%d%H", "%Y-%m", "%Y%m"]
     else:
-        units = [("year", "%Y"), ("month", "%m"), ("day", "%d")]
-        present = []
-        for unit in units:  # a day without its month is not a time
-            if unit[0] not in by_name:
-                break
-            present.append(unit)
         found = [by_name[name] for name, _ in present]
         formats = [" ".join(form for _, form in present)]
         if len(present) < len(units):

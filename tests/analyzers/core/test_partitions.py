@@ -54,7 +54,26 @@ def test_times_are_recognised_by_the_usual_keys(keys, values, time):
     assert recognise_time(keys).time_of(Partition(keys, values)) == time
 
 
-@pytest.mark.parametrize("keys", [(), ("country",), ("day",), ("hr",), ("month", "day")])
+@pytest.mark.parametrize("key", ["order_date", "EVENT_DT", "date_key", "eventDate", "load_day"])
+def test_keys_made_with_a_word_for_a_date_tell_the_time(key):
+    found = recognise_time(("country", key, "hr"))
+    assert found.keys == (key, "hr")
+    assert found.formats[0] == "%Y-%m-%d %H"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (),
+        ("country",),
+        ("day",),
+        ("hr",),
+        ("month", "day"),
+        ("candidate",),
+        ("update",),
+        ("day_of_week",),
+    ],
+)
 def test_keys_that_tell_no_time(keys):
     assert recognise_time(keys) is None
 
