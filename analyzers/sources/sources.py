@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote
 from uuid import uuid4
@@ -206,6 +206,17 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
     return datetime.fromtimestamp(max(f.modified for f in files) / 1000, UTC)
 
 
+def _why_no_files(name: str) -> str:
+    """Return what a local folder lacks, and its whole path; a relative one may be meant from elsewhere."""
+    if "://" in name or name.startswith("file:"):
+        return ""
+    path = Path(name).absolute()
+    if path.exists():
+        return f" ({path} has none)"
+    siblings = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    return f": {path} does not exist{did_you_mean(path.name, siblings)}"
+
+
 def check_keys(
     wanted: Sequence[str] | None,
     available: Sequence[str],
@@ -335,7 +346,7 @@ class PathSource:
             raise SourceError(msg)
         all_keys = {partition.keys for partition in self._list()}
         if not all_keys:
-            msg = f"no data files under {hide_secrets(self.name)!r}"
+            msg = f"no data files under {hide_secrets(self.name)!r}{_why_no_files(self.name)}"
             raise NoSuchTableError(msg)
         if len(all_keys) > 1:
             shapes = " and ".join(sorted("/".join(k) or "no partition" for k in all_keys))

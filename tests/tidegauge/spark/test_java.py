@@ -85,6 +85,7 @@ with tg.Repository("sqlite://") as repo:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == ["3", "100.0"]
+    assert "log level" not in done.stderr  # PySpark's two lines at each start
     assert "ERROR" not in done.stderr  # Log4j's, if it does not find its settings
 
 
