@@ -129,7 +129,7 @@ class Run:
             bad = sum(not check.passed for check in self.checks.values())
             words.append(f"policies fail in {bad}")
         if self.failed:
-            words.append(f"{len(self.failed)} analyzers failed")
+            words.append(f"{len(self.failed)} analyzer{'s' * (len(self.failed) > 1)} failed")
         if self.unreadable:
             words.append(f"{len(self.unreadable)} cannot be read")
         return ", ".join(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from tidegauge.display.addresses import incident_address
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
+from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.spark.session import spark_session
 
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 T = TypeVar("T")
+
+
+MOST_ANOMALIES = 10
+"""Anomalies of a dataset that a summary tells one by one."""
+GRAVITY = [str(severity) for severity in Severity]
+"""Severities, the gravest last."""
 
 
 @dataclass
@@ -46,6 +54,8 @@ class Summary:
         Results of the files' checks.
     url : str or None
         The dashboard's address, where incidents are linked to.
+    timeless : list of str
+        Datasets whose partitions have no time.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
@@ -54,6 +64,7 @@ class Summary:
     notices: list[Notice] = field(default_factory=list)
     checked: list[CheckedTable] = field(default_factory=list)
     url: str | None = None
+    timeless: list[str] = field(default_factory=list)
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
@@ -79,10 +90,12 @@ class Summary:
         for one in self.checked:
             lines += one.failures()
         for frame in self.anomalies:
-            lines += [f"  {row.severity}: {row.explanation}" for row in frame.itertuples()]
-            if self.url is not None:
-                incidents = frame["incident_id"].drop_duplicates()
-                lines += [f"  see: {incident_address(self.url, int(n))}" for n in incidents]
+            lines += self._told(frame)
+        lines += [
+            f"  warning: no time is known of the partitions of {dataset}: weekdays, missing days and windows"
+            ' need one; add to its file, for example, time: {format: "%Y-%m-%d", key: KEY}'
+            for dataset in self.timeless
+        ]
         if self.notices:
             lines.append(summarize(self.notices))
         lines += [f"failed: {problem}" for problem in self.failed]
@@ -92,6 +105,29 @@ class Summary:
                 f" {self.found} anomalies"
             )
         return lines
+
+    def _told(self, anomalies: pd.DataFrame) -> Iterator[str]:
+        """Yield lines of the gravest anomalies of a dataset, and of where all of them are told."""
+        if anomalies.empty:
+            return
+        gravity = anomalies["severity"].map(GRAVITY.index)
+        gravest = anomalies.loc[gravity.sort_values(ascending=False, kind="stable").index]
+        for severity, text in zip(
+            gravest["severity"][:MOST_ANOMALIES], gravest["explanation"], strict=False
+        ):
+            yield f"  {severity}: {text}"
+        more = len(gravest) - MOST_ANOMALIES
+        if more > 0:
+            yield f"  and {more:,} more anomal{'ies' if more > 1 else 'y'}"
+        incidents = gravest["incident_id"].drop_duplicates().astype(int).tolist()
+        if self.url is not None:
+            for number in incidents[:MOST_ANOMALIES]:
+                yield f"  see: {incident_address(self.url, number)}"
+            return
+        yield f"  explained: tidegauge anomalies show {incidents[0]}"
+        if len(incidents) > 1:
+            dataset = shlex.quote(gravest["dataset"].iloc[0])
+            yield f"  all {len(incidents)} incidents: tidegauge anomalies list {dataset} --incidents"
 
 
 def run_suites(
@@ -178,6 +214,9 @@ def _detect_and_notify(repository: Repository, summary: Summary) -> None:
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
     for dataset, partitions_of in scanned.items():
+        known = repository.partitions(dataset)
+        if (known["partition"] != "").any() and known["time"].isna().all():
+            summary.timeless.append(dataset)
         try:
             found = repository.detect(dataset)
         except TidegaugeError as error:

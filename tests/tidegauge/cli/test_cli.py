@@ -122,7 +122,27 @@ def test_a_run_ends_with_the_addresses_of_what_it_found(url, repo):
         f"  see: https://desk.example/#/incidents/{number}"
     ]
     assert lines[-1].startswith("  see:")
-    assert not [line for line in Summary(anomalies=[found]).lines() if "see:" in line]
+    assert (
+        Summary(anomalies=[found]).lines()[-1] == f"  explained: tidegauge anomalies show {number}"
+    )
+
+
+def test_a_run_tells_the_ten_gravest_anomalies_and_where_the_others_are(url, repo):
+    import pandas as pd
+
+    found = pd.concat([repo.anomalies("d").head(1)] * 13, ignore_index=True)
+    found["severity"] = ["info"] * 10 + ["warning", "error", "error"]
+    found["explanation"] = [str(n) for n in range(13)]
+    found["incident_id"] = [7] * 11 + [8, 9]
+    assert Summary(anomalies=[found]).lines() == [
+        "  error: 11",
+        "  error: 12",
+        "  warning: 10",
+        *(f"  info: {n}" for n in range(7)),
+        "  and 3 more anomalies",
+        "  explained: tidegauge anomalies show 8",
+        "  all 3 incidents: tidegauge anomalies list d --incidents",
+    ]
 
 
 def test_db_commands(url, capsys):
@@ -314,7 +334,7 @@ def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [f"{name}: 1 partitions scanned, 1 new, 0 skipped" for name in names]
     assert lines[-2:] == [
-        "failed: d.yml: no data files under './nowhere'",
+        f"failed: d.yml: no data files under './nowhere': {tmp_path / 'nowhere'} does not exist",
         "3 tables measured, 1 failed, 0 anomalies",
     ]
     with tg.Repository("sqlite:///r.db") as repo:
