@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,9 +46,21 @@ def report(
             return
         frame = repository.overview(dataset, since=since)
         print_frame(frame, form)
-        if form is Format.TABLE and frame["failing"].any():
+        if form is not Format.TABLE:
+            return
+        _print_resolved(repository, dataset, since)
+        if frame["failing"].any():
             failing = frame.loc[frame["failing"] > 0, "dataset"]
             _print_failures(repository, failing.tolist(), since)
+
+
+def _print_resolved(repository: Repository, dataset: str | None, since: str | None) -> None:
+    """Print how many incidents are over, which the overview does not count."""
+    count = len(repository.incidents(dataset, status="resolved", since=since))
+    if count:
+        what = "1 incident is" if count == 1 else f"{count:,} incidents are"
+        name = f" {shlex.quote(dataset)}" if dataset else ""
+        print(f"\n{what} over: tidegauge anomalies list{name} --incidents --status resolved")
 
 
 def _print_failures(repository: Repository, datasets: list[str], since: str | None) -> None:

@@ -44,6 +44,16 @@ def test_a_row_for_each_dataset(url, repo, capsys):
     assert "no dataset 'e'" in capsys.readouterr().err
 
 
+def test_incidents_that_are_over_are_not_counted_and_told(url, repo, capsys):
+    over = "1 incident is over: tidegauge anomalies list --incidents --status resolved"
+    assert run_command(["report", "--db", url]) == 0
+    assert over not in capsys.readouterr().out  # it is open
+    commit(repo, *(day(n, rows=1000) for n in (31, 32, 33)))
+    repo.detect("d")
+    assert run_command(["report", "--db", url]) == 0
+    assert over in capsys.readouterr().out
+
+
 def test_a_page(url, repo, tmp_path, capsys):
     file = tmp_path / "report.html"
     file.write_text("older")
