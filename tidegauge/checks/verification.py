@@ -349,7 +349,10 @@ class Verification:
         told = f"{len(failed)} of {len(self.judged)} constraints failed"
         untold = sum(one.result.status is ConstraintStatus.NO_HISTORY for one in self.judged)
         told += f", {untold} had no history to compare with" if untold else ""
-        return told if len(places) == 1 else f"{told}, in {len(bad)} of {len(places)} partitions"
+        if len(places) > 1:
+            return f"{told}, in {len(bad)} of {len(places)} partitions"
+        (place,) = places
+        return " in ".join(filter(None, (told, place[1])))
 
     def __str__(self) -> str:
         """Return a text for logs: the failures and their messages."""

@@ -155,6 +155,7 @@ def run_checks(
                     f"{file.path}: {name} cannot be read: {why}"
                     for name, why in run.unreadable.items()
                 ]
+                summary.failed += [one.explain(a, error) for a, error in run.failed.items()]
         except Exception as error:  # noqa: BLE001 - the other files are still checked
             text = str(error) if isinstance(error, TidegaugeError) else describe(error)
             summary.failed.append(f"{file.path}: {text}")

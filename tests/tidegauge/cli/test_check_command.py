@@ -147,6 +147,22 @@ def test_files_without_checks_and_unknown_variables_are_errors(check):
     assert "no variable 'leest'; did you mean 'least'" in out
 
 
+MISSPELLED = """
+dataset: people
+table: people_of_checks
+partition_by: [ds]
+checks:
+  - is_complete: nmae
+"""
+
+
+def test_a_column_that_there_is_not_is_a_fault_of_the_file_and_told_first(table, check):
+    status, out = check(text=MISSPELLED)
+    assert status == 1
+    assert "failed: " in out
+    assert "Completeness('nmae'): no column 'nmae'; did you mean 'name'?" in out
+
+
 OTHER = """
 dataset: people
 table: people_of_checks
