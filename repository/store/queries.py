@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from difflib import SequenceMatcher
 from functools import wraps
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar, cast
@@ -446,6 +447,8 @@ def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool
     return (t.dataset_id == dataset) & (t.key == key_of(analyzer.statistic()))
 
 
+MOST_NAMES = 10
+"""Analyzers that a message lists."""
 _MEASURED = sa.select(s.statistic.c.id).where(
     s.statistic.c.dataset_id == sa.bindparam("dataset"), s.statistic.c.key == sa.bindparam("key")
 )
@@ -458,12 +461,15 @@ def has_measurements(connection: Connection, dataset: str, analyzer: AnyAnalyzer
 
 
 def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> None:
-    """Raise a `HistoryError` if the analyzer was never measured, listing those that were."""
+    """Raise a `HistoryError` if the analyzer was never measured, listing those that were, the most alike first."""
     if not has_measurements(connection, dataset, analyzer):
         of = dataset_id(connection, dataset)
         texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
-        there = ", ".join(sorted(connection.execute(texts).scalars()))
-        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {there}"
+        there = sorted(connection.execute(texts).scalars())
+        there.sort(key=lambda text: -SequenceMatcher(None, repr(analyzer), text).ratio())
+        told = ", ".join(there[:MOST_NAMES])
+        more = f" and {len(there) - MOST_NAMES} more" if len(there) > MOST_NAMES else ""
+        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {told}{more}"
         raise HistoryError(msg)
 
 

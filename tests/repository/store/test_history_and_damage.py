@@ -198,6 +198,10 @@ def test_merging_windows(repo):
     assert repo.merge("d", MEAN, since="2014-01-01").empty
     with pytest.raises(tg.HistoryError, match="was never measured on 'd'; there are: .*Size"):
         repo.merge("d", tg.Sum("y"))
+    with pytest.raises(
+        tg.HistoryError, match=re.escape("there are: Mean('x'), ")
+    ):  # the most alike
+        repo.merge("d", tg.Mean("y"))
 
 
 def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(repo):
