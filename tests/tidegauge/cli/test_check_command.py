@@ -163,6 +163,18 @@ def test_a_column_that_there_is_not_is_a_fault_of_the_file_and_told_first(table,
     assert "Completeness('nmae'): no column 'nmae'; did you mean 'name'?" in out
 
 
+def test_going_back_to_an_earlier_text_makes_its_verdicts_the_newest_again(table, check, repo):
+    right = MISSPELLED.replace("nmae", "name")
+    _, first = check(text=right)
+    assert check(text=MISSPELLED)[0] == 1
+    _, again = check(text=right)
+    assert [line for line in again.splitlines() if "error" in line] == [
+        line for line in first.splitlines() if "error" in line
+    ]
+    newest = repo.verdicts("people", name="checks").drop_duplicates("partition")
+    assert not newest["result"].str.contains("nmae").any()
+
+
 OTHER = """
 dataset: people
 table: people_of_checks

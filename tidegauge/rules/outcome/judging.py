@@ -195,12 +195,15 @@ def judge_run(
 def kept_verdicts(
     repository: Repository, dataset: str, name: str, specification: str
 ) -> dict[str, CheckResult]:
-    """Return the newest verdict on each current partition; warn about unreadable ones."""
+    """Return the newest verdict on each current partition, if it is by this specification.
+
+    One by which a later verdict stands is none: who goes back to an earlier text wants its verdicts
+    to be the newest again. Unreadable ones are warned about.
+    """
     prints = fingerprints(repository, dataset)
-    kept = repository.verdicts(dataset, name=name)
-    kept = kept[kept["specification"] == specification].iloc[::-1]  # newest last, so that it wins
+    newest = repository.verdicts(dataset, name=name).drop_duplicates("partition")
     found = {}
-    for row in kept.itertuples():
+    for row in newest[newest["specification"] == specification].itertuples():
         partition = str(row.partition)
         if prints.get(partition) == row.fingerprint:
             verdict = read_verdict(str(row.result), f"{name} of {dataset}, {partition}")
