@@ -40,6 +40,7 @@ from tidegauge.cli.options import (
     moment,
     open_repository,
     pairs,
+    repeated,
     say,
     the_dataset,
 )
@@ -163,6 +164,7 @@ def run(
             resegment=resegment,
             jobs=jobs,
         )
+        summary.options = repeated(db)
         for line in summary.lines():
             print(line)
         return summary.status(fail_on_anomaly=fail_on_anomaly)

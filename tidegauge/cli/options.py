@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -98,3 +99,14 @@ def moment(text: str | None) -> datetime | int | None:
     except ValueError as error:
         msg = f"--as-of {text!r} is neither a time such as 2026-01-31T12:00 nor the number of a run"
         raise typer.BadParameter(msg) from error
+
+
+def repeated(db: str | None) -> str:
+    """Return the option by which a command that is told finds the same repository, without passwords.
+
+    Examples
+    --------
+    >>> repeated("sqlite:///orders.db"), repeated(None)
+    (' --db sqlite:///orders.db', '')
+    """
+    return "" if db is None else f" --db {shlex.quote(hide_secrets(db))}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.options import ArtifactsOption, Db, FormatOption, open_repository
+from tidegauge.cli.options import ArtifactsOption, Db, FormatOption, open_repository, repeated
 from tidegauge.cli.output import Format, print_frame
 
 if TYPE_CHECKING:
@@ -48,19 +48,23 @@ def report(
         print_frame(frame, form)
         if form is not Format.TABLE:
             return
-        _print_resolved(repository, dataset, since)
+        _print_resolved(repository, dataset, since, repeated(db))
         if frame["failing"].any():
             failing = frame.loc[frame["failing"] > 0, "dataset"]
             _print_failures(repository, failing.tolist(), since)
 
 
-def _print_resolved(repository: Repository, dataset: str | None, since: str | None) -> None:
+def _print_resolved(
+    repository: Repository, dataset: str | None, since: str | None, options: str
+) -> None:
     """Print how many incidents are over, which the overview does not count."""
     count = len(repository.incidents(dataset, status="resolved", since=since))
     if count:
         what = "1 incident is" if count == 1 else f"{count:,} incidents are"
         name = f" {shlex.quote(dataset)}" if dataset else ""
-        print(f"\n{what} over: tidegauge anomalies list{name} --incidents --status resolved")
+        print(
+            f"\n{what} over: tidegauge anomalies list{name} --incidents --status resolved{options}"
+        )
 
 
 def _print_failures(repository: Repository, datasets: list[str], since: str | None) -> None:

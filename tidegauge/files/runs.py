@@ -56,6 +56,8 @@ class Summary:
         The dashboard's address, where incidents are linked to.
     timeless : list of str
         Datasets whose partitions have no time.
+    options : str
+        Options of the command line by which the repository is found again.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
@@ -65,6 +67,7 @@ class Summary:
     checked: list[CheckedTable] = field(default_factory=list)
     url: str | None = None
     timeless: list[str] = field(default_factory=list)
+    options: str = ""
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
@@ -124,10 +127,11 @@ class Summary:
             for number in incidents[:MOST_ANOMALIES]:
                 yield f"  see: {incident_address(self.url, number)}"
             return
-        yield f"  explained: tidegauge anomalies show {incidents[0]}"
+        yield f"  explained: tidegauge anomalies show {incidents[0]}{self.options}"
         if len(incidents) > 1:
             dataset = shlex.quote(gravest["dataset"].iloc[0])
-            yield f"  all {len(incidents)} incidents: tidegauge anomalies list {dataset} --incidents"
+            listed = f"tidegauge anomalies list {dataset} --incidents{self.options}"
+            yield f"  all {len(incidents)} incidents: {listed}"
 
 
 def run_suites(

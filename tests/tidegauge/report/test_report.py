@@ -45,7 +45,8 @@ def test_a_row_for_each_dataset(url, repo, capsys):
 
 
 def test_incidents_that_are_over_are_not_counted_and_told(url, repo, capsys):
-    over = "1 incident is over: tidegauge anomalies list --incidents --status resolved"
+    listed = f"tidegauge anomalies list --incidents --status resolved --db {url}"
+    over = f"1 incident is over: {listed}"
     assert run_command(["report", "--db", url]) == 0
     assert over not in capsys.readouterr().out  # it is open
     commit(repo, *(day(n, rows=1000) for n in (31, 32, 33)))
