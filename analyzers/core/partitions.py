@@ -139,7 +139,7 @@ TMST = "__tmst"
 """Partition key of Griffin measurements that have their own timestamp, in milliseconds since 1970."""
 _DATES = ("ds", "dt", "date")
 _DATE_WORD = re.compile(r"_(?i:ds|dt|day|date)$|^(?i:ds|dt|date)_|[a-z](?:Date|Day)$")
-"""What order_date, date_key and eventDate have in common; ``candidate`` and ``day_of_week`` have not."""
+"""Words for a date in names like order_date, date_key and eventDate; candidate and day_of_week have none."""
 _HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
 
 
