@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote
 from uuid import uuid4
@@ -208,9 +208,9 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
 
 def _why_no_files(name: str) -> str:
     """Return what a local folder lacks, and its whole path; a relative one may be meant from elsewhere."""
-    if "://" in name or name.startswith("file:"):
+    path = local_path(name)
+    if path is None:
         return ""
-    path = Path(name).absolute()
     if path.exists():
         return f" ({path} has none)"
     siblings = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []

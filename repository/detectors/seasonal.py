@@ -11,7 +11,8 @@ they leave their value.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from tidegauge.repository.detectors.walk import (
 )
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.numerics.seasons import OCCURRENCES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ROWS = 512
 """Series scored per block, so that their working set fits the processor cache."""
@@ -99,17 +103,23 @@ class Seasonal(Detector):
             return self.score_rises(newest, start - first, known.since(first), least)
         blocks, series = [], np.arange(len(history.values))
         with np.errstate(all="ignore"):
-            apart = np.zeros(len(series), dtype=bool)
+            settled = np.zeros(len(series), dtype=bool)
             if known is not None and history.restarts is None:
-                apart = unsettled(history, self.cycles, begin, known)
-            order = np.concatenate([series[apart], series[~apart]])
-            for group in (series[apart], series[~apart]):
-                for first in range(0, len(group), ROWS):
-                    some = group[first : first + ROWS]
-                    walk = Walk(history.rows(some), self.cycles, self.seasons, least)
-                    blocks.append(walk.run(begin, known and known.taken(some)))
+                settled = ~unsettled(history, self.cycles, begin, known)
+            order = np.argsort(settled, kind="stable")
+            for some in _blocks(series[~settled], series[settled]):
+                walk = Walk(history.rows(some), self.cycles, self.seasons, least)
+                taken = known and known.taken(some)
+                blocks.append(walk.run(begin, taken, settled=bool(settled[some[0]])))
         whole = Scores.concatenate(blocks, (0, len(history.times) - begin))
         return whole.taken(np.argsort(order)).since(start - begin)
+
+
+def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Yield the series of each group, `ROWS` at a time."""
+    for group in groups:
+        for first in range(0, len(group), ROWS):
+            yield group[first : first + ROWS]
 
 
 def shifts(history: History) -> list[tuple[int, int, int]]:

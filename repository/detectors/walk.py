@@ -275,11 +275,14 @@ class Walk:
             [bool(day) for day in history.holidays or [""] * len(self.days)], dtype=bool
         )
 
-    def run(self, start: int, known: Scores | None) -> Scores:
-        """Score the partitions from `start` on, given the scores of those before."""
+    def run(self, start: int, known: Scores | None, *, settled: bool = False) -> Scores:
+        """Score the partitions from `start` on, given the scores of those before.
+
+        ``settled`` says that none of the series is `unsettled`.
+        """
         h = self.history
         if known is not None:
-            self._relearn(start, known)
+            self._relearn(start, known, settled=settled)
         scores = Scores.unscored((len(self.y), len(h.times) - start))
         for t in range(start, len(h.times)):
             self._restart(t)
@@ -289,15 +292,15 @@ class Walk:
             self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
         return scores
 
-    def _relearn(self, start: int, known: Scores) -> None:
+    def _relearn(self, start: int, known: Scores, *, settled: bool) -> None:
         """Learn from the partitions before `start`, as they were scored."""
         h = self.history
         centre = transform(known.expected, h.scales)
-        if h.restarts is None and not unsettled(h, self.cycles, start, known).any():
-            self._learn_together(_first_lesson(self.grid, self.cycles, start), start, known, centre)
-            return
         # A restart moves the whole past by what was expected then.
         first = 0 if h.restarts is not None else _first_lesson(self.grid, self.cycles, start)
+        if settled:
+            self._learn_together(first, start, known, centre)
+            return
         for t in range(first, start):
             self._restart(t)
             self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t])

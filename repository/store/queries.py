@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from functools import wraps
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar, cast
@@ -465,9 +465,8 @@ def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer
     if not has_measurements(connection, dataset, analyzer):
         of = dataset_id(connection, dataset)
         texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
-        there = sorted(connection.execute(texts).scalars())
-        there.sort(key=lambda text: -SequenceMatcher(None, repr(analyzer), text).ratio())
-        told = ", ".join(there[:MOST_NAMES])
+        there = connection.execute(texts).scalars().all()
+        told = ", ".join(get_close_matches(repr(analyzer), there, MOST_NAMES, cutoff=0))
         more = f" and {len(there) - MOST_NAMES} more" if len(there) > MOST_NAMES else ""
         msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {told}{more}"
         raise HistoryError(msg)

@@ -164,8 +164,7 @@ def run(
             resegment=resegment,
             jobs=jobs,
         )
-        summary.options = repeated(db)
-        for line in summary.lines():
+        for line in summary.lines(repeated(db)):
             print(line)
         return summary.status(fail_on_anomaly=fail_on_anomaly)
 

@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 MOST_ANOMALIES = 10
 """Anomalies of a dataset that a summary tells one by one."""
-GRAVITY = [str(severity) for severity in Severity]
-"""Severities, the gravest last."""
 
 
 @dataclass
@@ -56,8 +54,6 @@ class Summary:
         The dashboard's address, where incidents are linked to.
     timeless : list of str
         Datasets whose partitions have no time.
-    options : str
-        Options of the command line by which the repository is found again.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
@@ -67,7 +63,6 @@ class Summary:
     checked: list[CheckedTable] = field(default_factory=list)
     url: str | None = None
     timeless: list[str] = field(default_factory=list)
-    options: str = ""
 
     def status(self, *, fail_on_anomaly: bool) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
@@ -82,8 +77,8 @@ class Summary:
         """The number of anomalies in scanned partitions."""
         return sum(len(frame) for frame in self.anomalies)
 
-    def lines(self) -> list[str]:
-        """Return the summary as lines of text."""
+    def lines(self, options: str = "") -> list[str]:
+        """Return the summary as lines of text; the commands that it names get these options."""
         lines = []
         for file, run in self.runs:
             lines.append(str(run))
@@ -93,7 +88,7 @@ class Summary:
         for one in self.checked:
             lines += one.failures()
         for frame in self.anomalies:
-            lines += self._told(frame)
+            lines += self._told(frame, options)
         lines += [
             f"  warning: no time is known of the partitions of {dataset}: weekdays, missing days and windows"
             ' need one; add to its file, for example, time: {format: "%Y-%m-%d", key: KEY}'
@@ -109,11 +104,11 @@ class Summary:
             )
         return lines
 
-    def _told(self, anomalies: pd.DataFrame) -> Iterator[str]:
+    def _told(self, anomalies: pd.DataFrame, options: str) -> Iterator[str]:
         """Yield lines of the gravest anomalies of a dataset, and of where all of them are told."""
         if anomalies.empty:
             return
-        gravity = anomalies["severity"].map(GRAVITY.index)
+        gravity = anomalies["severity"].map(lambda one: list(Severity).index(Severity(one)))
         gravest = anomalies.loc[gravity.sort_values(ascending=False, kind="stable").index]
         for severity, text in zip(
             gravest["severity"][:MOST_ANOMALIES], gravest["explanation"], strict=False
@@ -127,10 +122,10 @@ class Summary:
             for number in incidents[:MOST_ANOMALIES]:
                 yield f"  see: {incident_address(self.url, number)}"
             return
-        yield f"  explained: tidegauge anomalies show {incidents[0]}{self.options}"
+        yield f"  explained: tidegauge anomalies show {incidents[0]}{options}"
         if len(incidents) > 1:
             dataset = shlex.quote(gravest["dataset"].iloc[0])
-            listed = f"tidegauge anomalies list {dataset} --incidents{self.options}"
+            listed = f"tidegauge anomalies list {dataset} --incidents{options}"
             yield f"  all {len(incidents)} incidents: {listed}"
 
 
@@ -218,8 +213,7 @@ def _detect_and_notify(repository: Repository, summary: Summary) -> None:
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
     for dataset, partitions_of in scanned.items():
-        known = repository.partitions(dataset)
-        if (known["partition"] != "").any() and known["time"].isna().all():
+        if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
             summary.timeless.append(dataset)
         try:
             found = repository.detect(dataset)
