@@ -183,6 +183,8 @@ ACTIONS = [
 
 
 def test_each_action_writes_what_it_says(root, repo):
+    from playwright.sync_api import expect
+
     number = look_at_an_incident(root, repo)
     pane = root.locator(".tg-incident")
     give_name(root)
@@ -207,7 +209,7 @@ def test_each_action_writes_what_it_says(root, repo):
         assert set(said["incident_id"]) == {number}
         assert status(repo, number) == then, action
         assert pane.locator(".tg-inbox-status").first.inner_text() == then
-        assert pane.locator(".tg-timeline li").count() == events + len(labels)
+        expect(pane.locator(".tg-timeline li")).to_have_count(events + len(labels))  # drawn anew
         pane.locator(".tg-timeline li").last.get_by_text("by ann").wait_for()
     snooze = repo.labels().query("label == 'snoozed'").iloc[-1]
     assert snooze["until"] - snooze["created_at"] == pytest.approx(
@@ -305,7 +307,7 @@ def test_the_blizzard(page, measured_copy, tmp_path):
     with dashboard_server(tmp_path / "page", url) as (_, address):
         root = open_served(page, address)
         root.get_by_label("Filter series").fill("completeness dep_time")
-        root.get_by_text("of 77 series").wait_for()
+        root.get_by_text("of 79 series").wait_for()
         press_cell(root, "flights", "Completeness dep_time", "2013-02-08")
         drawn(root, "series")
         root.get_by_text("Completeness dep_time").first.wait_for()
