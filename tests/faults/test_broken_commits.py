@@ -15,6 +15,7 @@ from tests.conftest import soak
 from tests.faults.proxy import Proxy
 
 
+@pytest.mark.soak
 @pytest.mark.postgres
 @pytest.mark.parametrize("seed", [int(os.environ.get("TIDEGAUGE_SEED", "20130208"))])
 def test_what_breaks_in_the_middle_of_a_commit_is_done_once(postgres, tmp_path, seed):

@@ -132,10 +132,8 @@ def killed(process, moment):
         process.join(60)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "forget" else pytest.mark.soak) for name in COMMANDS],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_killed_at_any_moment_is_completed_by_the_next(name, filled, processes, tmp_path):
     start = starter(processes, COMMANDS[name])
     if name in BEFORE:

@@ -88,6 +88,7 @@ def test_a_wrong_url_is_told_without_its_password(url, capsys):
     assert "ValueError" not in said.err
 
 
+@pytest.mark.soak
 @pytest.mark.postgres
 def test_no_command_tells_the_password_of_its_database(
     postgres, tmp_path, capsys, caplog, monkeypatch

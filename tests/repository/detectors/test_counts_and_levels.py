@@ -45,7 +45,7 @@ def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least(new, found):
 
 
 @pytest.mark.parametrize("scale", [Scale.COUNT, Scale.SIGNED, Scale.POSITIVE])
-@pytest.mark.parametrize("points", [20, 120])
+@pytest.mark.parametrize("points", [20, pytest.param(120, marks=pytest.mark.soak)])
 def test_the_band_of_a_constant_is_the_limit_of_its_decision(scale, points):
     draw = np.random.default_rng(points)
     usual = draw.choice([3.0, 47, 1000, 4983] + [0.0] * (scale is not Scale.POSITIVE), (200, 1))

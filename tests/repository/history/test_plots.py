@@ -118,6 +118,7 @@ def test_marks_point_up_and_down_and_are_explained():
     ]  # from the point downwards
 
 
+@pytest.mark.soak
 def test_pictures_stay_small():
     count = 20_000
     values = [float(n * n % 101) for n in range(count)]

@@ -458,6 +458,7 @@ def test_the_end_of_time_is_a_partition_like_another(repo):
     repo.detect("d")
 
 
+@pytest.mark.soak
 def test_two_processes_make_one_database(tmp_path):
     import subprocess
     import sys

@@ -137,6 +137,7 @@ def test_slack_is_told_as_the_cookbook_says(repo, monkeypatch, address, channel)
     assert WEBHOOK.rpartition("/")[2] not in str(everything_stored(repo))
 
 
+@pytest.mark.soak
 def test_once_over_threads_and_processes(repo, tmp_path):
     surge(repo)
     url = f"sqlite:///{repo.database.file}"

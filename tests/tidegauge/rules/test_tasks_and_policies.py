@@ -431,7 +431,7 @@ def test_identities_are_the_same_in_every_process(tmp_path, kept):
     script.write_text(textwrap.dedent(STABLE))
     command = [script] if kept else ["-c", script.read_text()]
     told = set()
-    for seed in ("0", "1", "2"):
+    for seed in ("0", "1"):
         ran = subprocess.run(
             [sys.executable, *command],
             env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},

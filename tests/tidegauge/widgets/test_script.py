@@ -34,6 +34,7 @@ def test_in_node(node, tmp_path):
     assert done.stdout.count("# Subtest:") > count
 
 
+@pytest.mark.soak  # and a part of `make types`
 def test_types_hold(node):
     assert check_types() is None
 
