@@ -1,12 +1,11 @@
-"""Bytes of the distributions of a feature in an hour, as they are kept and as they might be.
+"""Bytes of the distributions of a feature in an hour, as they are kept and as they might be or were.
 
     python benchmarks/sketch_bytes.py [--rows 2083] [--repeats 20] [--k 12] [--json FILE]
 
-Three sketches are kept of a feature: of the differences, of the logged and of the backfilled values, of which a
-share is other than logged. Beside them: sketches of floats in place of doubles; and sketches of the values that
-are as logged, and of both sides of those that are not, from which those of the sides would be merged when they are read. All are
-compressed as the repository does it. Values are those of benchmarks/consistency.py, counts, prices in cents, floats kept
-as doubles, and doubles of which all digits differ.
+Kept is a `SketchPairs`: a sketch of the values that are as logged, of both sides of those that are not, and of
+the differences of these. Beside it: a sketch of each side and of all differences, as before, of doubles and of
+floats. All are compressed as the repository does it. Values are those of benchmarks/consistency.py, counts, prices in
+cents, floats kept as doubles, and doubles of which all digits differ; a share of them is other than logged.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from rich.table import Table
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
 
-from tidegauge.analyzers.measures.quantiles import sketch_size
+from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.consistency.compare.distributions import ERROR
 
 VALUES = {
@@ -37,13 +37,17 @@ VALUES = {
 }
 
 
-def kept(make, k, values):
-    """Return the bytes of a sketch, compressed where it pays."""
+def sketched(make, k, values):
+    """Return the bytes of a sketch of values."""
     if not len(values):
-        return 0
+        return b""
     sketch = make(k)
     sketch.update(values)
-    raw = bytes(sketch.serialize())
+    return bytes(sketch.serialize())
+
+
+def kept(raw):
+    """Return how many bytes are stored, compressed where it pays."""
     return min(len(raw), len(zlib.compress(raw)))
 
 
@@ -59,26 +63,25 @@ def main():
     results = []
     for share, (name, draw) in product((0.0, 0.01, 0.1, 0.5), VALUES.items()):
         rng = np.random.default_rng(7)
-        sums = dict.fromkeys(("doubles", "floats", "by rows"), 0)
+        sums = dict.fromkeys(("doubles", "floats", "pairs"), 0)
         for _ in range(asked.repeats):
             logged = draw(rng, asked.rows)
             other = rng.random(asked.rows) < share
             backfilled = logged + other
-            delta = kept(kll_doubles_sketch, k, backfilled - logged)
-            parts = (logged[~other], logged[other], backfilled[other])
-            sums["doubles"] += delta + sum(
-                kept(kll_doubles_sketch, k, side) for side in (logged, backfilled)
-            )
+            sides = (backfilled - logged, logged, backfilled)
+            sums["doubles"] += sum(kept(sketched(kll_doubles_sketch, k, one)) for one in sides)
             sums["floats"] += sum(
-                kept(kll_floats_sketch, k, side.astype(np.float32))
-                for side in (backfilled - logged, logged, backfilled)
+                kept(sketched(kll_floats_sketch, k, one.astype(np.float32))) for one in sides
             )
-            sums["by rows"] += delta + sum(kept(kll_doubles_sketch, k, part) for part in parts)
+            delta = (backfilled - logged)[other]
+            parts = (logged[~other], logged[other], backfilled[other], delta)
+            pairs = SketchPairs(*(KllState(sketched(kll_doubles_sketch, k, one)) for one in parts))
+            sums["pairs"] += kept(pairs.pack())
         means = {what: round(total / asked.repeats) for what, total in sums.items()}
         results.append({
             "other than logged": share, "values": name, **means,
             "floats by doubles": round(means["floats"] / means["doubles"], 2),
-            "rows by doubles": round(means["by rows"] / means["doubles"], 2),
+            "pairs by doubles": round(means["pairs"] / means["doubles"], 2),
         })  # fmt: skip
     table = Table(*results[0])
     for one in results:

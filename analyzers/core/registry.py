@@ -165,6 +165,7 @@ STATE_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.analyzers.measures.quantiles": ("kll",),
     "tidegauge.analyzers.measures.references": ("column-matches",),
     "tidegauge.analyzers.measures.req": ("req",),
+    "tidegauge.analyzers.measures.sketch_pairs": ("sketch-pairs",),
     "tidegauge.analyzers.measures.sums": ("sum-and-count", "two-sums"),
     "tidegauge.analyzers.measures.texts": ("data-type",),
     "tidegauge.analyzers.measures.times": ("freshness", "time-range"),

@@ -110,14 +110,7 @@ class KllState(State):
 
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
         """Return the bounds at each rank; the least and the greatest value are exact."""
-        error = self.rank_error()
-        errors = [0.0 if rank in _ENDS else error for rank in ranks]
-        pairs = zip(ranks, errors, strict=True)
-        bounds = [end for rank, e in pairs for end in (max(rank - e, 0.0), min(rank + e, 1.0))]
-        found = iter(self.quantiles(bounds))
-        return [
-            Interval(lower, upper, CONFIDENCE) for lower, upper in zip(found, found, strict=True)
-        ]
+        return _intervals(self, ranks)
 
     def rank_error(self) -> float:
         """Return the bound on the rank error, at 99 % confidence; 0 for an empty sketch."""
@@ -161,6 +154,81 @@ class KllState(State):
 
 _QUARTILES = (0.25, 0.5, 0.75)
 _ENDS = (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class KllUnion:
+    """KLL sketches of disjoint values, read as one; zeros may be counted beside them.
+
+    They are not merged: merging draws random numbers, and this gives the same result each time, with
+    the rank error of one sketch.
+
+    Attributes
+    ----------
+    parts : tuple of KllState
+        Of one size.
+    zeros : int
+        Number of further values, all of which are 0.
+
+    Examples
+    --------
+    >>> KllUnion((KllState(),), zeros=3).quantiles([0.0, 0.5, 1.0])
+    [0.0, 0.0, 0.0]
+    """
+
+    parts: tuple[KllState, ...]
+    zeros: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return sum(part.count for part in self.parts) + self.zeros
+
+    def kept(self) -> Iterator[tuple[float, int]]:
+        """Yield each retained value and the number of values it represents, unordered."""
+        for part in self.parts:
+            yield from part.kept()
+        if self.zeros:
+            yield 0.0, self.zeros
+
+    def quantiles(self, ranks: Sequence[float]) -> list[float]:
+        """Return for each rank the smallest value with at least that share of values <= it.
+
+        There must be values.
+        """
+        import numpy as np
+
+        values, weights = np.array(list(self.kept())).T
+        order = np.argsort(values)
+        upto = np.cumsum(weights[order])
+        wanted = np.ceil(np.asarray(ranks) * upto[-1] * (1 - _ROUNDING))
+        found: list[float] = values[order][np.searchsorted(upto, wanted)].tolist()
+        # The sketches keep both ends exactly.
+        ends = [end for part in self.parts if part.count for end in part.quantiles(_ENDS)]
+        ends += [0.0] * bool(self.zeros)
+        exact = dict(zip(_ENDS, (min(ends), max(ends)), strict=True))
+        return [exact.get(rank, value) for rank, value in zip(ranks, found, strict=True)]
+
+    def intervals(self, ranks: Sequence[float]) -> list[Interval]:
+        """Return the bounds at each rank; the least and the greatest value are exact."""
+        return _intervals(self, ranks)
+
+    def rank_error(self) -> float:
+        """Return the bound on the rank error, at 99 % confidence; 0 if there are only zeros."""
+        return max((part.rank_error() for part in self.parts), default=0.0)
+
+
+_ROUNDING = 1e-12
+"""Relative tolerance of ranks against rounding: 0.7 * 10 may exceed 7."""
+
+
+def _intervals(sketch: KllState | KllUnion, ranks: Sequence[float]) -> list[Interval]:
+    error = sketch.rank_error()
+    errors = [0.0 if rank in _ENDS else error for rank in ranks]
+    pairs = zip(ranks, errors, strict=True)
+    bounds = [end for rank, e in pairs for end in (max(rank - e, 0.0), min(rank + e, 1.0))]
+    found = iter(sketch.quantiles(bounds))
+    return [Interval(lower, upper, CONFIDENCE) for lower, upper in zip(found, found, strict=True)]
 
 
 def _read(sketch: bytes) -> kll_doubles_sketch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -123,18 +123,19 @@ def drift(
     The baseline is of the column ``against``, if there is one. Distances are recorded under names
     that begin with ``prefix``.
     """
+    columns = (against or column, column)
     with column.database.read() as connection:
         sides = [
             _Side.resolve(connection, of, name, side)
-            for of, name, side in (
-                (against or column, "baseline", baseline),
-                (column, "current", current),
+            for of, name, side in zip(
+                columns, ("baseline", "current"), (baseline, current), strict=True
             )
         ]
-    found = [state for side in sides for state in side.stored]
-    parts = [part for _, part in column.distributions(found)]
-    first = len(sides[0].stored)
-    before, after = merged(parts[:first]), merged(parts[first:])
+    shared = column.kind_of_all([state for side in sides for state in side.stored])
+    before, after = (
+        merged([part for _, part in replace(of, kind=shared).distributions(side.stored)])
+        for of, side in zip(columns, sides, strict=True)
+    )
     distances, (axis, *values) = compare(before, after), _plot_data(before, after)
     kind = kind_of(after)
     if record and column.as_of is None:

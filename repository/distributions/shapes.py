@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import StateMismatchError
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import counts_by_key, escaped
-from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.quantiles import KllState, KllUnion
 from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 
@@ -118,10 +118,10 @@ class Quantiles:
         return found
 
 
-def is_numeric(state: State) -> bool:
+def is_numeric(state: State | KllUnion) -> bool:
     """Return whether a state is a quantile sketch, or frequencies of a numeric column."""
     if not isinstance(state, FrequenciesAndNumRows):
-        return isinstance(state, KllState | ReqState)
+        return isinstance(state, KllState | KllUnion | ReqState)
     import pyarrow as pa
 
     t = pa.types
@@ -131,7 +131,7 @@ def is_numeric(state: State) -> bool:
     )
 
 
-def quantiles_of(state: State) -> Quantiles:
+def quantiles_of(state: State | KllUnion) -> Quantiles:
     """Return the numeric distribution of a KLL or REQ sketch, or of frequencies.
 
     A sketch is read as its retained values, each weighted by the rows it stands for. So sketches of
@@ -147,7 +147,7 @@ def quantiles_of(state: State) -> Quantiles:
     >>> quantiles_of(FrequenciesAndNumRows.from_groups([((2,), 3), ((5,), 1)])).cumulative.tolist()
     [3.0, 4.0]
     """
-    if isinstance(state, KllState | ReqState):
+    if isinstance(state, KllState | KllUnion | ReqState):
         kept = np.array(list(state.kept()), dtype=float).reshape(-1, 2)
         whole = bool(np.all(kept[:, 1] == 1))
         return Quantiles.from_values(kept[:, 0], kept[:, 1], 0.0 if whole else state.rank_error())
@@ -161,7 +161,7 @@ def quantiles_of(state: State) -> Quantiles:
     raise StateMismatchError(msg)
 
 
-def categories_of(state: State) -> Counter[str]:
+def categories_of(state: State | KllUnion) -> Counter[str]:
     """Return row counts by value, as text as in `Histogram`; nulls are left out.
 
     Raises

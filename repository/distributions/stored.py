@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.errors import HistoryError, StateError, UnknownNameError, nearest
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.repository.distributions.shapes import (
     Quantiles,
     categories_of,
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
 Distribution = Quantiles | Counter[str]
 NUMERIC, CATEGORICAL = "numeric", "categorical"
-_READ_BY = {NUMERIC: ("kll", "req", "frequencies"), CATEGORICAL: ("frequencies", "frequent-items")}
+_READ_BY = {
+    NUMERIC: ("kll", "req", "sketch-pairs", "frequencies"),
+    CATEGORICAL: ("frequencies", "frequent-items"),
+}
 """State tags that hold a distribution of each kind, in order of preference."""
 
 
@@ -94,21 +98,24 @@ class StoredColumn:
     ) -> Iterator[tuple[StoredState, Distribution]]:
         """Read states lazily, all as numbers or all as categories; skip partitions without one."""
         there = [found for found in stored if found.payload is not None]
-        read = quantiles_of if self._kind(there) == NUMERIC else categories_of
+        read = quantiles_of if self.kind_of_all(there) == NUMERIC else categories_of
         yield from ((found, self._read(found, read)) for found in there)
 
-    def _kind(self, stored: Sequence[StoredState]) -> str:
-        tags = {found.payload.tag.partition("/")[0] for found in stored if found.payload}
-        if self.kind is not None or tags & {"kll", "req"}:
+    def kind_of_all(self, stored: Sequence[StoredState]) -> str:
+        """Return the kind as which all of some states are read."""
+        there = [found for found in stored if found.payload is not None]
+        tags = {found.payload.tag.partition("/")[0] for found in there if found.payload}
+        if self.kind is not None or tags & {"kll", "req", "sketch-pairs"}:
             return self.kind or NUMERIC
         return next(
-            filter(None, (self._read(found, _kind_of_state) for found in stored)), CATEGORICAL
+            filter(None, (self._read(found, _kind_of_state) for found in there)), CATEGORICAL
         )
 
     def _read(self, found: StoredState, function: Any) -> Any:
         assert found.payload is not None
         try:
-            return function(self.artifacts.unpack(found.payload))
+            state = self.artifacts.unpack(found.payload)
+            return function(state.of(self.of) if isinstance(state, SketchPairs) else state)
         except StateError as error:
             raise type(error)(f"{self.dataset!r}, {found.partition!r}: {error}") from error
 

@@ -293,7 +293,7 @@ def _used(connection: Connection) -> set[str]:
     return {name for query in queries for name in connection.execute(query).scalars()}
 
 
-_NUMERIC = frozenset({"kll", "req", "min", "max", "range", "time-range"})
+_NUMERIC = frozenset({"kll", "req", "sketch-pairs", "min", "max", "range", "time-range"})
 """Kinds of states that hold numbers of the data and cannot leave one out."""
 
 

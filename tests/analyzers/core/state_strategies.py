@@ -33,6 +33,7 @@ from tidegauge.analyzers.measures.moments import (
 from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
 from tidegauge.analyzers.measures.texts import DataTypeState
 from tidegauge.analyzers.measures.times import FreshnessState, TimeRangeState
@@ -159,6 +160,18 @@ def kll(items):
     return KllState(sketch.serialize()) if items else KllState()
 
 
+def sketch_pairs(pairs):
+    """Pairs of numbers, of which either may be lacking."""
+    equal = [a for a, b in pairs if a is not None and a == b]
+    others = [(a, b) for a, b in pairs if a is None or a != b]
+    return SketchPairs(
+        kll(equal),
+        kll([a for a, _ in others if a is not None]),
+        kll([b for _, b in others if b is not None]),
+        kll([b - a for a, b in others if a is not None and b is not None]),
+    )
+
+
 keys = st.tuples(st.one_of(st.none(), st.text(max_size=3)), st.one_of(st.none(), st.integers(0, 3)))
 
 
@@ -220,6 +233,10 @@ STATES = {
     StandardDeviationState: st.lists(numbers, max_size=5).map(moments),
     HllState: st.lists(st.integers(0, 10**9), max_size=300).map(hll),
     KllState: st.lists(numbers, max_size=300).map(kll),
+    SketchPairs: st.lists(
+        numbers.map(lambda n: (n, n)) | st.tuples(st.none() | numbers, st.none() | numbers),
+        max_size=100,
+    ).map(sketch_pairs),
     FrequenciesAndNumRows: frequencies(),
     ColumnMatches: st.just(ColumnMatches())
     | st.builds(ColumnMatches, st.tuples(counts, counts), counts),

@@ -25,6 +25,7 @@ from tidegauge.analyzers.measures.moments import (
 )
 from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.measures.tuples import TupleState
@@ -155,6 +156,9 @@ def test_states_written_by_earlier_releases_can_be_read(kept):
         said = {"count": state.count, "estimate": round(state.estimate())}
     elif isinstance(state, KllState):
         said = {"count": state.count, "median": state.quantiles([0.5])[0]}
+    elif isinstance(state, SketchPairs):
+        ranks = [0.0, 0.5, 1.0]
+        said = {name: state.of(name).quantiles(ranks) for name in ("logged", "backfilled", "delta")}
     elif isinstance(state, ReqState):
         said = {"count": state.count, "median": state.quantile(0.5)}
     elif isinstance(state, TupleState):

@@ -7,6 +7,7 @@ import pytest
 from datasketches import kll_doubles_sketch
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.analyzers.scan.scan import Group
 from tidegauge.consistency.compare.comparison import Comparison
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
@@ -31,13 +32,10 @@ def compared(repo):
         ConsistencyDistribution(side, "prices", "index") for side in ("logged", "backfilled")
     )
     hours = {
-        ("2023-01-05", "07-00"): (sketch(1, 40), sketch(21, 60)),
-        ("2023-01-05", "08-00"): (sketch(1, 40), sketch(1, 40)),
+        ("2023-01-05", "07-00"): SketchPairs(logged=sketch(1, 40), backfilled=sketch(21, 60)),
+        ("2023-01-05", "08-00"): SketchPairs(equal=sketch(1, 40)),
     }
-    groups = {
-        at: Group(40, dict(zip(measures, map(Success, sides), strict=True)))
-        for at, sides in hours.items()
-    }
+    groups = {at: Group(40, dict.fromkeys(measures, Success(state))) for at, state in hours.items()}
     table = SimpleNamespace(schema=types.StructType())
     record(Comparison(table, ("ds", "hr_minute"), measures, groups), repo, "shop.search")
     return repo
@@ -72,7 +70,7 @@ def test_logged_values_of_one_hour_against_another(compared):
         compared.drift("shop.search", "prices.indx", SEVEN, EIGHT)
 
 
-def test_histories_of_req_sketches_go_on_with_kll_sketches(repo):
+def test_histories_of_req_sketches_go_on_with_pairs_of_kll_sketches(repo):
     """A run of before kept REQ sketches under another statistic; both kinds of days are rolled up."""
     from datasketches import PyDoublesSerDe, req_items_sketch
     from tidegauge.analyzers.measures.req import ReqState
@@ -100,5 +98,5 @@ def test_histories_of_req_sketches_go_on_with_kll_sketches(repo):
         of = s.statistic.c.canonical
         connection.execute(s.statistic.update().values(canonical=of + " ", key="before"))
     assert medians() == {"2023-01-05/2023-01-06": 20.0}
-    keep("2023-01-06", sketch(3, 42))
+    keep("2023-01-06", SketchPairs(logged=sketch(3, 42)))
     assert medians()["2023-01-06/2023-01-07"] == 22.0

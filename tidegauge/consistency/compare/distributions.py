@@ -6,19 +6,21 @@ ranks, its sketches are half the size of REQ's, and Spark builds and merges them
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import analyzer
+from tidegauge.analyzers.core.analyzer import S, analyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Interval, Scale
 from tidegauge.analyzers.core.requests import Request, Sketch
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
-from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
+from tidegauge.analyzers.measures.quantiles import KllState, KllUnion, sketch_size
 from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.consistency.compare.collections import added, common, shared_values_sql, values
 from tidegauge.consistency.compare.equality import minus, same
 from tidegauge.consistency.compare.measures import MATCHED, OfFeature, Tolerant, both, counts
@@ -34,11 +36,9 @@ LONGEST = 256
 """Arrays whose lengths multiply to more than its square are not compared element by element."""
 
 
-class _Sketched(OfFeature[KllState, Mapping[str, float]]):
+class _Sketched(OfFeature[S, Mapping[str, float]]):
     """A distribution kept as a sketch; its value is min, p5, p25, p50, p75, p95 and max by name."""
 
-    state_type: ClassVar[type[State]] = KllState
-    earlier_state_types: ClassVar[tuple[type[State], ...]] = (ReqState,)
     state_bytes: ClassVar[int] = 1 << 13
     k: int
 
@@ -50,8 +50,8 @@ class _Sketched(OfFeature[KllState, Mapping[str, float]]):
             raise IllegalAnalyzerParameterError(msg)
 
     def determined_by(self) -> dict[str, Any]:
-        """Return the options of the state, with the metric and the sketch size."""
-        return {**super().determined_by(), "of": self.metric, "k": self.k}
+        """Return the options of the state, with the sketch size."""
+        return {**super().determined_by(), "k": self.k}
 
     def sketched(
         self, value: str, condition: str = "true", *, elements: bool = False
@@ -64,27 +64,34 @@ class _Sketched(OfFeature[KllState, Mapping[str, float]]):
         wanted = f"CASE WHEN {MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
         return (Sketch("kll", wanted, sketch_size(ERROR / self.k), elements),)
 
-    def fold(self, cells: Sequence[Any]) -> KllState:
-        """Return the state of the sketch."""
-        return KllState.from_sketches(cells[0])
+    @abstractmethod
+    def distribution(self, state: S) -> KllState | KllUnion | ReqState:
+        """Return the metric's distribution."""
 
-    def measure(self, state: KllState) -> Mapping[str, float]:
+    def measure(self, state: S) -> Mapping[str, float]:
         """Return the quantiles."""
-        if not state.sketch:
+        found = self.distribution(state)
+        if not found.count:
             raise self.no_data()
-        return dict(zip(QUANTILES, state.quantiles(tuple(QUANTILES.values())), strict=True))
+        return dict(zip(QUANTILES, found.quantiles(tuple(QUANTILES.values())), strict=True))
 
-    def interval(self, state: KllState) -> Mapping[str, Interval]:
+    def interval(self, state: S) -> Mapping[str, Interval]:
         """Return the values at the ranks within the sketch's error of each quantile."""
-        return dict(zip(QUANTILES, state.intervals(tuple(QUANTILES.values())), strict=True))
+        found = self.distribution(state).intervals(tuple(QUANTILES.values()))
+        return dict(zip(QUANTILES, found, strict=True))
+
+    def weight(self, state: S) -> float:
+        """Return the number of values."""
+        return self.distribution(state).count
 
 
 @analyzer
-class ConsistencyDistribution(_Sketched):
+class ConsistencyDistribution(_Sketched[SketchPairs]):
     """Quantiles of a feature's values, differences or lengths in matched rows; undefined if none.
 
     Nulls and NaN are left out, infinities are kept. For maps of numbers or of arrays, the values are
-    those of the shared keys.
+    those of the shared keys. All metrics of a feature's values, and both of its lengths, share one
+    state, which keeps what is equal on both sides once.
 
     Parameters
     ----------
@@ -103,6 +110,9 @@ class ConsistencyDistribution(_Sketched):
     """
 
     scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = SketchPairs
+    state_bytes: ClassVar[int] = 1 << 14
+    earlier_state_types: ClassVar[tuple[type[State], ...]] = (KllState, ReqState)
     metrics: ClassVar[Collection[str]] = (
         "delta",
         "logged",
@@ -120,24 +130,62 @@ class ConsistencyDistribution(_Sketched):
         else:
             self.require_numbers(side)
 
+    def determined_by(self) -> dict[str, Any]:
+        """Return the options of the state, and whether it is of lengths."""
+        return {**super().determined_by(), "of": "lengths" if self._of_lengths else "values"}
+
+    @property
+    def _of_lengths(self) -> bool:
+        return self.metric.endswith("_length")
+
     def requests(self, schema: Schema) -> tuple[Request, ...]:
-        """Request the sketch."""
+        """Request the sketches of a `SketchPairs`, in the order of its fields."""
         a, b = self.sides(schema)
         if a.kind == "map":
-            made = shared_values_sql(a, b, self._of_pair(*values(a, b)))
-            return self.sketched(made, elements=True)
-        asked = self.sketched(self._of_pair(a, b))
-        size = asked[0].size
-        return asked if size > LARGEST_SKETCH else in_workers(asked, a, b, self.metric, size)
+            return tuple(
+                sketch
+                for made in self._parts(*values(a, b)).values()
+                for sketch in self.sketched(shared_values_sql(a, b, made), elements=True)
+            )
+        parts = {part: self.sketched(made) for part, made in self._parts(a, b).items()}
+        return tuple(
+            request
+            for part, asked in parts.items()
+            for request in (
+                asked
+                if asked[0].size > LARGEST_SKETCH or self._of_lengths
+                else in_workers(asked, a, b, part, asked[0].size)
+            )
+        )
 
-    def _of_pair(self, a: Field, b: Field) -> str:
-        """Return SQL for the metric's number from a pair of values; null if there is none."""
-        if self.metric == "delta":
-            return minus(b.sql, a.sql, (b.kind, a.kind))
-        side = a if self.metric.startswith("logged") else b
-        if self.metric.endswith("_length"):
-            return f"CASE WHEN {side.sql} IS NOT NULL THEN size({side.sql}) END"
-        return side.sql
+    def _parts(self, a: Field, b: Field) -> dict[str, str]:
+        """Return SQL for a pair's value in each field of a `SketchPairs`; null where it has none."""
+        if self._of_lengths:
+            x, y = (
+                f"CASE WHEN {side.sql} IS NOT NULL THEN size({side.sql}) END" for side in (a, b)
+            )
+            delta = f"CAST({y} - {x} AS DOUBLE)"
+        else:
+            x, y, delta = a.sql, b.sql, minus(b.sql, a.sql, (b.kind, a.kind))
+        other = f"CASE WHEN {delta} = 0 THEN NULL ELSE"
+        return {
+            "equal": f"CASE WHEN {delta} = 0 THEN {x} END",
+            "logged": f"{other} {x} END",
+            "backfilled": f"{other} {y} END",
+            "delta": f"{other} {delta} END",
+        }
+
+    def fold(self, cells: Sequence[Any]) -> SketchPairs:
+        """Return the state of the sketches."""
+        return SketchPairs(*map(KllState.from_sketches, cells))
+
+    def distribution(
+        self, state: SketchPairs | KllState | ReqState
+    ) -> KllState | KllUnion | ReqState:
+        """Return the metric's distribution; an earlier state holds nothing else."""
+        if isinstance(state, SketchPairs):
+            return state.of(self.metric.removesuffix("_length"))
+        return state
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +214,7 @@ class _OfArrays(Tolerant[Any, Any]):
 
 
 @analyzer
-class ConsistencyEdits(_Sketched, _OfArrays):
+class ConsistencyEdits(_Sketched[KllState], _OfArrays):
     """Quantiles of the edits from the logged array to the backfilled one; undefined without any.
 
     Elements are inserted and deleted, never replaced. Rows with a null array are left out, and so
@@ -194,9 +242,15 @@ class ConsistencyEdits(_Sketched, _OfArrays):
     """
 
     scale: ClassVar[Scale] = Scale.COUNT  # edits are counts, and 0 at best
+    state_type: ClassVar[type[State]] = KllState
+    earlier_state_types: ClassVar[tuple[type[State], ...]] = (ReqState,)
     metrics: ClassVar[Collection[str]] = ("edit_insert", "edit_delete")
 
     k: int = K
+
+    def determined_by(self) -> dict[str, Any]:
+        """Return the options of the state, with the metric."""
+        return {**super().determined_by(), "of": self.metric}
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the sketch."""
@@ -206,6 +260,14 @@ class ConsistencyEdits(_Sketched, _OfArrays):
         x, y = values(a, b)
         edits = f"CASE WHEN {self.comparable(x, y)} THEN {self._edits(x, y)} END"
         return self.sketched(shared_values_sql(a, b, edits), elements=True)
+
+    def fold(self, cells: Sequence[Any]) -> KllState:
+        """Return the state of the sketch."""
+        return KllState.from_sketches(cells[0])
+
+    def distribution(self, state: KllState) -> KllState:
+        """Return the state, a sketch."""
+        return state
 
     def _edits(self, a: Field, b: Field) -> str:
         """Return SQL for the number of edits between two arrays."""

@@ -28,7 +28,8 @@ class PairStatistic:
     ----------
     kind : str
         ``cells`` and ``differences``: the numbers of `Cells`, with the number of rows in place of that of
-        equal ones, and of `Differences`. ``delta``, ``logged`` and ``backfilled``: a sketch.
+        equal ones, and of `Differences`. ``equal``, ``logged``, ``backfilled`` and ``delta``: a sketch of
+        `SketchPairs`.
     logged, backfilled : str
         The columns, as Spark SQL.
     options : tuple of float
@@ -55,8 +56,8 @@ class OfPairs(WorkerRequest):
     """
 
     job: ClassVar[str] = "tidegauge.consistency.compare.number_pairs_job:NumberPairs"
-    # 15 for each of 40 features: up to a hundred columns Spark reads Parquet by columns, then by rows.
-    most: ClassVar[int] = 600
+    # 16 for each of 40 features: up to a hundred columns Spark reads Parquet by columns, then by rows.
+    most: ClassVar[int] = 640
 
     instead: Aggregate | Sketch
     of: PairStatistic

@@ -126,7 +126,11 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
             return same
 
         def statistic_of(
-            kind: str, first: tuple[Any, Any], second: tuple[Any, Any], options: Sequence[float]
+            kind: str,
+            first: tuple[Any, Any],
+            second: tuple[Any, Any],
+            options: Sequence[float],
+            delta: Any,
         ) -> tuple[Sequence[Any], Sequence[Any], Any]:
             """Return the rows to count, the numbers to add over the first of these, and what to sketch."""
             (a, in_a), (b, in_b) = first, second
@@ -135,15 +139,19 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
                 every, unlike = np.ones(len(a), bool), both & ~equal(a, b, *options)
                 return (every, unlike, in_b & ~in_a, in_a & ~in_b, ~in_a & ~in_b), (), None
             if kind == "differences":
-                apart, size = np.abs(minus(a, b)), np.abs(doubles(a)) + np.abs(doubles(b))
+                apart, size = np.abs(delta), np.abs(doubles(a)) + np.abs(doubles(b))
                 ratio = np.divide(apart, size, out=np.zeros(len(size)), where=size != 0)
                 finite = both & (size < np.inf)
                 rows = (finite, both & ~finite, in_a & np.isnan(a), in_b & np.isnan(b))
                 return rows, (apart, size, ratio), None
-            if kind == "delta":
-                values, there = minus(b, a), both
+            equals = both & (delta == 0)
+            if kind == "equal":
+                values, there = doubles(a), equals
+            elif kind == "delta":
+                values, there = delta, both & ~equals
             else:
                 values, there = (doubles(a), in_a) if kind == "logged" else (doubles(b), in_b)
+                there = there & ~equals
             return (), (), (values, there & ~np.isnan(values))
 
         def add(block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -154,10 +162,13 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
             new = ((0, len(places) - len(counts)), (0, 0), (0, 0))
             counts, sums = np.pad(counts, new), np.pad(sums, new)
             columns = [numbers_of(column) for column in block.columns[keys + segments :]]
+            known, delta = None, None  # of the last pair: statistics of a pair follow each other
             for number, (kind, first, second, options) in enumerate(statistics):
                 with np.errstate(all="ignore"):
+                    if known != (first, second):
+                        known, delta = (first, second), minus(columns[second][0], columns[first][0])
                     counted, added, sketched = statistic_of(
-                        kind, columns[first], columns[second], options
+                        kind, columns[first], columns[second], options, delta
                     )
                     for codes, _, own in groups:
                         for i, rows in enumerate(counted):

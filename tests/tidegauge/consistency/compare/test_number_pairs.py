@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.errors import PrivateColumnError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.analyzers.scan import capabilities as asked
 from tidegauge.analyzers.scan import plan
 from tidegauge.analyzers.scan.capabilities import from_arrow, workers_are_equipped
@@ -98,7 +99,7 @@ def require_equal(found, wanted):
         assert found.groups[values].rows == group.rows
         for one, outcome in group.states.items():
             state, other = found.groups[values].states[one].value, outcome.value
-            if isinstance(other, KllState):
+            if isinstance(other, SketchPairs):
                 assert state.agrees_with(other), (values, one)
             elif isinstance(other, Differences):
                 assert state.pack()[:32] == other.pack()[:32], (values, one)
@@ -271,7 +272,8 @@ def as_found(batches):
     st.integers(0, 30),
 )
 def test_partial_results_of_parts_merge_into_those_of_the_whole(found, cut):
-    kinds = [("cells", (0.0, 0.0)), ("differences", ()), ("delta", (200,)), ("backfilled", (200,))]
+    sketched = [(part, (200,)) for part in ("equal", "logged", "backfilled", "delta")]
+    kinds = [("cells", (0.0, 0.0)), ("differences", ()), *sketched]
     texts, a, b = zip(*found, strict=True) if found else ((), (), ())
     whole = pa.record_batch(
         [pa.array(texts, pa.string()), pa.array(a, pa.int64()), pa.array(b, pa.float64())],

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from datasketches import frequent_strings_sketch, kll_doubles_sketch
 from tidegauge.analyzers.core.errors import (
+    CorruptStateError,
     IllegalAnalyzerParameterError,
     NoSuchColumnError,
     WrongColumnTypeError,
 )
 from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.state import read_state
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.consistency.compare.distributions import (
     QUANTILES,
@@ -35,7 +38,7 @@ OF = ("user", "age")
 def sketch(values, k=200):
     made = kll_doubles_sketch(k)
     made.update(np.array(values, float))
-    return KllState(made.serialize())
+    return KllState() if made.is_empty() else KllState(made.serialize())
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,76 @@ def test_a_distribution_is_seven_numbers():
     assert ConsistencyDistribution("delta", *OF).compute_metric_from(KllState()).empty
 
 
+def pairs_of(logged, backfilled):
+    """A state of two arrays, of which NaN is null."""
+    delta = backfilled - logged
+    equal = delta == 0
+    parts = (logged[equal], logged[~equal], backfilled[~equal], delta[~equal])
+    return SketchPairs(*(sketch(part[~np.isnan(part)]) for part in parts))
+
+
+def test_equal_values_are_kept_once_and_no_difference_is_no_number():
+    logged = np.array([1.0, 2.0, 3.0, np.nan, 8.0])
+    backfilled = np.array([1.0, 2.0, 5.0, 7.0, np.nan])
+    state = pairs_of(logged, backfilled)
+    assert [state.equal.count, state.logged.count, state.backfilled.count] == [2, 2, 2]
+    assert (state.delta.count, state.of("delta").count) == (1, 3)
+    found = {
+        metric: ConsistencyDistribution(metric, *OF).compute_metric_from(state)
+        for metric in ("logged", "backfilled", "delta")
+    }
+    # Of four values the median is the second: half of them are not greater.
+    assert [found["logged"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 8.0]
+    assert [found["backfilled"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 7.0]
+    assert [found["delta"].value[q] for q in ("min", "p50", "max")] == [0.0, 0.0, 2.0]
+    assert [one.weight for one in found.values()] == [4, 4, 3]
+
+
+def test_pairs_without_a_value_have_no_distribution():
+    state = SketchPairs(logged=sketch([1.0]))
+    assert ConsistencyDistribution("logged", *OF).compute_metric_from(state).value["max"] == 1.0
+    for metric in ("backfilled", "delta"):
+        assert ConsistencyDistribution(metric, *OF).compute_metric_from(state).empty
+
+
+def test_equal_columns_take_the_bytes_of_one_sketch():
+    values = np.random.default_rng(1).normal(size=20_000)
+    alike = len(pairs_of(values, values).pack())
+    assert len(sketch(values).pack()) <= alike <= len(sketch(values).pack()) + 16
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+def test_pairs_are_as_accurate_as_a_sketch_of_each_side(share):
+    rng = np.random.default_rng(7)
+    logged = rng.lognormal(0, 1, 24_000)
+    backfilled = logged + np.where(rng.random(24_000) < share, rng.normal(0, 1, 24_000), 0)
+    parts = zip(np.split(logged, 24), np.split(backfilled, 24), strict=True)
+    state = SketchPairs.merge(pairs_of(*part) for part in parts)
+    exact = {"logged": logged, "backfilled": backfilled, "delta": backfilled - logged}
+    for metric, values in exact.items():
+        ordered, found = np.sort(values), state.of(metric)
+        assert found.count == len(values)
+        assert found.quantiles([0.0, 1.0]) == [ordered[0], ordered[-1]]
+        for rank in (0.05, 0.25, 0.5, 0.75, 0.95):
+            (value,) = found.quantiles([rank])
+            below, upto = (np.searchsorted(ordered, value, side) for side in ("left", "right"))
+            allowed = 1.5 * 0.16 / 12 * len(values)  # half as much again as at 99 % confidence
+            assert below - allowed <= rank * len(values) <= upto + allowed, (metric, rank)
+            (bounds,) = found.intervals([rank])
+            assert bounds.lower <= value <= bounds.upper
+
+
+def test_a_distribution_that_was_stored_as_one_sketch_is_read_as_it_was():
+    metric = ConsistencyDistribution("logged", *OF).compute_metric_from(sketch([1.0, 4.0, 9.0]))
+    assert (metric.value["p50"], metric.weight) == (4.0, 3)
+
+
+@pytest.mark.parametrize("payload", [b"", b"123", bytes(15), b"\x01" + bytes(15), bytes(17)])
+def test_damaged_pairs_are_refused(payload):
+    with pytest.raises(CorruptStateError):
+        read_state("sketch-pairs/1", payload)
+
+
 def test_the_share_of_the_most_frequent_text_and_its_bounds():
     made = frequent_strings_sketch(8)
     for text, count in (("oslo", 6), ("rome", 3), ("", 1)):
@@ -125,7 +198,7 @@ def test_what_shares_a_state():
     edits = [ConsistencyEdits(m, *OF) for m in ConsistencyEdits.metrics]
     skipped = ConsistencyEditsSkipped("edit_skipped", *OF)
     longer = ConsistencyEditsSkipped("edit_skipped", *OF, longest=9)
-    assert statistics(*sketches, *edits, skipped, longer) == 9
+    assert statistics(*sketches, *edits, skipped, longer) == 6
     # 192 texts are what 256 slots hold, and one more what 512 do.
     texts = [ConsistencyTexts("logged_top", *OF, tracked) for tracked in (100, 192, 193)]
     assert statistics(*texts, ConsistencyTexts("backfilled_top", *OF)) == 3
@@ -226,7 +299,7 @@ def test_both_tails_are_as_accurate_as_the_median(shape, parts):
 def test_the_accuracy_that_is_promised_is_that_of_the_sketch():
     """DataSketches: ranks are off by at most 2.296 / k ** 0.9723 at 99 % confidence."""
     for k in (4, 12, 1024):
-        (asked,) = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
+        asked, *_ = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
         size = getattr(asked, "instead", asked).size
         assert 2.296 / size**0.9723 <= 0.16 / k
         assert sketch(range(10_000), size).rank_error() == pytest.approx(2.296 / size**0.9723)
