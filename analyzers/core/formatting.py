@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from html import escape
 from math import floor, log10
 from typing import Any
@@ -102,7 +103,7 @@ def number(value: float) -> str:
 
 
 def measured(value: float, scale: str) -> str:
-    """Format a metric's value for reading: a ratio in per cent, all else as a number.
+    """Format a metric's value for reading: a ratio in per cent, a time in UTC, all else as a number.
 
     Of a ratio three digits are told, and as many more as tell it from 100 %.
 
@@ -110,9 +111,11 @@ def measured(value: float, scale: str) -> str:
     --------
     >>> measured(0.13781, "ratio"), measured(0.99998, "ratio"), measured(1.0, "ratio")
     ('13.8 %', '99.998 %', '100 %')
-    >>> measured(0.13781, "positive")
-    '0.1378'
+    >>> measured(0.13781, "positive"), measured(86_399.7, "time")
+    ('0.1378', '1970-01-01 23:59:59')
     """
+    if scale == "time":
+        return _time(value)
     if scale != "ratio" or not abs(value) <= _LARGEST_SHARE:  # NaN, too
         return number(value)
     hundredths = 100 * value
@@ -122,6 +125,14 @@ def measured(value: float, scale: str) -> str:
     text = f"{hundredths:,.{min(digits, _MOST_DIGITS)}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{text} %"
+
+
+def _time(seconds: float) -> str:
+    """Format seconds since 1970; those of no calendar as a number."""
+    try:
+        return f"{datetime.fromtimestamp(floor(seconds), UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return number(seconds)
 
 
 def percent(share: float) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-EXTREMES = frozenset({"Maximum", "MaxLength", "Minimum", "MinLength"})
+EXTREMES = frozenset({"Maximum", "MaxLength", "MaxTime", "Minimum", "MinLength", "MinTime"})
 """Metrics that a single row can move."""
 SHARES = (0.01, 0.1)
 """Departures of shares from which they are a warning, and an error."""

@@ -12,17 +12,13 @@ from scipy import special
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
+from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import SMALL, CountForecast
 from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
-from tidegauge.repository.numerics.scales import (
-    LEAST_COUNT,
-    least_spread,
-    restore,
-    transform,
-)
+from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread
 from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
 
 if TYPE_CHECKING:
@@ -76,6 +72,8 @@ NOTICEABLE = 2.0
 """Spreads by which every one of these days must have stood out."""
 RECORDS = 2
 """Earlier values as extreme as an extreme by which it is no news."""
+LEAST_TIME = 0.01
+"""Share of the step between partitions within which times of day are the same."""
 SHORT, LONG = 7, 24
 """Minimum and maximum cycle length, in points, by which memory is sized."""
 
@@ -237,8 +235,9 @@ class Walk:
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
         shape = (len(history.values), self.margin + grid.size)
+        self.units = Units(history)
         self.y = np.full(shape, np.nan)
-        self.y[:, self.column] = transform(history.values, history.scales)
+        self.y[:, self.column] = self.units.transformed(history.values, slice(None))
         self.moved, self.usable, self.filled, self.centre = (
             np.full(shape, np.nan) for _ in range(4)
         )
@@ -287,15 +286,15 @@ class Walk:
         for t in range(start, len(h.times)):
             self._restart(t)
             self._score(t, scores, t - start)
-            centre = transform(scores.expected[:, [t - start]], h.scales)[:, 0]
             k = t - start
+            centre = self.units.transformed(scores.expected[:, [k]], slice(t, t + 1))[:, 0]
             self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
         return scores
 
     def _relearn(self, start: int, known: Scores, *, settled: bool) -> None:
         """Learn from the partitions before `start`, as they were scored."""
         h = self.history
-        centre = transform(known.expected, h.scales)
+        centre = self.units.transformed(known.expected[:, :start], slice(start))
         # A restart moves the whole past by what was expected then.
         first = 0 if h.restarts is not None else _first_lesson(self.grid, self.cycles, start)
         if settled:
@@ -373,6 +372,7 @@ class Walk:
         score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
+        moving[~np.isnan(self.units.stays[:, t])] = 0
         drifts = moving > score
         score = np.maximum(score, moving)
         atoms, constant = tails.score_constants(
@@ -406,7 +406,7 @@ class Walk:
         reach = np.where(drifts, step * limit, width * far)
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         usual[atoms, 1:] = constant[atoms]
-        bounds = restore(np.where(fit[:, None], usual, np.nan), self.history.scales)
+        bounds = self.units.restored(np.where(fit[:, None], usual, np.nan), t)
         shown = (fit & ~drifts & ~atoms)[few]
         bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
@@ -438,8 +438,9 @@ class Walk:
         by_date = self._on_the_calendar(t, y, now.centre, width)
         settled = self._before_shift(c, y, by_date, width)
         own = settled[few] == mean  # neither a season's nor the calendar's
+        stays = self.units.stays[:, t]
         return _Expected(
-            now=replace(now, centre=settled),
+            now=replace(now, centre=np.where(np.isnan(stays), settled, stays)),
             width=width,
             least=least,
             few=few[own],
@@ -451,6 +452,7 @@ class Walk:
     def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
         """Return the standard deviation of the next point, and its lower bound."""
         least = least_spread(now.centre, self.history.weights[:, t], self.history.scales)
+        least[self.units.timed] = LEAST_TIME * self.grid.step
         settled = self.counts & (now.points >= SETTLED)
         least[settled] = np.minimum(least, np.maximum(LEAST_COUNT, CALMER * now.spread))[settled]
         width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))

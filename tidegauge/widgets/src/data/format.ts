@@ -27,6 +27,12 @@ export function formatValue(value: number | null | undefined, percent: boolean):
   return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })} %`;
 }
 
+/** Format a metric's value on its scale: a ratio in per cent, a time in UTC, all else as a number. */
+export function formatMetric(value: number | null | undefined, scale: string): string {
+  if (scale !== "time" || value === null || value === undefined || !(Math.abs(value) <= 8.64e12)) return formatValue(value, scale === "ratio");
+  return new Date(1000 * Math.floor(value)).toISOString().replace("T", " ").slice(0, -5);
+}
+
 /** Format a change with its sign: of shares in percentage points, else as a number. */
 export function formatChange(change: number, percent: boolean): string {
   const known = percent && Number.isFinite(change);

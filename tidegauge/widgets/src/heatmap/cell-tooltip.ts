@@ -1,6 +1,6 @@
 // Tooltip and screen reader text of a heat map cell.
 
-import { formatValue } from "../data/format";
+import { formatMetric } from "../data/format";
 import type { CellAnswer } from "../data/protocol";
 import { h, renderName } from "../ui/dom";
 
@@ -33,12 +33,12 @@ export function cellDescription(title: string, cell: CellAnswer): string {
 
 function valueText({ status, value, scale }: CellAnswer): string {
   if (status === "absent") return "not measured";
-  return status === "finite" ? formatValue(value, scale === "ratio") : status;
+  return status === "finite" ? formatMetric(value, scale) : status;
 }
 
 function expectedText({ expected, lower, upper, scale }: CellAnswer): string | null {
   if (expected === undefined || expected === null) return null;
   const unbounded = (lower ?? null) === null && (upper ?? null) === null;
-  const format = (number: number | null | undefined) => formatValue(number, scale === "ratio");
+  const format = (number: number | null | undefined) => formatMetric(number, scale);
   return `expected ${format(expected)}${unbounded ? "" : ` (${format(lower)} to ${format(upper)})`}`;
 }

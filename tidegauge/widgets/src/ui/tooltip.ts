@@ -1,6 +1,6 @@
 // Tooltip of a point: partition, value, expectation, versions, anomalies and labels.
 
-import { formatNumber, formatValue } from "../data/format";
+import { formatMetric, formatNumber } from "../data/format";
 import type { SeriesLabel } from "../data/protocol";
 import { parsePlace, restatements, type SeriesAnswer, userLabels } from "../data/timeseries";
 import { h, renderName } from "./dom";
@@ -12,7 +12,7 @@ export function pointTooltip(answer: SeriesAnswer, row: number, column: number, 
   const { data, arrays } = answer;
   const cell = row * data.labels.length + column;
   const status = data.statuses[arrays.status[cell]];
-  const format = (number: number) => formatValue(number, data.series[row].scale === "ratio");
+  const format = (number: number) => formatMetric(number, data.series[row].scale);
   const value = status === "finite" ? format(arrays.value[cell]) : status === "absent" ? "not measured" : status;
   const { ranges, points } = userLabels(answer, row);
   const older = restatements(answer, row).filter(([restated]) => restated === column);

@@ -3,7 +3,7 @@
 import { legendText } from "../chart/legend";
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatMetric, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
 import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
@@ -237,7 +237,7 @@ export class IncidentPane {
 
   private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
     const { series } = part;
-    const format = (value: number | null) => formatValue(value, cause.scale === "ratio");
+    const format = (value: number | null) => formatMetric(value, cause.scale);
     const ids = [series, cause.series].filter((id) => id !== null);
     const bar = h("span", { class: "tg-cause-share", "aria-hidden": "true" });
     bar.style.width = `${60 * Math.min(1, Math.abs(part.share ?? 0))}px`;

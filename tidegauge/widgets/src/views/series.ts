@@ -5,7 +5,7 @@ import { lineStyle } from "../chart/line-style";
 import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series-chart";
 import { renderSmallMultiples } from "../chart/small-multiples";
 import type { Catalogue, SeriesKey } from "../data/catalogue";
-import { formatTime, formatValue, pluralize } from "../data/format";
+import { formatMetric, formatTime, pluralize } from "../data/format";
 import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
@@ -389,7 +389,7 @@ export class Series implements View {
     const column = this.axis.columns[place];
     const value = arrays.value[row * data.labels.length + column];
     const suffix = data.anomalies.some((anomaly) => anomaly.row === row && anomaly.column === column) ? ", an anomaly" : "";
-    this.shell.announce(`${text}, ${data.labels[column]}: ${formatValue(value, data.series[row].scale === "ratio")}${suffix}`);
+    this.shell.announce(`${text}, ${data.labels[column]}: ${formatMetric(value, data.series[row].scale)}${suffix}`);
   }
 
   private destroyChart(): void {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatAge, formatChange, formatDuration, formatNumber, formatPercent, formatTime, formatValue, pluralize, truncateMiddle } from "../../src/data/format";
+import { formatAge, formatChange, formatDuration, formatMetric, formatNumber, formatPercent, formatTime, formatValue, pluralize, truncateMiddle } from "../../src/data/format";
 
 test("numbers", () => {
   const pairs: [number | null, string][] = [
@@ -47,6 +47,12 @@ test("shares are told in per cent, with as many digits as tell them from 100 %",
   assert.deepEqual([0.57, 0.13781, 0.9893, 0.99987, 0.99998, 1, 0, 0.002134, 1 - 1e-16, 12].map((share) => formatValue(share, true)), ["57 %", "13.8 %", "98.9 %", "99.99 %", "99.998 %", "100 %", "0 %", "0.213 %", "100 %", "1,200 %"]);
   assert.deepEqual([formatValue(0.57, false), formatValue(NaN, true)], ["0.57", "–"]);
   assert.deepEqual([1e-5, 4e-7, 1e-9].map((share) => formatValue(share, true)), ["0.001 %", "0.00004 %", "< 0.000001 %"]);
+});
+
+test("a metric is told on its scale", () => {
+  const of = [[0.57, "ratio"], [0.57, "signed"], [1_771_597_440.9, "time"], [-1, "time"], [1e300, "time"], [NaN, "time"]] as const;
+  assert.deepEqual(of.map(([value, scale]) => formatMetric(value, scale)), ["57 %", "0.57", "2026-02-20 14:24:00", "1969-12-31 23:59:59", formatNumber(1e300), "–"]);
+  assert.equal(formatMetric(null, "time"), "–");
 });
 
 test("changes have their sign, those of shares in points", () => {
