@@ -8,6 +8,7 @@ from typing import Any
 
 _HISTOGRAM = re.compile(r"Histogram\.(?P<of>abs|ratio)\.(?P<value>.+)", re.DOTALL)
 _QUANTILE = re.compile(r"(?:Approx|Exact|Req)Quantiles?-([0-9.]+)")
+_TIMES = {"MinTime": "earliest", "MaxTime": "latest"}
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -36,6 +37,8 @@ def metric_text(name: str, instance: str) -> str:
     ('median dep_delay', '90th percentile of dep_delay')
     >>> metric_text("Histogram.abs.EV", "carrier"), metric_text("Histogram.ratio.EV", "carrier")
     ('rows with carrier EV', 'share of rows with carrier EV')
+    >>> metric_text("MaxTime", "created_at")
+    'latest created_at'
     """
     histogram = _HISTOGRAM.fullmatch(name)
     if histogram:
@@ -43,6 +46,8 @@ def metric_text(name: str, instance: str) -> str:
         return f"{share}rows with {instance} {histogram['value']}"
     if name == "Histogram.bins":
         return f"distinct values of {instance}"
+    if name in _TIMES:
+        return f"{_TIMES[name]} {instance}"
     quantile = _QUANTILE.fullmatch(name)
     if quantile:
         percent = float(quantile[1]) * 100

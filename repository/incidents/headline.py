@@ -43,8 +43,8 @@ def headline(
 ) -> str:
     """Return an incident's time span and its most significant metrics.
 
-    A metric is listed once, at its largest departure, with the filters and segments that share the
-    anomaly. Columns that lack values in as many rows are listed together. Sums and counts that changed
+    Segments that lost all of their rows come first, unless the whole table did. A metric is listed once,
+    at its largest departure, with the filters and segments that share the anomaly. Columns that lack values in as many rows are listed together. Sums and counts that changed
     as the number of rows did say nothing more than that.
     Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
     follow from them.
@@ -58,8 +58,11 @@ def headline(
     group_bys : collection of str
         Names of the group-bys of consistency metrics.
     """
+    vanished = _vanished(anomalies)
     topics: dict[Topic, list[Anomaly]] = {}
     for one in anomalies:
+        if _is_empty(one) and one.segment in vanished:
+            continue
         topic = ConsistencyTopic.from_anomaly(one, group_bys) or (one.name, one.instance)
         topics.setdefault(topic, []).append(one)
     wrong = {of.group_by for of in topics if isinstance(of, ConsistencyTopic) and of.wrong}
@@ -68,14 +71,28 @@ def headline(
     volume = _factor(topics.get(VOLUME, ()))
     same = [of for of in ranked if of != VOLUME and _follows(volume, topics[of])]
     shown = _together([of for of in ranked if of not in same], topics)[:MOST]
-    told = [_told(some, topics) for some in shown]
+    told = [f"no rows with {_listed(vanished, 'or')}"] if vanished else []
+    told += [_told(some, topics) for some in shown]
     told_of = [of for some in (*shown, same) for of in some]
     named = {(one.name, one.instance) for of in told_of for one in topics[of]}
+    named |= {VOLUME} if vanished else set()
     more = len({(one.name, one.instance) for one in anomalies} - named)
     if more:
         told.append(f"and {more} more metric{'s' if more > 1 else ''}")
     utc = any(isinstance(of, ConsistencyTopic) for of in topics)  # consistency buckets are in UTC
     return one_line(f"{_when(anomalies, step, utc=utc)}: {'; '.join(told)}")
+
+
+def _vanished(anomalies: Sequence[Anomaly]) -> list[str]:
+    """Return the segments that have no rows in a partition in which the table has some, by their names."""
+    empty = {one.place for one in anomalies if _is_empty(one) and not one.segment}
+    found = {one.segment for one in anomalies if _is_empty(one) and one.place not in empty}
+    return sorted(found - {""})
+
+
+def _is_empty(one: Anomaly) -> bool:
+    """Return whether an anomaly says that there are no rows, though some were expected."""
+    return (one.name, one.instance, one.filter, one.value) == (*VOLUME, "", 0) and one.expected != 0
 
 
 def _weight(of: Topic, some: Sequence[Anomaly]) -> float:
@@ -220,11 +237,11 @@ def _among(one: Anomaly) -> str:
     return " ".join(text for text in (simple[1] if simple else one.filter, one.segment) if text)
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _listed(parts: Sequence[str], last: str = "and") -> str:
     shown = list(parts[:MOST])
     if len(parts) > MOST:
         shown.append(f"{len(parts) - MOST} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
 
 
 def _when(anomalies: Sequence[Anomaly], step: timedelta | None, *, utc: bool) -> str:

@@ -297,3 +297,40 @@ def test_the_worst_day_is_told_of_not_the_one_with_the_highest_score():
     ]
     told = headline(some, DAY).partition(": ")[2]
     assert told == "22 % of rows have no arr_delay (usually 0.45 %)"
+
+
+def of_segment(one, segment):
+    return dataclasses.replace(one, segment=segment)
+
+
+def test_segments_without_rows_are_told_first():
+    size = flights("Size", "*", 0.0, 300.0)
+    some = [
+        flights("Size", "*", 700.0, 1000.0),
+        flights("CountDistinct", "team", 2.0, 4.0),
+        *(of_segment(size, f"team={name}") for name in ("sales", "returns")),
+    ]
+    told = headline(some, DAY).partition(": ")[2]
+    assert told == (
+        "no rows with team=returns or team=sales; volume -30 %; CountDistinct of team -50 %"
+    )
+    alone = headline(some[2:3], DAY).partition(": ")[2]
+    assert alone == "no rows with team=sales"
+
+
+def test_of_a_table_without_rows_no_segments_are_named_for_having_none():
+    size = flights("Size", "*", 0.0, 1000.0)
+    some = [size, of_segment(size, "team=sales"), of_segment(size, "team=returns")]
+    assert "no rows" not in headline(some, DAY)
+
+
+def test_a_segment_that_usually_has_no_rows_did_not_lose_them():
+    size = dataclasses.replace(flights("Size", "*", 0.0, 0.0), segment="team=sales")
+    assert "no rows" not in headline([size], DAY)
+
+
+def test_the_latest_time_is_told_as_one():
+    late = flights("MaxTime", "created_at", 1_771_597_440.0, 1_771_631_999.5, scale="time")
+    assert headline([late], DAY).partition(": ")[2] == (
+        "latest created_at is 2026-02-20 14:24:00 instead of 2026-02-20 23:59:59"
+    )
