@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 CATEGORIES = 50
 """A column is categorical if it has at most this many distinct values, of ten rows or more each."""
+_UNNAMED = re.compile(r"_c\d+")
 _ROW_INDEX = re.compile(r"__index_level_\d+__")
 ROWS_BY_CATEGORY = 10
 MOSTLY = 0.99
@@ -209,6 +210,16 @@ class Profile(Rendered):
             return []
         return [(b.low, b.high, b.absolute) for b in metric.value.buckets]
 
+    @property
+    def lacks_header(self) -> bool:
+        """Whether the columns have the names that Spark gives to those of text files without a header."""
+        asked = {name.casefold() for name in self.options}
+        return (
+            self.format == "csv"
+            and "header" not in asked
+            and all(_UNNAMED.fullmatch(column) for column in self.types)
+        )
+
     def to_yaml(self) -> str:
         """Return the suite as the YAML text of a suite file, with a comment on each analyzer.
 
@@ -231,6 +242,11 @@ class Profile(Rendered):
                 lines.append(f"options: {_flow(self.options)}")
         else:
             lines.append(f"table: {_scalar(self.table or 'database.table')}")
+        if self.lacks_header:
+            lines += [
+                "# The columns have no names. If the first line of each file has them, profile again with",
+                "# header=true, and inferSchema=true for types.",
+            ]
         if self.suite.partition_by is not None:
             keys = ", ".join(_scalar(key, flow=True) for key in self.suite.partition_by)
             lines.append(f"partition_by: [{keys}]")

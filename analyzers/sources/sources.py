@@ -338,13 +338,10 @@ class PathSource:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def __post_init__(self) -> None:
-        ending = PurePosixPath(self.name).suffix.removeprefix(".").lower()
-        if self.format == "parquet" and ending in _OTHER_FORMATS:
-            msg = (
-                f"{hide_secrets(self.name)!r} would be read as Parquet: give the format {ending!r}"
-            )
-            raise SourceError(msg)
-        all_keys = {partition.keys for partition in self._list()}
+        self._require_format([self.name])
+        listed = self._list()
+        self._require_format([file.path for files in listed.values() for file in files])
+        all_keys = {partition.keys for partition in listed}
         if not all_keys:
             msg = f"no data files under {hide_secrets(self.name)!r}{_why_no_files(self.name)}"
             raise NoSuchTableError(msg)
@@ -354,6 +351,13 @@ class PathSource:
             raise PartitionColumnError(msg)
         self._all_keys = all_keys.pop()
         self.keys = check_keys(self.keys, self._all_keys, repr(hide_secrets(self.name)))
+
+    def _require_format(self, paths: Sequence[str]) -> None:
+        """Raise `SourceError` if all paths have the ending of another format than Parquet, the default."""
+        endings = {PurePosixPath(path.removesuffix(".gz")).suffix[1:].lower() for path in paths}
+        if self.format == "parquet" and len(endings) == 1 and endings <= _OTHER_FORMATS:
+            what = f"{hide_secrets(self.name)!r} would be read as Parquet"
+            raise SourceError(f"{what}: give the format {endings.pop()!r}")
 
     def _list(self) -> dict[Partition, list[FileInfo]]:
         found: dict[Partition, list[FileInfo]] = {}

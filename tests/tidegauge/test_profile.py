@@ -1,5 +1,7 @@
 """A first suite for a table, and what a run would do."""
 
+import gzip
+
 import pytest
 from tidegauge.files.rules import load_rules
 from tidegauge.files.suite import load_suite
@@ -159,8 +161,17 @@ def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsy
     assert "write './orders.csv'" in capsys.readouterr().err
     assert run_command(["profile", "./orders.csv"]) == 1
     assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
+    day = tmp_path / "days" / "ds=2013-01-01"
+    day.mkdir(parents=True)
+    (day / "a.csv.gz").write_bytes(gzip.compress(b"amount\n1\n"))
+    assert run_command(["profile", str(tmp_path / "days")]) == 1
+    assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
     options = ["--option", "header=true", "--option", "inferSchema=true", "--output", "orders.yml"]
     path = str(tmp_path / "orders.csv")  # Java stays in the folder where it was started
+    assert run_command(["profile", path, "--format", "csv"]) == 0
+    told = capsys.readouterr()
+    assert "the columns have no names" in told.err
+    assert "# The columns have no names." in told.out
     assert run_command(["profile", path, "--format", "csv", *options]) == 0
     file = load_suite(tmp_path / "orders.yml")
     assert file.options == {"header": "true", "inferSchema": "true"}

@@ -206,7 +206,13 @@ def profile(
         proposed = suggest(table, dataset=dataset, **of).to_rules(table)  # type: ignore[arg-type]
         write_output(rules, proposed)
         print(f"{rules}: {proposed.count('  - ')} rules")
-    text = propose(table, dataset, **of).to_yaml()  # type: ignore[arg-type]
+    found = propose(table, dataset, **of)  # type: ignore[arg-type]
+    if found.lacks_header:
+        say(
+            "the columns have no names: if the first line of each file has them, add"
+            " --option header=true --option inferSchema=true"
+        )
+    text = found.to_yaml()
     if output is None:
         print(text, end="")
     else:
