@@ -338,6 +338,7 @@ class PathSource:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def __post_init__(self) -> None:
+        self._location = absolute(self.name)  # Java stays in the folder where it was started
         self._require_format([self.name])
         listed = self._list()
         self._require_format([file.path for files in listed.values() for file in files])
@@ -361,7 +362,7 @@ class PathSource:
 
     def _list(self) -> dict[Partition, list[FileInfo]]:
         found: dict[Partition, list[FileInfo]] = {}
-        for file in list_files(self.spark, self.name):
+        for file in list_files(self.spark, self._location):
             folders = [step for step in file.path.split("/")[:-1] if "=" in step]
             found.setdefault(Partition.from_path("/".join(folders)), []).append(file)
         return found
@@ -378,11 +379,11 @@ class PathSource:
         from pyspark.sql.types import StringType, StructField, StructType
 
         if not self._all_keys:
-            return self._reader().load(self.name)
+            return self._reader().load(self._location)
         schema = self._schema(partitions)
         columns = [field for field in schema.fields if field.name not in self._all_keys]
         columns += [StructField(key, StringType()) for key in self._all_keys]
-        data = self._reader().schema(StructType(columns)).load(self.name)
+        data = self._reader().schema(StructType(columns)).load(self._location)
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [p.values for p in partitions])
@@ -410,15 +411,15 @@ class PathSource:
             newest = max(wanted, key=lambda file: (file.modified, file.path))
             return self._schema_of([newest])
         try:
-            return self._reader().load(self.name).schema
+            return self._reader().load(self._location).schema
         except Exception:
             if not wanted or partitions is None:
                 raise
             return self._schema_of(wanted)
 
     def _schema_of(self, files: Sequence[FileInfo]) -> StructType:
-        reader = self._reader().option("basePath", self.name)
-        return reader.load([child(self.name, file.path) for file in files]).schema
+        reader = self._reader().option("basePath", self._location)
+        return reader.load([child(self._location, file.path) for file in files]).schema
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""

@@ -167,12 +167,11 @@ def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsy
     assert run_command(["profile", str(tmp_path / "days")]) == 1
     assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
     options = ["--option", "header=true", "--option", "inferSchema=true", "--output", "orders.yml"]
-    path = str(tmp_path / "orders.csv")  # Java stays in the folder where it was started
-    assert run_command(["profile", path, "--format", "csv"]) == 0
+    assert run_command(["profile", "./orders.csv", "--format", "csv"]) == 0
     told = capsys.readouterr()
     assert "the columns have no names" in told.err
     assert "# The columns have no names." in told.out
-    assert run_command(["profile", path, "--format", "csv", *options]) == 0
+    assert run_command(["profile", "./orders.csv", "--format", "csv", *options]) == 0
     file = load_suite(tmp_path / "orders.yml")
     assert file.options == {"header": "true", "inferSchema": "true"}
     assert tg.Completeness("amount") in file.suite.analyzers
