@@ -1,14 +1,15 @@
 """Deequ and ours, side by side: scans, backfills, daily runs, merged states, repositories.
 
     python -m benchmarks.deequ [--rounds 5] [--cases NAME ...] [--sparks 3.5 newest] [--scale 1.0]
-        [--folder DIR] [--json FILE]
+        [--before CHECKOUT] [--folder DIR] [--json FILE]
 
 Deequ's newest release runs on its own Spark, ours on that one and on the newest, each in one
 process that lives as long as the benchmark: ``local[2]``, 4 GB of heap, the same Java, 8 shuffle
 partitions, adaptive execution as Spark has it by default, no user interface. They take turns; the
 order is reversed each round. The first rounds warm up: three, or one where that is long. Wall time
 is taken in the worker around the case itself; CPU time is that of the worker's whole process tree.
-What counts is the ratio of each round, and its median.
+What counts is the ratio of each round, and its median. With a checkout of an earlier commit, that one takes
+part, too, on the last of the Sparks.
 
 Deequ gets its best reasonable usage: the schema of a partition is known, so no job reads it; each
 partition has a state provider of its own, and a backfill one repository, which then parses its file
@@ -265,6 +266,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=[c.name for c in CASES], metavar="NAME")
     parser.add_argument("--sparks", nargs="+", default=["3.5", "newest"])
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--folder", type=Path, default=Path("build/benchmark-deequ"))
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/deequ.json"))
     asked = parser.parse_args()
@@ -276,13 +278,17 @@ def main() -> None:
     tables.mkdir(parents=True, exist_ok=True)
     workers = [their_worker(folder / "workers")]
     ours = [our_worker(spark, folder / "workers") for spark in asked.sparks]
+    if asked.before:
+        ours.insert(0, our_worker(asked.sparks[-1], folder / "workers", asked.before.absolute()))
     workers += ours
     console = Console(width=210)
     try:
         versions = {worker.name: worker.ask("hello") for worker in workers}
-        commit = ["git", "-C", ROOT, "describe", "--always", "--dirty"]
-        versions["tidegauge"] = subprocess.check_output(commit, text=True).strip()
-        ours[0].ask("data", folder=str(tables), scale=asked.scale)
+        for name, checkout in {"tidegauge": ROOT, "before": asked.before}.items():
+            if checkout:
+                commit = ["git", "-C", checkout, "describe", "--always", "--dirty"]
+                versions[name] = subprocess.check_output(commit, text=True).strip()
+        ours[-1].ask("data", folder=str(tables), scale=asked.scale)
         report = {
             "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             "machine": machine(),

@@ -50,12 +50,17 @@ class Worker:
     command : list of str
     folder : Path
         Where it runs and keeps its log.
+    before : Path, optional
+        A checkout whose packages come first.
     """
 
-    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+    def __init__(
+        self, name: str, command: list[str], folder: Path, before: Path | None = None
+    ) -> None:
         self.name, self.log = name, folder / f"{name}.log"
         folder.mkdir(parents=True, exist_ok=True)
-        pythonpath = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        path = os.pathsep.join(map(str, filter(None, (before, ROOT))))
+        pythonpath = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             command,
             cwd=folder,
@@ -101,18 +106,22 @@ class Worker:
             self.process.kill()
 
 
-def our_worker(spark: str, folder: Path) -> Worker:
-    """Start our worker on a Spark of the matrix, or on the ``newest``, that of this Python."""
+def our_worker(spark: str, folder: Path, before: Path | None = None) -> Worker:
+    """Start our worker on a Spark of the matrix, or on the ``newest``, that of this Python.
+
+    Of a checkout of ``before`` it runs the packages; the worker itself is that of now.
+    """
+    name = f"{'before' if before else 'ours'}-{spark}"
     python = sys.executable if spark == "newest" else environment(f"spark-{spark}")
     settings = json.dumps({**SETTINGS, "spark.driver.memory": MEMORY})
     command = [
         str(python),
         "-m",
         "benchmarks.deequ.worker",
-        str(folder / f"ours-{spark}"),
+        str(folder / name),
         settings,
     ]
-    return Worker(f"ours-{spark}", command, folder)
+    return Worker(name, command, folder, before)
 
 
 def their_worker(folder: Path) -> Worker:
