@@ -15,7 +15,7 @@ export function legendText({ band, past = null, whole = true }: Legend): string 
     band && "▒ usual range, ╌ expected",
     past && `┈ ${past}`,
     // The rate of false alarms is held over all series of a table, not for each range on its own.
-    `▲▼ anomaly, filled by severity${band ? "; inside the usual range: it moved together with other series" : ""}`,
+    `▲▼ anomaly, filled by severity${band ? "; inside the usual range: by a limit of its own, or together with other series" : ""}`,
     whole && "⚑ labelled, ░ labelled range",
     "○─ restated: previous value",
     whole && "on the axis: × failed, ○ empty, ◇ not finite",

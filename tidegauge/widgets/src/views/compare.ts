@@ -238,6 +238,8 @@ export class Compare implements View {
     const instance = text("instance");
     // A difference may be usual although the current value is an anomaly, and the other way round.
     const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status];
+    const note = cell("unusual", notes.filter(Boolean).join(", "));
+    note.title = note.textContent ?? "";
     const element = h(
       "div",
       { class: "tg-compare-row" },
@@ -250,7 +252,7 @@ export class Compare implements View {
       relative,
       this.surprise(cell("surprise"), value("surprise"), status),
       this.merged(cell("merged"), row),
-      cell("unusual", notes.filter(Boolean).join(", ")),
+      note,
     );
     if (unusual) element.classList.add("tg-unusual");
     return element;

@@ -7,6 +7,6 @@ test("a legend names what is drawn, and no more", () => {
   assert.ok(!plain.includes("expected") && !plain.includes("usual range"));
   const full = legendText({ band: true, past: "a week earlier" });
   assert.ok(full.startsWith("▒ usual range, ╌ expected · ┈ a week earlier · ▲▼ anomaly"));
-  assert.ok(full.includes("inside the usual range: it moved together with other series"));
+  assert.ok(full.includes("inside the usual range: by a limit of its own, or together with other series"));
   assert.ok(!legendText({ band: true, whole: false }).includes("⚑"));
 });
