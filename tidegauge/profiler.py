@@ -417,7 +417,7 @@ class _ColumnProfile:
         yield Choice(StandardDeviation(c), "Standard deviation.")
         yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "Quantiles of the distribution.")
         if low is not None and low >= 0 and self.rows >= FEWEST_ROWS:
-            rule = Compliance(f"{c} is not negative", f"{c} >= 0")
+            rule = Compliance(f"{c} is not negative", f"{c} >= 0 OR {c} IS NULL")
             yield Choice(rule, "No negative values in the sample.")
 
     def _texts(self) -> Iterator[Choice]:

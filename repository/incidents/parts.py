@@ -53,6 +53,8 @@ def part_of(whole: Row, row: Row) -> Iterator[tuple[str, str]]:
         prefix = f"{whole['segment']}/" if whole["segment"] else ""
         if row["segment"].startswith(prefix) and identity(row) == identity(whole):
             part = Partition.from_path(row["segment"][len(prefix) :])
+            if whole["instance"] in part.keys:  # of rows that are alike in a column it says nothing
+                return
             yield ", ".join(part.keys), ", ".join(part.values)
     elif same and row["segment"] == whole["segment"] and not whole["filter"] and row["filter"]:
         equals = _EQUALS.fullmatch(row["filter"])

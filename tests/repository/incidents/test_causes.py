@@ -421,3 +421,9 @@ def test_of_many_schema_changes_the_first_are_told(repo):
     repo.detect("d", [LOW])
     schema = repo.incident(int(repo.incidents("d")["id"].iloc[0])).causes.schema
     assert [one.partition for one in schema] == [f"ds=2013-01-0{n}" for n in (2, 3, 4)]
+
+
+def test_a_column_is_not_broken_down_by_itself():
+    whole = series("Completeness('team')", kind="Completeness", name="Completeness", instance="team")
+    assert list(part_of(whole, {**whole, "segment": "team=sales"})) == []
+    assert list(part_of(whole, {**whole, "segment": "shop=1"})) == [("shop", "1")]
