@@ -18,8 +18,15 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-LEVELS = (3, 7)
-"""Window lengths of the level's median; the one with the smaller recent errors is used."""
+LEVELS = (3, 7, 1)
+"""Window lengths of the level's median; the one with the smaller recent errors is used.
+
+The last value alone is the level of what wanders, as an autoregression of .9 does.
+"""
+WANDERS = 28
+"""Points from which it may be: of fewer, chance would choose it."""
+CLEARLY = 0.92
+"""Share of the other levels' mean root error at which it is."""
 RECENT = 35
 ENOUGH = 7
 """Errors required to judge a level window."""
@@ -85,7 +92,8 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     chosen = errors[choice, rows]
     middle, high = quantiles(chosen, (0.5, 0.9))
     length = np.array(LEVELS)[choice]
-    inflation = np.sqrt(1 + 1 / length + 3 / np.maximum(points, 1))
+    # A median of one is chosen where its errors are all there is.
+    inflation = np.sqrt(1 + 1 / np.maximum(length, LEVELS[0]) + 3 / np.maximum(points, 1))
     return Forecast(
         points=points,
         centre=now[choice, rows] + effect,
@@ -105,5 +113,7 @@ def _best(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
     count = known.sum(axis=2)
     miss = np.where(known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
     enough = count >= np.minimum(points / 3, ENOUGH)
+    enough[LEVELS.index(1)] &= points >= WANDERS
+    miss[LEVELS.index(1)] /= CLEARLY
     best: NDArray[np.intp] = np.argmin(np.where(enough, miss, np.inf), axis=0)
     return best

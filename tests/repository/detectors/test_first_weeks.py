@@ -103,3 +103,20 @@ def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
     history = History(days, values, np.full(values.shape, np.nan), [Scale.POSITIVE] * 14)
     scores = tg.Seasonal().score(history).score[:, 100:]
     assert 0 < (scores > -np.log10(BAND)).mean() < 0.002
+
+
+def test_a_series_that_wanders_is_expected_near_its_last_point():
+    """Of logarithms with a correlation of .9, half is 8 standard deviations from the day before.
+
+    From the median of a week it is 3, which chance would often exceed among so many series.
+    """
+    rng = np.random.default_rng(3)
+    steps = rng.normal(0, 0.2 * np.sqrt(1 - 0.9**2), (20, 120))
+    logs = np.zeros((20, 120))
+    for day in range(1, 120):
+        logs[:, day] = 0.9 * logs[:, day - 1] + steps[:, day]
+    logs[:, 100] -= np.log(2)
+    scores, _ = judged(1e6 * np.exp(logs))
+    found = scores.score > -np.log10(BAND)
+    assert found[:, 100].mean() > 0.6
+    assert np.delete(found[:, 14:], 100 - 14, axis=1).mean() < 0.002

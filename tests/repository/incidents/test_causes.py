@@ -424,6 +424,8 @@ def test_of_many_schema_changes_the_first_are_told(repo):
 
 
 def test_a_column_is_not_broken_down_by_itself():
-    whole = series("Completeness('team')", kind="Completeness", name="Completeness", instance="team")
+    whole = series(
+        "Completeness('team')", kind="Completeness", name="Completeness", instance="team"
+    )
     assert list(part_of(whole, {**whole, "segment": "team=sales"})) == []
     assert list(part_of(whole, {**whole, "segment": "shop=1"})) == [("shop", "1")]
