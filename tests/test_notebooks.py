@@ -128,7 +128,9 @@ def test_consistency(java, tmp_path):
     view, worst, headlines, lag, falls = run(
         "consistency.ipynb",
         tmp_path,
-        "[dashboard.view, dashboard.data['group_by'][0], list(incidents['headline']),"
+        # The last cell closed the repository.
+        "[dashboard.view, tg.Dashboard(tg.Repository(f'sqlite:///{folder}/features.db'),"
+        " view=dashboard.view).data['group_by'][0], list(incidents['headline']),"
         " estimates['clicks'].lag_ms,"
         " pd.DataFrame(falls).loc[['clicks.clicks_7d', 'prices.price_index']].round(2).values.tolist()]",
     )

@@ -267,10 +267,8 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
 
     def fold(self, cells: Sequence[Any]) -> ColumnMatches:
         """Return the state of the numbers."""
-        if cells[0] is None:
-            return ColumnMatches()
-        *matches, count = cells[0]
-        return ColumnMatches(tuple(matches), count)
+        *matches, count = cells[0] or (0,)
+        return ColumnMatches(tuple(matches), count) if count else ColumnMatches()
 
     def measure(self, state: ColumnMatches) -> Mapping[str, float]:
         """Return the share of each column."""

@@ -67,6 +67,9 @@ def downgrade(
 
     with _at_any_revision(db) as database:
         before = database.revision()
+        if revision == before:  # as after a downgrade that was killed when it was done
+            print(f"{database.name} has revision {revision} already")
+            return
         if before is None or revision not in all_revisions() or revision >= before:
             known = ", ".join(sorted(r for r in all_revisions() if before and r < before)) or "none"
             msg = f"{revision!r} is no revision before {before or 'an empty database'}; there are: {known}"

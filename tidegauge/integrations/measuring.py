@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analysis import Run
+from tidegauge.analyzers.core.partitions import Partition, parse_selection
 from tidegauge.files.runs import Summary, run_suites
 from tidegauge.repository.repository import Repository
 from tidegauge.spark.session import spark_session
@@ -40,11 +42,29 @@ class MeasurementTask:
     session: Callable[[], SparkSession] = spark_session
 
     def run(self, partitions: str | Sequence[str], tags: Mapping[str, str]) -> Outcome:
-        """Measure, detect anomalies, and notify."""
+        """Measure, detect anomalies, and notify.
+
+        A task of some partitions is judged by these: that the rules still fail in others, which is told
+        by a run of what is new, is the failure of their own tasks.
+        """
         patterns = [self.suites] if isinstance(self.suites, str) else self.suites
         with Repository(self.db, artifacts=self.artifacts) as repository:
             summary = run_suites(patterns, repository, partitions, tags, self.session)
+        if not isinstance(partitions, str) or partitions not in {"new", "all"}:
+            summary.runs = [(file, _judged_by(run, partitions)) for file, run in summary.runs]
         return Outcome(summary, self)
+
+
+def _judged_by(run: Run, partitions: str | Sequence[str]) -> Run:
+    """Return a run with the verdicts on the partitions that were asked for."""
+
+    def asked(name: str) -> bool:
+        if not isinstance(partitions, str):
+            return name in partitions
+        partition = Partition.from_path(name)
+        return parse_selection(partitions, partition.keys)(partition)
+
+    return replace(run, checks={name: c for name, c in run.checks.items() if asked(name)})
 
 
 @dataclass(frozen=True)

@@ -715,6 +715,7 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
     assert "is no revision before 0006; there are: 0005" in said("downgrade", "0007", *db, status=1)
+    assert "has revision 0006 already" in said("downgrade", "0006", *db)
     said("restore", copy, *db)
     assert "0006" in said("current", "--db", url)
     assert "sound" in said("check", *db)
