@@ -67,9 +67,8 @@ def pytest_xdist_make_scheduler(config, log):
     def group(file):
         if not uses_spark.search((ROOT / file).read_text()):
             return file
-        if (
-            "test_killed" in file
-        ):  # many starts of Spark, one after the other: next to anything else
+        # Many starts of Spark, one after the other, which fit next to anything else.
+        if "test_killed" in file:
             return file
         own_tables = file.startswith(("tests/tidegauge/griffin", "tests/tidegauge/consistency"))
         return "spark, tables of tests" if own_tables else "spark, flights"

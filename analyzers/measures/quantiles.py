@@ -201,7 +201,7 @@ class KllUnion:
         values, weights = np.array(list(self.kept())).T
         order = np.argsort(values)
         upto = np.cumsum(weights[order])
-        wanted = np.ceil(np.asarray(ranks) * upto[-1] * (1 - _ROUNDING))
+        wanted = np.ceil(np.asarray(ranks) * upto[-1] * (1 - ROUNDING))
         found: list[float] = values[order][np.searchsorted(upto, wanted)].tolist()
         # The sketches keep both ends exactly.
         ends = [end for part in self.parts if part.count for end in part.quantiles(_ENDS)]
@@ -218,7 +218,7 @@ class KllUnion:
         return max((part.rank_error() for part in self.parts), default=0.0)
 
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Relative tolerance of ranks against rounding: 0.7 * 10 may exceed 7."""
 
 

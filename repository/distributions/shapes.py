@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import StateMismatchError
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import counts_by_key, escaped
-from tidegauge.analyzers.measures.quantiles import KllState, KllUnion
+from tidegauge.analyzers.measures.quantiles import ROUNDING, KllState, KllUnion
 from tidegauge.analyzers.measures.req import ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
-
-_ROUNDING = 1e-12
-"""Relative tolerance of ranks against rounding: 0.7 * 10 may exceed 7."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +103,7 @@ class Quantiles:
 
     def at(self, ranks: ArrayLike) -> Floats:
         """Return quantiles: the least value that each share of rows does not exceed, or NaN."""
-        wanted = np.asarray(ranks, dtype=float) * self.rows * (1 - _ROUNDING)
+        wanted = np.asarray(ranks, dtype=float) * self.rows * (1 - ROUNDING)
         if not self.rows:
             return np.full(wanted.shape, np.nan)
         place = np.searchsorted(self.cumulative, wanted)

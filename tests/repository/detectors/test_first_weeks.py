@@ -8,6 +8,7 @@ from tidegauge.repository.detectors.matrices import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.severity import severity_of
 from tidegauge.repository.detectors.walk import BAND
+from tidegauge.repository.numerics.forecast import forecast
 from tidegauge.repository.numerics.tails import EXPONENT, FARTHEST, FROM, POINTS, PRIOR, HeavyTail
 
 import tidegauge as tg
@@ -105,18 +106,18 @@ def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
     assert 0 < (scores > -np.log10(BAND)).mean() < 0.002
 
 
-def test_a_series_that_wanders_is_expected_near_its_last_point():
-    """Of logarithms with a correlation of .9, half is 8 standard deviations from the day before.
+@pytest.mark.parametrize(("memory", "most"), [(0.9, 0.536), (0.0, 1.2)])
+def test_a_series_that_wanders_is_expected_near_its_last_point(memory, most):
+    """Errors in standard deviations of the series, below those that the other choice would have.
 
-    From the median of a week it is 3, which chance would often exceed among so many series.
+    Where the correlation is .9 the last point is off by sqrt(2 (1 - .9)) = .447, the mean of three by
+    .536. Of noise alone the median of seven is off by sqrt(1 + pi / 2 / 7) = 1.11, the last by 1.41.
     """
     rng = np.random.default_rng(3)
-    steps = rng.normal(0, 0.2 * np.sqrt(1 - 0.9**2), (20, 120))
-    logs = np.zeros((20, 120))
-    for day in range(1, 120):
-        logs[:, day] = 0.9 * logs[:, day - 1] + steps[:, day]
-    logs[:, 100] -= np.log(2)
-    scores, _ = judged(1e6 * np.exp(logs))
-    found = scores.score > -np.log10(BAND)
-    assert found[:, 100].mean() > 0.6
-    assert np.delete(found[:, 14:], 100 - 14, axis=1).mean() < 0.002
+    steps = rng.normal(0, np.sqrt(1 - memory**2), (2000, 150))
+    values = np.zeros(steps.shape)
+    for day in range(1, 150):
+        values[:, day] = memory * values[:, day - 1] + steps[:, day]
+    past, season = values[:, 50:-1], np.zeros((2000, 99))
+    error = values[:, -1] - forecast(past, past, season, np.zeros(2000)).centre
+    assert np.sqrt(np.mean(error**2)) < most
