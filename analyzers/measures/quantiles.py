@@ -18,7 +18,7 @@ from tidegauge.analyzers.core.metric import Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
-from tidegauge.analyzers.measures.sketch_layouts import require_kll
+from tidegauge.analyzers.measures.sketch_layouts import kll_values, require_kll
 
 if TYPE_CHECKING:
     from datasketches import kll_doubles_sketch
@@ -96,8 +96,8 @@ class KllState(State):
         ]
 
     def kept(self) -> Iterator[tuple[float, int]]:
-        """Yield each retained value and the number of values it represents, unordered."""
-        yield from _read(self.sketch) if self.sketch else ()
+        """Return each retained value and the number of values it represents, unordered."""
+        return kll_values(self.sketch) if self.sketch else iter(())
 
     def ranks_below(self, values: Sequence[float]) -> list[float]:
         """Return the share of values below each given value; the sketch must not be empty."""

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HEAD = struct.Struct("<8B")
 """Longs of the preamble, version, family, four bytes of each family's own and flags among them."""
@@ -16,21 +20,59 @@ _HEAD = struct.Struct("<8B")
 
 def require_kll(sketch: bytes) -> None:
     """Require a KLL sketch of doubles whose levels hold as many values as there are."""
-    flags, k, m = struct.unpack_from("<3xBHB", sketch)
+    flags, k = struct.unpack_from("<3xBH", sketch)
     if flags & _KLL_SHORT:
         return
     n, least_k, number = struct.unpack_from("<8xQHB", sketch)
-    starts = struct.unpack_from(f"<20x{number}I", sketch)
     _require(0 < number <= _KLL_LEVELS and _KLL_K <= least_k <= k, "levels")
-    levels = [*starts, sum(_kll_capacity(k, m, depth) for depth in range(number))]
-    sizes = [end - start for start, end in pairwise(levels)]
+    sizes = _kll_sizes(sketch)
     _require(min(sizes) >= 0, "levels")
     _require(n == sum(size << level for level, size in enumerate(sizes)), "number of values")
-    # The least and the greatest value stand before the others.
-    _require(len(sketch) == 20 + 4 * number + 8 * (sum(sizes) + 2), "length")
+    _require(len(sketch) == _kll_start(number) + 8 * sum(sizes), "length")
 
 
-_KLL_SHORT = 1 | 4
+def kll_values(sketch: bytes) -> Iterator[tuple[float, int]]:
+    """Yield each retained value of a valid KLL sketch and the number of values it represents, unordered.
+
+    The library's own iterator (datasketches 5.2.0) gives each value the weight 1 if the lowest level is
+    empty, as it may be after merging.
+
+    Examples
+    --------
+    >>> from datasketches import kll_doubles_sketch
+    >>> one = kll_doubles_sketch(8)
+    >>> one.update(7.0)
+    >>> list(kll_values(one.serialize()))
+    [(7.0, 1)]
+    """
+    (flags,) = struct.unpack_from("<3xB", sketch)
+    if flags & _KLL_SINGLE:
+        yield struct.unpack_from("<8xd", sketch)[0], 1
+    if flags & _KLL_SHORT:
+        return
+    sizes = _kll_sizes(sketch)
+    at = _kll_start(len(sizes))
+    for level, size in enumerate(sizes):
+        for value in struct.unpack_from(f"<{size}d", sketch, at):
+            yield value, 1 << level
+        at += 8 * size
+
+
+def _kll_sizes(sketch: bytes) -> list[int]:
+    """Return how many values each level has, the lowest first."""
+    k, m, number = struct.unpack_from("<4xHB11xB", sketch)
+    starts = struct.unpack_from(f"<20x{number}I", sketch)
+    levels = [*starts, sum(_kll_capacity(k, m, depth) for depth in range(number))]
+    return [end - start for start, end in pairwise(levels)]
+
+
+def _kll_start(levels: int) -> int:
+    """Return where the retained values begin: after the least and the greatest value."""
+    return 20 + 4 * levels + 2 * 8
+
+
+_KLL_SINGLE = 4
+_KLL_SHORT = 1 | _KLL_SINGLE
 """Flags of sketches that are empty, or of a single value: they have no levels."""
 _KLL_LEVELS = 61
 _KLL_K = 8

@@ -144,3 +144,28 @@ def test_no_byte_of_the_head_ends_the_process(make, size):
                 read_state(found.tag, (found + found).pack())
             except StateError:
                 continue
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("merged", [0, 2, 24])
+def test_the_weights_of_a_kll_sketch_are_its_ranks(size, merged):
+    """Also where the lowest level is empty, as after merging 24 sketches of 1000 or 3000 values."""
+    from datasketches import kll_doubles_sketch
+
+    sketch = kll_doubles_sketch(200)
+    one = kll_doubles_sketch(200)
+    one.update(np.array(numbers(size)))
+    for _ in range(merged):
+        sketch.merge(one)
+    sketch = sketch if merged else one
+    values, weights = np.array(list(KllState(sketch.serialize()).kept())).T
+    assert weights.sum() == sketch.n
+    ranks = [weights[values <= value].sum() / sketch.n for value in values]
+    assert ranks == pytest.approx([sketch.get_rank(value, inclusive=True) for value in values])
+
+
+def test_an_empty_kll_sketch_has_no_values():
+    from datasketches import kll_doubles_sketch
+
+    for content in (b"", kll_doubles_sketch(200).serialize()):
+        assert list(KllState(content).kept()) == []
