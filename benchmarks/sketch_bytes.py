@@ -75,7 +75,9 @@ def main():
             )
             delta = (backfilled - logged)[other]
             parts = (logged[~other], logged[other], backfilled[other], delta)
-            pairs = SketchPairs(*(KllState(sketched(kll_doubles_sketch, k, one)) for one in parts))
+            pairs = SketchPairs.from_parts(
+                *(KllState(sketched(kll_doubles_sketch, k, one)) for one in parts)
+            )
             sums["pairs"] += kept(pairs.pack())
         means = {what: round(total / asked.repeats) for what, total in sums.items()}
         results.append({

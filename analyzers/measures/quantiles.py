@@ -32,8 +32,7 @@ SMALLEST_ERROR = 5e-5
 def sketch_size(relative_error: float) -> int:
     """Return the KLL parameter ``k`` whose rank error is at most ``relative_error``.
 
-    DataSketches gives the single-sided normalised rank error, at 99 % confidence, as ``2.296 / k **
-    0.9723``; this is its inverse, rounded up and clamped to 8 to 65535.
+    This is the inverse of `rank_error`, rounded up and clamped to 8 to 65535.
 
     Examples
     --------
@@ -42,6 +41,19 @@ def sketch_size(relative_error: float) -> int:
     """
     k = ceil(float((2.296 / relative_error) ** (1 / 0.9723)))
     return min(max(k, SMALLEST_K), LARGEST_K)
+
+
+def rank_error(k: int) -> float:
+    """Return the single-sided normalised rank error of a KLL sketch, at 99 % confidence.
+
+    The formula is that of DataSketches, fitted to its sketches.
+
+    Examples
+    --------
+    >>> round(rank_error(269), 3)
+    0.01
+    """
+    return float(2.296 / k**0.9723)
 
 
 @register_state("kll/1")
@@ -77,6 +89,45 @@ class KllState(State):
                 raise mismatch("k", merged.k, sketch.k)
             merged.merge(sketch)
         return cls(merged.serialize())
+
+    @classmethod
+    def merge_sizes(cls, states: Iterable[Self]) -> Self:
+        """Merge sketches of any ``k`` into one of the greatest.
+
+        The result's errors are those of the given ones; its `rank_error` is that of the least ``k``.
+        """
+        filled = [state for state in states if state.sketch]
+        if len(filled) < 2:
+            return filled[0] if filled else cls()
+        merged, *others = sorted(
+            (_read(state.sketch) for state in filled), key=lambda sketch: sketch.k, reverse=True
+        )
+        for sketch in others:
+            merged.merge(sketch)
+        return cls(merged.serialize())
+
+    def coarser(self, ratio: float) -> Self:
+        """Return a smaller sketch, whose rank error is at most ``ratio`` times as large.
+
+        Examples
+        --------
+        >>> KllState().coarser(2.0) == KllState()
+        True
+        """
+        if ratio <= 1 or not self.sketch:
+            return self
+        sketch = _read(self.sketch)
+        k = sketch_size(rank_error(sketch.k) * ratio)
+        if k >= sketch.k:
+            return self
+        smaller = type(sketch)(k)
+        smaller.merge(sketch)
+        return type(self)(smaller.serialize())
+
+    @property
+    def k(self) -> int:
+        """The size of the sketch; 0 if it is empty."""
+        return int(_read(self.sketch).k) if self.sketch else 0
 
     @property
     def count(self) -> int:
@@ -160,13 +211,13 @@ _ENDS = (0.0, 1.0)
 class KllUnion:
     """KLL sketches of disjoint values, read as one; zeros may be counted beside them.
 
-    They are not merged: merging draws random numbers, and this gives the same result each time, with
-    the rank error of one sketch.
+    They are not merged: merging draws random numbers, and this gives the same result each time.
 
     Attributes
     ----------
     parts : tuple of KllState
-        Of one size.
+    k : int
+        Size of the sketch that is as accurate as all of them; 0 if they are empty.
     zeros : int
         Number of further values, all of which are 0.
 
@@ -177,6 +228,7 @@ class KllUnion:
     """
 
     parts: tuple[KllState, ...]
+    k: int = 0
     zeros: int = 0
 
     @property
@@ -215,7 +267,7 @@ class KllUnion:
 
     def rank_error(self) -> float:
         """Return the bound on the rank error, at 99 % confidence; 0 if there are only zeros."""
-        return max((part.rank_error() for part in self.parts), default=0.0)
+        return rank_error(self.k) if self.k else 0.0
 
 
 ROUNDING = 1e-12

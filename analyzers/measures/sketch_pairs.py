@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import sqrt
 from struct import Struct
 from typing import Any, Self
 
@@ -19,7 +20,8 @@ class SketchPairs(State):
     """KLL sketches of pairs of numbers, by whether the difference of a pair is 0.
 
     Values that are equal on both sides are sketched once, and differences of 0 not at all: they are as
-    many as the equal values. So a state of equal columns is as large as one sketch.
+    many as the equal values. So a state of equal columns is as large as one sketch. A part that has
+    few of a distribution's values need not be accurate; see `from_parts`.
 
     Attributes
     ----------
@@ -41,21 +43,47 @@ class SketchPairs(State):
     backfilled: KllState = _NOTHING
     delta: KllState = _NOTHING
 
+    @classmethod
+    def from_parts(
+        cls, equal: KllState, logged: KllState, backfilled: KllState, delta: KllState
+    ) -> Self:
+        """Build a state of sketches of one size, each made as small as its share of values allows.
+
+        Errors of sketches are independent, so their squares add. The error of a distribution stays that
+        of one sketch if its greater part keeps its accuracy, and a share ``w`` below one half of the
+        values has an error up to ``sqrt(2 / w - 1)`` times as large; for differences, whose zeros are
+        counted, ``1 / w`` times.
+
+        Examples
+        --------
+        >>> one = KllState()
+        >>> SketchPairs.from_parts(one, one, one, one) == SketchPairs()
+        True
+        """
+        alike, one, other = equal.count, logged.count, backfilled.count
+        return cls(
+            equal.coarser(min(_ratio(alike, alike + one), _ratio(alike, alike + other))),
+            logged.coarser(_ratio(one, alike + one)),
+            backfilled.coarser(_ratio(other, alike + other)),
+            delta.coarser(1 + alike / max(delta.count, 1)),
+        )
+
     def combine(self, other: Self) -> Self:
         """Merge the sketches one by one."""
         return self.merge([self, other])
 
     @classmethod
     def merge(cls, states: Any) -> Self:
-        """Merge all sketches into one accumulator each."""
+        """Merge all sketches into one accumulator each, of the size of the largest."""
         found = list(states)
-        return cls(*(KllState.merge(getattr(s, f.name) for s in found) for f in fields(cls)))
+        return cls(*(KllState.merge_sizes(getattr(s, f.name) for s in found) for f in fields(cls)))
 
     def of(self, metric: str) -> KllUnion:
         """Return the distribution of ``logged`` or ``backfilled`` values, or of ``delta``."""
+        k = max(getattr(self, f.name).k for f in fields(self))  # also that of a distribution
         if metric == "delta":
-            return KllUnion((self.delta,), zeros=self.equal.count)
-        return KllUnion((self.equal, self.logged if metric == "logged" else self.backfilled))
+            return KllUnion((self.delta,), k, zeros=self.equal.count)
+        return KllUnion((self.equal, self.logged if metric == "logged" else self.backfilled), k)
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether all sketches agree; see `KllState.agrees_with`."""
@@ -77,3 +105,8 @@ class SketchPairs(State):
             parts.append(KllState.unpack(payload[start : start + size]))
             start += size
         return cls(*parts)
+
+
+def _ratio(part: int, whole: int) -> float:
+    """Return how many times the error of a distribution that of a part may be."""
+    return 1.0 if 2 * part >= whole else sqrt(2 * whole / max(part, 1) - 1)

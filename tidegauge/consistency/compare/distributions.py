@@ -177,7 +177,7 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
 
     def fold(self, cells: Sequence[Any]) -> SketchPairs:
         """Return the state of the sketches."""
-        return SketchPairs(*map(KllState.from_sketches, cells))
+        return SketchPairs.from_parts(*map(KllState.from_sketches, cells))
 
     def distribution(
         self, state: SketchPairs | KllState | ReqState
