@@ -54,6 +54,19 @@ WATCHED: tuple[Mapping[str, Any], ...] = (
 )
 """Monitors of what leaves all other metrics without a value: nothing matches, nothing is read."""
 
+DEFAULT: tuple[Mapping[str, Any], ...] = (
+    *(
+        {"series": {"name": f"Consistency.{metric}"}}
+        for metric in ("row_matched", "mismatch", "missing", "extra")
+    ),
+    {"detector": "StalePartition()"},
+    {"detector": "EmptyMetrics()"},
+    {"detector": "MissingPartition()"},
+    {"detector": "Late()"},
+    {"detector": "SchemaChange()"},
+)
+"""Monitors of a join that has none of its own: rates and rows, not quantiles, which vary in small hours."""
+
 
 METRICS: tuple[str, ...] = (
     *(
@@ -171,7 +184,7 @@ class Configuration:
     since : str, optional
         The first day.
     monitors : tuple of mapping
-        Monitors of the metrics, in the form of suite files, besides `WATCHED`.
+        Monitors of the metrics, in the form of suite files, besides `WATCHED`; by default `DEFAULT`.
     k, longest : int
         As for `compare`.
 
@@ -281,9 +294,10 @@ class Configuration:
 
     @property
     def watched(self) -> tuple[Mapping[str, Any], ...]:
-        """The monitors, and those of `WATCHED` whose metric none of them names."""
-        named = {dict(one.get("series", {})).get("name") for one in self.monitors}
-        return (*self.monitors, *(one for one in WATCHED if one["series"]["name"] not in named))
+        """The monitors, or `DEFAULT`, and those of `WATCHED` whose metric none of them names."""
+        own = self.monitors or DEFAULT
+        named = {dict(one.get("series", {})).get("name") for one in own}
+        return (*own, *(one for one in WATCHED if one["series"]["name"] not in named))
 
     @property
     def whole(self) -> str:

@@ -41,12 +41,13 @@ def run(
 ) -> ConsistencyRun:
     """Flatten, backfill, compare and measure days that are new or whose logs or backfill changed.
 
-    Anomalies are detected by the configuration's monitors, and in any case where more than half of
-    the rows are on one side only or more than 5 % of a day's queries could not be read. How many
-    were read is kept by day in a dataset of its own, ``<dataset>.log``. Every step completes whole days,
-    and a day left unfinished by a killed run is finished by the next. With a table as backfill, a
-    day is compared again when the table's files of that day change; inputs of a query or a callable
-    are not tracked, so set ``recompute`` when they change.
+    Anomalies are detected by the configuration's monitors, or else in rates and numbers of rows
+    that are unlike their past, and in any case where more than half of the rows are on one side
+    only or more than 5 % of a day's queries could not be read. How many were read is kept by day in a dataset of its own,
+    ``<dataset>.log``. Every step completes whole days, and a day left unfinished by a killed run is
+    finished by the next. With a table as backfill, a day is compared again when the table's files
+    of that day change; inputs of a query or a callable are not tracked, so set ``recompute`` when
+    they change.
 
     Parameters
     ----------

@@ -1,13 +1,11 @@
 """Days on which nothing matches or nothing can be read: metrics of their own, watched by default."""
 
-from dataclasses import replace
-
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.consistency.backfill import QueryBackfill
 from tidegauge.consistency.compare.measures import ConsistencyRows
 from tidegauge.consistency.compare.states import RowPresence
-from tidegauge.consistency.configuration import WATCHED, Configuration
+from tidegauge.consistency.configuration import DEFAULT, WATCHED, Configuration
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.flatten import Flattened
 from tidegauge.consistency.log.schemas import Columns, LogSchema
@@ -61,7 +59,12 @@ def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
     own = {"series": {"name": "Consistency.row_unmatched"}, "detector": "SimpleThreshold(0.1)"}
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
     assert told.watched == (own, WATCHED[1])
-    assert replace(told, monitors=()).watched == WATCHED
+
+
+def test_a_join_without_monitors_is_watched_by_default():
+    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
+    assert told.watched == (*DEFAULT, *WATCHED)
+    assert {"series": {"name": "Consistency.missing"}} in DEFAULT
 
 
 @pytest.mark.parametrize(
