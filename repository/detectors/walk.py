@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
-from tidegauge.repository.numerics.counts import SMALL, CountForecast
+from tidegauge.repository.numerics.counts import NO_COUNTS, SMALL, CountForecast
 from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
@@ -369,7 +369,8 @@ class Walk:
         errors = np.where(lasting, np.nan, now.surprises[heavy])
         tail = tails.HeavyTail.from_errors(errors, width[heavy])
         score[heavy] = np.minimum(score[heavy], tail.score(off[heavy] / width[heavy]))
-        score[few] = expected.counted.score(np.expm1(y[few]))
+        if few.size:
+            score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         moving[~np.isnan(self.units.stays[:, t])] = 0
@@ -407,8 +408,9 @@ class Walk:
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         usual[atoms, 1:] = constant[atoms]
         bounds = self.units.restored(np.where(fit[:, None], usual, np.nan), t)
-        shown = (fit & ~drifts & ~atoms)[few]
-        bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
+        if few.size:
+            shown = (fit & ~drifts & ~atoms)[few]
+            bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
     def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> None:
@@ -465,6 +467,8 @@ class Walk:
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""
         some = np.flatnonzero(self.counts & (now.centre < np.log1p(2 * SMALL)))
+        if not some.size:
+            return some, NO_COUNTS
         seen = np.expm1(self.y[some, past])
         whole = np.isnan(seen) | (np.abs(seen - np.round(seen)) < WHOLE)
         some = some[whole.all(axis=1)]

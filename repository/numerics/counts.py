@@ -95,6 +95,9 @@ class CountForecast:
         return mean**2 / (variance - mean), mean / variance
 
 
+NO_COUNTS = CountForecast(np.empty(0), np.empty(0), np.empty(0, dtype=bool))
+
+
 def poisson_score(value: Floats, mean: Floats) -> Floats:
     """Return -log10 of the probability that a Poisson count is at least a value.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.repository.numerics.arrays import zero_if_nan
 from tidegauge.repository.numerics.medians import forward_fill, quantiles, running
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
-    before = np.stack([running(level, length)[:, :-1] for length in LEVELS])
-    now = np.stack([running(level[:, -length:], length)[:, -1] for length in LEVELS])
+    upto = np.stack([running(level, length) for length in LEVELS])
+    before, now = upto[:, :, :-1], upto[:, :, -1]
     errors = np.abs(flat[:, 1:] - before)
     choice = _best(errors[:, :, -RECENT:], points)
     rows = np.arange(len(usable))
@@ -97,7 +98,7 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     return Forecast(
         points=points,
         centre=now[choice, rows] + effect,
-        spread=np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
+        spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
         freedom=np.clip(points / 2.5, 2.5, 12),
         errors=chosen,
         surprises=np.abs(moved[:, 1:] - season[:, 1:] - before[choice, rows]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.numerics.arrays import zero_if_nan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +57,7 @@ def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale]) -> Flo
     for scale in set(scales):
         of = rows_of(scale, scales)
         if scale is Scale.COUNT:
-            count = np.expm1(np.clip(np.nan_to_num(level[of]), 0, 700))
+            count = np.expm1(np.clip(zero_if_nan(level[of]), 0, 700))
             out[of] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), LEAST_COUNT)
         elif scale is Scale.RATIO:
             rows = np.where(weights[of] > 0, weights[of], ROWS_UNKNOWN)
@@ -75,10 +76,9 @@ def _apply(
     values: Floats, scales: Sequence[Scale], functions: dict[Scale, Callable[[Floats], Floats]]
 ) -> Floats:
     out = values.copy()
-    for scale, function in functions.items():
+    for scale in functions.keys() & set(scales):
         of = rows_of(scale, scales)
-        if of.size:
-            out[of] = function(values[of])
+        out[of] = functions[scale](values[of])
     return out
 
 

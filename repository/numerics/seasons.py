@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.repository.numerics.arrays import zero_if_nan
 from tidegauge.repository.numerics.medians import median
 
 if TYPE_CHECKING:
@@ -139,12 +140,12 @@ class Season:
         swing = kept - known[..., None]
         counted = ~np.isnan(swing) & (~alarmed | self._repeated()[..., None])
         taken = np.where(counted, swing, np.nan)
-        effects = np.nan_to_num(median(taken))
+        effects = zero_if_nan(median(taken))
         left = np.abs(taken - effects[..., None])
         noise = 1.4826 * median(left.reshape(len(swing), -1))
         count = counted.sum(axis=2)
         chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
-        effects = np.nan_to_num(effects * count / (count + chance))
+        effects = zero_if_nan(effects * count / (count + chance))
         before = np.where(counted, np.abs(swing), 0).sum(axis=(1, 2))
         after = np.where(counted, np.abs(swing - effects[..., None]), 0).sum(axis=(1, 2))
         explained = np.where(before > 0, 1 - after / before, 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import CAP, zero_if_nan
 from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
 from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
 
@@ -290,14 +290,14 @@ def drift(
     usual = sizes[:, :-BASELINE]
     middle, high = quantiles(usual, (0.5, 0.9))
     known = (~np.isnan(usual)).sum(axis=1)
-    usually = np.nan_to_num(np.fmax(1.4826 * middle, high / 1.645))
+    usually = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
     noise = NOISE * now.spread[some]
     freedom = _joint_freedom(usually, noise, np.clip(6 + known / 10, WANDERING, 12))
     wander = np.hypot(usually, noise)
     wander = np.hypot(NOISE * np.sqrt(1 + 30 / (known + 10)) * wander, least[some])
     z = ways[:, -1] / np.where(wander > 0, wander, np.inf)
     found = np.nan_to_num(student_score(z, freedom))
-    farther = sizes[:, -1] > np.nan_to_num(sizes[:, -1 - LAG : -1]).max(axis=1)
+    farther = sizes[:, -1] > zero_if_nan(sizes[:, -1 - LAG : -1]).max(axis=1)
     lately = alarms[some, -(LAG + BASELINE) :]
     told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
     own = newest[some, 0] - before[:, -1 - LAG]
