@@ -599,10 +599,11 @@ def check_values(states, wanted):
     for field in ("difference", "size", "ratios"):
         assert getattr(told, field) == pytest.approx(sum(wanted[field])), field
     for name in ("delta", "logged", "backfilled"):
-        assert states[name].count == len(wanted[name])
-        if wanted[name]:  # so few that the sketch holds them all
+        found = states[name].of(name)
+        assert found.count == len(wanted[name])
+        if wanted[name]:  # so few that the sketches hold them all
             ends = [min(wanted[name]), max(wanted[name])]
-            assert states[name].quantiles([0.0, 1.0]) == ends
+            assert found.quantiles([0.0, 1.0]) == ends
     if "left_keys" in states:
         keys = states["left_keys"]
         assert keys.pairs == sum(wanted["pairs_of_maps"])
