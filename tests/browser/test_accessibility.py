@@ -2,9 +2,13 @@
 
 import pytest
 from hatch_build import WIDGETS
+from tidegauge.repository.testing.samples import SIZE, commit, day, judged
 
+import tidegauge as tg
 from tests.browser.coast import BAD_PARTITION, PLAIN
 from tests.browser.conftest import leave, wait_for_state
+from tests.services.servers import dashboard_server
+from tests.support import features
 
 AXE = WIDGETS / "node_modules" / "axe-core" / "axe.min.js"
 RUN = """async (rules) => {
@@ -52,6 +56,40 @@ def test_axe_finds_nothing_serious_on_any_page(page, served, theme, rules):
             page.keyboard.press("Escape")
     leave(page)
     assert found == {}
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """The address of features, and of three tables of one bad day, by one of which a check fails."""
+    folder = tmp_path_factory.mktemp("busy")
+    url = features.make_features(folder / "busy.db")
+    with tg.Repository(url) as repo:
+        for name in ("d", "e", "f"):
+            rows = enumerate([10, 10, 10, 99], 1)
+            commit(repo, *(day(n, str(n), rows=r, only=[SIZE]) for n, r in rows), dataset=name)
+            repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+        judged(repo, "4", name="enough rows", passed=False, partition="ds=2013-01-04")
+    with dashboard_server(folder / "page", url) as (_, address):
+        yield address
+
+
+def test_axe_finds_nothing_serious_in_groups_features_and_failures(page, busy):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: make widgets")
+    page.goto(f"{busy}#/incidents?status=")
+    root = wait_for_state(page, "drawn")
+    page.evaluate(AXE.read_text())
+    root.get_by_text("3 incidents in 3 tables").wait_for()
+    found = {"group": page.evaluate(RUN, [])}
+    page.evaluate("location.hash = '#/home?failed=d'")
+    root.get_by_role("heading", name="1 failed check").wait_for()
+    found["failures"] = page.evaluate(RUN, [])
+    page.keyboard.press("Escape")
+    page.evaluate(f"location.hash = '#/consistency?dataset={features.JOIN}'")
+    root.locator(".tg-fan .u-over").first.wait_for()
+    found["features"] = page.evaluate(RUN, [])
+    leave(page)
+    assert found == dict.fromkeys(found, [])
 
 
 def test_the_page_has_landmarks_and_headings(page, served):

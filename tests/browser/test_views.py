@@ -153,6 +153,21 @@ def test_consistency_has_a_tab_only_where_there_is_something_to_see(page, served
     leave(page)
 
 
+def test_the_home_page_says_which_checks_fail(page, harbour_served):
+    root = go(page, harbour_served, "#/home")
+    root.get_by_role("button", name="1 failing", exact=True).click()
+    dialog = root.get_by_role("dialog", name="Failed checks and run")
+    dialog.get_by_role("heading", name="1 failed check").wait_for()
+    assert "enough rows in ds=2013-02-09" in dialog.inner_text()
+    page.reload()
+    wait_for_state(page, "drawn")
+    dialog.get_by_role("heading", name="What failed in d").wait_for()
+    page.keyboard.press("Escape")
+    wait_until(page, "location.hash.endsWith('failed=')")
+    assert dialog.is_hidden()
+    leave(page)
+
+
 def test_owner_and_last_run_stay_on_the_home_page_at_1024_pixels(page, harbour_served):
     page.set_viewport_size({"width": 1024, "height": 768})
     root = go(page, harbour_served, "#/home")

@@ -19,6 +19,7 @@ from tidegauge.repository.history.tables import open_incidents
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.widgets import compare as comparison
 from tidegauge.widgets import distribution, exports, protocol
+from tidegauge.widgets import failures as health
 from tidegauge.widgets import incidents as inbox
 from tidegauge.widgets import partitions as ledger
 from tidegauge.widgets import series as charts
@@ -75,6 +76,7 @@ class Backend:
         self.questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "catalogue": self._catalogue,
             "tables": lambda asked: home.tables(repository, asked),
+            "failures": lambda asked: health.failures(repository, asked, samples=samples),
             "levels": self._overview.levels,
             "rows": self._overview.rows,
             "cell": self._overview.cell,

@@ -13,11 +13,10 @@ from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
-from tidegauge.rules.outcome.judging import standing_failures
-from tidegauge.rules.outcome.result import failure_messages, failure_samples
 from tidegauge.widgets import protocol
 from tidegauge.widgets import series as charts
 from tidegauge.widgets.answer import Answer, seconds, shown, table
+from tidegauge.widgets.failures import SENTENCE, failed_checks
 from tidegauge.widgets.series import MOST
 from tidegauge.widgets.visible import matches
 
@@ -34,12 +33,6 @@ EVIDENCE = 6
 """Maximum number of series to chart as evidence."""
 PARTS = 6
 """Maximum number of parts of a cause to send."""
-FAILURES = 20
-"""Maximum number of failed checks to send."""
-SAMPLES = 20
-"""Maximum number of sample records of a failed check to send."""
-SENTENCE = 1000
-"""Maximum number of characters of a sentence to send."""
 SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
 SEARCHED = ("headline", "dataset", "severity", "assignee")
 SEVERITIES = ("error", "warning", "info")
@@ -151,7 +144,9 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
         "restated": [shown(str(one), SENTENCE) for one in found.causes.restated],
         "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
-        "checks": _checks(repository, found, samples=samples),
+        "checks": failed_checks(
+            repository, found.dataset, {*found.anomalies["partition"], ""}, samples=samples
+        )[0],
         "run": _run(found.context.run),
         "runbook": shown(found.context.runbook, SENTENCE) if found.context.runbook else None,
         "downstream": list(
@@ -197,28 +192,6 @@ def _cause(move: Move) -> protocol.IncidentCause:
             for part in first.parts[:PARTS]
         ],
     }
-
-
-def _checks(
-    repository: Repository, found: IncidentDetails, *, samples: bool
-) -> list[protocol.FailedCheck]:
-    """Return the checks by which the partitions of an incident fail, and those of the whole dataset."""
-    out = {*found.anomalies["partition"], ""}
-    failures = [
-        row for row in standing_failures(repository, found.dataset) if row["partition"] in out
-    ]
-    return [
-        {
-            "name": shown(row["name"]),
-            "partition": shown(row["partition"]),
-            "reasons": [shown(text, SENTENCE) for text in failure_messages(str(row["result"]))],
-            "samples": [
-                shown(text, SENTENCE)
-                for text in failure_samples(str(row["result"]))[: SAMPLES if samples else 0]
-            ],
-        }
-        for row in failures[:FAILURES]
-    ]
 
 
 def say(

@@ -51,7 +51,7 @@ class Nothing(TypedDict):
 
 
 class DatasetQuestion(TypedDict):
-    """Parameters of questions about one dataset: `sides`, `columns`, `partitions`."""
+    """Parameters of questions about one dataset: `failures`, `sides`, `columns`, `partitions`."""
 
     dataset: str
 
@@ -548,6 +548,23 @@ class FailedCheck(TypedDict):
     samples: Annotated[Sequence[str], "Records that fail; none unless the page may show them."]
 
 
+class FailedRun(TypedDict):
+    """Last run of a table, if it failed or was interrupted."""
+
+    id: int
+    started_at: datetime
+    status: str
+    error: str
+
+
+class FailuresAnswer(TypedDict):
+    """What the health of a table tells of: its failed checks, and its last run if that failed."""
+
+    checks: Annotated[Sequence[FailedCheck], "The newest first, up to a limit."]
+    total: Annotated[int, "Number of failed checks, including those that are not sent."]
+    run: FailedRun | None
+
+
 class IncidentEvent(TypedDict):
     """Entry of a timeline: `found`, `notified`, `notification failed`, `restated`, or a label."""
 
@@ -721,6 +738,7 @@ class Question(NamedTuple):
 QUESTIONS: Mapping[str, Question] = {
     "catalogue": Question(CatalogueQuestion, CatalogueAnswer, CatalogueArrays),
     "tables": Question(Nothing, TablesAnswer, FloatColumns),
+    "failures": Question(DatasetQuestion, FailuresAnswer, Nothing),
     "levels": Question(LevelsQuestion, LevelsAnswer, LevelsArrays),
     "rows": Question(RowsQuestion, Nothing, SparklineArrays),
     "cell": Question(CellQuestion, CellAnswer, Nothing),

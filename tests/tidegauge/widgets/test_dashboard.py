@@ -587,6 +587,7 @@ def test_every_question_on_both_databases(url, script, tmp_path):
             "incident": {"incident": incident},
             "say": {"incident": incident, "action": "acknowledge", "seen": 0},
             "tables": {},
+            "failures": {"dataset": "orders"},
             "say_all": {"incidents": [incident], "action": "assign", "assignee": "bob"},
             "csv": {"view": "home", "dataset": None, "options": {}},
             "data": {"view": "home", "dataset": None, "options": {}},

@@ -10,7 +10,7 @@ from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite import load_suite
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing.samples import SIZE, commit, day, spec
 from tidegauge.widgets.backend import Backend
 
 import tidegauge as tg
@@ -312,6 +312,28 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failed, monk
     note = {"incident": failed, "action": "comment", "note": "x", "by": "ann", "seen": 0}
     told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
     assert "fare=-3" not in json.dumps(told)
+
+
+def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, failed):
+    def told(backend=None):
+        asked = {"id": "1", "ask": "failures", "about": {"dataset": "d"}}
+        return (backend or Backend(repo)).answer(asked, None)[0]["told"]
+
+    found = told()
+    assert (found["total"], found["run"]) == (1, None)
+    (check,) = found["checks"]
+    assert (check["name"], check["partition"], check["samples"]) == ("fares", "ds=2013-01-04", [])
+    assert check["reasons"] == ["fare: 2 records, none wanted"]
+    (check,) = told(Backend(repo, samples=True))["checks"]
+    assert check["samples"] == ["ds=2013-01-04: fare=-3", "ds=2013-01-04: fare=-1"]
+    run = repo.store.open_run(spec("d"))
+    assert told()["run"] is None, "it still runs"
+    repo.store.close_run(run, RunStatus.FAILED, {}, error="no space left on device")
+    failed_run = told()["run"]
+    assert (failed_run["id"], failed_run["status"]) == (run, "failed")
+    assert failed_run["error"] == "no space left on device"
+    commit(repo, day(4, "repaired", rows=97, only=[SIZE]))
+    assert told() == {"checks": [], "total": 0, "run": None}, "the run after it was complete"
 
 
 def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, number):

@@ -87,6 +87,7 @@ def test_answers_hold_what_is_declared(dashboard):
         "cell": {"row": row, "column": 30},
         "series": {"ids": numbers},
         "seasons": {"ids": numbers[:2]},
+        "failures": {"dataset": "orders"},
         "sides": {"dataset": "orders"},
         "compare": {"dataset": "orders", **SIDES},
         "merged": {"dataset": "orders", **SIDES},

@@ -36,7 +36,7 @@ export interface ErrorReply {
 /** Empty parameters, answer or arrays. */
 export type Nothing = Record<string, never>;
 
-/** Parameters of questions about one dataset: `sides`, `columns`, `partitions`. */
+/** Parameters of questions about one dataset: `failures`, `sides`, `columns`, `partitions`. */
 export interface DatasetQuestion {
   dataset: string;
 }
@@ -544,6 +544,23 @@ export interface FailedCheck {
   samples: readonly string[];
 }
 
+/** Last run of a table, if it failed or was interrupted. */
+export interface FailedRun {
+  id: number;
+  started_at: string;
+  status: string;
+  error: string;
+}
+
+/** What the health of a table tells of: its failed checks, and its last run if that failed. */
+export interface FailuresAnswer {
+  /** The newest first, up to a limit. */
+  checks: readonly FailedCheck[];
+  /** Number of failed checks, including those that are not sent. */
+  total: number;
+  run: FailedRun | null;
+}
+
 /** Entry of a timeline: `found`, `notified`, `notification failed`, `restated`, or a label. */
 export interface IncidentEvent {
   at: string;
@@ -721,6 +738,7 @@ export interface PulseAnswer {
 export interface Questions {
   catalogue: { about: CatalogueQuestion; answer: CatalogueAnswer; arrays: CatalogueArrays };
   tables: { about: Nothing; answer: TablesAnswer; arrays: Record<string, Float64Array> };
+  failures: { about: DatasetQuestion; answer: FailuresAnswer; arrays: Nothing };
   levels: { about: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
   rows: { about: RowsQuestion; answer: Nothing; arrays: SparklineArrays };
   cell: { about: CellQuestion; answer: CellAnswer; arrays: Nothing };

@@ -9,6 +9,7 @@ import { button, debounce, h, renderName } from "../ui/dom";
 import { severityMark } from "../ui/severity";
 import type { Shell, View } from "../ui/shell";
 import { VirtualList } from "../ui/virtual-list";
+import { FailuresDialog } from "./failures";
 import "./home.css";
 import "../ui/virtual-list.css";
 
@@ -18,6 +19,8 @@ interface Options {
   health: string;
   sort: string;
   reverse: boolean;
+  /** Table whose failed checks and run are shown; empty for none. */
+  failed: string;
 }
 
 const COLUMNS = [
@@ -34,6 +37,7 @@ const SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
   "failed run": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
 };
+const FAILED_RUNS = new Set(["failed", "interrupted"]);
 const SPARKLINE = { width: 84, height: 18 };
 
 export class Home implements View {
@@ -44,6 +48,7 @@ export class Home implements View {
   private readonly heads = new Map<string, HTMLElement>();
   private readonly rows: VirtualList;
   private readonly empty = h("p", { class: "tg-empty", hidden: true });
+  private readonly failures: FailuresDialog;
   private tables: TableHealth[] = [];
   private shown: TableHealth[] = [];
   private now = 0;
@@ -76,10 +81,12 @@ export class Home implements View {
     this.rows.element.addEventListener("scroll", debounce(80, () => this.requestSparklines()), { passive: true });
     const tools = h("div", { class: "tg-tools" }, this.filter, this.chips, this.count);
     this.element = h("section", { class: "tg-home", "aria-label": "Tables" }, tools, this.rows.element, this.empty);
+    this.failures = new FailuresDialog(shell, () => this.shell.saveOptions("home", { ...this.options, failed: "" }));
+    this.element.append(this.failures.element);
   }
 
   private get options(): Options {
-    return { filter: "", health: "", sort: "health", reverse: false, ...this.shell.options<Options>("home") };
+    return { filter: "", health: "", sort: "health", reverse: false, failed: "", ...this.shell.options<Options>("home") };
   }
 
   private updateOptions(changes: Partial<Options>): void {
@@ -111,6 +118,14 @@ export class Home implements View {
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
       this.showTables(answer);
     } else this.arrangeRows();
+    const { failed } = this.options;
+    if (failed) await this.failures.open(failed);
+    else if (this.failures.element.open) this.failures.element.close();
+  }
+
+  private showFailures(dataset: string): void {
+    this.shell.saveOptions("home", { ...this.options, failed: dataset });
+    this.failures.open(dataset).catch((error) => this.shell.showError(error));
   }
 
   private showTables(answer: AnswerTo<"tables">): void {
@@ -158,12 +173,14 @@ export class Home implements View {
 
   private row(table: TableHealth): HTMLElement {
     const cell = (column: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": column }, ...children);
-    const health = cell("health", h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health);
+    const failedRun = FAILED_RUNS.has(table.runStatus ?? "");
+    const told = [h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health];
+    const health = cell("health", ...(table.health.startsWith("fail") ? [this.failuresButton(table, told)] : told));
     const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, Number.isNaN(table.arrived) ? "" : ` ${formatAge(table.arrived, this.now)}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
     const complete = cell("completeness", formatValue(table.completeness, true));
     if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatValue(table.lowest, true)}.`;
-    const run = cell("run", table.runStatus ?? "–", h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
+    const run = cell("run", failedRun ? this.failuresButton(table, [table.runStatus]) : (table.runStatus ?? "–"), h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
     const owner = cell("owner", renderName(table.owner, 30), table.owner && table.tags ? " " : null, h("span", { class: "tg-muted" }, renderName(table.tags, 60)));
     return h(
       "div",
@@ -174,7 +191,7 @@ export class Home implements View {
       newest,
       cell("size", h("span", {}, formatNumber(table.size)), this.sparkline(table)),
       complete,
-      cell("failing", table.failing ? `${table.failing.toLocaleString("en-US")} failing` : ""),
+      cell("failing", table.failing ? this.failuresButton(table, [`${table.failing.toLocaleString("en-US")} failing`]) : ""),
       run,
       owner,
     );
@@ -194,6 +211,14 @@ export class Home implements View {
     open.append(...parts);
     open.addEventListener("click", (event) => event.stopPropagation()); // the row opens the heat map
     return open;
+  }
+
+  /** Button that shows which checks fail, and why a run did. */
+  private failuresButton(table: TableHealth, children: (Node | string | null)[]): HTMLElement {
+    const show = button("", () => this.showFailures(table.dataset), { title: "Show what failed", "aria-haspopup": "dialog" });
+    show.append(...children.filter((child) => child !== null));
+    show.addEventListener("click", (event) => event.stopPropagation()); // the row opens the heat map
+    return show;
   }
 
   private sparkline(table: TableHealth): HTMLElement | null {

@@ -5,23 +5,18 @@ import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
 import { formatDuration, formatIsoTime, formatMetric, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
-import type { FailedCheck, IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
+import type { IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
 import { button, externalLink, h, renderName } from "../ui/dom";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
+import { failedCheck } from "./failures";
 
 /** Whether a part is a large count, of whose expectation nobody wants fractions. */
 function isCount({ value, expected }: IncidentPart): boolean {
   return Number.isInteger(value) && expected !== null && Math.abs(expected) >= 1000;
-}
-
-function failedCheck({ name, partition, reasons, samples }: FailedCheck): HTMLElement {
-  const list = (texts: readonly string[]) => h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 400))));
-  const records = samples.length ? h("details", {}, h("summary", {}, pluralize(samples.length, "sample record")), list(samples)) : null;
-  return h("li", {}, h("b", {}, renderName(name, 80)), " in ", renderName(partition || "the table", 60), list(reasons), records);
 }
 
 const CHART = { least: 250, height: 130, main: 230 };

@@ -311,11 +311,11 @@ export class Incidents implements View {
     const worst = ["error", "warning", "info"].find((severity) => items.some((item) => item.severity === severity)) ?? "info";
     return h(
       "div",
-      { class: "tg-inbox-item tg-inbox-group", "aria-expanded": String(open) },
+      { class: "tg-inbox-item tg-inbox-group" },
       this.checkbox(entry, `Select all incidents of ${when}`),
       h(
         "div",
-        { role: "gridcell", class: "tg-inbox-cell" },
+        { role: "gridcell", class: "tg-inbox-cell", "aria-expanded": String(open) },
         h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", {}, `began ${when}`)),
         h("div", { class: "tg-inbox-headline" }, `${open ? "▾" : "▸"} ${pluralize(items.length, "incident")} in ${pluralize(tables, "table")}`),
         h("div", { class: "tg-muted tg-inbox-range" }, renderName(shared, 160)),

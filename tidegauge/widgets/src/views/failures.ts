@@ -1,0 +1,43 @@
+// Failed checks of a table, and its failed run: a dialog for the tables, and the list of checks that an incident has, too.
+
+import { formatIsoTime, pluralize } from "../data/format";
+import type { FailedCheck, FailuresAnswer } from "../data/protocol";
+import { button, h, renderName } from "../ui/dom";
+import type { Shell } from "../ui/shell";
+
+export function failedCheck({ name, partition, reasons, samples }: FailedCheck): HTMLElement {
+  const list = (texts: readonly string[]) => h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 400))));
+  const records = samples.length ? h("details", {}, h("summary", {}, pluralize(samples.length, "sample record")), list(samples)) : null;
+  return h("li", {}, h("b", {}, renderName(name, 80)), " in ", renderName(partition || "the table", 60), list(reasons), records);
+}
+
+export class FailuresDialog {
+  private readonly heading = h("h2", {});
+  private readonly body = h("div", { class: "tg-data-rows", tabindex: "0", role: "region", "aria-label": "Failed checks and run" });
+  readonly element: HTMLDialogElement;
+
+  /** `onClose` is called when it is closed, however. */
+  constructor(private readonly shell: Shell, onClose: () => void) {
+    const bar = h("div", { class: "tg-data-bar" }, this.heading, button("Close", () => this.element.close()));
+    this.element = h("dialog", { class: "tg-data tg-failures", "aria-label": "Failed checks and run", onclose: onClose }, bar, this.body);
+  }
+
+  async open(dataset: string): Promise<void> {
+    this.heading.replaceChildren("What failed in ", renderName(dataset, 100));
+    this.body.replaceChildren(h("p", { class: "tg-muted" }, "Reading …"));
+    if (!this.element.open) this.element.showModal();
+    const { data } = await this.shell.link.ask("failures", { dataset });
+    this.body.replaceChildren(...sections(data));
+  }
+}
+
+function sections({ checks, total, run }: FailuresAnswer): HTMLElement[] {
+  const parts = [];
+  if (run) {
+    const when = formatIsoTime(run.started_at);
+    parts.push(h("h3", {}, `Run ${run.id} of ${when}: ${run.status}`), h("p", {}, run.error ? renderName(run.error, 1000) : "It left no message."));
+  }
+  if (checks.length) parts.push(h("h3", {}, pluralize(total, "failed check")), h("ul", {}, ...checks.map(failedCheck)));
+  if (checks.length < total) parts.push(h("p", { class: "tg-muted" }, `The newest ${checks.length} are shown.`));
+  return parts.length ? parts : [h("p", {}, "Nothing fails any more.")];
+}
