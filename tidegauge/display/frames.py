@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import isfinite, isnan
 from typing import Any
 
 import pandas as pd
 
 from tidegauge.analyzers.core.formatting import WIDE, Markup, one_line
-from tidegauge.display.html import MARKS, MOST_COLUMNS, Rows, card, cell, isolated, marked, table
+from tidegauge.display.html import (
+    MARKS,
+    MOST_COLUMNS,
+    MOST_TITLE,
+    Rows,
+    card,
+    cell,
+    isolated,
+    marked,
+    table,
+)
 
 _JUDGING = frozenset({"severity", "status", "direction", "last_status", "worst"})
 _LONG = frozenset({"headline", "explanation", "error", "note"})
 """Columns of sentences, which are truncated later than names."""
-_LONGEST, _ENDS, _MOST_ROWS = 80, 36, 20
+_LONGEST, _ENDS, _MOST_ROWS = 120, 36, 20
 """Maximum characters of a sentence and of an analyzer, and maximum rows."""
+_SHORTEST, _READABLE = 36, 70
+"""Characters of a sentence that a terminal shows at least, and before other columns behind it."""
 _SERIES = ("name", "instance", "segment")
 _FIRST = (
     *(*_SERIES, "analyzer", "partition", "value", "expected"),
@@ -24,7 +38,12 @@ _FIRST = (
 )
 """Columns of a series to show first, without scrolling, if present."""
 _WORDS = {True: Markup("yes"), False: Markup("no")}
-_INCIDENT = ("id", "severity", "status", "headline")
+_INCIDENT = ("id", "dataset", "severity", "status", "headline")
+_RUN = ("run_id", "dataset", "status", "measured", "failed", "error", "started_at")
+_OVERVIEW = (
+    *("dataset", "errors", "warnings", "failing", "status", "failed", "missing", "late"),
+    *("newest", "rows"),
+)
 
 
 def render_frame(frame: pd.DataFrame) -> str:
@@ -38,20 +57,60 @@ def render_frame(frame: pd.DataFrame) -> str:
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """Return a result as text for a terminal: as pandas shows it, with the columns that matter at the left.
+    """Return a result as text for a terminal, with the columns that matter at the left.
 
     Columns that are empty, or have one value in all of several rows, are named below, so that the others
-    have room.
+    have room; so are those that do not fit beside them. Sentences take what room there is.
     """
     plain = pd.DataFrame(frame)
     if not len(plain) or not plain.columns.is_unique:
         return repr(plain)
     kept, same, empty = _told_apart(plain)
-    shown = repr(plain[_ordered(kept, plain)])
+    shown, omitted = _fitting(plain[_ordered(kept, plain)])
     told = [f"{name}={one_line(str(plain[name].iloc[0]), _LONGEST)}" for name in same]
     notes = [f"all with {', '.join(told)}"] if told else []
     notes += [f"nothing in {', '.join(map(str, empty))}"] if empty else []
+    notes += [f"no room for {', '.join(map(str, omitted))}"] if omitted else []
+    notes += [f"{len(plain):,} rows"] if len(plain) > pd.get_option("display.max_rows") else []
     return "\n".join([shown, *notes])
+
+
+def _fitting(frame: pd.DataFrame) -> tuple[str, list[Any]]:
+    """Return as many of the leading columns as text as fit into the terminal, and the other columns."""
+    width = shutil.get_terminal_size().columns
+    columns, half = list(frame.columns), pd.get_option("display.max_rows") // 2
+    some = pd.concat([frame.head(half), frame.tail(half)])  # of many rows no others are shown
+    for end in range(len(columns), 0, -1):
+        long = [name for name in columns[:end] if name in _LONG]
+        others = _text(some[[name for name in columns[:end] if name not in long]], {})
+        room = width - max(map(len, others.splitlines()), default=0)
+        each = room // len(long) - 2 if long else 0  # columns are two apart
+        # Columns behind a sentence make room for it first.
+        enough = _SHORTEST if columns[end - 1] in long else _READABLE
+        longest = max((some[name].astype(str).str.len().max() for name in long), default=0)
+        if end == 1 or (each >= min(enough, longest) if long else room >= 0):
+            break
+    limits = dict.fromkeys(long, max(each, _SHORTEST))
+    return _text(frame[columns[:end]], limits), columns[end:]
+
+
+def _text(frame: pd.DataFrame, limits: Mapping[str, int]) -> str:
+    """Return a frame as text, its first and last rows if they are many, sentences within their limits."""
+    frame = frame.fillna(dict.fromkeys(limits, "")) if limits else frame
+    forms: dict[Any, Callable[[Any], str]] = {
+        name: partial(one_line, most=most) for name, most in limits.items()
+    }
+    for name in frame.columns:
+        if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
+            days = pd.concat([frame[name].head(30), frame[name].tail(30)]).dropna()
+            form = "%Y-%m-%d" if (days.dt.normalize() == days).all() else "%Y-%m-%d %H:%M"
+            forms[name] = partial(_time, form=form)
+    most, least = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
+    return frame.to_string(max_rows=most, min_rows=least, formatters=forms, show_dimensions=False)
+
+
+def _time(time: Any, form: str) -> str:
+    return "" if time is pd.NaT else str(time.strftime(form))
 
 
 def _told_apart(frame: pd.DataFrame) -> tuple[list[Any], list[Any], list[Any]]:
@@ -98,6 +157,10 @@ def _ordered(columns: list[Any], some: pd.DataFrame) -> list[Any]:
     wanted: tuple[str, ...] = ()
     if "headline" in columns:
         wanted = _INCIDENT
+    elif {"failing", "errors"} <= set(columns):
+        wanted = _OVERVIEW
+    elif {"run_id", "measured"} <= set(columns):
+        wanted = _RUN
     elif {"name", "analyzer"} <= set(some.columns):
         series = [column for column in _SERIES if column in some.columns]
         alike = some[series].drop_duplicates()
@@ -152,7 +215,7 @@ def _judged(value: Any) -> Any:
 
 def _line(value: Any) -> Any:
     text = isinstance(value, str) and value
-    return isolated(one_line(value, _LONGEST), _LONGEST) if text else None
+    return isolated(one_line(value, MOST_TITLE), _LONGEST) if text else None
 
 
 def _share(value: Any) -> Any:

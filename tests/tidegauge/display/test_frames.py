@@ -213,11 +213,35 @@ def test_of_long_analyzers_the_filter_is_seen():
     assert "Completeness…cc', where='bbbbbbbbb')" in text
 
 
-def test_long_sentences_are_one_line_of_80_characters():
-    rows = [{"explanation": "a\n" + "b" * 100}, {"explanation": "c" * 80}]
+def test_long_sentences_are_one_line_of_120_characters_and_whole_in_the_tooltip():
+    rows = [{"explanation": "a\n" + "b" * 140}, {"explanation": "c" * 120}]
     html = frame_of(rows, ["explanation"])._repr_html_()
-    assert f"<td><bdi>a {'b' * 77}…</bdi></td>" in html
-    assert f"<td><bdi>{'c' * 80}</bdi></td>" in html
+    assert f'<td><bdi title="a {"b" * 140}">a {"b" * 117}…</bdi></td>' in html
+    assert f"<td><bdi>{'c' * 120}</bdi></td>" in html
+
+
+def test_a_terminal_shows_the_sentence_of_incidents_and_anomalies_before_what_is_behind(
+    monkeypatch,
+):
+    """Of 80 columns a headline takes what is left beside those before it; the others are named."""
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [
+        {"id": n, "dataset": f"d{n}", "severity": "error", "headline": "volume " + "x" * n,
+         "updated_at": dt.datetime(2026, 1, n, 5, 30, tzinfo=dt.UTC), "first": n}
+        for n in (1, 30)
+    ]  # fmt: skip
+    kinds = {**dict.fromkeys(rows[0], Kind.ANY), "id": Kind.INTEGER, "first": Kind.INTEGER}
+    kinds["updated_at"] = Kind.TIME
+    assert repr(frame_of(rows, kinds)).splitlines() == [
+        "   id dataset                               headline       updated_at  first",
+        "0   1      d1                               volume x 2026-01-01 05:30      1",
+        f"1  30     d30  volume {'x' * 30} 2026-01-30 05:30     30",
+        "all with severity=error",
+    ]
+    rows[1]["headline"] = "volume " + "x" * 200
+    text = repr(frame_of(rows, kinds)).splitlines()
+    assert text[2] == f"1  30     d30  volume {'x' * 57}…"
+    assert text[-1] == "no room for updated_at, first"
 
 
 def test_numbers_that_are_alike_but_missing_are_no_constant():
