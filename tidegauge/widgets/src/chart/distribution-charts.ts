@@ -152,6 +152,8 @@ export interface DriftSeries {
   title: string;
   axis: Axis;
   values: (number | null)[];
+  /** Whether the distance is a share. */
+  percent: boolean;
   labels: readonly string[];
   /** Index of the current partition; -1 if it is not on the axis. */
   at: number;
@@ -160,7 +162,7 @@ export interface DriftSeries {
 /** Draw a distance over time; `onHover` and `onSelect` receive an index of the axis. */
 export function drawDrift(
   theme: Theme,
-  { title, axis, values, labels, at }: DriftSeries,
+  { title, axis, values, percent, labels, at }: DriftSeries,
   width: number,
   height: number,
   onHover: (place: number | null, left: number) => void,
@@ -176,7 +178,7 @@ export function drawDrift(
       tzDate: utc,
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { x: { time: axis.timed }, y: { range: (_, __, high) => [0, 1.08 * (high || 1)] } },
-      axes: [xAxis(theme, false, axis, labels), { ...yAxis(theme, false), ...axisTitle(title, height - 40) }],
+      axes: [xAxis(theme, false, axis, labels), { ...yAxis(theme, false, false, percent), ...axisTitle(title, height - 40) }],
       series: [{}, { stroke: colour, width: 1.5, points: { size: 4, fill: colour } }],
       hooks: {
         draw: [(u) => at >= 0 && drawFocus(u, axis.x[at], labels[at], theme)],

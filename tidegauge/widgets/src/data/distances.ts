@@ -1,6 +1,6 @@
 // Distances between distributions: names, descriptions, and words for their size.
 
-import { formatNumber } from "./format";
+import { formatNumber, formatValue } from "./format";
 import type { DistanceValues } from "./protocol";
 
 /** Thresholds of moderate and large distances: the usual ones of PSI, and equivalents for the others. */
@@ -24,6 +24,16 @@ export const DISTANCES: [name: keyof DistanceValues, title: string, description:
   ["unseen", "Unseen", "share of current rows in categories that the baseline lacks"],
   ["lost", "Lost", "share of baseline rows in categories that are gone"],
 ];
+
+/** Whether a distance is a share of rows. */
+export function isShare(name: string): boolean {
+  return name === "unseen" || name === "lost";
+}
+
+/** Format a distance: shares of rows in per cent, others as numbers. */
+export function formatDistance(name: string, value: number | null): string {
+  return formatValue(value, isShare(name));
+}
 
 /** Describe the size of a distance: none, small, moderate or large. */
 export function describeDistance(name: string, distances: DistanceValues): string {

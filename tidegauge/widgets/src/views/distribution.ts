@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { CURVE_KINDS, type CurveKind, drawCurves, drawDrift, interpolate, type QuantilePair, renderCategoryTable, SIDES, sideStyles } from "../chart/distribution-charts";
 import { swatch } from "../chart/line-style";
 import { listSegments, sharedSegment, type SideChoices, sideSegment, switchSegment } from "../data/comparison-sides";
-import { describeDistance, DISTANCES } from "../data/distances";
+import { describeDistance, DISTANCES, formatDistance, isShare } from "../data/distances";
 import { driftWindows, filterSegment, fourWeeksBefore } from "../data/drift-windows";
 import { formatNumber, formatValue, pluralize, truncateMiddle } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
@@ -63,6 +63,8 @@ export class Distribution implements View {
   private turn = 0;
   private curveChart: uPlot | null = null;
   private driftChart: uPlot | null = null;
+  /** Distance that it shows. */
+  private driftOver = "psi";
   private currentIndex = -1;
 
   constructor(private readonly shell: Shell) {
@@ -276,7 +278,7 @@ export class Distribution implements View {
         "tr",
         {},
         h("th", { scope: "row", title: description }, title),
-        h("td", { class: "tg-figure" }, formatNumber(distances[name] as number | null)),
+        h("td", { class: "tg-figure" }, formatDistance(name, distances[name] as number | null)),
         h("td", { class: size.startsWith("large") ? "tg-large" : "" }, size),
       );
     });
@@ -301,6 +303,7 @@ export class Distribution implements View {
       this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? few : "Computing drift …"));
       return;
     }
+    this.driftOver = over;
     const values = numbers[over].map((value) => (Number.isFinite(value) ? value : null));
     const x = numbers.time;
     const axis: Axis = { columns: x.map((_, n) => n), x, timed: true };
@@ -311,11 +314,11 @@ export class Distribution implements View {
     const onHover = (index: number | null, left: number) => {
       tip.hidden = index === null;
       if (index === null) return;
-      tip.replaceChildren(renderName(labels[index]), h("div", {}, h("b", {}, formatNumber(values[index])), h("span", { class: "tg-muted" }, ` of ${pluralize(numbers.rows[index], "row")}`)));
+      tip.replaceChildren(renderName(labels[index]), h("div", {}, h("b", {}, formatDistance(over, values[index])), h("span", { class: "tg-muted" }, ` of ${pluralize(numbers.rows[index], "row")}`)));
       tip.style.left = `${left > width / 2 ? left - tip.offsetWidth + 30 : left + 70}px`;
       tip.style.top = "8px";
     };
-    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, labels, at: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
+    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, percent: isShare(over), labels, at: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
     this.drift.replaceChildren(this.driftChart.root, tip);
   }
 
@@ -334,7 +337,7 @@ export class Distribution implements View {
       const from = (this.driftChart.cursor.left ?? -1) >= 0 && typeof idx === "number" ? idx : this.currentIndex < 0 ? count - 1 : this.currentIndex;
       const index = Math.min(count - 1, Math.max(0, from + step));
       this.driftChart.setCursor({ left: this.driftChart.valToPos(numbers.time[index], "x"), top: 20 });
-      this.shell.announce(`${labels[index]}: ${formatNumber(this.driftChart.data[1][index])}`);
+      this.shell.announce(`${labels[index]}: ${formatDistance(this.driftOver, this.driftChart.data[1][index] ?? null)}`);
     } else if (event.key === "Enter" && typeof idx === "number") this.selectPartition(idx);
     else return;
     event.preventDefault();

@@ -170,6 +170,8 @@ export class Series implements View {
     this.mode = options.mode ?? "together";
     if (!answer?.data.series.length) {
       this.lines = [];
+      this.axis = { columns: [], x: [], timed: true };
+      this.legend.textContent = this.help.textContent = "";
       this.picker.show([], () => undefined, () => undefined);
       this.showEmpty(options.ids.length > 0);
       this.updateTools(options);
@@ -269,14 +271,14 @@ export class Series implements View {
     const { catalogue } = this.shell;
     const counts = new Map<number, number>();
     for (let n = 0; n < catalogue.marks.length; n += 2) counts.set(catalogue.marks[n], (counts.get(catalogue.marks[n]) ?? 0) + 1);
-    const top = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 6);
+    const top = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12);
     const suggestions = top.map(([row, count]) =>
       h("li", {}, button(`${catalogue.text("dataset", row)} · ${catalogue.title(row)}`, () => this.add(catalogue.ids[row])), ` ${pluralize(count, "anomaly", "anomalies")}`),
     );
     const text = gone ? "The requested series were not found." : "No series selected yet.";
     this.field.classList.remove("tg-multiples");
     this.field.replaceChildren(
-      h("div", { class: "tg-empty" }, h("p", {}, `${text} Search for one above, or click one in the overview.`), suggestions.length ? h("p", {}, "Series with the most anomalies:") : null, h("ul", {}, ...suggestions)),
+      h("div", { class: "tg-empty" }, h("p", {}, `${text} Search for one above, or click one in the heat map.`), suggestions.length ? h("p", {}, "Series with the most anomalies:") : null, h("ul", {}, ...suggestions)),
     );
   }
 
@@ -297,7 +299,7 @@ export class Series implements View {
     const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
     const ends: TimeWindow | null = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
-    this.window.textContent = this.lines.length && ends ? range + pluralize(count, "partition") : "";
+    this.window.textContent = this.lines.length && ends ? range + (count ? pluralize(count, "partition") : "no partition in this window") : "";
     const timed = axis.timed && axis.x.length > 0;
     this.windowPicker.show(timed ? ends : null, timed ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const problem = this.compareProblem();
