@@ -59,13 +59,18 @@ class CheckedTable:
         yield from self.failures()
 
     def failures(self) -> Iterator[str]:
-        """Yield a line for each failure, with its file and line."""
+        """Yield a line for each failure, with its file and line; one for all partitions with the same message."""
         found = self.verification
+        alike: dict[tuple[str, str, str], list[str]] = {}
         for one in found.judged:
             if not one.result.passed:
-                where = one.partition or one.dataset
                 told = f"{one.result.constraint.description}: {one.result.message}"
-                yield f"  {self.place(one)}: {found.level_of(one)}: {where}: {told}"
+                failure = (self.place(one), str(found.level_of(one)), told)
+                alike.setdefault(failure, []).append(one.partition or one.dataset)
+        for (place, level, told), partitions in alike.items():
+            others = len(partitions) - 1
+            more = f" and {others:,} other partition{'s' * (others > 1)}" if others else ""
+            yield f"  {place}: {level}: {partitions[-1]}{more}: {told}"
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each result as JSON values."""

@@ -1,7 +1,14 @@
 """Checks of suite files. No Spark."""
 
+from types import SimpleNamespace
+
 import pytest
+from tidegauge.analysis import Run
+from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.analyzers.runs.recording import RunReport
+from tidegauge.files.checked import check_table
 from tidegauge.files.suite import load_suite, load_suites
+from tidegauge.repository.testing.samples import SIZE, commit, day
 
 import tidegauge as tg
 
@@ -159,3 +166,19 @@ def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
     (tmp_path / "b" / "flights.yml").write_text("name: ''\n" + ONE)
     with pytest.raises(tg.SuiteError, match=r"flights.yml:1: name: the checks need a name"):
         load_suites([str(tmp_path)])
+
+
+def test_a_failure_that_all_partitions_share_is_told_once(load):
+    """As of a metric that is not measured: three partitions lack it, and one has too few rows."""
+    text = "dataset: d\ntable: db.t\nanalyzers: [Size]\nchecks:\n  - is_complete: z\n  - has_size: [90, null]\n"
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=rows, only=[SIZE]) for n, rows in ((1, 95), (2, 10), (3, 95))))
+        run = Run(RunReport(1, "d", RunStatus.COMPLETE), repo)
+        checked = check_table(load(text), run, SimpleNamespace(name="db.t"))
+    size, complete = sorted(line.partition("error: ")[2] for line in checked.failures())
+    lacking = "Completeness('z') was not measured; add Completeness('z') to the suite"
+    assert (
+        complete
+        == f"ds=2013-01-03 and 2 other partitions: Completeness('z'): at least 1: {lacking}"
+    )
+    assert size == "ds=2013-01-02: Size(): at least 90: 10 is not at least 90"
