@@ -533,14 +533,52 @@ class Walk:
 
         Where several would explain a value, the nearest is expected.
         """
-        some = np.flatnonzero(np.abs(y - centre) > SURPRISE * width)
-        if not some.size or not self.grid.daily:
+        if not self.grid.daily:
             return centre
-        found = centre.copy()
+        surprise = np.abs(y - centre) > SURPRISE * width
+        some = np.flatnonzero(surprise)
+        found = self._due(t, centre, width, ~surprise & ~np.isnan(y))
+        if not some.size:
+            return found
         ways = [self._of_months(t, slots, some, width[some]) for slots in self.month]
         for effects in ways:
             self._explain(found, some, y, centre[some] + effects)
         self._explain(found, some, y, self._of_last_year(t, some, width[some]))
+        return found
+
+    def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
+        """Return the expected values; of plain ones those of a day of the month that always stood out.
+
+        So a month end that does not come is a surprise. Each of the last days must have stood out
+        alike. Where these were one day by another way of counting, too, that must expect the same: it is
+        not known which way counts.
+        """
+        days = [self._same_days(t, slots) for slots in self.month]
+        effects = [self._always(same, width, plain) for same in days]
+        found = centre.copy()
+        for same, effect in zip(days, effects, strict=True):
+            due = ~np.isnan(effect)
+            if not due.any():
+                continue
+            for slots, other in zip(self.month, effects, strict=True):
+                alike = slots[same]
+                if alike[0] >= 0 and (alike == alike[0]).all():
+                    due &= (slots[t] == alike[0]) & ~np.isnan(other)
+            found[due] = (centre + effect)[due]
+        return found
+
+    def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
+        """Return the effect that all of some days had on the series, where it is large; else NaN."""
+        found = np.full(len(width), np.nan)
+        if len(same) < MONTHS:
+            return found
+        columns = self.column[same]
+        odd = (self.signs[:, columns] != 0) | self.told[:, columns]
+        some = np.flatnonzero(odd.all(axis=1) & plain)
+        if some.size:
+            effect, alike = self.effect_of_days(same, some, width[some])
+            always = (alike == len(same)) & (np.abs(effect) > SURPRISE * width[some])
+            found[some] = np.where(always, effect, np.nan)
         return found
 
     def _explain(self, found: Floats, some: NDArray[np.intp], y: Floats, expected: Floats) -> None:
@@ -556,11 +594,15 @@ class Walk:
         It is the median of its last occurrences, of which most must stand out and agree: an
         incident on one of them is no reason to forget the others.
         """
-        since = np.searchsorted(self.days, self.days[t] - np.timedelta64(CALENDAR, "D"))
-        same = since + np.flatnonzero(slots[since:t] == slots[t])[-MONTHS:]
+        return self.effect_of_days(self._same_days(t, slots), some, width)[0]
+
+    def _same_days(self, t: int, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the last partitions of the same day of months; none if it has no slot."""
         if slots[t] < 0:
-            return np.full(len(some), np.nan)
-        return self.effect_of_days(same, some, width)[0]
+            return np.empty(0, dtype=np.intp)
+        since = np.searchsorted(self.days, self.days[t] - np.timedelta64(CALENDAR, "D"))
+        found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-MONTHS:]
+        return found
 
     def effect_of_days(
         self, same: NDArray[np.intp], some: NDArray[np.intp], width: Floats

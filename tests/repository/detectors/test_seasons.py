@@ -151,6 +151,29 @@ def test_an_incident_at_a_month_end_does_not_make_the_others_forgotten():
     assert np.flatnonzero(flags[150:]).tolist() == [august - 150]
 
 
+def test_a_month_end_that_does_not_come_is_an_anomaly_once():
+    """After three that came, and again after it is back; the usual value is drawn outside the band."""
+    times = times_of(DAY, 365)
+    ends = np.flatnonzero(last_of_month(times))
+    factor = np.where(last_of_month(times), 2.5, 1.0)
+    factor[ends[7]] = 1.0
+    scores, flags = judged(times, factor)
+    assert np.flatnonzero(flags[ends[3] + 1 :]).tolist() == [ends[7] - ends[3] - 1]
+    assert scores.lower[0, ends[7]] > 150_000
+    factor[ends[7:]] = 1.0  # it is given up
+    _, flags = judged(times, factor)
+    assert np.flatnonzero(flags[ends[3] + 1 :]).tolist() == [ends[7] - ends[3] - 1]
+
+
+def test_a_day_that_was_the_same_by_two_ways_is_not_missed_where_they_part():
+    """The last of March to June 2021 were the last working days, too; of July it is Saturday the 31st."""
+    times = times_of(DAY, 215)
+    booked = last_of_month(times) & (times >= np.datetime64("2021-03-01"))
+    _, flags = judged(times, np.where(booked, 2.5, 1.0))
+    found = times[flags].astype("M8[D]").astype(str)
+    assert "2021-07-30" not in found
+
+
 def test_days_of_the_month_do_not_pass_for_a_heavy_tail():
     times = times_of(DAY, 260)
     fifteenth = times.astype("M8[D]") == times.astype("M8[M]").astype("M8[D]") + 14
