@@ -39,6 +39,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if item.get_closest_marker("in_python") and "[postgresql" in item.nodeid:
+            item.add_marker("soak")
     if "soak" in config.getoption("markexpr") or any("::" in arg for arg in config.args):
         return
     config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("soak")])

@@ -76,6 +76,7 @@ def test_the_end_of_time_has_windows_too():
         assert (span.first, span.last) == (0, 1)
 
 
+@pytest.mark.in_python
 def test_merging_by_week_and_by_month(shared):
     commit(shared, *(day(n, rows=n) for n in range(1, 41)))
     weeks = shared.merge("d", SIZE, every="1w")
@@ -121,6 +122,7 @@ def test_large_frequencies_are_merged_one_file_after_the_other(repo, monkeypatch
 # roll-ups
 
 
+@pytest.mark.in_python
 def test_only_what_changed_is_rolled_up_again(shared):
     commit(shared, *(day(n) for n in range(1, 31)))
     assert shared.roll_up("d", ["7d"]) > 30
@@ -139,6 +141,7 @@ def test_only_what_changed_is_rolled_up_again(shared):
     assert set(known["value"]) == {63.0}
 
 
+@pytest.mark.in_python
 def test_merging_everything_takes_the_state_of_the_last_roll_up(shared, monkeypatch):
     """One state is read in place of all; by hand 10 + 10 + 10 rows, and a mean of 1, 2, 3 by tens."""
     commit(shared, day(1), day(2), day(3))
@@ -358,6 +361,7 @@ def test_cleaning_keeps_what_is_not_settled_and_counts_the_same_when_it_only_loo
     assert shared.clean(versions=later).versions == 1
 
 
+@pytest.mark.in_python
 def test_cleaning_states_keeps_what_windows_need(shared):
     commit(shared, *(day(n) for n in range(1, 41)))
     shared.roll_up("d", ["7d", "month"])

@@ -39,6 +39,7 @@ def total(repository, name):
     return repository.metrics("d", name=name, window="total")[["status", "value"]].values.tolist()
 
 
+@pytest.mark.in_python
 def test_a_state_that_was_restated_after_it_was_added_up_is_never_added_twice(shared):
     commit(shared, day(1), day(2))
     shared.roll_up("d")
@@ -52,6 +53,7 @@ def test_a_state_that_was_restated_after_it_was_added_up_is_never_added_twice(sh
     assert total(shared, "Size")[0][0] == "failed"  # and no number that is wrong
 
 
+@pytest.mark.in_python
 def test_a_state_that_came_back_with_an_added_analyzer_is_never_added_twice(shared):
     commit(shared, day(1, only=[UNIQUE]), day(2, only=[UNIQUE]))
     shared.clean(states=SECOND)
@@ -129,6 +131,7 @@ def test_a_filter_by_name_shows_the_restatements_that_there_are(shared):
     assert only.equals(whole[whole["name"] == "Histogram.abs.b"].reset_index(drop=True))
 
 
+@pytest.mark.in_python
 def test_numbers_of_our_own_frames_are_taken_back(shared):
     commit(shared, *(day(n, rows=1000 if n < 30 else 9) for n in range(1, 31)))
     run = shared.runs()["run_id"].iloc[0]
@@ -238,6 +241,7 @@ def _recorded():
     return sa.select(s.series.c.id).where(s.series.c.name.like("thread %"))
 
 
+@pytest.mark.in_python
 def test_one_point_is_one_point(shared):
     for first in range(1, 40, 3):
         commit(shared, day(first), day(first + 7), dataset=f"d{first}")
