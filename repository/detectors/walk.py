@@ -333,6 +333,8 @@ class Walk:
         points = self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
         found = np.zeros((len(self.y), 1))
         for season in self.seasons:
+            # With the cycle around it, an occurrence is learned from columns within reach.
+            season.forget(c - self.learned + season.slots // 2)
             known = np.tile(found, season.slots // found.shape[1])
             found = known + season.effects(points, known, self._newest(season, c))
         self.effects = found
@@ -732,7 +734,7 @@ class Walk:
         # The first days have no whole cycle around them: without a weekend they would be low.
         mean[self.begun > c - 2 * half] = np.nan
         swing = self.moved[:, c - half] - mean
-        season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]))
+        season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]), c - half)
 
     def _begin(self, season: Season, first: slice, new: NDArray[np.intp]) -> None:
         """Compare the first days of some series with the mean of their first week.
@@ -744,7 +746,7 @@ class Walk:
             if self.slot[p] >= 0:
                 swing = self.moved[:, p] - mean
                 alarmed = np.isnan(self.usable[:, p])
-                season.push(self.slot[p] % season.slots, swing, alarmed, new)
+                season.push(self.slot[p] % season.slots, swing, alarmed, p, new)
 
     def _mean(self, columns: slice, share: Floats) -> Floats:
         """Return the weighted means of columns; NaN where less than half of a cycle is known."""

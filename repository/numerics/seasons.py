@@ -100,18 +100,28 @@ class Season:
         self.slots = slots
         self.swing = np.full((series, slots, OCCURRENCES), np.nan)
         self.alarmed = np.zeros(self.swing.shape, dtype=bool)
+        self.place = np.full(self.swing.shape, np.iinfo(np.int32).max, dtype=np.int32)
 
     def push(
         self,
         slot: int,
         swing: Floats,
         alarmed: NDArray[np.bool_],
+        place: int,
         some: NDArray[np.intp] | slice = slice(None),
     ) -> None:
-        """Add an occurrence of a slot of all series, or of some; NaN for none."""
-        for kept, new in ((self.swing, swing), (self.alarmed, alarmed)):
+        """Add an occurrence of a slot of all series, or of some, at a column; NaN for none."""
+        for kept, new in (
+            (self.swing, swing[some]), (self.alarmed, alarmed[some]), (self.place, place)
+        ):  # fmt: skip
             kept[some, slot, :-1] = kept[some, slot, 1:]
-            kept[some, slot, -1] = new[some]
+            kept[some, slot, -1] = new
+
+    def forget(self, place: int) -> None:
+        """Forget occurrences before a column; those of a slot that is often missing reach far back."""
+        old = self.place < place
+        if old.any():
+            self.swing[old] = np.nan
 
     def effects(
         self,
