@@ -11,8 +11,9 @@ import numpy as np
 from tidegauge.analyzers.core.formatting import number
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
+from tidegauge.repository.detectors.dates import CALENDAR
 from tidegauge.repository.detectors.seasonal import ROWS, Seasonal
-from tidegauge.repository.detectors.walk import CALENDAR, Walk
+from tidegauge.repository.detectors.walk import Walk
 from tidegauge.repository.numerics.grid import WEEKDAYS
 from tidegauge.repository.numerics.scales import restore
 
@@ -131,10 +132,10 @@ def _of_months(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
     everyone = np.arange(len(noise))
     recent = walk.days >= walk.days.max() - np.timedelta64(CALENDAR, "D")
     found = []
-    for way, slots in enumerate(walk.month):
+    for way, slots in enumerate(walk.dates.month):
         for slot in np.unique(slots[slots >= 0]).tolist():
             days = np.flatnonzero(recent & (slots == slot))
-            sizes, agree = walk.effect_of_days(days, everyone, noise)
+            sizes, agree = walk.dates.effect_of_days(days, everyone, noise)
             found += [
                 (-int(agree[i]), way, i, slot, frozenset(days.tolist()), sizes[i])
                 for i in np.flatnonzero(~np.isnan(sizes)).tolist()

@@ -12,6 +12,7 @@ from scipy import special
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
+from tidegauge.repository.detectors.dates import AROUND, BASE, CALENDAR, SURPRISE, YEAR, DateEffects
 from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import NO_COUNTS, SMALL, CountForecast
@@ -19,7 +20,7 @@ from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread
-from tidegauge.repository.numerics.seasons import AGREE, OCCURRENCES, REPEATED, Season, month_slots
+from tidegauge.repository.numerics.seasons import OCCURRENCES, REPEATED, Season, month_slots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,23 +54,10 @@ _DRIFT, _CALENDAR, _RECOVERY = map(int, (Reason.DRIFT, Reason.CALENDAR, Reason.R
 """As numbers: arrays of them are compared with thousands of times."""
 WEEK_UNKNOWN = 0.25
 """Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
-CALENDAR = 220
-"""Days within which a day of the month must have been repeated."""
-MONTHS, MOST = 3, 2 / 3
-"""Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
-AROUND = 7
-"""Days before and after a day of the month by which its effect is measured."""
-YEAR = 365
-BASE = (45, 15)
-"""Days before a day of the year from whose level its effect is measured: from, until."""
 INFLATION = 1.3
 """Ratio of a new point's spread to that of errors, where few points are known."""
 FEW_CYCLES = 3
 """Cycles of a season below which its newest days count before their cycle is complete."""
-SURPRISE = 3.0
-"""Spreads off from which a day is compared with the same days of earlier months."""
-NOTICEABLE = 2.0
-"""Spreads by which every one of these days must have stood out."""
 RECORDS = 2
 """Earlier values as extreme as an extreme by which it is no news."""
 LEAST_TIME = 0.01
@@ -262,14 +250,12 @@ class Walk:
         self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
         self.points = np.zeros(len(history.values), dtype=np.intp)
         self.days = history.times.astype("M8[D]")
-        by_month = {AUTO, "month"} & set(wanted)
-        self.month = (
-            month_slots(self.days, history.free_days)
-            if by_month
-            else np.empty((0, len(self.days)), np.intp)
+        self.dates = DateEffects(
+            self,
+            month_slots(self.days, history.free_days) if {AUTO, "month"} & set(wanted) else None,
+            enough=1 if "month" in wanted else REPEATED,
+            yearly=bool({AUTO, "year"} & set(wanted)),
         )
-        self.enough = 1 if "month" in wanted else REPEATED
-        self.year = bool({AUTO, "year"} & set(wanted))
         self.free = np.array(
             [bool(day) for day in history.holidays or [""] * len(self.days)], dtype=bool
         )
@@ -439,7 +425,7 @@ class Walk:
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
         now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, least = self._width(t, now)
-        by_date = self._on_the_calendar(t, y, now.centre, width)
+        by_date = self.dates.expected(t, y, now.centre, width)
         settled = self._before_shift(c, y, by_date, width)
         own = settled[few] == mean  # neither a season's nor the calendar's
         stays = self.units.stays[:, t]
@@ -529,123 +515,6 @@ class Walk:
         spread = now.spread.copy()
         spread[new] = 1.4826 * median(errors) * INFLATION
         return np.fmin(spread, now.spread)
-
-    def _on_the_calendar(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
-        """Return the expected values; of surprises those of the same day of months or a year ago.
-
-        Where several would explain a value, the nearest is expected.
-        """
-        if not self.grid.daily:
-            return centre
-        surprise = np.abs(y - centre) > SURPRISE * width
-        some = np.flatnonzero(surprise)
-        found = self._due(t, centre, width, ~surprise & ~np.isnan(y))
-        if not some.size:
-            return found
-        ways = [self._of_months(t, slots, some, width[some]) for slots in self.month]
-        for effects in ways:
-            self._explain(found, some, y, centre[some] + effects)
-        self._explain(found, some, y, self._of_last_year(t, some, width[some]))
-        return found
-
-    def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
-        """Return the expected values; of plain ones those of a day of the month that always stood out.
-
-        So a month end that does not come is a surprise. Each of the last days must have stood out
-        alike. Where these were one day by another way of counting, too, that must expect the same: it is
-        not known which way counts.
-        """
-        days = [self._same_days(t, slots) for slots in self.month]
-        effects = [self._always(same, width, plain) for same in days]
-        found = centre.copy()
-        for same, effect in zip(days, effects, strict=True):
-            due = ~np.isnan(effect)
-            if not due.any():
-                continue
-            for slots, other in zip(self.month, effects, strict=True):
-                alike = slots[same]
-                if alike[0] >= 0 and (alike == alike[0]).all():
-                    due &= (slots[t] == alike[0]) & ~np.isnan(other)
-            found[due] = (centre + effect)[due]
-        return found
-
-    def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
-        """Return the effect that all of some days had on the series, where it is large; else NaN."""
-        found = np.full(len(width), np.nan)
-        if len(same) < MONTHS:
-            return found
-        columns = self.column[same]
-        odd = (self.signs[:, columns] != 0) | self.told[:, columns]
-        some = np.flatnonzero(odd.all(axis=1) & plain)
-        if some.size:
-            effect, alike = self.effect_of_days(same, some, width[some])
-            always = (alike == len(same)) & (np.abs(effect) > SURPRISE * width[some])
-            found[some] = np.where(always, effect, np.nan)
-        return found
-
-    def _explain(self, found: Floats, some: NDArray[np.intp], y: Floats, expected: Floats) -> None:
-        """Replace expected values by others that are nearer to the values; NaN is none."""
-        nearer = np.abs(y[some] - expected) < np.abs(y[some] - found[some])
-        found[some[nearer]] = expected[nearer]
-
-    def _of_months(
-        self, t: int, slots: NDArray[np.intp], some: NDArray[np.intp], width: Floats
-    ) -> Floats:
-        """Return the effect of a day of the month on some series; NaN where none is known.
-
-        It is the median of its last occurrences, of which most must stand out and agree: an
-        incident on one of them is no reason to forget the others.
-        """
-        return self.effect_of_days(self._same_days(t, slots), some, width)[0]
-
-    def _same_days(self, t: int, slots: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the last partitions of the same day of months; none if it has no slot."""
-        if slots[t] < 0:
-            return np.empty(0, dtype=np.intp)
-        since = np.searchsorted(self.days, self.days[t] - np.timedelta64(CALENDAR, "D"))
-        found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-MONTHS:]
-        return found
-
-    def effect_of_days(
-        self, same: NDArray[np.intp], some: NDArray[np.intp], width: Floats
-    ) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the effect that some partitions share, NaN for none, and how many of them agree."""
-        if len(same) < self.enough:
-            return np.full(len(some), np.nan), np.zeros(len(some), dtype=np.intp)
-        out = np.stack([self._stands_out(some, self.column[p]) for p in same], axis=1)
-        effect = median(out)
-        alike = np.abs(out - effect[:, None]) <= AGREE / 2 * np.abs(effect)[:, None]
-        alike &= np.abs(out) > NOTICEABLE * width[:, None]
-        count = alike.sum(axis=1)
-        most = count >= max(self.enough, math.ceil(MOST * len(same)))
-        return np.where(most, effect, np.nan), count
-
-    def _of_last_year(self, t: int, some: NDArray[np.intp], width: Floats) -> Floats:
-        """Return the expected values by how much the days around this one left the level a year ago."""
-        now = self.column[t]
-        ago = now - YEAR
-        if not self.year or ago - BASE[0] < self.column[0]:
-            return np.full(len(some), np.nan)
-        week = median(self._plain(some, ago - AROUND // 2, ago + AROUND // 2 + 1))
-        effect = week - median(self._plain(some, ago - BASE[0], ago - BASE[1]))
-        level = median(self._plain(some, now - BASE[0], now - BASE[1]))
-        expected = level + effect + self.effects[some, self.slot[now]]
-        return np.where(np.abs(effect) > SURPRISE * width, expected, np.nan)
-
-    def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
-        """Return the values of columns as they were, weekdays apart."""
-        seasons = self.effects[np.ix_(some, self.slot[first:last])]
-        plain: Floats = self.y[some, first:last] - seasons
-        return plain
-
-    def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
-        """Return by how much a column differs from those around it, weekdays apart."""
-        around = np.arange(c - AROUND, c + AROUND + 1)
-        around = around[(around < self.slot.size) & (around != c)]
-        seasons = self.effects[np.ix_(some, self.slot[around])]
-        level = median(self.usable[np.ix_(some, around)] - seasons)
-        out: Floats = self.moved[some, c] - self.effects[some, self.slot[c]] - level
-        return out
 
     # learning from a scored point
 

@@ -1,0 +1,194 @@
+"""Effects of days of the month and of the year on series of daily partitions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from tidegauge.repository.numerics.medians import median
+from tidegauge.repository.numerics.seasons import AGREE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+    from tidegauge.repository.numerics.grid import Grid
+
+CALENDAR = 220
+"""Days within which a day of the month must have been repeated."""
+MONTHS, MOST = 3, 2 / 3
+"""Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
+AROUND = 7
+"""Days before and after a day of the month by which its effect is measured."""
+YEAR = 365
+BASE = (45, 15)
+"""Days before a day of the year from whose level its effect is measured: from, until."""
+SURPRISE = 3.0
+"""Spreads off from which a day is compared with the same days of earlier months."""
+NOTICEABLE = 2.0
+"""Spreads by which every one of these days must have stood out."""
+
+
+class Walked(Protocol):
+    """State of a walk that its dates depend on. Arrays are of shape (series, columns) if not told otherwise.
+
+    Attributes
+    ----------
+    days : array of datetime64[D], shape (partitions,)
+    column, slot : array of int
+        The column of each partition, and the slot of each column in the longest season.
+    effects : array, shape (series, slots)
+        Of that season.
+    """
+
+    grid: Grid
+    days: NDArray[np.datetime64]
+    column: NDArray[np.intp]
+    slot: NDArray[np.intp]
+    effects: Floats
+    y: Floats
+    moved: Floats
+    usable: Floats
+    signs: Floats
+    told: NDArray[np.bool_]
+
+
+class DateEffects:
+    """Effects of days of the month and of the year, by what a walk has learned so far.
+
+    Parameters
+    ----------
+    walk : Walked
+    month : array of int, shape (ways, partitions), optional
+        Slots of days of the month, as `month_slots` counts them; none if they are not looked for.
+    enough : int
+        Occurrences that must agree.
+    yearly : bool
+        Whether days of the year are looked for.
+    """
+
+    def __init__(
+        self, walk: Walked, month: NDArray[np.intp] | None, *, enough: int, yearly: bool
+    ) -> None:
+        self.walk = walk
+        self.month = np.empty((0, len(walk.days)), np.intp) if month is None else month
+        self.enough, self.yearly = enough, yearly
+
+    def expected(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; of surprises those of the same day of months or a year ago.
+
+        Where several would explain a value, the nearest is expected.
+        """
+        if not self.walk.grid.daily:
+            return centre
+        surprise = np.abs(y - centre) > SURPRISE * width
+        some = np.flatnonzero(surprise)
+        found = self._due(t, centre, width, ~surprise & ~np.isnan(y))
+        if not some.size:
+            return found
+        ways = [self._of_months(t, slots, some, width[some]) for slots in self.month]
+        for effects in ways:
+            self._explain(found, some, y, centre[some] + effects)
+        self._explain(found, some, y, self._of_last_year(t, some, width[some]))
+        return found
+
+    def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
+        """Return the expected values; of plain ones those of a day of the month that always stood out.
+
+        So a month end that does not come is a surprise. Each of the last days must have stood out
+        alike. Where these were one day by another way of counting, too, that must expect the same: it is
+        not known which way counts.
+        """
+        days = [self._same_days(t, slots) for slots in self.month]
+        effects = [self._always(same, width, plain) for same in days]
+        found = centre.copy()
+        for same, effect in zip(days, effects, strict=True):
+            due = ~np.isnan(effect)
+            if not due.any():
+                continue
+            for slots, other in zip(self.month, effects, strict=True):
+                alike = slots[same]
+                if alike[0] >= 0 and (alike == alike[0]).all():
+                    due &= (slots[t] == alike[0]) & ~np.isnan(other)
+            found[due] = (centre + effect)[due]
+        return found
+
+    def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
+        """Return the effect that all of some days had on the series, where it is large; else NaN."""
+        found = np.full(len(width), np.nan)
+        if len(same) < MONTHS:
+            return found
+        columns = self.walk.column[same]
+        odd = (self.walk.signs[:, columns] != 0) | self.walk.told[:, columns]
+        some = np.flatnonzero(odd.all(axis=1) & plain)
+        if some.size:
+            effect, alike = self.effect_of_days(same, some, width[some])
+            always = (alike == len(same)) & (np.abs(effect) > SURPRISE * width[some])
+            found[some] = np.where(always, effect, np.nan)
+        return found
+
+    def _explain(self, found: Floats, some: NDArray[np.intp], y: Floats, expected: Floats) -> None:
+        """Replace expected values by others that are nearer to the values; NaN is none."""
+        nearer = np.abs(y[some] - expected) < np.abs(y[some] - found[some])
+        found[some[nearer]] = expected[nearer]
+
+    def _of_months(
+        self, t: int, slots: NDArray[np.intp], some: NDArray[np.intp], width: Floats
+    ) -> Floats:
+        """Return the effect of a day of the month on some series; NaN where none is known.
+
+        It is the median of its last occurrences, of which most must stand out and agree: an
+        incident on one of them is no reason to forget the others.
+        """
+        return self.effect_of_days(self._same_days(t, slots), some, width)[0]
+
+    def _same_days(self, t: int, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the last partitions of the same day of months; none if it has no slot."""
+        if slots[t] < 0:
+            return np.empty(0, dtype=np.intp)
+        since = np.searchsorted(self.walk.days, self.walk.days[t] - np.timedelta64(CALENDAR, "D"))
+        found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-MONTHS:]
+        return found
+
+    def effect_of_days(
+        self, same: NDArray[np.intp], some: NDArray[np.intp], width: Floats
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the effect that some partitions share, NaN for none, and how many of them agree."""
+        if len(same) < self.enough:
+            return np.full(len(some), np.nan), np.zeros(len(some), dtype=np.intp)
+        out = np.stack([self._stands_out(some, self.walk.column[p]) for p in same], axis=1)
+        effect = median(out)
+        alike = np.abs(out - effect[:, None]) <= AGREE / 2 * np.abs(effect)[:, None]
+        alike &= np.abs(out) > NOTICEABLE * width[:, None]
+        count = alike.sum(axis=1)
+        most = count >= max(self.enough, math.ceil(MOST * len(same)))
+        return np.where(most, effect, np.nan), count
+
+    def _of_last_year(self, t: int, some: NDArray[np.intp], width: Floats) -> Floats:
+        """Return the expected values by how much the days around this one left the level a year ago."""
+        now = self.walk.column[t]
+        ago = now - YEAR
+        if not self.yearly or ago - BASE[0] < self.walk.column[0]:
+            return np.full(len(some), np.nan)
+        week = median(self._plain(some, ago - AROUND // 2, ago + AROUND // 2 + 1))
+        effect = week - median(self._plain(some, ago - BASE[0], ago - BASE[1]))
+        level = median(self._plain(some, now - BASE[0], now - BASE[1]))
+        expected = level + effect + self.walk.effects[some, self.walk.slot[now]]
+        return np.where(np.abs(effect) > SURPRISE * width, expected, np.nan)
+
+    def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
+        """Return the values of columns as they were, weekdays apart."""
+        seasons = self.walk.effects[np.ix_(some, self.walk.slot[first:last])]
+        plain: Floats = self.walk.y[some, first:last] - seasons
+        return plain
+
+    def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
+        """Return by how much a column differs from those around it, weekdays apart."""
+        around = np.arange(c - AROUND, c + AROUND + 1)
+        around = around[(around < self.walk.slot.size) & (around != c)]
+        seasons = self.walk.effects[np.ix_(some, self.walk.slot[around])]
+        level = median(self.walk.usable[np.ix_(some, around)] - seasons)
+        out: Floats = self.walk.moved[some, c] - self.walk.effects[some, self.walk.slot[c]] - level
+        return out
