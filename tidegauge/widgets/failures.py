@@ -23,7 +23,7 @@ FAILED = frozenset({"failed", "interrupted"})
 
 
 def failures(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:
-    """Return what the health of a table tells of: its failed checks, and its last run if that failed."""
+    """Return the failed checks of a table, and its last run if that failed."""
     dataset = asked["dataset"]
     checks, total = failed_checks(repository, dataset, samples=samples)
     told: protocol.FailuresAnswer = {

@@ -558,7 +558,7 @@ class FailedRun(TypedDict):
 
 
 class FailuresAnswer(TypedDict):
-    """What the health of a table tells of: its failed checks, and its last run if that failed."""
+    """Failed checks of a table, and its last run if that failed."""
 
     checks: Annotated[Sequence[FailedCheck], "The newest first, up to a limit."]
     total: Annotated[int, "Number of failed checks, including those that are not sent."]

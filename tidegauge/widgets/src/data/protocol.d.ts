@@ -552,7 +552,7 @@ export interface FailedRun {
   error: string;
 }
 
-/** What the health of a table tells of: its failed checks, and its last run if that failed. */
+/** Failed checks of a table, and its last run if that failed. */
 export interface FailuresAnswer {
   /** The newest first, up to a limit. */
   checks: readonly FailedCheck[];
