@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import isfinite
@@ -115,6 +115,10 @@ class Judgement:
 class Evidence(Protocol):
     """Metrics and history of one partition, one segment of a partition, or one DataFrame."""
 
+    @property
+    def instances(self) -> Collection[str]:
+        """The columns that something was measured of."""
+
     def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
         """Return the analyzer's metric; None if it was not measured."""
 
@@ -138,6 +142,11 @@ class Measurements:
     """
 
     metrics: Mapping[AnyAnalyzer, Metric[Any]] = field(default_factory=dict)
+
+    @property
+    def instances(self) -> Collection[str]:
+        """The columns that something was measured of."""
+        return {analyzer.instance for analyzer in self.metrics}
 
     def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
         """Return the analyzer's metric; None if it was not measured."""

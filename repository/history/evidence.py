@@ -49,11 +49,14 @@ class LoadedEvidence:
         Metrics by segment and analyzer.
     judge : PointJudge
         Detectors' judgements.
+    instances : frozenset of str
+        The columns that something was measured of.
     """
 
     partitions: Sequence[PartitionRow]
     metrics: dict[tuple[str, AnyAnalyzer], Values]
     judge: PointJudge
+    instances: frozenset[str]
     _earlier: dict[tuple[str, str, AnyAnalyzer], EarlierValues] = field(default_factory=dict)
 
     def of(self, target: CheckTarget) -> PartitionEvidence:
@@ -85,6 +88,11 @@ class PartitionEvidence:
 
     remembered: LoadedEvidence
     target: CheckTarget
+
+    @property
+    def instances(self) -> frozenset[str]:
+        """The columns that something was measured of."""
+        return self.remembered.instances
 
     def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
         """Return the stored metric; None if it was not measured."""
@@ -143,7 +151,8 @@ def load_evidence(
     judge = PointJudge(
         partitions, known[0], reader.metrics, TrainingLabels(said, days), tuple(historic)
     )
-    return LoadedEvidence(partitions, reader.metrics, judge)
+    instances = frozenset(str(row["instance"]) for row in known[0])
+    return LoadedEvidence(partitions, reader.metrics, judge, instances)
 
 
 def _places(targets: Iterable[CheckTarget]) -> dict[str, set[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import copysign, inf, isclose, isnan
@@ -68,6 +68,11 @@ class ComparedEvidence:
 
     evidence: Evidence
     found: Mapping[Constraint, Found]
+
+    @property
+    def instances(self) -> Collection[str]:
+        """The columns that something was measured of."""
+        return self.evidence.instances
 
     def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
         """Return the analyzer's metric; None if it was not measured."""

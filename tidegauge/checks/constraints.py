@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.errors import SuiteError, describe
+from tidegauge.analyzers.core.errors import SuiteError, describe, nearest
 from tidegauge.analyzers.core.evidence import Evidence
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.columns import SchemaComparison
@@ -135,8 +135,10 @@ class Constraint(ABC):
         """
         metric = evidence.metric(self.analyzer)
         if metric is None:
-            text = f"{subject(self.analyzer)} was not measured; add {self.analyzer!r} to the suite"
-            return self.failed(text)
+            column, known = self.analyzer.instance, evidence.instances
+            close = None if column in known else nearest(column, known)
+            advice = f"did you mean {close!r}?" if close else f"add {self.analyzer!r} to the suite"
+            return self.failed(f"{subject(self.analyzer)} was not measured; {advice}")
         if isinstance(metric.outcome, Failure):
             if metric.empty and self.analyzer.where is not None:
                 text = f"no row with a value where {self.analyzer.where}: not evaluated"

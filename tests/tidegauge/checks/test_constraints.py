@@ -300,6 +300,12 @@ def test_what_goes_wrong_is_a_failed_constraint():
     (lacking,) = judged(CHECK.has_mean("x", 1))
     assert lacking.message == "Mean('x') was not measured; add Mean('x') to the suite"
     assert lacking.metric is None
+    (typo,) = CHECK.is_complete("dep_tme").evaluate(
+        Measurements({tg.Completeness("dep_time"): None})
+    )
+    assert typo.message == "Completeness('dep_tme') was not measured; did you mean 'dep_time'?"
+    (other,) = CHECK.is_complete("x").evaluate(Measurements({tg.Completeness("dep_time"): None}))
+    assert other.message.endswith("; add Completeness('x') to the suite")
     state = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     several = only(CHECK.has(tg.Histogram("x"), 3), state)
     assert several.status == FAILURE
@@ -349,6 +355,8 @@ class Past:
     def __init__(self, now, then, day=8, judgement=None):
         self.now, self.day, self.judgement = now, day, judgement
         self.then = [then.get(d.day, nan) for d in DAYS]
+
+    instances = ("x",)
 
     def metric(self, analyzer):
         share = tg.Completeness("x")
