@@ -58,8 +58,8 @@ from typing import Any
 from tidegauge.analyzers.core.secrets import hide_secrets
 
 
-def nearest(wanted: str, available: Iterable[str]) -> str | None:
-    """Return the closest match to ``wanted``, ignoring case; None if no match is close enough.
+def nearest(wanted: str, available: Iterable[str], least: float = 0.5) -> str | None:
+    """Return the closest match to ``wanted``, ignoring case; None if none has the least likeness.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def nearest(wanted: str, available: Iterable[str]) -> str | None:
     >>> nearest("xyz", ["Size"])
     """
     by_folded = {name.casefold(): name for name in available}
-    matches = get_close_matches(wanted.casefold(), by_folded, n=1, cutoff=0.5)
+    matches = get_close_matches(wanted.casefold(), by_folded, n=1, cutoff=least)
     return by_folded[matches[0]] if matches else None
 
 

@@ -7,7 +7,7 @@ from math import sqrt
 from struct import Struct
 from typing import Any, Self
 
-from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.core.state import State, mismatch, register_state
 from tidegauge.analyzers.measures.quantiles import KllState, KllUnion
 
 _SIZES = Struct("<4I")
@@ -76,14 +76,22 @@ class SketchPairs(State):
     def merge(cls, states: Any) -> Self:
         """Merge all sketches into one accumulator each, of the size of the largest."""
         found = list(states)
+        sizes = sorted({state.k for state in found} - {0})
+        if len(sizes) > 1:
+            raise mismatch("k", *sizes[:2])
         return cls(*(KllState.merge_sizes(getattr(s, f.name) for s in found) for f in fields(cls)))
 
     def of(self, metric: str) -> KllUnion:
         """Return the distribution of ``logged`` or ``backfilled`` values, or of ``delta``."""
-        k = max(getattr(self, f.name).k for f in fields(self))  # also that of a distribution
         if metric == "delta":
-            return KllUnion((self.delta,), k, zeros=self.equal.count)
-        return KllUnion((self.equal, self.logged if metric == "logged" else self.backfilled), k)
+            return KllUnion((self.delta,), self.k, zeros=self.equal.count)
+        side = self.logged if metric == "logged" else self.backfilled
+        return KllUnion((self.equal, side), self.k)
+
+    @property
+    def k(self) -> int:
+        """The size of the largest sketch, as accurate as which each distribution is; 0 if all are empty."""
+        return max(self.equal.k, self.logged.k, self.backfilled.k, self.delta.k)
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether all sketches agree; see `KllState.agrees_with`."""

@@ -63,6 +63,8 @@ class DateEffects:
     walk : Walked
     month : array of int, shape (ways, partitions), optional
         Slots of days of the month, as `month_slots` counts them; none if they are not looked for.
+    works : array of bool, shape (partitions,)
+        Whether each is of a working day.
     enough : int
         Occurrences that must agree.
     yearly : bool
@@ -70,9 +72,15 @@ class DateEffects:
     """
 
     def __init__(
-        self, walk: Walked, month: NDArray[np.intp] | None, *, enough: int, yearly: bool
+        self,
+        walk: Walked,
+        month: NDArray[np.intp] | None,
+        works: NDArray[np.bool_],
+        *,
+        enough: int,
+        yearly: bool,
     ) -> None:
-        self.walk = walk
+        self.walk, self.works = walk, works
         self.month = np.empty((0, len(walk.days)), np.intp) if month is None else month
         self.enough, self.yearly = enough, yearly
 
@@ -99,14 +107,15 @@ class DateEffects:
 
         So a month end that does not come is a surprise. Each of the last days must have stood out
         alike. Where these were one day by another way of counting, too, that must expect the same: it is
-        not known which way counts.
+        not known which way counts. A day off is expected to stand out only if one of them was one, as
+        paydays move to working days; likewise a working day.
         """
         days = [self._same_days(t, slots) for slots in self.month]
         effects = [self._always(same, width, plain) for same in days]
         found = centre.copy()
         for same, effect in zip(days, effects, strict=True):
             due = ~np.isnan(effect)
-            if not due.any():
+            if not due.any() or not (self.works[same] == self.works[t]).any():
                 continue
             for slots, other in zip(self.month, effects, strict=True):
                 alike = slots[same]

@@ -253,6 +253,7 @@ class Walk:
         self.dates = DateEffects(
             self,
             month_slots(self.days, history.free_days) if {AUTO, "month"} & set(wanted) else None,
+            np.is_busday(self.days, holidays=history.free_days),
             enough=1 if "month" in wanted else REPEATED,
             yearly=bool({AUTO, "year"} & set(wanted)),
         )
@@ -572,7 +573,7 @@ class Walk:
         if muted is not None:
             teaches &= ~muted[:, t]
         self.usable[:, c] = np.where(teaches, y, np.nan)
-        self.filled[:, c] = np.where(alarm, centre, np.where(by_date, np.nan, y))
+        self.filled[:, c] = np.where(by_date, np.nan, np.where(alarm, centre, y))
         return alarm, teaches
 
     def _places(self, first: int, end: int) -> range:

@@ -85,6 +85,10 @@ def _month_slots(
     )
 
 
+NEVER = np.iinfo(np.int32).max
+"""Column of an occurrence that there is not."""
+
+
 class Season:
     """Occurrences of the slots of one season.
 
@@ -100,7 +104,7 @@ class Season:
         self.slots = slots
         self.swing = np.full((series, slots, OCCURRENCES), np.nan)
         self.alarmed = np.zeros(self.swing.shape, dtype=bool)
-        self.place = np.full(self.swing.shape, np.iinfo(np.int32).max, dtype=np.int32)
+        self.place = np.full(self.swing.shape, NEVER, dtype=np.int32)
 
     def push(
         self,
@@ -122,6 +126,7 @@ class Season:
         old = self.place < place
         if old.any():
             self.swing[old] = np.nan
+            self.place[old] = NEVER
 
     def effects(
         self,

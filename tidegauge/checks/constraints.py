@@ -102,6 +102,11 @@ class PartitionResult:
     result: ConstraintResult
 
 
+TYPO = 0.8
+"""Likeness of a column's name to another from which it may be a misspelling; names such as
+``price_min`` and ``price_max`` are less alike."""
+
+
 @dataclass(frozen=True)
 class Constraint(ABC):
     """An assertion on one metric.
@@ -136,9 +141,10 @@ class Constraint(ABC):
         metric = evidence.metric(self.analyzer)
         if metric is None:
             column, known = self.analyzer.instance, evidence.instances
-            close = None if column in known else nearest(column, known)
-            advice = f"did you mean {close!r}?" if close else f"add {self.analyzer!r} to the suite"
-            return self.failed(f"{subject(self.analyzer)} was not measured; {advice}")
+            close = None if column in {*known, "*"} else nearest(column, known, TYPO)
+            hint = f", or did you mean {close!r}?" if close else ""
+            told = f"{subject(self.analyzer)} was not measured; add {self.analyzer!r} to the suite"
+            return self.failed(told + hint)
         if isinstance(metric.outcome, Failure):
             if metric.empty and self.analyzer.where is not None:
                 text = f"no row with a value where {self.analyzer.where}: not evaluated"

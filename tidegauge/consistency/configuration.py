@@ -218,7 +218,7 @@ class Configuration:
     query_sources: tuple[str, ...] = ()
     segment_by: tuple[str, ...] = ()
     since: str | None = None
-    monitors: tuple[Mapping[str, Any], ...] = ()
+    monitors: tuple[Mapping[str, Any], ...] | None = None
     k: int = K
     longest: int = LONGEST
 
@@ -252,7 +252,7 @@ class Configuration:
             raise SuiteError(f"longest is {self.longest}; it is a length above 0")
         if self.since is not None:
             require_day("since", self.since)
-        for monitor in self.monitors:
+        for monitor in self.monitors or ():
             name = str(dict(monitor.get("series", {})).get("name") or "")
             base = name.partition("-p")[0].removesuffix("-min").removesuffix("-max")
             if name and "*" not in name and base not in METRICS:
@@ -295,7 +295,7 @@ class Configuration:
     @property
     def watched(self) -> tuple[Mapping[str, Any], ...]:
         """The monitors, or `DEFAULT`, and those of `WATCHED` whose metric none of them names."""
-        own = self.monitors or DEFAULT
+        own = DEFAULT if self.monitors is None else self.monitors
         named = {dict(one.get("series", {})).get("name") for one in own}
         return (*own, *(one for one in WATCHED if one["series"]["name"] not in named))
 

@@ -66,20 +66,21 @@ def frame_text(frame: pd.DataFrame) -> str:
     if not len(plain) or not plain.columns.is_unique:
         return repr(plain)
     kept, same, empty = _told_apart(plain)
+    if not kept:
+        return repr(plain)
     shown, omitted = _fitting(plain[_ordered(kept, plain)])
     told = [f"{name}={one_line(str(plain[name].iloc[0]), _LONGEST)}" for name in same]
     notes = [f"all with {', '.join(told)}"] if told else []
     notes += [f"nothing in {', '.join(map(str, empty))}"] if empty else []
     notes += [f"no room for {', '.join(map(str, omitted))}"] if omitted else []
-    notes += [f"{len(plain):,} rows"] if len(plain) > pd.get_option("display.max_rows") else []
+    notes += [f"{len(plain):,} rows"] if len(plain) > _most_rows(plain) else []
     return "\n".join([shown, *notes])
 
 
 def _fitting(frame: pd.DataFrame) -> tuple[str, list[Any]]:
     """Return as many of the leading columns as text as fit into the terminal, and the other columns."""
     width = shutil.get_terminal_size().columns
-    columns, half = list(frame.columns), pd.get_option("display.max_rows") // 2
-    some = pd.concat([frame.head(half), frame.tail(half)])  # of many rows no others are shown
+    columns, some = list(frame.columns), _ends_of(frame)
     for end in range(len(columns), 0, -1):
         long = [name for name in columns[:end] if name in _LONG]
         others = _text(some[[name for name in columns[:end] if name not in long]], {})
@@ -96,17 +97,39 @@ def _fitting(frame: pd.DataFrame) -> tuple[str, list[Any]]:
 
 def _text(frame: pd.DataFrame, limits: Mapping[str, int]) -> str:
     """Return a frame as text, its first and last rows if they are many, sentences within their limits."""
-    frame = frame.fillna(dict.fromkeys(limits, "")) if limits else frame
+    texts = {name: frame[name].astype(object).where(frame[name].notna(), "") for name in limits}
+    frame = frame.assign(**texts)
     forms: dict[Any, Callable[[Any], str]] = {
-        name: partial(one_line, most=most) for name, most in limits.items()
+        name: partial(_sentence, most=most) for name, most in limits.items()
     }
+    some = _ends_of(frame)
     for name in frame.columns:
         if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
-            days = pd.concat([frame[name].head(30), frame[name].tail(30)]).dropna()
+            days = some[name].dropna()
             form = "%Y-%m-%d" if (days.dt.normalize() == days).all() else "%Y-%m-%d %H:%M"
             forms[name] = partial(_time, form=form)
-    most, least = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
-    return frame.to_string(max_rows=most, min_rows=least, formatters=forms, show_dimensions=False)
+    return frame.to_string(
+        max_rows=_most_rows(frame),
+        min_rows=pd.get_option("display.min_rows"),
+        max_colwidth=2 + max([pd.get_option("display.max_colwidth") or WIDE, *limits.values()]),
+        formatters=forms,
+        show_dimensions=False,
+    )
+
+
+def _most_rows(frame: pd.DataFrame) -> int:
+    """Return the maximum number of rows to show; all of them if pandas has no limit."""
+    return int(pd.get_option("display.max_rows") or len(frame))
+
+
+def _ends_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the first and the last rows, beside which no others are shown."""
+    half = _most_rows(frame) // 2 + 1
+    return frame if len(frame) <= 2 * half else pd.concat([frame.head(half), frame.tail(half)])
+
+
+def _sentence(text: Any, most: int) -> str:
+    return one_line(str(text), most)
 
 
 def _time(time: Any, form: str) -> str:

@@ -73,7 +73,7 @@ class _File(Document):
     query_source: list[str] | str = []
     segment_by: list[str] | str = []
     since: str | None = None
-    monitors: list[dict[str, Any]] = []
+    monitors: list[dict[str, Any]] | None = None
     k: int = K
     longest: int = LONGEST
 
@@ -147,9 +147,11 @@ def load_configuration(path: str | Path) -> Configuration:
         raise file.about(error) from error
 
 
-def _monitors(given: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+def _monitors(given: list[dict[str, Any]] | None) -> tuple[dict[str, Any], ...] | None:
     from tidegauge.repository.detectors.monitor import Monitor
 
+    if given is None:
+        return None
     try:
         return tuple(Monitor.from_dict(one).to_dict() for one in given)
     except TidegaugeError as error:

@@ -174,6 +174,17 @@ def test_a_day_that_was_the_same_by_two_ways_is_not_missed_where_they_part():
     assert "2021-07-30" not in found
 
 
+@pytest.mark.parametrize("roll", ["following", "preceding"])
+def test_a_payday_that_moves_to_a_working_day_is_not_missed_at_weekends(roll):
+    """The 15th of May 2021 was a Saturday, after three that were working days."""
+    times = times_of(DAY, 500)
+    days = times.astype("M8[D]")
+    months = np.unique(days.astype("M8[M]")).astype("M8[D]")
+    paid = np.isin(days, np.busday_offset(months + 14, 0, roll=roll))
+    _, flags = judged(times, np.where(paid, 2.5, 1.0))
+    assert not flags[~paid].any()
+
+
 def test_days_of_the_month_do_not_pass_for_a_heavy_tail():
     times = times_of(DAY, 260)
     fifteenth = times.astype("M8[D]") == times.astype("M8[M]").astype("M8[D]") + 14

@@ -303,9 +303,15 @@ def test_what_goes_wrong_is_a_failed_constraint():
     (typo,) = CHECK.is_complete("dep_tme").evaluate(
         Measurements({tg.Completeness("dep_time"): None})
     )
-    assert typo.message == "Completeness('dep_tme') was not measured; did you mean 'dep_time'?"
-    (other,) = CHECK.is_complete("x").evaluate(Measurements({tg.Completeness("dep_time"): None}))
-    assert other.message.endswith("; add Completeness('x') to the suite")
+    assert typo.message == (
+        "Completeness('dep_tme') was not measured; add Completeness('dep_tme') to the suite,"
+        " or did you mean 'dep_time'?"
+    )
+    # A sibling is no misspelling.
+    (other,) = CHECK.is_complete("arr_time").evaluate(
+        Measurements({tg.Completeness("dep_time"): None})
+    )
+    assert other.message.endswith("; add Completeness('arr_time') to the suite")
     state = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     several = only(CHECK.has(tg.Histogram("x"), 3), state)
     assert several.status == FAILURE

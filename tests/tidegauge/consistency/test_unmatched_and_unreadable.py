@@ -1,5 +1,7 @@
 """Days on which nothing matches or nothing can be read: metrics of their own, watched by default."""
 
+from dataclasses import replace
+
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.consistency.backfill import QueryBackfill
@@ -12,6 +14,7 @@ from tidegauge.consistency.log.schemas import Columns, LogSchema
 from tidegauge.consistency.log.table import append_queries, log_folder
 from tidegauge.consistency.pipeline import ConsistencyRun
 from tidegauge.consistency.running import run
+from tidegauge.files.consistency import load_configuration
 
 from tests.tidegauge.consistency.logged_queries import D5, DAY, record
 from tidegauge.consistency import pipeline
@@ -65,6 +68,20 @@ def test_a_join_without_monitors_is_watched_by_default():
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
     assert told.watched == (*DEFAULT, *WATCHED)
     assert {"series": {"name": "Consistency.missing"}} in DEFAULT
+    assert replace(told, monitors=()).watched == WATCHED
+
+
+@pytest.mark.parametrize(
+    ("line", "watched"), [("", (*DEFAULT, *WATCHED)), ("monitors: []\n", WATCHED)]
+)
+def test_a_file_without_monitors_has_the_default_ones_and_an_empty_list_has_none(
+    tmp_path, line, watched
+):
+    file = tmp_path / "join.yml"
+    file.write_text(
+        f"namespace: ns\njoin: search\nkeys: [user]\nbackfill: {{table: ns.features}}\n{line}"
+    )
+    assert load_configuration(file).watched == watched
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,23 @@ def test_a_terminal_shows_the_sentence_of_incidents_and_anomalies_before_what_is
     assert text[-1] == "no room for updated_at, first"
 
 
+def test_a_terminal_follows_the_options_of_pandas(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [{"name": f"n{n}", "value": n, "note": 1.5, "analyzer": "f" * 200} for n in range(70)]
+    frame = frame_of(rows, {**dict.fromkeys(rows[0], Kind.ANY), "value": Kind.INTEGER})
+    text = repr(frame)
+    assert text.endswith("70 rows")
+    assert "n35" not in text
+    with pd.option_context("display.max_rows", None):
+        assert "n35" in repr(frame)
+    long = frame_of(
+        [{"name": n * 200, "value": 1} for n in "ab"], {"name": Kind.ANY, "value": Kind.ANY}
+    )
+    assert max(map(len, repr(long).splitlines()[:3])) <= 80
+    nothing = frame_of([{"name": None}], {"name": Kind.ANY})
+    assert "None" in repr(nothing)
+
+
 def test_numbers_that_are_alike_but_missing_are_no_constant():
     frame = ResultFrame({"a": pd.array([1, None], "Int64"), "b": [1.0, np.nan], "c": ["x", None]})
     assert heads(frame) == ["a", "b", "c"]

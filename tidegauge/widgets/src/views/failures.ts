@@ -15,6 +15,7 @@ export class FailuresDialog {
   private readonly heading = h("h2", {});
   private readonly body = h("div", { class: "tg-data-rows", tabindex: "0", role: "region", "aria-label": "Failed checks and run" });
   readonly element: HTMLDialogElement;
+  private dataset: string | null = null;
 
   /** `onClose` is called when it is closed, however. */
   constructor(private readonly shell: Shell, onClose: () => void) {
@@ -23,11 +24,22 @@ export class FailuresDialog {
   }
 
   async open(dataset: string): Promise<void> {
-    this.heading.replaceChildren("What failed in ", renderName(dataset, 100));
-    this.body.replaceChildren(h("p", { class: "tg-muted" }, "Reading …"));
-    if (!this.element.open) this.element.showModal();
-    const { data } = await this.shell.link.ask("failures", { dataset });
-    this.body.replaceChildren(...sections(data));
+    if (dataset !== this.dataset) {
+      this.dataset = dataset;
+      this.heading.replaceChildren("What failed in ", renderName(dataset, 100));
+      this.body.replaceChildren(h("p", { class: "tg-muted" }, "Reading …"));
+    }
+    if (!this.element.matches(":modal")) {
+      this.element.removeAttribute("open"); // it may have left the page with another view
+      this.element.showModal();
+    }
+    try {
+      const { data } = await this.shell.link.ask("failures", { dataset });
+      if (dataset === this.dataset) this.body.replaceChildren(...sections(data));
+    } catch (error) {
+      this.element.close();
+      throw error;
+    }
   }
 }
 
