@@ -20,6 +20,8 @@ CALENDAR = 220
 """Days within which a day of the month must have been repeated."""
 MONTHS, MOST = 3, 2 / 3
 """Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
+ALWAYS = 5
+"""Last occurrences that must all have stood out alike for a day of the month to be expected to."""
 AROUND = 7
 """Days before and after a day of the month by which its effect is measured."""
 YEAR = 365
@@ -105,12 +107,12 @@ class DateEffects:
     def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
         """Return the expected values; of plain ones those of a day of the month that always stood out.
 
-        So a month end that does not come is a surprise. Each of the last days must have stood out
-        alike. Where these were one day by another way of counting, too, that must expect the same: it is
+        So a month end that does not come is a surprise. Each of the last `ALWAYS` days must have stood
+        out alike. Where these were one day by another way of counting, too, that must expect the same: it is
         not known which way counts. A day off is expected to stand out only if one of them was one, as
         paydays move to working days; likewise a working day.
         """
-        days = [self._same_days(t, slots) for slots in self.month]
+        days = [self._same_days(t, slots, ALWAYS) for slots in self.month]
         effects = [self._always(same, width, plain) for same in days]
         found = centre.copy()
         for same, effect in zip(days, effects, strict=True):
@@ -127,7 +129,7 @@ class DateEffects:
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
         """Return the effect that all of some days had on the series, where it is large; else NaN."""
         found = np.full(len(width), np.nan)
-        if len(same) < MONTHS:
+        if len(same) < ALWAYS:
             return found
         columns = self.walk.column[same]
         odd = (self.walk.signs[:, columns] != 0) | self.walk.told[:, columns]
@@ -153,12 +155,12 @@ class DateEffects:
         """
         return self.effect_of_days(self._same_days(t, slots), some, width)[0]
 
-    def _same_days(self, t: int, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _same_days(self, t: int, slots: NDArray[np.intp], last: int = MONTHS) -> NDArray[np.intp]:
         """Return the last partitions of the same day of months; none if it has no slot."""
         if slots[t] < 0:
             return np.empty(0, dtype=np.intp)
         since = np.searchsorted(self.walk.days, self.walk.days[t] - np.timedelta64(CALENDAR, "D"))
-        found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-MONTHS:]
+        found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-last:]
         return found
 
     def effect_of_days(

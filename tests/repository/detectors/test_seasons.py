@@ -152,7 +152,7 @@ def test_an_incident_at_a_month_end_does_not_make_the_others_forgotten():
 
 
 def test_a_month_end_that_does_not_come_is_an_anomaly_once():
-    """After three that came, and again after it is back; the usual value is drawn outside the band."""
+    """After five that came; the usual value is drawn outside the band."""
     times = times_of(DAY, 365)
     ends = np.flatnonzero(last_of_month(times))
     factor = np.where(last_of_month(times), 2.5, 1.0)
@@ -176,7 +176,7 @@ def test_a_day_that_was_the_same_by_two_ways_is_not_missed_where_they_part():
 
 @pytest.mark.parametrize("roll", ["following", "preceding"])
 def test_a_payday_that_moves_to_a_working_day_is_not_missed_at_weekends(roll):
-    """The 15th of May 2021 was a Saturday, after three that were working days."""
+    """Weekends have 15ths, and other days, on which nothing is paid."""
     times = times_of(DAY, 500)
     days = times.astype("M8[D]")
     months = np.unique(days.astype("M8[M]")).astype("M8[D]")
