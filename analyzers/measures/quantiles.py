@@ -18,7 +18,7 @@ from tidegauge.analyzers.core.metric import Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
-from tidegauge.analyzers.measures.sketch_layouts import kll_values, require_kll
+from tidegauge.analyzers.measures.sketch_layouts import kll_size, kll_values, require_kll
 
 if TYPE_CHECKING:
     from datasketches import kll_doubles_sketch
@@ -80,15 +80,10 @@ class KllState(State):
     def merge(cls, states: Any) -> Self:
         """Merge all sketches into one accumulator."""
         filled = [state for state in states if state.sketch]
-        if len(filled) < 2:
-            return filled[0] if filled else cls()
-        merged = _read(filled[0].sketch)
         for state in filled[1:]:
-            sketch = _read(state.sketch)
-            if sketch.k != merged.k:
-                raise mismatch("k", merged.k, sketch.k)
-            merged.merge(sketch)
-        return cls(merged.serialize())
+            if state.k != filled[0].k:
+                raise mismatch("k", filled[0].k, state.k)
+        return cls.merge_sizes(filled)
 
     @classmethod
     def merge_sizes(cls, states: Iterable[Self]) -> Self:
@@ -127,7 +122,7 @@ class KllState(State):
     @property
     def k(self) -> int:
         """The size of the sketch; 0 if it is empty."""
-        return int(_read(self.sketch).k) if self.sketch else 0
+        return kll_size(self.sketch) if self.sketch else 0
 
     @property
     def count(self) -> int:

@@ -31,6 +31,12 @@ def require_kll(sketch: bytes) -> None:
     _require(len(sketch) == _kll_start(number) + 8 * sum(sizes), "length")
 
 
+def kll_size(sketch: bytes) -> int:
+    """Return the parameter ``k`` of a valid KLL sketch."""
+    (k,) = struct.unpack_from("<4xH", sketch)
+    return int(k)
+
+
 def kll_values(sketch: bytes) -> Iterator[tuple[float, int]]:
     """Yield each retained value of a valid KLL sketch and the number of values it represents, unordered.
 

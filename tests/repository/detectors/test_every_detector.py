@@ -331,9 +331,8 @@ def test_going_on_is_what_a_replay_gives(detector, seed, share, restarts):
 @few
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
 @example(seed=1635, share=0.183877146010663)  # a delay of no score, judged by the day of the month
-@example(
-    seed=184560, share=0.17802021956186345
-)  # weeks that are often missing, six of them in ten years
+# Weeks that are often missing: six of one week in ten years.
+@example(seed=184560, share=0.17802021956186345)
 def test_what_is_out_of_reach_changes_nothing(detector, seed, share):
     h = ordinary(seed, least=440, most=600)
     reach = detector.reach(Grid.from_times(h.times))
