@@ -23,8 +23,7 @@ from tidegauge.repository.detectors.walk import (
     LEARNING,
     SEASONS,
     Walk,
-    margin_of,
-    shift_rule,
+    reach_of,
     unsettled,
 )
 from tidegauge.repository.numerics.grid import Grid
@@ -81,8 +80,7 @@ class Seasonal(Detector):
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
-        # Alarms that confirm a new level may lie across the edge, as may those of the one before.
-        return margin_of(grid, self.cycles) + 2 * shift_rule(grid)[1]
+        return reach_of(grid, self.cycles)
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
         """Score points one partition after the other, in blocks of `ROWS` series."""

@@ -44,6 +44,8 @@ SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
 """Alarms to one side within so many points by which a level shift is accepted, at the least."""
 SHIFT_SHARE = 0.75
 """Share of a day that must alarm, where partitions are parts of a day."""
+NEW_WEEKS, NEW_DAYS = 4, 3
+"""Weeks of points below which effects of the week are unknown; days that a level lasts then, unlike a weekend."""
 RECOVERY = 4
 """Cycles after a level shift within which the level before it is no surprise."""
 WHOLE = 1e-6
@@ -92,7 +94,7 @@ def _lesson(grid: Grid, cycles: int) -> int:
 
 def _first_lesson(grid: Grid, cycles: int, start: int) -> int:
     """Return the first partition from which scores from `start` on may have learned."""
-    return max(start - _lesson(grid, cycles) - 2 * shift_rule(grid)[1], 0)
+    return max(start - _lesson(grid, cycles) - _shift_reach(grid), 0)
 
 
 def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
@@ -115,15 +117,30 @@ def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArr
     return found
 
 
-def shift_rule(grid: Grid) -> tuple[int, int]:
+def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
     """Return the alarms by which a level shift is accepted, and the points within which they lie.
 
-    Parts of a day must alarm for most of a day: a few hours are no level.
+    Parts of a day must alarm for most of a day: a few hours are no level. In a ``new`` series, whose
+    weekends are not known yet, they must do so for longer than a weekend.
     """
     if not grid.within_days:
         return SHIFT_ALARMS, SHIFT_WITHIN
-    alarms = max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * grid.period))
-    return alarms, max(SHIFT_WITHIN, grid.period + 2)
+    points = grid.period * (NEW_DAYS if new else 1)
+    return max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * points)), max(SHIFT_WITHIN, points + 2)
+
+
+def reach_of(grid: Grid, cycles: int) -> int:
+    """Return the number of earlier columns that a score may depend on."""
+    seasons = _memory(grid, cycles)[1] if grid.within_days else 0  # by which a series is new
+    return margin_of(grid, cycles) + _shift_reach(grid) + seasons
+
+
+def _shift_reach(grid: Grid) -> int:
+    """Return the columns of two level shifts.
+
+    Alarms that confirm a new level may lie across the edge, as may those of the one before.
+    """
+    return 2 * shift_rule(grid, new=True)[1]
 
 
 def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
@@ -241,7 +258,7 @@ class Walk:
         self.begun = np.where(known.any(axis=1), known.argmax(axis=1), shape[1])
         self.recovery = RECOVERY * min(max(grid.period, SHORT), LONG)
         self.learning = max(LEARNING, grid.period) if grid.within_days else LEARNING
-        self.shift_alarms, self.shift_within = shift_rule(grid)
+        self.shift_rules = [shift_rule(grid, new=new) for new in (False, True)]
         slots = [one for one in grid.slots(history.times) if _looked_for(one[0], grid, wanted)]
         self.seasons = [Season(len(history.values), count) for count, _ in slots]
         self.slot = np.full(shape[1], -1)  # in the longest season; -1 where there is no partition
@@ -363,6 +380,8 @@ class Walk:
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         moving[~np.isnan(self.units.stays[:, t])] = 0
+        some = np.flatnonzero(moving)
+        moving[some[self._are_new(some, c)]] = 0  # a weekend is no drift
         drifts = moving > score
         score = np.maximum(score, moving)
         atoms, constant = tails.score_constants(
@@ -479,11 +498,12 @@ class Walk:
     def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:
         """Return the expected values; in a season's second cycle those of the first, where nearer.
 
-        A season's effects are known after two cycles. Until then its repetition is no surprise.
+        A season's effects are known after two cycles. Until then its repetition is no surprise. Of
+        parts of days neither is it in the third: a first weekend that alarmed taught nothing.
         """
         centre = now.centre
         for season in self.seasons:
-            new = (self.points >= season.slots - 2) & (self.points < 2 * season.slots)
+            new = self.points < (FEW_CYCLES if self.grid.within_days else 2) * season.slots
             if new.any():
                 before = self.moved[:, c - season.slots]
                 centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
@@ -527,15 +547,27 @@ class Walk:
         for i in np.flatnonzero(teaches & (reason == _RECOVERY)):
             self._recover(int(i), int(c))
         some = np.flatnonzero(alarm)
-        recent = self.open[some, c - self.shift_within + 1 : c + 1].sum(axis=1)
-        for i in some[np.abs(recent) >= self.shift_alarms]:
-            self._shift(int(i), t)
+        young = self._are_new(some, c)
+        groups = (some[~young], some[young])
+        for group, (alarms, within) in zip(groups, self.shift_rules, strict=True):
+            first = c - within + 1
+            recent = self.open[group, first : c + 1].sum(axis=1)
+            for i in group[np.abs(recent) >= alarms]:
+                self._shift(int(i), t, first)
         for season in self.seasons:
             for place in self._places(t, t + 1):
                 self._compare(season, place)
                 new = np.flatnonzero(self.begun == place - season.slots + 1)
                 if self.grid.daily and new.size:
                     self._begin(season, slice(place - season.slots + 1, place + 1), new)
+
+    def _are_new(self, some: NDArray[np.intp], c: int) -> NDArray[np.bool_]:
+        """Return which of some series have too few points for effects of the week, as of a column."""
+        if not self.grid.within_days:
+            return np.zeros(len(some), dtype=bool)
+        known = ~np.isnan(self.y[some, c - self.learned : c])
+        found: NDArray[np.bool_] = known.sum(axis=1) < NEW_WEEKS * self.grid.cycle
+        return found
 
     def _learn_together(self, first: int, end: int, known: Scores, centre: Floats) -> None:
         """Learn from several partitions, where none is `unsettled`, as `_learn` does from each."""
@@ -627,10 +659,9 @@ class Walk:
         found: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
         return found
 
-    def _shift(self, i: int, t: int) -> None:
-        """Accept a level shift: move the past to the new level, keeping season and spread."""
+    def _shift(self, i: int, t: int, first: int) -> None:
+        """Accept a level shift since some column: move the past to the new level, keeping season and spread."""
         c = int(self.column[t])
-        first = c - self.shift_within + 1
         first += int(np.flatnonzero(self.open[i, first : c + 1])[0])
         by = np.nanmedian(self.y[i, first : c + 1] - self.centre[i, first : c + 1])
         self._move(i, first, float(by))

@@ -6,6 +6,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.matrices import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.seasonal import shifts
 from tidegauge.repository.detectors.severity import severity_of
 from tidegauge.repository.detectors.walk import BAND
 from tidegauge.repository.numerics.forecast import forecast
@@ -43,6 +44,35 @@ def test_mondays_of_the_third_week_are_expected_as_high_as_mondays_are():
     scores, _ = judged(weeks(15))
     # The first Monday has no weekend before it: compared with the days around it, it would not stand out.
     assert np.median(scores.expected[:, 14]) == pytest.approx(1e5, rel=0.05)
+
+
+def office_hours(factor, period):
+    """Return the history of a table with office hours, a tenth on weekends, times a factor of each part of a day."""
+    days, parts = np.divmod(np.arange(len(factor)), period)
+    course = np.where(np.isin(parts * 24 // period, np.arange(9, 18)), 1.8, 1.0)
+    noise = np.exp(np.random.default_rng(2).normal(0, 0.05, len(factor)))
+    values = np.rint(1e5 * course * np.where(days % 7 >= 5, 0.1, 1.0) * noise * factor)[None]
+    times = MONDAY + np.arange(len(factor)) * np.timedelta64(86_400 // period, "s")
+    return History(times, values, np.full(values.shape, np.nan), [Scale.COUNT])
+
+
+@pytest.mark.parametrize("period", [24, 12, 4])
+def test_a_first_weekend_is_no_new_level_and_the_second_no_news(period):
+    """A day of alarms is a new level later, but a weekend that is unknown may have two."""
+    history = office_hours(np.ones(28 * period), period)
+    assert not shifts(history)
+    alarms = tg.Seasonal().score(history).score[0] > -np.log10(BAND)
+    assert alarms[5 * period : 7 * period].all()
+    assert alarms[7 * period :].mean() <= 0.003
+
+
+@pytest.mark.parametrize("period", [24, 4])
+def test_a_level_of_three_days_is_learned_in_the_second_week(period):
+    factor = np.ones(14 * period)
+    factor[9 * period :] = 10  # from Wednesday on
+    ((_, accepted, begun),) = shifts(office_hours(factor, period))
+    assert begun == 9 * period
+    assert accepted // period == 11  # once it has lasted for three quarters of three days
 
 
 def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():

@@ -28,7 +28,8 @@ import sys
 from tests.tidegauge.consistency.test_killed_runs import dump
 dump(*sys.argv[1:])
 """
-ANOMALY = ("dataset", "partition", "name", "instance", "value", "severity", "status", "version")
+# Without versions: a compaction killed after it joined files lets a day be measured again, to the same.
+ANOMALY = ("dataset", "partition", "name", "instance", "value", "severity", "status")
 SQL = "SELECT user, ts, CAST(user % 3 AS INT) AS n FROM logged_keys WHERE user <> 5"
 
 
