@@ -32,6 +32,10 @@ class RunStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+FAILED_RUNS = frozenset({RunStatus.FAILED, RunStatus.INTERRUPTED})
+"""Statuses of runs that ended before they were complete."""
+
+
 class Change(StrEnum):
     """Change of a measured partition relative to the ledger."""
 

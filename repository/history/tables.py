@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tidegauge.analyzers.runs.ledger import FAILED_RUNS
 from tidegauge.repository.incidents.context import JOB, RUNBOOK
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
@@ -69,7 +70,7 @@ def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> Row
 def _health(row: Row) -> str:
     applies = {
         "error": row["errors"],
-        "failed run": row["run_status"] in {"failed", "interrupted"},
+        "failed run": row["run_status"] in FAILED_RUNS,
         "failing checks": row["failing"],
         "warning": row["warnings"],
         "info": row["infos"],

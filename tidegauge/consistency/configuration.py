@@ -40,7 +40,7 @@ _TAKEN = frozenset(
 """Column names reserved for the tables of comparisons."""
 
 
-WATCHED: tuple[Mapping[str, Any], ...] = (
+REQUIRED_MONITORS: tuple[Mapping[str, Any], ...] = (
     {
         "series": {"name": "Consistency.row_unmatched"},
         "detector": "SimpleThreshold(0.5)",
@@ -54,7 +54,7 @@ WATCHED: tuple[Mapping[str, Any], ...] = (
 )
 """Monitors of what leaves all other metrics without a value: nothing matches, nothing is read."""
 
-DEFAULT: tuple[Mapping[str, Any], ...] = (
+DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
     *(
         {"series": {"name": f"Consistency.{metric}"}}
         for metric in ("row_matched", "mismatch", "missing", "extra")
@@ -184,7 +184,7 @@ class Configuration:
     since : str, optional
         The first day.
     monitors : tuple of mapping
-        Monitors of the metrics, in the form of suite files, besides `WATCHED`; by default `DEFAULT`.
+        Monitors of the metrics, in the form of suite files, besides `REQUIRED_MONITORS`; by default `DEFAULT_MONITORS`.
     k, longest : int
         As for `compare`.
 
@@ -294,10 +294,10 @@ class Configuration:
 
     @property
     def watched(self) -> tuple[Mapping[str, Any], ...]:
-        """The monitors, or `DEFAULT`, and those of `WATCHED` whose metric none of them names."""
-        own = DEFAULT if self.monitors is None else self.monitors
+        """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` whose metric none of them names."""
+        own = DEFAULT_MONITORS if self.monitors is None else self.monitors
         named = {dict(one.get("series", {})).get("name") for one in own}
-        return (*own, *(one for one in WATCHED if one["series"]["name"] not in named))
+        return (*own, *(one for one in REQUIRED_MONITORS if one["series"]["name"] not in named))
 
     @property
     def whole(self) -> str:

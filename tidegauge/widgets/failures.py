@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.runs.ledger import FAILED_RUNS
 from tidegauge.rules.outcome.judging import standing_failures
 from tidegauge.rules.outcome.result import failure_messages, failure_samples
 from tidegauge.widgets import protocol
@@ -19,7 +20,6 @@ SAMPLES = 20
 """Maximum number of samples of a check to send."""
 SENTENCE = 1000
 """Maximum characters of a sentence."""
-FAILED = frozenset({"failed", "interrupted"})
 
 
 def failures(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:
@@ -36,7 +36,7 @@ def failures(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
 
 def _failed_run(repository: Repository, dataset: str) -> protocol.FailedRun | None:
     for run in repository.runs(dataset).head(1).to_dict("records"):
-        if run["status"] in FAILED:
+        if run["status"] in FAILED_RUNS:
             return {
                 "id": run["run_id"],
                 "started_at": run["started_at"],

@@ -7,7 +7,7 @@ from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.consistency.backfill import QueryBackfill
 from tidegauge.consistency.compare.measures import ConsistencyRows
 from tidegauge.consistency.compare.states import RowPresence
-from tidegauge.consistency.configuration import DEFAULT, WATCHED, Configuration
+from tidegauge.consistency.configuration import DEFAULT_MONITORS, REQUIRED_MONITORS, Configuration
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.flatten import Flattened
 from tidegauge.consistency.log.schemas import Columns, LogSchema
@@ -61,18 +61,19 @@ def test_the_share_of_unmatched_rows_is_always_a_number():
 def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
     own = {"series": {"name": "Consistency.row_unmatched"}, "detector": "SimpleThreshold(0.1)"}
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
-    assert told.watched == (own, WATCHED[1])
+    assert told.watched == (own, REQUIRED_MONITORS[1])
 
 
 def test_a_join_without_monitors_is_watched_by_default():
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
-    assert told.watched == (*DEFAULT, *WATCHED)
-    assert {"series": {"name": "Consistency.missing"}} in DEFAULT
-    assert replace(told, monitors=()).watched == WATCHED
+    assert told.watched == (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
+    assert {"series": {"name": "Consistency.missing"}} in DEFAULT_MONITORS
+    assert replace(told, monitors=()).watched == REQUIRED_MONITORS
 
 
 @pytest.mark.parametrize(
-    ("line", "watched"), [("", (*DEFAULT, *WATCHED)), ("monitors: []\n", WATCHED)]
+    ("line", "watched"),
+    [("", (*DEFAULT_MONITORS, *REQUIRED_MONITORS)), ("monitors: []\n", REQUIRED_MONITORS)],
 )
 def test_a_file_without_monitors_has_the_default_ones_and_an_empty_list_has_none(
     tmp_path, line, watched

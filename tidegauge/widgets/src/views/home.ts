@@ -37,6 +37,7 @@ const SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
   "failed run": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
 };
+/** Statuses of runs that ended before they were complete. */
 const FAILED_RUNS = new Set(["failed", "interrupted"]);
 const SPARKLINE = { width: 84, height: 18 };
 
