@@ -77,7 +77,8 @@ def explain(
         usual = f"{side} the {bound} allowed, {number(limit)}"
     else:
         band = f"{number(lower)} to {number(upper)}"
-        centre = "" if isnan(expected) else f" (expected {number(expected)})"
+        dated = ", as on this day of other months or years" if reason is Reason.CALENDAR else ""
+        centre = "" if isnan(expected) else f" (expected {number(expected)}{dated})"
         usual = f"{side} the {'allowed' if reason is Reason.BOUND else 'usual'} {band}{centre}"
         if lower <= value <= upper:
             inside = {"below": "low within", "above": "high within"}[side]

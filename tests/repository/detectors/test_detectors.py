@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.base import DETECTORS, History, Scores
+from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate, OutsideBand
 from tidegauge.repository.incidents.sentence import explain
 from tidegauge.repository.numerics.arrays import CAP
@@ -284,3 +284,8 @@ def test_sentences():
     )
     high = explain("Sum of x", "", None, 5.0, [9.0], math.nan, math.nan, 4.0)
     assert high == "Sum of x in the table is 5, above the most allowed, 4."
+    date = explain("Size", "ds=2013-10-31", 3, 990.0, [], 2000, 1900, 2100, Reason.CALENDAR)
+    assert date == (
+        "Size in ds=2013-10-31 (a Thursday) is 990, below the usual 1,900 to 2,100"
+        " (expected 2,000, as on this day of other months or years)."
+    )

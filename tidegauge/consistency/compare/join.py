@@ -132,8 +132,9 @@ class Layout:
     """Column layout of each side, so that the rows of all sides can be joined.
 
     A row has its key, ``k``, its minute, ``m``, and the partition columns, ``p0`` and so on. For
-    the log, ``a0n`` is the row's number within its key by the features of the first backfill, and
-    ``a0v0`` the first of these features. The columns of the first backfill begin with ``b0``.
+    the log, ``a0s`` holds the partition columns that it shares with the first backfill, ``a0n`` is
+    the row's number within its key and these, by the features of that backfill, and ``a0v0`` the
+    first of these features. The columns of the first backfill begin with ``b0``.
 
     Attributes
     ----------
@@ -155,12 +156,13 @@ class Layout:
         """Return the log with rows numbered for each backfill."""
         columns, numbers = self._own(0), [f"{OWN}k AS {OWN}ak"]
         for p, features in enumerate(parts):
+            columns |= {f"a{p}{name}": sql for name, sql in self._shared(p, 0).items()}
             fields = {
                 f"a{p}v{i}": self.schemas[0].field(quote(self.pairs.in_log(name)))
                 for i, name in enumerate(features)
             }
             columns |= {to: field.sql for to, field in fields.items()}
-            numbers.append(f"{self._number(p, '', fields)} AS {OWN}a{p}n")
+            numbers.append(f"{self._number(p, 'k', f'a{p}', fields)} AS {OWN}a{p}n")
         made = data.selectExpr(*(f"{sql} AS {OWN}{name}" for name, sql in columns.items()))
         return made.selectExpr("*", *numbers)
 
@@ -169,21 +171,23 @@ class Layout:
         own = f"b{p}"
         schema = self.schemas[p + 1]
         fields = {f"{own}v{i}": schema.field(quote(name)) for i, name in enumerate(features)}
-        columns = {own + name: sql for name, sql in self._own(p + 1).items()}
+        owned = self._own(p + 1) | self._shared(p, p + 1)
+        columns = {own + name: sql for name, sql in owned.items()}
         columns |= {to: field.sql for to, field in fields.items()}
         made = data.selectExpr(*(f"{sql} AS {OWN}{name}" for name, sql in columns.items()))
-        return made.selectExpr("*", f"{self._number(p, own, fields)} AS {OWN}{own}n")
+        return made.selectExpr("*", f"{self._number(p, f'{own}k', own, fields)} AS {OWN}{own}n")
 
     def meets(self, p: int) -> str:
         """Return the join condition between the rows joined so far and a backfill."""
         shared = self.shared(p)
-        conditions = [f"{OWN}k = {OWN}b{p}k", f"{OWN}a{p}n = {OWN}b{p}n"]
-        for i in range(len(self.pairs.partition_by)):
-            equal = f"{OWN}p{i} <=> {OWN}b{p}p{i}"
-            if i in shared:
-                conditions.append(equal)
-            elif p:  # rows of other backfills that are not in the log
-                conditions.append(f"({OWN}ak IS NOT NULL OR {equal})")
+        # Spark sees no join key in a difference. By the others alone, the rows are partitioned and
+        # sorted already, as they were numbered within them: it shuffles them once, not twice.
+        conditions = [f"{OWN}k = {OWN}b{p}k", f"{OWN}a{p}n - {OWN}b{p}n = 0"]
+        if shared:
+            conditions.append(f"{OWN}a{p}s = {OWN}b{p}s")
+        if p:  # rows of other backfills that are not in the log
+            others = [i for i in range(len(self.pairs.partition_by)) if i not in shared]
+            conditions += [f"({OWN}ak IS NOT NULL OR {OWN}p{i} <=> {OWN}b{p}p{i})" for i in others]
         return " AND ".join(conditions)
 
     def merged(self, p: int) -> dict[str, str]:
@@ -194,24 +198,34 @@ class Layout:
         # the log's rows of its key, so it joins no row that a logged one joins. Numbers of other
         # keys are unrelated.
         alike = [q for q in range(len(self.schemas) - 1) if self.shared(q) == self.shared(p)]
-        return merged | {f"a{q}n": f"b{p}n" for q in alike}
+        both = ("n", "s") if self.shared(p) else ("n",)
+        return merged | {f"a{q}{name}": f"b{p}{name}" for q in alike for name in both}
 
     def _own(self, at: int) -> dict[str, str]:
         """Return SQL for the key, the minute and the partition columns."""
         own = self.schemas[at]
         time, minute = _time(own, self.schemas, self.pairs.time)
         key = [*(_key(own, self.schemas, name) for name in self.pairs.keys), time]
-        names = ", ".join(f"'k{i}', {part}" for i, part in enumerate(key))
-        # One struct instead of its fields: in a join of structs, null fields equal each other.
-        columns = {"k": f"named_struct({names})", "m": minute}
+        columns = {"k": _struct({f"k{i}": part for i, part in enumerate(key)}), "m": minute}
         parts = enumerate(self.pairs.partition_by)
         return columns | {f"p{i}": _part(own, self.schemas, name, minute) for i, name in parts}
 
-    def _number(self, p: int, own: str, fields: Mapping[str, Field]) -> str:
+    def _shared(self, p: int, at: int) -> dict[str, str]:
+        """Return SQL, of a side, for the partition columns that the log shares with a backfill."""
+        names, own = [f"p{i}" for i in self.shared(p)], self._own(at)
+        return {"s": _struct({name: own[name] for name in names})} if names else {}
+
+    def _number(self, p: int, key: str, own: str, fields: Mapping[str, Field]) -> str:
         """Return SQL for a row's number within its key, ordered by its values."""
-        key = ", ".join(f"{OWN}{own}{name}" for name in ("k", *(f"p{i}" for i in self.shared(p))))
+        within = ", ".join(OWN + name for name in (key, *([f"{own}s"] if self.shared(p) else ())))
         order = [_ordered(OWN + to, field.type) for to, field in fields.items()] or ["NULL"]
-        return f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(order)})"
+        return f"row_number() OVER (PARTITION BY {within} ORDER BY {', '.join(order)})"
+
+
+def _struct(fields: Mapping[str, str]) -> str:
+    """Return SQL for a struct: in a join of structs, unlike of their fields, nulls equal each other."""
+    told = ", ".join(f"'{name}', {sql}" for name, sql in fields.items())
+    return f"named_struct({told})"
 
 
 def _ordered(sql: str, of: Any, depth: int = 0) -> str:

@@ -70,3 +70,14 @@ def test_what_is_not_compared_is_an_error(table):
         tg.consistency.value_pairs(table, "town")
     with pytest.raises(IllegalAnalyzerParameterError, match="limit is a number of pairs, not 0"):
         tg.consistency.value_pairs(table, "city", limit=0)
+
+
+@pytest.mark.parametrize("ds", [(), ("'2023-01-05' AS ds",)])
+def test_each_side_is_shuffled_once(spark, ds, capsys):
+    """Numbering the rows of a key and joining them share a shuffle and a sort."""
+    rows = spark.range(0, 10, 1, 2)
+    sides = [rows.selectExpr("id", "2L AS ts", f"{x}.5D AS price", *ds) for x in (3, 4)]
+    pair(*sides, Alignment(("id",), ("price",))).explain()
+    plan = capsys.readouterr().out
+    assert "FullOuter" in plan
+    assert plan.count("Exchange hashpartitioning") == 2
