@@ -179,13 +179,13 @@ class Monitor:
             return False
         for selector, wanted in self.series.items():
             if selector == "name":
-                matches = _selects(wanted, row["name"]) or _selects(wanted, row["kind"])
+                matches = selects(wanted, row["name"]) or selects(wanted, row["kind"])
             elif selector == "analyzer":
                 matches = key_of(canonical_of(wanted)) == row["key"]
             elif selector == "where":
                 matches = (wanted.strip() or None) == row["filter"]
             else:
-                matches = _selects(wanted, row[selector])
+                matches = selects(wanted, row[selector])
             if not matches:
                 return False
         return True
@@ -292,12 +292,12 @@ def _build(registry: Registry[Any], given: Any) -> Any:
     return registry.build(name, options or {})
 
 
-def _selects(wanted: str, found: str) -> bool:
+def selects(wanted: str, found: str) -> bool:
     """Return whether a selector selects a text; ``*`` within it stands for any text.
 
     Examples
     --------
-    >>> _selects("prices.*", "prices.index"), _selects("prices.*", "prices"), _selects("*", "prices")
+    >>> selects("prices.*", "prices.index"), selects("prices.*", "prices"), selects("*", "prices")
     (True, False, False)
     """
     return wanted == found or (wanted != "*" and "*" in wanted and bool(_pattern(wanted)(found)))

@@ -25,7 +25,8 @@ from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.measures.bins import Bin, BinnedDistribution, BucketDistribution
 from tidegauge.analyzers.measures.group_sums import HistogramOfSums, SumDistribution
 from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
-from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec, RunStatus
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
+from tidegauge.analyzers.runs.recording import recording
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -125,13 +126,11 @@ def import_deequ(
     spec = RunSpec(dataset, None, (*keys, *by), selection=f"import of {Path(file).name}")
     new = metrics = 0
     for shared, some in _by_tags(results):
-        run = repository.store.open_run(RunSpec(**{**vars(spec), "tags": dict(shared)}))
-        found = [result.measured(skipped) for result in some]
-        decisions = repository.store.commit_batch(run, found)
-        changed = sum(bool(decision.measurements) for decision in decisions)
-        new += changed
+        with recording(repository.store, replace(spec, tags=dict(shared))) as run:
+            found = [result.measured(skipped) for result in some]
+            decisions = run.commit(found)
+        new += sum(bool(decision.measurements) for decision in decisions)
         metrics += sum(len(measured.measurements) for measured in found)
-        repository.store.close_run(run, RunStatus.COMPLETE, {"measured": changed})
     return Imported(dataset, len(results), metrics, new, tuple(dict.fromkeys(skipped)))
 
 

@@ -123,7 +123,9 @@ def shifted(sql: str, millis: int) -> str:
     return f"timestampadd(MILLISECOND, {millis}, {sql})" if millis else sql
 
 
-def backfilled(backfill: Backfill, asked: DataFrame, views: Views) -> DataFrame:
+def backfilled(
+    backfill: Backfill, asked: DataFrame, views: Views, whose: str = ""
+) -> DataFrame:
     """Return the backfilled features of queries, or for a table all its rows; evaluated lazily.
 
     Parameters
@@ -133,6 +135,8 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views) -> DataFrame:
         As returned by `logged_keys`.
     views : Views
         Holds the view; must stay open until the result has been read.
+    whose : str
+        Of which group-bys it is, for errors, as in `` of 'prices'``.
 
     Raises
     ------
@@ -148,14 +152,14 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views) -> DataFrame:
                 queried = views.query(sql.rstrip().removesuffix(";"))
                 _ = queried.schema  # on Spark Connect a wrong name raises here
             except Exception as error:
-                said = f"the query of the backfill cannot be read: {describe(error)}"
+                said = f"the query of the backfill{whose} cannot be read: {describe(error)}"
                 raise SourceError(said) from error
             return queried
         case CallableBackfill(function, name):
             found = function(asked)
             if not hasattr(found, "selectExpr"):
                 kind = type(found).__name__
-                raise SourceError(f"{name} returns a DataFrame of features, not {kind}")
+                raise SourceError(f"{name}{whose} returns a DataFrame of features, not {kind}")
             return found
 
 

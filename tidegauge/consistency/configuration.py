@@ -234,6 +234,7 @@ class Configuration:
         threshold(self.sample_percent)
         self._check_numbers()
         self._check_names()
+        self._check_monitors()
         for name, group_by in self.group_bys.items():
             self._check(name, group_by)
         if not self.group_bys:
@@ -252,11 +253,6 @@ class Configuration:
             raise SuiteError(f"longest is {self.longest}; it is a length above 0")
         if self.since is not None:
             require_day("since", self.since)
-        for monitor in self.monitors or ():
-            name = str(dict(monitor.get("series", {})).get("name") or "")
-            base = name.partition("-p")[0].removesuffix("-min").removesuffix("-max")
-            if name and "*" not in name and base not in METRICS:
-                raise UnknownNameError("metric of a monitor", name, METRICS)
 
     def _check_names(self) -> None:
         """Raise `SuiteError` for ambiguous or unknown names."""
@@ -274,6 +270,25 @@ class Configuration:
         for name in (*self.tolerance, *self.logged_as) if self.group_bys else ():
             if name not in features:
                 raise UnknownNameError("feature", name, features)
+
+    def _check_monitors(self) -> None:
+        """Raise `UnknownNameError` for monitors of metrics or instances that no comparison has."""
+        from tidegauge.repository.detectors.monitor import selects
+
+        instances = [
+            name
+            for group_by, one in self.group_bys.items()
+            for name in (group_by, *(f"{group_by}.{feature}" for feature in one.features))
+        ]
+        for monitor in self.monitors or ():
+            series = dict(monitor.get("series", {}))
+            name, instance = (str(series.get(key) or "") for key in ("name", "instance"))
+            base = name.partition("-p")[0].removesuffix("-min").removesuffix("-max")
+            if name and "*" not in name and base not in METRICS:
+                raise UnknownNameError("metric of a monitor", name, METRICS)
+            of_comparison = instance and not name.startswith("QueryLog.")
+            if of_comparison and instances and not any(selects(instance, i) for i in instances):
+                raise UnknownNameError("instance of a monitor", instance, instances)
 
     def _check(self, name: str, group_by: GroupBy) -> None:
         backfill = self.backfill_of(name)

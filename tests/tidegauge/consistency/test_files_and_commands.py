@@ -11,6 +11,8 @@ from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.configuration import GroupBy
 from tidegauge.files.consistency import load_configuration
 
+import tidegauge as tg
+
 D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
 WHOLE = """
 namespace: shop
@@ -19,7 +21,7 @@ keys: [user, site]
 backfill:
   query: SELECT * FROM logged_keys JOIN offline USING (user, site, ts)
 group_bys:
-  clicks: {features: [clicks, no], lag_ms: 2700000}
+  clicks: {features: [clicks, no], lag_ms: 45m}
   prices:
     features: [price]
     backfill: {callable: "json:loads"}
@@ -117,9 +119,9 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
             "callable 'json' names no function as in 'features.offline:backfill'",
         ),
         (("json:loads", "no_such_module:f"), "callable 'no_such_module:f': No module named"),
-        (("lag_ms: 2700000", "lag_ms: -1"), "lag_ms of 'clicks' is -1"),
-        (("lag_ms: 2700000", "lag_ms: soon"), "lag_ms: 'soon' is no time"),
-        (("lag_ms: 2700000", "lag: 1"), "unknown field 'lag'"),
+        (("lag_ms: 45m", "lag_ms: -1"), "lag_ms of 'clicks' is -1"),
+        (("lag_ms: 45m", "lag_ms: soon"), "lag_ms: 'soon' is no time"),
+        (("lag_ms: 45m", "lag: 1"), "unknown field 'lag'"),
         (("[price]", "[clicks]"), "feature 'clicks' is of two group-bys"),
         (("clicks: 2}", "click: 2}"), "unknown feature 'click'; did you mean 'clicks'"),
         (("12.5", "101"), "101"),
@@ -133,6 +135,10 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
             "a group_by is of type groupBy, not 'join'",
         ),
         (("SimpleThreshold(0.05)", "Seasonl"), "did you mean 'Seasonal'"),
+        (
+            ("name: Consistency.mismatch", "instance: prises.*"),
+            r"yml:\d+: unknown instance of a monitor 'prises\.\*'; did you mean 'prices",
+        ),
         (("rel: 1e-6", "rel: -1"), "a tolerance is a number that is finite and not negative"),
     ],
 )
@@ -149,6 +155,35 @@ def test_a_file_that_is_no_mapping(write):
 def avro(name, **fields):
     columns = [{"name": n, "type": t} for n, t in fields.items()]
     return {"type": "record", "name": name, "fields": columns}
+
+
+@pytest.mark.parametrize("instance", ["prices", "prices.price", "clicks.*"])
+def test_a_monitor_of_an_instance_that_there_is(write, instance):
+    text = WHOLE.replace("name: Consistency.mismatch", f"instance: '{instance}'")
+    assert load_configuration(write(text)).monitors[0]["series"] == {"instance": instance}
+
+
+@pytest.mark.parametrize(("rate", "status"), [(0.9, 2), (0.0, 0)])
+def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatch, rate, status):
+    from tidegauge.cli import consistency as command
+    from tidegauge.consistency import pipeline
+    from tidegauge.consistency.log.flatten import Flattened
+    from tidegauge.consistency.log.schemas import Columns
+    from tidegauge.consistency.pipeline import ConsistencyRun
+
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repo:
+        days = {f"ds=2023-01-{day:02}": 0.0 for day in range(1, 29)}
+        repo.record(
+            "served", "Consistency.mismatch", {**days, "ds=2023-01-29": rate}, scale="ratio"
+        )
+    flattened = Flattened("shop.search_logged", Columns({}, {}, {}), (), (), ())
+    done = ConsistencyRun("served", flattened, (), (), "t", "served.log")
+    monkeypatch.setattr(pipeline, "run", lambda *_, **__: done)
+    monkeypatch.setattr(command, "_session", lambda _: object())
+    arguments = ["consistency", "run", str(write(WHOLE)), "--db", url]
+    assert run_command([*arguments, "--fail-on-anomaly"]) == status
+    assert run_command(arguments) == 0
 
 
 @pytest.mark.soak

@@ -95,13 +95,13 @@ class ComparisonInputs:
         """The backfills, each computed once for all group-bys that share it and its lag."""
         whole = self.configuration.whole
         if not self.configuration.group_bys:
-            found = self._found(self.configuration.backfill_of(whole), 0)
+            found = self._found(self.configuration.backfill_of(whole), 0, ())
             return (AlignedPart(found, {whole: self._common(found)}),)
         groups: dict[tuple[Backfill, int], dict[str, Sequence[str]]] = {}
         for name, one in self.configuration.group_bys.items():
             of = self.configuration.backfill_of(name)
             groups.setdefault((of, one.lag_ms), {})[name] = one.features
-        return tuple(AlignedPart(self._found(*of), some) for of, some in groups.items())
+        return tuple(AlignedPart(self._found(*of, tuple(some)), some) for of, some in groups.items())
 
     @cached_property
     def group_bys(self) -> Mapping[str, Sequence[str]]:
@@ -135,8 +135,11 @@ class ComparisonInputs:
         kept = [quote(name) for name in part.data.columns if name.casefold() in wanted]
         return AlignedPart(part.data.select(*kept), part.group_bys)
 
-    def _found(self, backfill: Backfill, lag_ms: int) -> DataFrame:
-        found = self._timed(backfilled(backfill, self.backfill_pairs(lag_ms), self.views))
+    def _found(self, backfill: Backfill, lag_ms: int, group_bys: Sequence[str]) -> DataFrame:
+        """Return a backfill's features; errors name the group-bys that it is of."""
+        whose = f" of {', '.join(map(repr, group_bys))}" if group_bys else ""
+        asked = self.backfill_pairs(lag_ms)
+        found = self._timed(backfilled(backfill, asked, self.views, whose))
         if isinstance(backfill, TableBackfill):
             found = self._of_days(found)
         names = {name.casefold() for name in found.columns}
@@ -145,7 +148,7 @@ class ComparisonInputs:
         lacking += [time] if TIME not in names else []
         if lacking:
             told = " and ".join(map(repr, lacking))
-            raise PreconditionError(f"{backfill} gives no {told}, by which rows are joined")
+            raise PreconditionError(f"{backfill}{whose} gives no {told}, by which rows are joined")
         found = unshifted(found, lag_ms)
         percent = self.configuration.sample_percent
         return found if percent == 100 else sample(found, self.configuration.keys, percent)

@@ -171,6 +171,15 @@ def test_what_readers_get():
         _ = found["click"]
 
 
+def test_nothing_is_proposed_at_the_edge_of_the_grid():
+    """The longest lag is the best: longer ones, which were not tried, may be better."""
+    edge = estimate([[40, 30, 20, 10]] * 8)
+    assert (edge.lag_ms, edge.high_ms) == (3 * MINUTE, None)
+    inner = estimate([[40, 20, 0, 20]] * 8)
+    found = replace(told(), estimates={"edge": edge, "inner": inner})
+    assert found.settings() == {"inner": {"lag_ms": 2 * MINUTE}}
+
+
 @pytest.mark.parametrize(
     ("longest", "step", "problem"),
     [
