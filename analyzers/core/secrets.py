@@ -8,15 +8,17 @@ from typing import Any
 
 HIDDEN = "***"
 
-_WORDS = (
-    r"[\w.-]*(?:password|passwd|passphrase|passfile|pwd|secret|token|credentials?|signature"
+_WORD = (
+    r"(?:password|passwd|passphrase|passfile|pwd|secret|token|credentials?|signature"
     r"|(?:api|access|account|private|secret)[._-]?key)"
 )
-_NAME = re.compile(rf"(?:{_WORDS}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE)
-_IN_NAME = re.compile(_WORDS, re.IGNORECASE)
-_USER = re.compile(r"([A-Za-z][\w+.-]*://[^\s/:@?#'\"]*):[^\s/'\"]*@")
-_ORACLE = re.compile(r"(jdbc:oracle:\w+:[^\s/@]*)/[^\s@]*@", re.IGNORECASE)
-_OPTION = re.compile(rf"((?<![\w.-]){_WORDS}=)[^\s&;,'\")]+", re.IGNORECASE)
+# Each begins where a word does, or is of bounded length: linear in the text, however long its words are.
+_NAME = re.compile(rf"(?:[\w.-]*{_WORD}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE)
+_IN_NAME = re.compile(_WORD, re.IGNORECASE)
+_USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):[^\s/'\"]*@")
+_ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
+_FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
+_OPTION = re.compile(rf"((?<![\w.-])[\w.-]*{_WORD}=)[^\s&;,'\")]+", re.IGNORECASE)
 
 
 def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
@@ -42,6 +44,26 @@ def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
     for pattern, kept in ((_USER, r"\1:***@"), (_ORACLE, r"\1/***@"), (_OPTION, r"\1***")):
         text = pattern.sub(kept, text)
     return text
+
+
+def hide_folders(text: str) -> str:
+    """Cut local paths in a text down to what lies in the last folder; folders such as ``ds=1`` are kept.
+
+    For readers on other machines. Addresses of other file systems are not local.
+
+    Examples
+    --------
+    >>> hide_folders("cannot read file:///home/ann/t/ds=2024-01-05/part-0.parquet")
+    'cannot read …/ds=2024-01-05/part-0.parquet'
+    >>> hide_folders("denied: '/home/ann/data', s3://bucket/t/x and/or 1/2")
+    "denied: '…/data', s3://bucket/t/x and/or 1/2"
+    """
+
+    def cut(path: re.Match[str]) -> str:
+        values = [part for part in path[0].split("/") if "=" in part]
+        return "/".join(["\N{HORIZONTAL ELLIPSIS}", *values, ""])
+
+    return _FOLDERS.sub(cut, text)
 
 
 def secrets_of(options: Mapping[str, Any]) -> Iterator[str]:

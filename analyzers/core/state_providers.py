@@ -104,7 +104,7 @@ class FileSystemStateProvider:
         if not content.startswith(_MAGIC) or checksum != _checksum(head, payload):
             msg = f"the state in {file} is damaged: its checksum differs"
             raise CorruptStateError(msg)
-        return read_state(head.decode(), payload)
+        return read_state(head.decode(errors="backslashreplace"), payload)
 
     def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
         """Write the analyzer's state, replacing an earlier one."""

@@ -140,7 +140,7 @@ def _read(file: Path) -> list[Mapping[str, Any]]:
     except OSError as error:
         msg = f"cannot read {file}: {error}"
         raise SourceError(msg) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         msg = f"{file} is not JSON: {error}"
         raise SourceError(msg) from error
     if not isinstance(entries, list) or not all(_is_result(entry) for entry in entries):

@@ -105,7 +105,7 @@ def _stored() -> dict[str, Any]:
         return {}
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"cannot read the configuration {file}: {error}"
         raise DatabaseAccessError(msg) from error
     for key, value in found.items():

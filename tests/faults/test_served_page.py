@@ -10,8 +10,12 @@ from http.cookiejar import CookieJar
 from importlib.util import find_spec
 
 import pytest
+from tidegauge.analyzers.runs.ledger import RunSpec
+from tidegauge.analyzers.runs.recording import recording
+from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
+from tidegauge.widgets.backend import Backend
 
 from tests.services.servers import dashboard_server
 
@@ -67,6 +71,31 @@ def test_a_page_tells_nothing_of_the_repositorys_place(address, url):
     assert headers["Referrer-Policy"] == "no-referrer"
     assert url.removeprefix("sqlite:///").encode() not in page
     assert b"https://" not in page
+
+
+def test_an_answer_tells_no_folder_of_this_machine(tmp_path):
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with Repository(url) as repo:
+        commit(repo, day(1))
+        why = f"PermissionError: [Errno 13] Permission denied: '{tmp_path}/days'"
+        with pytest.raises(PermissionError), recording(repo.store, RunSpec("t", None, ("ds",))):
+            raise PermissionError(13, "Permission denied", f"{tmp_path}/days")
+        assert repo.runs("t")["error"][0] == why
+        told = Backend(repo).answer({"id": 1, "ask": "failures", "about": {"dataset": "t"}}, None)
+    assert str(tmp_path) not in str(told)
+    assert "Permission denied: '…/days'" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--no-token"], "as in --user-header X-Forwarded-User"),
+        (["--no-token", "--user-header", "X: a"], "no name of an HTTP header"),
+    ],
+)
+def test_without_a_token_a_proxy_has_to_name_the_user(url, capsys, arguments, said):
+    assert run_command(["dashboard", "--db", url, "--host", "0.0.0.0", *arguments]) == 1
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_page_has_an_icon(address):

@@ -65,7 +65,10 @@ def dashboard(
     ] = False,
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", help="With --host: a proxy in front asks for a password."),
+        typer.Option(
+            "--no-token",
+            help="With --host and --user-header: a proxy in front asks for a password.",
+        ),
     ] = False,
     theme: Annotated[Theme, typer.Option(help="?theme=dark in the address does it, too.")] = (
         Theme.LIGHT
@@ -85,8 +88,14 @@ def dashboard(
     token = None
     if not is_loopback(host):
         read_only = read_only or not write
+        if no_token and user_header is None:
+            msg = (
+                "--no-token leaves the password to a proxy, which has to name the user: give its"
+                " header, as in --user-header X-Forwarded-User"
+            )
+            raise typer.BadParameter(msg)
         if no_token:
-            say(f"everyone who reaches {host} can use this dashboard; there is no password")
+            say(f"only the proxy may reach {host}: others could send the header {user_header}, too")
         else:
             token = os.environ.pop(_TOKEN, "") or secrets.token_urlsafe(24)
     _check_header(user_header)

@@ -123,9 +123,7 @@ def shifted(sql: str, millis: int) -> str:
     return f"timestampadd(MILLISECOND, {millis}, {sql})" if millis else sql
 
 
-def backfilled(
-    backfill: Backfill, asked: DataFrame, views: Views, whose: str = ""
-) -> DataFrame:
+def backfilled(backfill: Backfill, asked: DataFrame, views: Views, whose: str = "") -> DataFrame:
     """Return the backfilled features of queries, or for a table all its rows; evaluated lazily.
 
     Parameters

@@ -122,7 +122,7 @@ def _read(file: Path) -> Iterator[Line]:
             for number, text in enumerate(opened, start=1):
                 try:
                     yield json.loads(text)
-                except json.JSONDecodeError as error:
+                except (json.JSONDecodeError, RecursionError) as error:
                     msg = f"{file}, line {number}: no JSON: {error}"
                     raise SourceError(msg) from error
     except (OSError, UnicodeDecodeError) as error:

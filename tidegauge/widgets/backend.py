@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
     describe,
 )
+from tidegauge.analyzers.core.secrets import hide_folders
 from tidegauge.repository.history.points import last_commit
 from tidegauge.repository.history.tables import open_incidents
 from tidegauge.repository.store.config import dashboard_url
@@ -177,9 +178,9 @@ class Backend:
         try:
             return question({**(message.get("about") or {}), **given}).packed()
         except TidegaugeError as problem:
-            return {"error": str(problem), "kind": type(problem).__name__}, []
+            return {"error": hide_folders(str(problem)), "kind": type(problem).__name__}, []
         except Exception as problem:  # noqa: BLE001 - every error is shown on the page
-            return {"error": describe(problem), "kind": type(problem).__name__}, []
+            return {"error": hide_folders(describe(problem)), "kind": type(problem).__name__}, []
 
     def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
         answer = self._overview.catalogue(asked.get("table"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import HistoryError
-from tidegauge.analyzers.core.formatting import number
+from tidegauge.analyzers.core.formatting import for_spreadsheet, number
 from tidegauge.repository.history.heatmap import panorama
 from tidegauge.repository.history.plots import read_plot
 from tidegauge.repository.store.queries import MetricQuery, Window
@@ -86,8 +86,22 @@ def csv(frame: pd.DataFrame, view: str) -> Answer:
         )
         raise HistoryError(msg)
     labelled = any(name is not None for name in frame.index.names)
-    told: protocol.TextAnswer = {"text": frame.to_csv(index=labelled)}
+    told: protocol.TextAnswer = {"text": spreadsheet(frame.reset_index() if labelled else frame)}
     return Answer(told)
+
+
+def spreadsheet(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV text, in which names and texts are no formulas.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> print(spreadsheet(pd.DataFrame({"=a": ["@b", "c"]})), end="")
+    '=a
+    '@b
+    c
+    """
+    return frame.map(for_spreadsheet).rename(columns=for_spreadsheet).to_csv(index=False)
 
 
 def svg(repository: Repository, asked: Mapping[str, Any], as_of: AsOf = None) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.secrets import hide_folders
 from tidegauge.analyzers.runs.ledger import FAILED_RUNS
 from tidegauge.rules.outcome.judging import standing_failures
 from tidegauge.rules.outcome.result import failure_messages, failure_samples
@@ -41,7 +42,7 @@ def _failed_run(repository: Repository, dataset: str) -> protocol.FailedRun | No
                 "id": run["run_id"],
                 "started_at": run["started_at"],
                 "status": run["status"],
-                "error": shown(run["error"] or "", SENTENCE),
+                "error": shown(hide_folders(run["error"] or ""), SENTENCE),
             }
     return None
 
@@ -67,7 +68,9 @@ def failed_checks(
         {
             "name": shown(row["name"]),
             "partition": shown(row["partition"]),
-            "reasons": [shown(text, SENTENCE) for text in failure_messages(str(row["result"]))],
+            "reasons": [
+                shown(hide_folders(text), SENTENCE) for text in failure_messages(str(row["result"]))
+            ],
             "samples": [
                 shown(text, SENTENCE)
                 for text in failure_samples(str(row["result"]))[: SAMPLES if samples else 0]

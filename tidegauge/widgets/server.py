@@ -27,6 +27,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
 
 from tidegauge.analyzers.core.errors import SetupError, TidegaugeError
+from tidegauge.analyzers.core.secrets import hide_folders
 from tidegauge.widgets import script
 from tidegauge.widgets.backend import current_user
 from tidegauge.widgets.source import DashboardSource, Shown
@@ -221,7 +222,8 @@ class _Ask(_Handler):
             return framed(*self.site.source.backend().answer(message, self._author()))
         except TidegaugeError as problem:
             kind = type(problem).__name__
-            return framed({"id": message["id"], "error": str(problem), "kind": kind}, [])
+            told = {"id": message["id"], "error": hide_folders(str(problem)), "kind": kind}
+            return framed(told, [])
 
     def _author(self) -> str | None:
         """Return the user that the reverse proxy named; the process's user if there is no proxy.

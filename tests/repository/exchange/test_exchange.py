@@ -225,6 +225,7 @@ def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
     ("text", "says"),
     [
         ("{", "is not JSON"),
+        pytest.param("[" * 100_000, "is not JSON", id="deep"),
         ("{}", "not a metrics repository"),
         ('[{"resultKey": {}}]', "resultKey and"),
     ],

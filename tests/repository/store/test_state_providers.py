@@ -4,8 +4,13 @@ import re
 import threading
 
 import pytest
-from tidegauge.analyzers.core.errors import CorruptStateError, FileSystemError
-from tidegauge.analyzers.measures.counts import NumMatchesAndCount
+from tidegauge.analyzers.core.errors import (
+    CorruptStateError,
+    FileSystemError,
+    UnknownStateTagError,
+)
+from tidegauge.analyzers.core.state_providers import _checksum
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.sums import SumAndCount
 from tidegauge.rules.outcome.verdicts import VerdictFiles
@@ -117,6 +122,18 @@ def test_damaged_files_are_told(tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(CorruptStateError, match="damaged"):
             provider.load(tg.Size())
+
+
+def test_a_tag_that_is_no_text_is_unknown(tmp_path):
+    """With a right checksum: as by a program that writes tags of its own."""
+    states = tg.FileSystemStateProvider(str(tmp_path))
+    states.persist(tg.Size(), NumMatches(3))
+    (file,) = tmp_path.iterdir()
+    magic, _, rest = file.read_bytes().partition(NumMatches.tag.encode())
+    payload = rest.split(b"\n", 2)[2]
+    file.write_bytes(magic + b"\xff\n" + _checksum(b"\xff", payload) + b"\n" + payload)
+    with pytest.raises(UnknownStateTagError, match=r"tagged '\\\\xff'"):
+        states.load(tg.Size())
 
 
 def test_a_store_that_cannot_be_reached_is_told_in_one_line(monkeypatch):

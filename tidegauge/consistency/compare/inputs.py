@@ -101,7 +101,9 @@ class ComparisonInputs:
         for name, one in self.configuration.group_bys.items():
             of = self.configuration.backfill_of(name)
             groups.setdefault((of, one.lag_ms), {})[name] = one.features
-        return tuple(AlignedPart(self._found(*of, tuple(some)), some) for of, some in groups.items())
+        return tuple(
+            AlignedPart(self._found(*of, tuple(some)), some) for of, some in groups.items()
+        )
 
     @cached_property
     def group_bys(self) -> Mapping[str, Sequence[str]]:

@@ -25,7 +25,8 @@ _BAD = {
     "nonunique": "non_unique",
     "distinct": "distinct",
 }
-_COLUMN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)*)`|(?P<plain>[^`,]*[^`,\s]))\s*(?:,|$)")
+_COLUMN = re.compile(r"(?:[^`,]|`[^`]*`)+")
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 
 
 def read_measures(items: list[MappingReader], first: str, number: int) -> list[RuleConfig]:
@@ -146,16 +147,24 @@ def _pairs(config: MappingReader) -> list[MappingReader]:
     return pairs
 
 
+def _unquoted(text: str) -> str | None:
+    """Return the name of a column, which may be quoted; None if a quote is only part of it."""
+    if "`" not in text:
+        return text
+    quoted = _QUOTED.fullmatch(text)
+    return quoted and quoted[1].replace("``", "`")
+
+
 def _columns(config: MappingReader) -> str:
     """Return columns, from a list or comma-separated text, as rule text; empty for all."""
     value = config.take("expr")[1]
     if isinstance(value, str):
-        names = [
-            match["plain"] or match["quoted"].replace("``", "`")
-            for match in _COLUMN.finditer(value)
-            if match["plain"] or match["quoted"]
-        ]
-        if value.strip() and not names:
+        texts = [text.strip() for text in _COLUMN.findall(value)]
+        found = [_unquoted(text) for text in texts if text]
+        names = [name for name in found if name]
+        if value.count("`") % 2 or None in found:
+            config.problem("has a quote that does not enclose a name", "expr")
+        elif value.strip() and not names:
             config.problem("names no columns", "expr")
     else:
         names = config.texts("expr")

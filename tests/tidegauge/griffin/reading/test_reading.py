@@ -371,6 +371,7 @@ MEASURES = [
     ("completeness", {"expr": "zip is not null"}, ("completeness", "zip is not null"), {"expr": "zip is not null"}),
     ("duplication", {"bad.record.definition": "non_unique"}, ("duplication", ""), {"bad.record.definition": "non_unique"}),
     ("Duplication", {"expr": "a, `b,c` , d"}, ("duplication", "`a`, `b,c`, `d`"), {}),
+    ("Duplication", {"expr": "`b``,c`,, d e "}, ("duplication", "`b``,c`, `d e`"), {}),
     (
         "profiling",
         {"expr": ["a"], "round.scale": 2, "dataset.sample": 0.5, "approx.distinct.count": False},
@@ -411,6 +412,9 @@ def test_measures_are_rules(kind, config, wanted, details):
     ("kind", "config", "told"),
     [
         ("accuracy", {"expr": []}, "'expr' names no columns"),
+        ("duplication", {"expr": " , "}, "config.expr: names no columns"),
+        ("duplication", {"expr": "a, `b"}, "config.expr: has a quote that does not enclose a name"),
+        ("duplication", {"expr": "a`b`, c"}, "config.expr: has a quote that does not enclose a name"),
         ("accuracy", {"expr": [{"source.col": "a", "ref.col": "a"}]}, "$.measures[0].config: 'ref.source' is missing"),
         ("duplication", {"bad.record.definition": "bad"}, "unknown bad.record.definition 'bad'"),
         ("profiling", {"dataset.sample": 2}, "must be a number from 0 to 1"),
