@@ -172,7 +172,7 @@ def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
     """With a text in the place of everything: errors are answers, and name no path of this machine."""
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repository:
-        filled(repository, text)
+        name, _ = filled(repository, text)
     source = DashboardSource(Shown(url))
     backend = source.backend()
     keys = (
@@ -192,6 +192,16 @@ def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
             told, _ = backend.answer({"id": text, "ask": ask, "about": about}, text)
             json.dumps(told, allow_nan=False)
             assert str(tmp_path) not in str(told.get("error"))
+    for view in ("home", "overview", "incidents"):
+        about = {"view": view, "options": {}, "dataset": None}
+        told, _ = backend.answer({"id": 1, "ask": "csv", "about": about}, None)
+        cells = [
+            cell
+            for row in csv.reader(io.StringIO(told["told"]["text"], newline=""))
+            for cell in row
+        ]
+        assert any(name in cell for cell in cells)
+        assert not [cell for cell in cells if cell.startswith(("=", "@", "+c", "\t", "\r"))]
     source.close()
 
 
