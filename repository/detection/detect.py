@@ -26,6 +26,7 @@ from tidegauge.repository.detection.findings import (
     alerting_mask,
     decided,
     finding,
+    gone_before,
     judge_partitions,
     points_of,
     window_mask,
@@ -307,6 +308,8 @@ class DetectionJob(DetectionScope):
         places_of = sorted(zip(*np.nonzero(flags), strict=True))
         earlier = _earlier(connection, one, {int(i) for i, _ in places_of}, first, ids)
         severities = list(Severity)
+        after = gone_before(flags, before)
+        weighed = any(monitor.severity is None for monitor in monitors)
         found.findings += [
             finding(
                 found.detector,
@@ -317,6 +320,8 @@ class DetectionJob(DetectionScope):
                 severities[grave[i, k]],
                 [*earlier[int(i)], *_known(one, int(i), int(k) + start)],
                 int(flags[:, k].sum()) - 1,
+                after=bool(after[i, k]),
+                weighed=weighed,
             )
             for i, k in places_of
         ]
@@ -567,6 +572,8 @@ def find(
             flags, grave = decided(of, one, scores, 0, alerting_mask(one, 0, teaching))
             flags &= window_mask(one, 0, window)
             points.append(points_of(one, scores, 0, [ids[place] for place in places]))
+            after = gone_before(flags)
+            weighed = any(monitor.severity is None for monitor in of)
             for i, t in zip(*np.nonzero(flags), strict=True):
                 told = finding(
                     repr(detector),
@@ -577,6 +584,8 @@ def find(
                     list(Severity)[grave[i, t]],
                     _known(one, int(i), int(t)),
                     int(flags[:, t].sum()) - 1,
+                    after=bool(after[i, t]),
+                    weighed=weighed,
                 )
                 findings[told.key] = told
     return findings, Points.concatenate(points)

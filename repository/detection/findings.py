@@ -129,6 +129,27 @@ def decided(
     return gravest >= 0, gravest
 
 
+def gone_before(flags: NDArray[np.bool_], before: Floats | None = None) -> NDArray[np.bool_]:
+    """Return a mask of the points whose series was an anomaly in the partition before.
+
+    Parameters
+    ----------
+    flags : array of bool, shape (series, partitions)
+    before : array of float, shape (series,), optional
+        Not 0 where the partition before the first was one.
+
+    Examples
+    --------
+    >>> gone_before(np.array([[True, False, True]]), np.array([-1.0])).tolist()
+    [[True, True, False]]
+    """
+    found = np.zeros_like(flags)
+    found[:, 1:] = flags[:, :-1]
+    if before is not None and flags.shape[1]:
+        found[:, 0] = before != 0
+    return found
+
+
 def alerting_mask(
     one: Matrix, start: int, teaching: TrainingLabels | None = None
 ) -> NDArray[np.bool_]:
@@ -152,6 +173,9 @@ def finding(
     severity: Severity,
     earlier: Sequence[float],
     others: int = 0,
+    *,
+    after: bool = False,
+    weighed: bool = False,
 ) -> Finding:
     """Build the finding of one anomalous point.
 
@@ -169,6 +193,10 @@ def finding(
         All earlier values of the series.
     others : int
         Number of other anomalies in the partition.
+    after : bool
+        Whether the series was an anomaly in the partition before.
+    weighed : bool
+        Whether an error needs less evidence, as where a monitor sets no severity.
     """
     i, k = place
     series, partition = one.series[i], one.partitions[start + k]
@@ -200,7 +228,8 @@ def finding(
             Reason(int(scores.reason[i, k])),
             others,
             scale=series["scale"],
-            grave=severity is Severity.ERROR,
+            after=after,
+            grave=weighed and severity is Severity.ERROR,
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -67,6 +68,8 @@ class DateEffects:
         Slots of days of the month, as `month_slots` counts them; none if they are not looked for.
     works : array of bool, shape (partitions,)
         Whether each is of a working day.
+    rolled : array of int, shape (ways, 2, partitions)
+        Days of the month that fall due, as `rolled_days` counts them.
     enough : int
         Occurrences that must agree.
     yearly : bool
@@ -78,12 +81,15 @@ class DateEffects:
         walk: Walked,
         month: NDArray[np.intp] | None,
         works: NDArray[np.bool_],
+        rolled: NDArray[np.intp],
         *,
         enough: int,
         yearly: bool,
     ) -> None:
-        self.walk, self.works = walk, works
-        self.month = np.empty((0, len(walk.days)), np.intp) if month is None else month
+        self.walk, self.works, self.rolled = walk, works, rolled
+        if month is None:
+            month, self.rolled = np.empty((0, len(walk.days)), np.intp), rolled[:0]
+        self.month = month
         self.enough, self.yearly = enough, yearly
 
     def expected(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
@@ -98,10 +104,12 @@ class DateEffects:
         found = self._due(t, centre, width, ~surprise & ~np.isnan(y))
         if not some.size:
             return found
-        ways = [self._of_months(t, slots, some, width[some]) for slots in self.month]
-        for effects in ways:
+        for same in [self._same_days(t, slots) for slots in self.month] + self._due_alike(t):
+            effects, _ = self.effect_of_days(same, some, width[some])
             self._explain(found, some, y, centre[some] + effects)
         self._explain(found, some, y, self._of_last_year(t, some, width[some]))
+        for effects in self._of_days_last_year(t, some, width[some]):
+            self._explain(found, some, y, centre[some] + effects)
         return found
 
     def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
@@ -145,28 +153,39 @@ class DateEffects:
         nearer = np.abs(y[some] - expected) < np.abs(y[some] - found[some])
         found[some[nearer]] = expected[nearer]
 
-    def _of_months(
-        self, t: int, slots: NDArray[np.intp], some: NDArray[np.intp], width: Floats
-    ) -> Floats:
-        """Return the effect of a day of the month on some series; NaN where none is known.
-
-        It is the median of its last occurrences, of which most must stand out and agree: an
-        incident on one of them is no reason to forget the others.
-        """
-        return self.effect_of_days(self._same_days(t, slots), some, width)[0]
-
     def _same_days(self, t: int, slots: NDArray[np.intp], last: int = MONTHS) -> NDArray[np.intp]:
         """Return the last partitions of the same day of months; none if it has no slot."""
         if slots[t] < 0:
             return np.empty(0, dtype=np.intp)
-        since = np.searchsorted(self.walk.days, self.walk.days[t] - np.timedelta64(CALENDAR, "D"))
+        since = self._since(t)
         found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-last:]
         return found
+
+    def _due_alike(self, t: int) -> list[NDArray[np.intp]]:
+        """Return, for each day of the month that may be due on a partition, the last on which it was.
+
+        So a payday is expected on the 14th if the 15th is a Saturday.
+        """
+        since, found = self._since(t), []
+        for first, last in self.rolled:
+            for due in range(first[t], last[t] + 1):
+                was = (first[since:t] <= due) & (due <= last[since:t])
+                found.append(since + np.flatnonzero(was)[-MONTHS:])
+        return found
+
+    def _since(self, t: int) -> int:
+        """Return the first partition of which days of the month are compared with one."""
+        reach = self.walk.days[t] - np.timedelta64(CALENDAR, "D")
+        return int(np.searchsorted(self.walk.days, reach))
 
     def effect_of_days(
         self, same: NDArray[np.intp], some: NDArray[np.intp], width: Floats
     ) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the effect that some partitions share, NaN for none, and how many of them agree."""
+        """Return the effect that some partitions share, NaN for none, and how many of them agree.
+
+        It is the median, and most must stand out and agree with it: an incident on one of them is no
+        reason to forget the others.
+        """
         if len(same) < self.enough:
             return np.full(len(some), np.nan), np.zeros(len(some), dtype=np.intp)
         out = np.stack([self._stands_out(some, self.walk.column[p]) for p in same], axis=1)
@@ -188,6 +207,16 @@ class DateEffects:
         level = median(self._plain(some, now - BASE[0], now - BASE[1]))
         expected = level + effect + self.walk.effects[some, self.walk.slot[now]]
         return np.where(np.abs(effect) > SURPRISE * width, expected, np.nan)
+
+    def _of_days_last_year(self, t: int, some: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
+        """Yield by how much single days around this one stood out a year ago; NaN where they did not."""
+        ago = int(self.walk.column[t]) - YEAR
+        if not self.yearly or ago - AROUND - 1 < self.walk.column[0]:
+            return
+        for day in (ago - 1, ago, ago + 1):
+            around = self._plain(some, day - AROUND, day + AROUND + 1)
+            out = around[:, AROUND] - median(np.delete(around, AROUND, axis=1))
+            yield np.where(np.abs(out) > SURPRISE * width, out, np.nan)
 
     def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
         """Return the values of columns as they were, weekdays apart."""

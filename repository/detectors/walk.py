@@ -20,7 +20,13 @@ from tidegauge.repository.numerics.forecast import Forecast, forecast
 from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread
-from tidegauge.repository.numerics.seasons import OCCURRENCES, REPEATED, Season, month_slots
+from tidegauge.repository.numerics.seasons import (
+    OCCURRENCES,
+    REPEATED,
+    Season,
+    month_slots,
+    rolled_days,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -271,6 +277,7 @@ class Walk:
             self,
             month_slots(self.days, history.free_days) if {AUTO, "month"} & set(wanted) else None,
             np.is_busday(self.days, holidays=history.free_days),
+            rolled_days(self.days, history.free_days),
             enough=1 if "month" in wanted else REPEATED,
             yearly=bool({AUTO, "year"} & set(wanted)),
         )
@@ -395,8 +402,8 @@ class Walk:
             -math.log10(BAND),
         )
         self._cap_records(c, y, now, score)
-        drifts &= ~atoms
-        drifts &= score > REASON_ABOVE
+        # A weaker drift leaves the band, and what is said of the point, where they were.
+        drifts &= ~atoms & (score >= -math.log10(BAND))
         centre = np.where(drifts, before, now.centre)
         score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
         score[y <= centre + self.least_rise] = 0

@@ -30,6 +30,7 @@ def explain(
     others: int = 0,
     *,
     scale: str = "",
+    after: bool = False,
     grave: bool = False,
 ) -> str:
     """Explain an anomaly: the value, the usual range, and whether it is a record.
@@ -50,17 +51,20 @@ def explain(
         The kind of deviation.
     others : int
         Number of other metrics that are anomalies in the partition. A value inside its band is one
-        for their sake, as that of the partition before was, or because it is grave.
+        for their sake, as that of the partition before was, because it is grave, or by a rule that is
+        stricter than the band.
     scale : str
         The metric's scale, as in `Scale`; ratios are told in per cent.
+    after : bool
+        Whether the metric was an anomaly in the partition before.
     grave : bool
-        Whether the anomaly is an error, which needs less evidence.
+        Whether the departure is so large that it needs less evidence.
 
     Examples
     --------
     >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97], 0.975, 0.95, 0.99, scale="ratio")
     'Completeness of email in ds=2013-02-08 (a Friday) is 50 %, below the usual 95 % to 99 % (expected 97.5 %): the lowest of 2 partitions.'
-    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050)
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, after=True)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and an anomaly went before.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, others=2)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are unusual, too.'
@@ -82,7 +86,9 @@ def explain(
         usual = f"{side} the {'allowed' if reason is Reason.BOUND else 'usual'} {band}{centre}"
         if lower <= value <= upper:
             inside = {"below": "low within", "above": "high within"}[side]
-            usual = f"{inside} the usual {band}{centre}, {_joined(others, grave=grave)}"
+            usual = (
+                f"{inside} the usual {band}{centre}, {_joined(others, after=after, grave=grave)}"
+            )
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):
@@ -93,12 +99,15 @@ def explain(
     return one_line(text)
 
 
-def _joined(others: int, *, grave: bool) -> str:
-    if not others and grave:
-        return "and so large a departure, or one after an anomaly, needs less evidence"
-    if not others:
+def _joined(others: int, *, after: bool, grave: bool) -> str:
+    """Return why a value inside its band is an anomaly."""
+    if others:
+        return f"and {others} other metric{'s are' if others > 1 else ' is'} unusual, too"
+    if after:
         return "and an anomaly went before"
-    return f"and {others} other metric{'s are' if others > 1 else ' is'} unusual, too"
+    if grave:
+        return "and so large a departure needs less evidence"
+    return "and the monitor's rule is stricter than that"
 
 
 def direction(value: float, expected: float, lower: float, upper: float) -> str:

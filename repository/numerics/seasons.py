@@ -85,6 +85,46 @@ def _month_slots(
     )
 
 
+def rolled_days(
+    days: NDArray[np.datetime64], holidays: NDArray[np.datetime64] = NO_HOLIDAYS
+) -> NDArray[np.intp]:
+    """Return the days of the month that fall due on each day, if paid before or after days off.
+
+    What is due on a day off is brought forward to the last working day before it, or put off to the
+    first one after it; within its month.
+
+    Parameters
+    ----------
+    days : array of datetime64[D], shape (days,)
+    holidays : array of datetime64[D], optional
+
+    Returns
+    -------
+    array of int, shape (2, 2, days)
+        First and last day of the month, brought forward and put off; 1 and 0 for days off.
+
+    Examples
+    --------
+    The 15th of May 2021 was a Saturday: it falls due on Friday the 14th, or on Monday the 17th.
+
+    >>> days = np.array(["2021-05-14", "2021-05-15", "2021-05-17"], dtype="M8[D]")
+    >>> rolled_days(days).tolist()
+    [[[14, 1, 17], [16, 0, 17]], [[14, 1, 15], [14, 0, 17]]]
+    """
+    found = np.empty((2, 2, len(days)), dtype=np.intp)
+    found[:, 0], found[:, 1] = 1, 0
+    works = ~np.isnat(days)
+    works[works] = np.is_busday(days[works], holidays=holidays)
+    some = days[works]
+    months = some.astype("M8[M]")
+    first, last = months.astype("M8[D]"), (months + 1).astype("M8[D]") - 1
+    before, after = (np.busday_offset(some, step, holidays=holidays) for step in (-1, 1))
+    for way, (begin, end) in enumerate(((some, after - 1), (before + 1, some))):
+        for at, day in enumerate((np.maximum(begin, first), np.minimum(end, last))):
+            found[way, at, works] = (day - first).astype(int) + 1
+    return found
+
+
 NEVER = np.iinfo(np.int32).max
 """Column of an occurrence that there is not."""
 

@@ -22,26 +22,39 @@ notify: [log]
 """
 
 
-@pytest.mark.soak
-@pytest.mark.spark
-def test_runs_of_one_suite_at_once_measure_each_partition_once(url, tmp_path):
-    """Each process has a Spark of its own; those that wait for the others find nothing left to do."""
+RULES = """
+dataset: days
+path: {folder}/
+partition_by: [ds]
+rules:
+  - BoundRule: {{column: x, lower: 0, upper: 100, name: upper}}
+quarantine: {folder}_rejects
+publish: {folder}_clean
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A table whose day n has the values from n to n + 99."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for day in range(1, DAYS + 1):
-        folder = tmp_path / "days" / f"ds=2013-02-0{day}"
-        folder.mkdir(parents=True)
-        pq.write_table(pa.table({"x": list(range(day, day + 100))}), folder / "part.parquet")
-    suite = tmp_path / "suite.yml"
-    suite.write_text(SUITE.format(folder=tmp_path / "days"))
+        place = tmp_path / "days" / f"ds=2013-02-0{day}"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table({"x": list(range(day, day + 100))}), place / "part.parquet")
+    return tmp_path / "days"
+
+
+def at_once(count, url, tmp_path, *arguments):
+    """Run a command in some processes, each with a Spark of its own; all must succeed."""
     processes = []
-    for number in range(soak(2, 10)):
+    for number in range(count):
         place = tmp_path / str(number)
         place.mkdir()
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", "tidegauge", "run", str(suite), "--db", url]
+                [sys.executable, "-m", "tidegauge", *map(str, arguments), "--db", url]
                 + ["--artifacts", str(tmp_path / "artifacts")],
                 cwd=place,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -51,15 +64,48 @@ def test_runs_of_one_suite_at_once_measure_each_partition_once(url, tmp_path):
             )
         )
     said = [process.communicate(timeout=900)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
+    assert [process.returncode for process in processes] == [0] * count, said
+    return said
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_runs_of_one_suite_at_once_measure_each_partition_once(url, folder, tmp_path):
+    """Those that wait for the others find nothing left to do."""
+    suite = tmp_path / "suite.yml"
+    suite.write_text(SUITE.format(folder=folder))
+    count = soak(2, 10)
+    at_once(count, url, tmp_path, "run", suite)
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
         assert check(repository.database, repository.artifacts) == []
         runs = repository.runs("days")
-        assert runs["status"].tolist() == ["complete"] * len(processes)
-        assert sorted(runs["measured"]) == [0] * (len(processes) - 1) + [DAYS]
+        assert runs["status"].tolist() == ["complete"] * count
+        assert sorted(runs["measured"]) == [0] * (count - 1) + [DAYS]
         found = repository.metrics("days", name="Mean").sort_values("partition")
         assert found["version"].tolist() == [1] * DAYS
         assert found["value"].tolist() == [49.5 + day for day in range(1, DAYS + 1)]
         verdicts = repository.verdicts("days")
         assert sorted(verdicts["partition"]) == sorted(found["partition"])
         assert verdicts["passed"].all()
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_rules_at_once_write_each_partition_once(url, folder, tmp_path):
+    """A second writer of the same partitions would share a staging folder with the first."""
+    import pyarrow.parquet as pq
+
+    rules = tmp_path / "rules.yml"
+    rules.write_text(RULES.format(folder=folder))
+    count = soak(2, 10)
+    said = at_once(count, url, tmp_path, "rules", "run", rules)
+    assert sum("written: " in text for text in said) == 1, said
+    kept, rejected = (
+        {
+            day: sorted(pq.read_table(f"{folder}_{name}/ds=2013-02-0{day}")["x"].to_pylist())
+            for day in range(1, DAYS + 1)
+        }
+        for name in ("clean", "rejects")
+    )
+    assert kept == {day: list(range(day, 101)) for day in range(1, DAYS + 1)}
+    assert rejected == {day: list(range(101, day + 100)) for day in range(1, DAYS + 1)}

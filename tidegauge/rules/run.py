@@ -8,6 +8,7 @@ by the next run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.runs.ledger import own_part
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
 from tidegauge.files.dqm import DQM_NAME
@@ -124,9 +126,10 @@ def run_file(
         writer.remember_all()
     problem = ""
     try:
-        writer.quarantine()
-        if parsed is None or parsed.passed:
-            writer.publish()
+        with writer.alone():
+            writer.quarantine()
+            if parsed is None or parsed.passed:
+                writer.publish()
     except Exception as error:  # noqa: BLE001 - what was counted and judged is still reported
         problem = str(error) if isinstance(error, TidegaugeError) else describe(error)
     checks = {**run.checks, **writer.judge_with_samples()}
@@ -241,6 +244,15 @@ class _Writer:
         dqm = self.file.dqm
         known = kept_verdicts(self.repository, self.run.dataset, dqm.name, dqm.specification)
         self.checks = {**known, **self.checks}
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Keep other runs of the dataset from writing: a table's partitions have one writer at a time.
+
+        A run that waited sees what the other one wrote.
+        """
+        if self.file.quarantine is None and self.file.publish is None:
+            return nullcontext()
+        return self.repository.store.hold(f"records of {self.run.dataset}", WAIT_SECONDS)
 
     def quarantine(self) -> None:
         """Write the rejected records, and take samples."""

@@ -284,3 +284,16 @@ def test_an_anomaly_inside_its_band_says_why(repo):
         assert inside == (name != "m10")
         assert ("low within the usual" in one["explanation"]) == inside
         assert ("and 10 other metrics are unusual, too" in one["explanation"]) == inside
+
+
+@pytest.mark.parametrize("more", [{}, {"severity": "error"}])
+def test_an_anomaly_by_a_rule_that_is_stricter_than_the_band_says_so(repo, more):
+    logs = np.random.default_rng(8).normal(0, 0.05, 90)
+    logs[-1] = -0.2
+    days = [f"ds={np.datetime64('2024-01-01') + n}" for n in range(90)]
+    values = (1e5 * np.exp(logs)).tolist()
+    repo.record("t", "m", dict(zip(days, values, strict=True)), scale="count")
+    monitor = tg.Monitor({"name": "m"}, rule=tg.Threshold(2.0), **more)
+    found = repo.detect("t", [monitor]).set_index("partition")
+    assert found["lower"][days[-1]] < found["value"][days[-1]]
+    assert "and the monitor's rule is stricter than that" in found["explanation"][days[-1]]

@@ -184,6 +184,19 @@ def test_a_payday_that_moves_to_a_working_day_is_not_missed_at_a_weekend(roll):
     assert "2001-04-15" not in days[flags].astype(str)
 
 
+@pytest.mark.parametrize("roll", ["following", "preceding"])
+def test_paydays_that_move_to_working_days_are_expected_after_three(roll):
+    """Of the 15ths of 2021, those of May and August are at a weekend."""
+    times = times_of(DAY, 400)
+    days = times.astype("M8[D]")
+    months = np.unique(days.astype("M8[M]")).astype("M8[D]")
+    paydays = np.busday_offset(months + 14, 0, roll=roll)
+    paid = np.isin(days, paydays)
+    _, flags = judged(times, np.where(paid, 2.5, 1.0))
+    assert flags[paid][1]
+    assert not flags[days > paydays[4]].any()
+
+
 def test_days_of_the_month_do_not_pass_for_a_heavy_tail():
     times = times_of(DAY, 260)
     fifteenth = times.astype("M8[D]") == times.astype("M8[M]").astype("M8[D]") + 14
@@ -201,6 +214,20 @@ def test_a_season_of_the_year_is_expected_in_the_second():
     found = times[np.flatnonzero(flags)]
     assert found.size
     assert (found < np.datetime64("2022-02-01")).all()
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_day_of_the_year_is_expected_in_the_second(length):
+    """11 November, as on which shops of some countries sell most, alone or with its neighbours."""
+    times = times_of(DAY, 700)
+    days = times.astype("M8[D]")
+    first = np.arange("2021", "2023", dtype="M8[Y]").astype("M8[M]") + 10
+    sales = np.concatenate(
+        [first.astype("M8[D]") + 10 + n for n in range(-(length // 2), (length + 1) // 2)]
+    )
+    _, flags = judged(times, np.where(np.isin(days, sales), 2.0, 1.0))
+    found = days[flags]
+    assert set(found.astype(str)) == {str(day) for day in sales if day < np.datetime64("2022")}
 
 
 def test_what_is_odd_once_is_odd_again_on_another_day_of_the_month():
