@@ -121,6 +121,7 @@ def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgre
         time.sleep(0.05)
     time.sleep(5)  # into the scan
     executors = victim.children()
+    assert job.process.poll() is None, "the job was over before its worker was killed"
     kill(victim.process)
     for executor in executors:
         try:
@@ -128,6 +129,7 @@ def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgre
         except psutil.NoSuchProcess:
             continue
     assert finish(job) == local[0]
+    assert "Lost executor" in job.said
     assert_equal(folder, url, local)
 
 

@@ -18,3 +18,14 @@ def test_each_promise_names_a_test_that_exists(document):
         assert (ROOT / path).exists(), path
         assert not test or f"def {test}(" in (ROOT / path).read_text(), test
     assert "`::" not in text
+
+
+def test_each_promise_of_reliability_names_its_tests():
+    """A row without one, or with a whole file, would hold whatever becomes of the promise."""
+    text = (ROOT / "docs/reliability.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    promises = [row for row in rows if row[-1] != "test"]
+    assert len(promises) > 40
+    assert [
+        row for row in promises if not re.fullmatch(r"(`tests/[\w./]+::\w+`(, )?)+", row[-1])
+    ] == []
