@@ -139,12 +139,23 @@ def require_hll(sketch: bytes) -> None:
     head = (8, 12)[form]
     if form == 1:
         (coupons,) = struct.unpack_from("<8xI", sketch)
-    _require(lg_slots <= lg_k and coupons <= 1 << lg_k, "coupons")
-    stored = coupons if flags & _HLL_COMPACT else 1 << lg_slots
-    _require(bool(flags & _HLL_EMPTY) or len(sketch) == head + 4 * stored, "length")
+    slots = 1 << min(lg_slots, lg_k)
+    if form == 1:  # a hash set that is three quarters full at most
+        fits = _HLL_LG_SET <= lg_slots <= lg_k - 3 and 4 * coupons <= 3 * slots
+    else:  # a list, which is made a set when it is full: the library writes behind a longer one
+        fits = lg_slots == _HLL_LG_LIST and coupons < slots
+    _require(fits, "coupons")
+    if flags & _HLL_EMPTY:
+        _require(coupons == 0, "coupons")
+        return
+    stored = coupons if flags & _HLL_COMPACT else slots
+    _require(len(sketch) == head + 4 * stored, "length")
+    _require(sum(map(bool, struct.unpack_from(f"<{stored}I", sketch, head))) == coupons, "coupons")
 
 
 _HLL_LG_K = (4, 21)
+_HLL_LG_LIST, _HLL_LG_SET = 3, 5
+"""log2 of the slots of a list, and of the smallest set."""
 _HLL_EMPTY, _HLL_COMPACT = 4, 8
 _HLL_BYTES = (lambda k: k // 2, lambda k: k * 3 // 4 + 1, lambda k: k)
 """Bytes of registers of 4, 6 and 8 bits."""

@@ -120,6 +120,11 @@ def test_summaries_have_as_many_bytes_as_are_counted_on():
         ),
         ("req/1", "020111180c00000100000001030000000000000000000008000103"),  # likewise
         ("hll/2", "0400000000000000020201074c03080104fb03082bf2fb06"),  # 2 ** 76 registers
+        # A list of 105 coupons, in a length of eight: the library writes behind it.
+        (
+            "hll/2",
+            "0400000000000000020201070c0300690000366900696969690000006969696969696969696969fb06862ff90d75816607",
+        ),
         ("frequent-items/1", "04010a7878000000" + "78" * 60),  # 2 ** 120 slots
         ("tuple/2", "05000000000000000a020203090500000000ffffffff00000000"),  # 2 ** 32 entries
     ],

@@ -293,7 +293,7 @@ def test_an_anomaly_by_a_rule_that_is_stricter_than_the_band_says_so(repo, more)
     days = [f"ds={np.datetime64('2024-01-01') + n}" for n in range(90)]
     values = (1e5 * np.exp(logs)).tolist()
     repo.record("t", "m", dict(zip(days, values, strict=True)), scale="count")
-    monitor = tg.Monitor({"name": "m"}, rule=tg.Threshold(2.0), **more)
+    monitor = tg.Monitor({"name": "m"}, rule=tg.Threshold(1.5), **more)
     found = repo.detect("t", [monitor]).set_index("partition")
     assert found["lower"][days[-1]] < found["value"][days[-1]]
     assert "and the monitor's rule is stricter than that" in found["explanation"][days[-1]]

@@ -130,10 +130,22 @@ def test_one_outage_of_many_days_does_not_hide_the_next():
 
 def test_a_point_near_its_old_level_is_not_told_of_as_drifted():
     draw = np.random.default_rng(1)
-    values = 100 + draw.normal(0, 1, 90)
-    values[70:] += 2  # by 76 the median of a week has moved farther than ever before
-    values[76] = 100.3
+    values = 100 + draw.normal(0, 1, 110)
+    values[70:] += np.minimum(np.arange(40) * 5 / 19, 5)
+    values[87] = 100.3  # the median of a week has moved farther than ever before
     scores, _ = judged(values, scale=Scale.SIGNED)
     told = np.flatnonzero(scores.reason[0] == Reason.DRIFT)
-    assert 75 in told
-    assert 76 not in told
+    assert 86 in told
+    assert 87 not in told
+    assert 89 in told
+
+
+def test_a_weak_drift_leaves_the_band_where_it_is():
+    """By 75 the median of a week has moved by two deviations: too little for an anomaly."""
+    values = 100 + np.random.default_rng(1).normal(0, 1, 90)
+    values[70:] += 2
+    scores, found = judged(values, scale=Scale.SIGNED)
+    assert scores.score[0, 75] > 2
+    assert not found
+    assert not (scores.reason[0] == Reason.DRIFT).any()
+    assert (values > scores.lower[0]).sum() == (~np.isnan(scores.lower[0])).sum()

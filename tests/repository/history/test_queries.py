@@ -498,7 +498,7 @@ def test_settings_come_from_argument_environment_and_file(tmp_path, monkeypatch)
         ("db = 7", "db is text, not 7"),
         ("url = ''", "did you mean"),
         ("db =", "cannot read the configuration"),
-        pytest.param("db = " + "[" * 100_000, "cannot read the configuration", id="deep"),
+        ("db = " + "[" * 100_000, "cannot read the configuration"),
     ):
         (tmp_path / "tidegauge.toml").write_text(text)
         with pytest.raises(
