@@ -403,7 +403,7 @@ class Walk:
         )
         self._cap_records(c, y, now, score)
         # A weaker drift leaves the band, and what is said of the point, where they were.
-        drifts &= ~atoms & (score >= -math.log10(BAND))
+        drifts &= ~atoms & (score >= TEACHES_BELOW)
         centre = np.where(drifts, before, now.centre)
         score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
         score[y <= centre + self.least_rise] = 0

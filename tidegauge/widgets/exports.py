@@ -101,7 +101,16 @@ def spreadsheet(frame: pd.DataFrame) -> str:
     '@b
     c
     """
-    return frame.map(for_spreadsheet).rename(columns=for_spreadsheet).to_csv(index=False)
+    return frame.apply(_as_texts).rename(columns=for_spreadsheet).to_csv(index=False)
+
+
+def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of texts as cells; numbers and times stay as they are."""
+    import pandas as pd
+
+    if column.dtype.kind in "iufbmM" or isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column
+    return pd.Series([for_spreadsheet(value) for value in column], column.index, dtype=object)
 
 
 def svg(repository: Repository, asked: Mapping[str, Any], as_of: AsOf = None) -> Answer:
