@@ -50,8 +50,10 @@ SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
 """Alarms to one side within so many points by which a level shift is accepted, at the least."""
 SHIFT_SHARE = 0.75
 """Share of a day that must alarm, where partitions are parts of a day."""
-NEW_WEEKS, NEW_DAYS = 4, 3
+NEW_WEEKS, NEW_DAYS = 2.5, 3
 """Weeks of points below which effects of the week are unknown; days that a level lasts then, unlike a weekend."""
+SURE_WEEKS = 4
+"""Weeks of points from which these effects are so sure that what they leave can be a drift."""
 RECOVERY = 4
 """Cycles after a level shift within which the level before it is no surprise."""
 WHOLE = 1e-6
@@ -388,7 +390,7 @@ class Walk:
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
         moving[~np.isnan(self.units.stays[:, t])] = 0
         some = np.flatnonzero(moving)
-        moving[some[self._are_new(some, c)]] = 0  # a weekend is no drift
+        moving[some[self._are_new(some, c, SURE_WEEKS)]] = 0  # a weekend is no drift
         drifts = moving > score
         score = np.maximum(score, moving)
         atoms, constant = tails.score_constants(
@@ -568,12 +570,14 @@ class Walk:
                 if self.grid.daily and new.size:
                     self._begin(season, slice(place - season.slots + 1, place + 1), new)
 
-    def _are_new(self, some: NDArray[np.intp], c: int) -> NDArray[np.bool_]:
-        """Return which of some series have too few points for effects of the week, as of a column."""
+    def _are_new(
+        self, some: NDArray[np.intp], c: int, weeks: float = NEW_WEEKS
+    ) -> NDArray[np.bool_]:
+        """Return which of some series have fewer points than so many weeks have, as of a column."""
         if not self.grid.within_days:
             return np.zeros(len(some), dtype=bool)
         known = ~np.isnan(self.y[some, c - self.learned : c])
-        found: NDArray[np.bool_] = known.sum(axis=1) < NEW_WEEKS * self.grid.cycle
+        found: NDArray[np.bool_] = known.sum(axis=1) < weeks * self.grid.cycle
         return found
 
     def _learn_together(self, first: int, end: int, known: Scores, centre: Floats) -> None:
