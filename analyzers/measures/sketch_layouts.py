@@ -150,7 +150,8 @@ def require_hll(sketch: bytes) -> None:
         return
     stored = coupons if flags & _HLL_COMPACT else slots
     _require(len(sketch) == head + 4 * stored, "length")
-    _require(sum(map(bool, struct.unpack_from(f"<{stored}I", sketch, head))) == coupons, "coupons")
+    empty = struct.unpack_from(f"<{stored}I", sketch, head).count(0)
+    _require(stored - empty == coupons, "coupons")
 
 
 _HLL_LG_K = (4, 21)
