@@ -21,6 +21,7 @@ from tidegauge.analyzers.core.metric import Entity, Metric, attempt
 from tidegauge.analyzers.core.requests import Frequencies, Request
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.measures.parquet_pages import column_pages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,34 +44,40 @@ _MOST_EXPANSION = 1000
 """Bytes that a state may take in memory, at least, and by byte of its file: distinct values repeat little."""
 
 
-def _check_size(metadata: Any, size: int) -> None:
+def _require_size(needed: int, size: int) -> None:
     """Refuse a file that would take far more memory than the values of a state can."""
-    groups = (metadata.row_group(n) for n in range(metadata.num_row_groups))
-    plain = sum(group.total_byte_size for group in groups)
-    needed = max(plain, 8 * metadata.num_rows * metadata.num_columns)
     if needed > max(_LARGEST_SMALL, _MOST_EXPANSION * size):
         msg = f"{size} bytes that would take {needed} in memory"
         raise ValueError(msg)
 
 
-def _check_layout(metadata: Any) -> None:
-    """Refuse lists, which `packed` never writes.
-
-    The schema is asked, and not `RowGroupMetaData.column`: of damaged metadata that ends the process.
-    """
-    for place in range(metadata.num_columns):
-        column = metadata.schema.column(place)
+def _require_flat(schema: Any) -> None:
+    """Refuse lists, which `packed` never writes."""
+    for place in range(len(schema)):
+        column = schema.column(place)
         if column.max_repetition_level:
             msg = f"a column {column.path!r} of lists"
             raise ValueError(msg)
 
 
-def packed(table: pa.Table) -> bytes:
-    """Serialize a table as a Parquet file."""
+def _spelled_out(column: pa.ChunkedArray) -> int:
+    """Return the bytes of a dictionary's values where each is written in full."""
+    import pyarrow.compute as pc
+
+    lengths = (pc.take(pc.binary_length(one.dictionary), one.indices) for one in column.chunks)
+    return sum(pc.sum(some).as_py() or 0 for some in lengths)
+
+
+def packed(table: pa.Table, keys: int) -> bytes:
+    """Serialize a table, of which so many columns are the keys of its groups, as a Parquet file.
+
+    A single key is another one in each row: a dictionary of it would be written in vain.
+    """
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
+    repeating = table.column_names[keys == 1 :]
+    pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
     return sink.getvalue()
 
 
@@ -79,11 +86,19 @@ def unpacked(payload: bytes) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    columns = column_pages(payload)
+    _require_size(sum(one.least for one in columns), len(payload))
     # Most are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
-    _check_size(file.metadata, len(payload))
-    _check_layout(file.metadata)
-    return file.read(use_threads=False)
+    _require_flat(file.schema)
+    if sum(one.most for one in columns) <= _LARGEST_SMALL:
+        return file.read(use_threads=False)
+    # Few long texts may stand for many rows: they are counted before they are spelled out.
+    every = [file.schema.column(place) for place in range(len(file.schema))]
+    texts = [column.name for column in every if column.physical_type == "BYTE_ARRAY"]
+    coded = pq.ParquetFile(pa.BufferReader(payload), read_dictionary=texts).read(use_threads=False)
+    _require_size(sum(_spelled_out(coded[name]) for name in texts), len(payload))
+    return coded.cast(file.schema_arrow)
 
 
 def are_counts(column: pa.ChunkedArray) -> bool:
@@ -374,7 +389,8 @@ class FrequenciesAndNumRows(State):
     def pack(self) -> bytes:
         """Serialize to a Parquet file, with the row counts in its metadata."""
         totals = {_ROWS: str(self.num_rows), _NULLS: str(self.num_nulls)}
-        return packed(self.frequencies.replace_schema_metadata(totals))
+        table = self.frequencies
+        return packed(table.replace_schema_metadata(totals), table.num_columns - 1)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:

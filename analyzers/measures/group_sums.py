@@ -183,7 +183,7 @@ class GroupSums(State):
 
     def pack(self) -> bytes:
         """Serialize to a Parquet file."""
-        return packed(self.table)
+        return packed(self.table, 1)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:

@@ -1,0 +1,178 @@
+"""Parquet page headers: the memory that a stored file claims, read before its values are.
+
+A reader takes the memory that a page's header asks for, and finds only then that the page is not like that.
+Footer and page headers are structures of Thrift's compact protocol (`parquet.thrift` and Thrift's
+specification say how); of them only what the memory of a column depends on is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Fields = dict[int, Any]
+"""A structure: its values by the number of their field."""
+
+_BYTE_ARRAY = 6
+"""The type of texts and binaries, whose values are of any length."""
+_DEEPEST = 16
+"""Structures within each other: Parquet's own are six."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPages:
+    """The pages of one column in one row group.
+
+    Attributes
+    ----------
+    values : int
+        Values that its headers claim, the dictionary's among them.
+    size : int
+        Bytes of its pages without compression.
+    dictionary : int
+        Bytes of the texts that each value may repeat; 0 without a dictionary, and for numbers.
+    """
+
+    values: int
+    size: int
+    dictionary: int
+
+    @property
+    def least(self) -> int:
+        """Bytes that the column takes in memory at least."""
+        return max(self.size, 8 * self.values)
+
+    @property
+    def most(self) -> int:
+        """Bytes that the column takes in memory if each value is all that its dictionary holds."""
+        return self.least + self.values * self.dictionary
+
+
+def column_pages(file: bytes) -> list[ColumnPages]:
+    """Read the headers of all pages of a Parquet file, without their values.
+
+    Parameters
+    ----------
+    file : bytes
+        The whole file.
+
+    Returns
+    -------
+    list of ColumnPages
+        One for each column of each row group.
+
+    Raises
+    ------
+    ValueError
+        The bytes are no Parquet file, a number in them cannot be, or a page lies outside its column.
+
+    Examples
+    --------
+    >>> import io, pyarrow as pa, pyarrow.parquet as pq
+    >>> sink = io.BytesIO()
+    >>> pq.write_table(pa.table({"text": ["ab", "ab", "c"]}), sink)
+    >>> column_pages(sink.getvalue())[0].values  # three, and two in the dictionary
+    5
+    """
+    end = len(file) - 8
+    length = int.from_bytes(file[end : end + 4], "little")
+    if end < length or file[-4:] != b"PAR1":
+        raise ValueError("not a Parquet file")
+    try:
+        footer = _Structures(file[:end], end - length).fields()
+        groups = footer.get(4, [])
+        return [_pages(file[: end - length], one[3]) for group in groups for one in group[1]]
+    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("structures that are not Parquet's") from error
+
+
+def _pages(file: bytes, column: Fields) -> ColumnPages:
+    """Walk over the pages of a column from where a reader begins to where it ends."""
+    if column[5] == 0:  # no page is written, and none is read
+        return ColumnPages(0, 0, 0)
+    start, before = column[9], column.get(11, 0)
+    start = before if 0 < before < start else start
+    end = start + column[7]
+    if not 0 < start < end <= len(file):
+        raise ValueError(f"a column from byte {start} to {end} of {len(file)}")
+    values = size = dictionary = 0
+    reader = _Structures(file[:end], start)
+    while reader.position < end:
+        page = reader.fields()
+        plain, packed = page[2], page[3]
+        head = page.get(5) or page.get(7) or page.get(8) or {}
+        number = head.get(1, 0)
+        reader.position += packed
+        if min(plain, packed, number) < 0 or reader.position > end:
+            raise ValueError(f"a page of {packed} bytes, {plain} unpacked, with {number} values")
+        values += number
+        size += plain
+        if 7 in page and column[1] == _BYTE_ARRAY:
+            dictionary += plain
+    return ColumnPages(max(values, column[5]), size, dictionary)
+
+
+class _Structures:
+    """Reader of structures in Thrift's compact protocol, one after the other from a position on."""
+
+    def __init__(self, content: bytes, position: int) -> None:
+        self.content, self.position = content, position
+
+    def fields(self, depth: int = 0) -> Fields:
+        """Read one structure."""
+        if depth > _DEEPEST:
+            raise ValueError(f"structures more than {_DEEPEST} deep")
+        found: Fields = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            kind = head & 0xF
+            # Of a truth value the kind is the value.
+            found[number] = kind == 1 if kind in {1, 2} else self._value(kind, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        match kind:
+            case 1 | 2 | 3:
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._signed()
+            case 7:
+                return self._skip(8)
+            case 8:
+                return self._skip(self._unsigned())
+            case 9 | 10:
+                return list(self._items(depth))
+            case 12:
+                return self.fields(depth + 1)
+            case _:
+                raise ValueError(f"a value of type {kind}")  # Parquet has no maps
+
+    def _items(self, depth: int) -> Iterator[Any]:
+        head = self._byte()
+        size = self._unsigned() if head >> 4 == 0xF else head >> 4
+        for _ in range(size):
+            yield self._value(head & 0xF, depth)
+
+    def _byte(self) -> int:
+        value = self.content[self.position]
+        self.position += 1
+        return value
+
+    def _skip(self, size: int) -> None:
+        self.position += size
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while shift < 64:
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise ValueError("a number of more than 64 bits")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return value >> 1 ^ -(value & 1)

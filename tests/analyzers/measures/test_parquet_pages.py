@@ -1,0 +1,170 @@
+"""Headers of Parquet pages, against files of pyarrow and crafted ones."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows, packed, unpacked
+from tidegauge.analyzers.measures.parquet_pages import column_pages
+
+
+def written(table, **options):
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def varint(number):
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_claims_are_those_of_the_footer(compression, version, dictionary):
+    """Pages have what the footer says of their column, of which headers are the rest."""
+    table = pa.table(
+        {
+            "t": [f"value {i % 7}" for i in range(5000)],
+            "n": range(5000),
+            "f": [i / 3 for i in range(5000)],
+        }
+    )
+    file = written(
+        table,
+        compression=compression,
+        data_page_version=version,
+        use_dictionary=dictionary,
+        row_group_size=2000,
+        data_page_size=1000,
+        write_page_index=True,
+        write_page_checksum=True,
+    )
+    found = column_pages(file)
+    assert len(found) == 9
+    footer = pq.ParquetFile(io.BytesIO(file)).metadata
+    for group in range(3):
+        for column in range(3):
+            own = footer.row_group(group).column(column)
+            pages = found[3 * group + column]
+            dictionary_values = {0: 7, 1: own.num_values, 2: own.num_values}[column]
+            assert pages.values == own.num_values + dictionary * dictionary_values
+            assert 0 <= own.total_uncompressed_size - pages.size < 100 * (2 + own.num_values / 100)
+            # Seven texts of seven letters, each after its length in four bytes
+            assert pages.dictionary == (7 * 11 if dictionary and column == 0 else 0)
+
+
+ROWS = 20_000
+PLAIN = 8 * ROWS + 8
+"""Bytes of the only page of `state`: its numbers and the levels that say that none is null."""
+
+
+HEADER = 25
+"""Bytes of its header."""
+
+
+def state():
+    """A file of one page, and the bytes of its column."""
+    file = written(
+        pa.table({"count": pa.array(range(ROWS))}),
+        use_dictionary=False,
+        compression="zstd",
+        write_statistics=False,
+    )
+    column = pq.ParquetFile(io.BytesIO(file)).metadata.row_group(0).column(0)
+    return file, slice(
+        column.data_page_offset, column.data_page_offset + column.total_compressed_size
+    )
+
+
+def claiming(size=PLAIN, values=ROWS, packed_size=None):
+    """The same file with other sizes in the header of its page, and a page that is as much shorter."""
+    file, place = state()
+    page = file[place]
+    was = [varint(2 * number) for number in (PLAIN, len(page) - HEADER, ROWS)]
+    start = b"\x15\x00\x15" + was[0] + b"\x15" + was[1] + b"\x2c\x15" + was[2]
+    assert page.startswith(start)
+    rest = page[len(start) :]
+    for shorter in range(20):
+        packed_size_now = len(page) - HEADER - shorter if packed_size is None else packed_size
+        numbers = [varint(2 * number) for number in (size, packed_size_now, values)]
+        head = b"\x15\x00\x15" + numbers[0] + b"\x15" + numbers[1] + b"\x2c\x15" + numbers[2]
+        changed = head + rest[: len(rest) - shorter]
+        if len(changed) == len(page):
+            return file[: place.start] + changed + file[place.stop :]
+    raise AssertionError
+
+
+def test_a_sound_file_is_read():
+    file = claiming()
+    assert file == state()[0]
+    assert unpacked(file)["count"].to_pylist() == list(range(ROWS))
+
+
+@pytest.mark.parametrize("claim", [{"size": 2**31 - 1}, {"values": 2**31 - 1}])
+def test_a_page_that_claims_gigabytes_is_refused(claim):
+    """Its footer is sound: only the page's own header says so."""
+    with pytest.raises(ValueError, match="bytes that would take"):
+        unpacked(claiming(**claim))
+
+
+def test_a_page_beyond_its_column_is_refused():
+    with pytest.raises(ValueError, match="a page of 60000 bytes"):
+        column_pages(claiming(packed_size=60_000))
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_long_texts_of_many_rows_are_refused_before_they_are_spelled_out(store_schema):
+    """A text of a megabyte in each of a hundred thousand rows: a kilobyte as a dictionary."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["x" * 10**6])
+    bomb = written(
+        pa.table({"0": texts, "count": [1] * 100_000}),
+        compression="zstd",
+        store_schema=store_schema,
+    )
+    assert len(bomb) < 2000
+    with pytest.raises(ValueError, match="would take 100000000000 in memory"):
+        unpacked(bomb)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_long_texts_of_few_rows_are_read_as_they_are(kind):
+    """Rows times the longest text would be too much, but few rows have it."""
+    texts = pa.array([b"x" * 500_000, b"", None, *[b"abc", b"defg"] * 50_000], pa.binary()).cast(
+        kind
+    )
+    table = pa.table({"0": texts, "1": texts, "count": [1] * len(texts)})
+    for file in (packed(table, 2), written(table, row_group_size=60_000)):
+        assert sum(one.most for one in column_pages(file)) > 2**28
+        assert unpacked(file).equals(table)
+
+
+def test_an_empty_table_has_no_pages():
+    table = pa.table({"0": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+    assert [one.least for one in column_pages(packed(table, 1))] == [0, 0]
+    assert unpacked(packed(table, 1)).equals(table)
+
+
+def test_a_single_key_has_no_dictionary():
+    one = FrequenciesAndNumRows.from_groups([((f"v{i}",), i % 3 + 1) for i in range(1000)])
+    key, count = column_pages(one.pack())
+    assert (key.values, key.dictionary) == (1000, 0)
+    assert count.values == 1003
+
+
+@given(st.binary(max_size=200), st.data())
+def test_other_bytes_are_an_error_of_ours(damage, data):
+    file, place = state()
+    at = data.draw(st.one_of(st.just(place.start), st.integers(0, len(file))))
+    for content in (damage, damage + file[-40:], file[:at] + damage + file[at + len(damage) :]):
+        try:
+            column_pages(content)
+        except ValueError:
+            continue
