@@ -162,6 +162,8 @@ class _Structures:
 
     def _skip(self, size: int) -> None:
         self.position += size
+        if self.position > len(self.content):
+            raise ValueError(f"a value of {size} bytes that ends after the file")
 
     def _unsigned(self) -> int:
         value = shift = 0

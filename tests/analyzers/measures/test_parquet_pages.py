@@ -159,6 +159,14 @@ def test_a_single_key_has_no_dictionary():
     assert count.values == 1003
 
 
+@pytest.mark.parametrize("kind", [1, 6, 7, 8, 12], ids=["bool", "i64", "double", "text", "struct"])
+def test_a_list_is_no_longer_than_the_file(kind):
+    """A list of 2**60 values in some bytes: each of them takes at least one."""
+    footer = bytes([0x49, 0xF0 | kind]) + varint(2**60) + b"\x00" * 40
+    with pytest.raises(ValueError, match="structures that are not|after the file"):
+        column_pages(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
 @given(st.binary(max_size=200), st.data())
 def test_other_bytes_are_an_error_of_ours(damage, data):
     file, place = state()
