@@ -1,20 +1,14 @@
 """Runs that are killed: whole batches stay, and the next run completes them."""
 
-import os
-import random
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.kills import kill, random_moments, start
 
-ROOT = Path(__file__).parents[1]
 BATCH, DAYS = 5, 35
 
 WRITER = """
@@ -66,16 +60,6 @@ SUITE = tg.Suite(
 )
 
 
-def start(code, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # so that its Java is killed with it
-    )
-
-
 def wait_for_first_write(process, file):
     while process.poll() is None:
         wal = file.with_name(file.name + "-wal")
@@ -97,8 +81,7 @@ def kill_at(code, file, moment, *arguments):
     process = start(code, f"sqlite:///{file}", *arguments)
     wait_for_first_write(process, file)
     time.sleep(moment)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
+    kill(process)
 
 
 def content(repo, dataset):
@@ -120,9 +103,8 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches(tmp_path):
     took = undisturbed(WRITER, tmp_path / "whole.db")
     with tg.Repository(f"sqlite:///{tmp_path / 'whole.db'}") as repo:
         expected = content(repo, "d")
-    seed = random.randrange(2**31)
+    draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from first write to exit")
-    draw = random.Random(seed)
     left = []
     for i in range(soak(3, 15)):
         file = tmp_path / f"killed{i}.db"
@@ -160,9 +142,8 @@ def test_a_backfill_killed_at_any_moment_is_completed_by_the_next(spark, tmp_pat
     with tg.Repository(f"sqlite:///{tmp_path / 'whole.db'}") as repo:
         expected = content(repo, "days")
     assert len(expected) == DAYS * 5
-    seed = random.randrange(2**31)
+    draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from first write to exit")
-    draw = random.Random(seed)
     left = []
     for i in range(soak(1, 4)):
         file = tmp_path / f"killed{i}.db"

@@ -27,21 +27,16 @@ class ColumnPages:
     Attributes
     ----------
     values : int
-        Values that its headers claim, the dictionary's among them.
-    size : int
-        Bytes of its pages without compression.
+        Values in its pages: one a row, nulls among them.
+    least : int
+        Bytes that they take in memory at least.
     dictionary : int
         Bytes of the texts that each value may repeat; 0 without a dictionary, and for numbers.
     """
 
     values: int
-    size: int
+    least: int
     dictionary: int
-
-    @property
-    def least(self) -> int:
-        """Bytes that the column takes in memory at least."""
-        return max(self.size, 8 * self.values)
 
     @property
     def most(self) -> int:
@@ -65,15 +60,16 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     Raises
     ------
     ValueError
-        The bytes are no Parquet file, a number in them cannot be, or a page lies outside its column.
+        The bytes are no Parquet file, a page lies outside its column, or a column has other numbers of
+        values than there are rows, as lists have.
 
     Examples
     --------
     >>> import io, pyarrow as pa, pyarrow.parquet as pq
     >>> sink = io.BytesIO()
     >>> pq.write_table(pa.table({"text": ["ab", "ab", "c"]}), sink)
-    >>> column_pages(sink.getvalue())[0].values  # three, and two in the dictionary
-    5
+    >>> column_pages(sink.getvalue())
+    [ColumnPages(values=3, least=24, dictionary=11)]
     """
     end = len(file) - 8
     length = int.from_bytes(file[end : end + 4], "little")
@@ -82,19 +78,26 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     try:
         footer = _Structures(file[:end], end - length).fields()
         groups = footer.get(4, [])
-        return [_pages(file[: end - length], one[3]) for group in groups for one in group[1]]
+        if (rows := sum(group[3] for group in groups)) != footer[3]:
+            raise ValueError(f"{footer[3]} rows, of which {rows} are there")
+        columns = [
+            element for element in footer[2] if not element.get(5)
+        ]  # that has no others in it
+        return [
+            _pages(file[: end - length], one[3], group[3], max(8, column.get(2, 0)))
+            for group in groups
+            for one, column in zip(group[1], columns, strict=True)
+        ]
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("structures that are not Parquet's") from error
 
 
-def _pages(file: bytes, column: Fields) -> ColumnPages:
+def _pages(file: bytes, column: Fields, rows: int, width: int) -> ColumnPages:
     """Walk over the pages of a column from where a reader begins to where it ends."""
-    if column[5] == 0:  # no page is written, and none is read
-        return ColumnPages(0, 0, 0)
     start, before = column[9], column.get(11, 0)
     start = before if 0 < before < start else start
-    end = start + column[7]
-    if not 0 < start < end <= len(file):
+    end = start + column[7] if rows else start  # of no rows no page is written
+    if not 0 <= start <= end <= len(file):
         raise ValueError(f"a column from byte {start} to {end} of {len(file)}")
     values = size = dictionary = 0
     reader = _Structures(file[:end], start)
@@ -106,11 +109,14 @@ def _pages(file: bytes, column: Fields) -> ColumnPages:
         reader.position += packed
         if min(plain, packed, number) < 0 or reader.position > end:
             raise ValueError(f"a page of {packed} bytes, {plain} unpacked, with {number} values")
-        values += number
         size += plain
-        if 7 in page and column[1] == _BYTE_ARRAY:
+        if 7 not in page:
+            values += number
+        elif column[1] == _BYTE_ARRAY:
             dictionary += plain
-    return ColumnPages(max(values, column[5]), size, dictionary)
+    if not values == column[5] == rows:
+        raise ValueError(f"a column of {column[5]} values, in its pages {values}, for {rows} rows")
+    return ColumnPages(values, max(size, width * values), dictionary)
 
 
 class _Structures:

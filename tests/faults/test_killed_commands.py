@@ -3,7 +3,6 @@
 import gzip
 import multiprocessing
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -18,6 +17,7 @@ from tidegauge.repository.testing.samples import commit, day
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import DATA
+from tests.support.kills import random_moments
 
 MODULES = [
     "tidegauge.cli.main",
@@ -108,12 +108,6 @@ def assert_outputs_are_whole(folder, whole):
         with tg.Repository(f"sqlite:///{backup}", read_only=True) as repository:
             assert check(repository.database, repository.artifacts) == []
             assert len(repository.partitions("d")) == 40
-
-
-def random_moments():
-    """Return random numbers and their seed, which TIDEGAUGE_SEED sets."""
-    seed = int(os.environ.get("TIDEGAUGE_SEED", "0")) or random.randrange(2**31)
-    return random.Random(seed), seed
 
 
 def starter(processes, command):

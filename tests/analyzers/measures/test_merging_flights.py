@@ -1,13 +1,12 @@
 """Merged states equal one computation over the whole, on real data, where sketches are not exact."""
 
-import random
-
 import pytest
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.kills import random_moments
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # the flights are a Hive table
 DAYS = min(soak(30, 365), 365)
@@ -171,9 +170,8 @@ def test_the_days_merge_to_the_whole(data, exact):
 @pytest.mark.soak
 def test_random_cuts_merge_to_the_whole(data, exact):
     whole, facts = exact
-    seed = random.randrange(2**31)
+    draw, seed = random_moments()
     print(f"seed {seed}")
-    draw = random.Random(seed)
     for _ in range(soak(2, 8)):
         parts, salt = draw.randint(2, 50), draw.randrange(2**31)
         cut = f"pmod(xxhash64({salt}, ds, carrier, flight, sched_dep_time, origin), {parts}) AS cut"

@@ -1,15 +1,12 @@
 """Runs that are killed at random moments: the next run ends with what an undisturbed one leaves."""
 
 import json
-import os
-import random
-import signal
 import time
 
 import pytest
 
 from tests.conftest import soak
-from tests.test_killed import start
+from tests.support.kills import kill, random_moments, start, wait_for
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 
@@ -119,11 +116,6 @@ def finished(code, *arguments):
     assert start(code, *arguments).wait(1200) == 0
 
 
-def wait_for(file, process):
-    while not file.exists() and process.poll() is None:
-        time.sleep(0.01)
-
-
 def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
     count = soak(3, 40)
     names = ["whole", *(f"k{i}" for i in range(count))]
@@ -140,14 +132,12 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
     began = time.monotonic()
     assert whole.wait(600) == 0
     took = time.monotonic() - began
-    seed = random.randrange(2**31)
+    draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from session to exit")
-    draw = random.Random(seed)
     for name in names[1:]:
         process = begin(name)
         time.sleep(draw.uniform(0, took))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
+        kill(process)
     finished(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     *_, log, files, facts, _, anomalies, compared, reports = found["whole"]

@@ -1,9 +1,6 @@
 """Jobs that are killed at random moments: the next run ends with what an undisturbed one leaves."""
 
 import json
-import os
-import random
-import signal
 import time
 from pathlib import Path
 
@@ -12,7 +9,7 @@ from pyarrow.dataset import dataset
 
 import tidegauge as tg
 from tests.conftest import soak
-from tests.test_killed import start
+from tests.support.kills import kill, random_moments, start, wait_for
 from tests.tidegauge.griffin.jobs import job, read, rule
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -107,8 +104,7 @@ def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
     def begin(name):
         ready = tmp_path / f"{name}.ready"
         process = start(JOB, folder, f"sqlite:///{tmp_path / name}.db", ready)
-        while not ready.exists() and process.poll() is None:
-            time.sleep(0.01)
+        wait_for(ready, process)
         return process
 
     whole = begin("whole")
@@ -121,14 +117,12 @@ def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
     assert len(wanted["told"]) == DAYS
     assert len(wanted["table"]) == DAYS * 8  # each fifth of forty names is null
     assert len([name for name, _ in wanted["records"] if name == "incomplete"]) == DAYS * 8
-    seed = random.randrange(2**31)
+    draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from session to exit")
-    draw = random.Random(seed)
     for i in range(soak(3, 40)):
         process = begin(f"k{i}")
         time.sleep(draw.uniform(0, took))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
+        kill(process)
         url = f"sqlite:///{tmp_path / f'k{i}'}.db"
         run(folder, url, spark)
         found = content(url)

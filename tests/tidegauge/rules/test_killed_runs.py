@@ -1,8 +1,5 @@
 """`rules run`, killed at random moments: the next run ends with what an undisturbed one leaves."""
 
-import os
-import random
-import signal
 import time
 
 import pytest
@@ -11,7 +8,7 @@ from tidegauge.rules.run import run_rules
 
 import tidegauge as tg
 from tests.conftest import soak
-from tests.test_killed import start
+from tests.support.kills import kill, random_moments, start, wait_for
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 DAYS = 6
@@ -84,8 +81,7 @@ def test_a_run_of_rules_killed_at_any_moment_is_completed_by_the_next(spark, tmp
         folder.mkdir()
         (folder / "people.yml").write_text(SPEC.format(source=source, folder=folder))
         process = start(JOB, folder, folder / "ready")
-        while not (folder / "ready").exists() and process.poll() is None:
-            time.sleep(0.01)
+        wait_for(folder / "ready", process)
         return process, folder
 
     whole, folder = begin("whole")
@@ -97,15 +93,13 @@ def test_a_run_of_rules_killed_at_any_moment_is_completed_by_the_next(spark, tmp
     good = sorted([*range(26), *[25] * 4], key=str)
     assert clean == {f"ds=2013-01-0{day}": good for day in (1, 2, 4, 5)}
     assert sum(map(len, rejects.values())) == 4 * 1 + 2 * 5
-    seed = int(os.environ.get("TIDEGAUGE_SEED", "0")) or random.randrange(2**31)
+    draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from session to exit")
-    draw = random.Random(seed)
     left = []
     for number in range(soak(3, 25)):
         process, folder = begin(f"killed{number}")
         time.sleep(draw.uniform(0, took))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
+        kill(process)
         published = rows(folder / "clean")
         assert published.items() <= clean.items(), f"seed {seed}"
         left.append(len(published))

@@ -1,8 +1,6 @@
 """Streams from a Kafka broker: by the time of arrival or their own, and through kills at any moment."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +13,7 @@ from tidegauge.griffin.streaming.run import run_stream
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
+from tests.support.kills import kill, random_moments
 from tests.tidegauge.griffin.streaming.streams import MINUTE, Counting, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -204,25 +203,24 @@ def undo_last_commits(folder):
 
 @pytest.mark.soak
 def test_a_job_that_is_killed_and_run_again_says_what_a_batch_says(kafka, send, topic, tmp_path):
-    seed = random.randrange(2**31)
+    _, seed = random_moments()
     print(f"seed {seed}")
     feed = Feed(seed, send, topic)
     feed.bit()
     undone = 0
-    for kill in range(soak(2, 8)):
+    for number in range(soak(2, 8)):
         process = start(tmp_path, kafka, topic, "on")
         try:
             feed.bit()
             wait_until_measured(tmp_path, process)
             feed.bit()
-            if kill % 2:
+            if number % 2:
                 time.sleep(feed.draw.uniform(0, 2))
             else:
                 wait_until_settled(tmp_path)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(60)
-        if kill % 2 == 0:
+            kill(process)
+        if number % 2 == 0:
             undone += undo_last_commits(tmp_path)
     feed.bit()
     process = start(tmp_path, kafka, topic, "once")
