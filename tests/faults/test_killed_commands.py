@@ -34,6 +34,8 @@ COMMANDS = {
     "backup": ["db", "backup"],
     "restore": ["db", "restore", "kept.db"],
     "export": ["export", "csv", "d", "--output", "out.csv"],
+    "export parquet": ["export", "parquet", "d", "--output", "out.parquet"],
+    "export prometheus": ["export", "prometheus", "--output", "out.prom"],
     "report": ["report", "d", "--html", "out.html"],
     "label": ["anomalies", "label", "1", "bad", "--note", "an outage"],
     "import": ["import", "deequ", str(DATA / "deequ.json"), "--dataset", "orders"],
@@ -100,8 +102,9 @@ def told(folder):
 
 def assert_outputs_are_whole(folder, whole):
     """Check that what is there of a command's outputs is as good as if it had not been killed."""
-    if (table := folder / "out.csv").exists():
-        assert table.read_bytes() == (whole / "out.csv").read_bytes()
+    for name in ("out.csv", "out.parquet", "out.prom"):
+        if (folder / name).exists():
+            assert (folder / name).read_bytes() == (whole / name).read_bytes()
     if (page := folder / "out.html").exists():
         assert page.read_text().endswith("</html>\n")
     for backup in folder.glob("r.*.backup.db"):

@@ -192,6 +192,48 @@ def test_what_changes_between_listing_and_reading_is_measured_again(spark, days,
         assert run.report.scanned == 0
 
 
+@pytest.mark.spark
+def test_what_changes_between_two_jobs_of_a_scan_is_measured_again(
+    spark, days, tmp_path, monkeypatch
+):
+    """The first job has read what the second finds rewritten: the numbers are of both, until the next run."""
+    from tidegauge.analyzers.scan import jobs
+
+    suite = tg.Suite("days", [tg.Size(), tg.Sum("x"), tg.CountDistinct("s")])
+    seen = []
+
+    def rewritten_after(frame):
+        table = to_arrow(frame)
+        if not seen:
+            write(days, DAYS[0], 50)
+        seen.append(table.num_rows)
+        return table
+
+    def collected(*args):
+        answers = aggregated(*args)
+        if not seen:
+            write(days, DAYS[0], 50)
+        seen.append(len(answers))
+        return answers
+
+    to_arrow, aggregated = jobs.to_arrow, jobs._aggregated
+    monkeypatch.setattr(jobs, "to_arrow", rewritten_after)
+    monkeypatch.setattr(jobs, "_aggregated", collected)
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        source = PathSource(spark, str(days))
+        run = tg.analyze(source, suite, repository=repository, spark=spark)
+        assert len(seen) > 1, "one job reads all: nothing can change between two"
+        assert run.report.status == "complete"
+        monkeypatch.undo()
+        run = tg.analyze(PathSource(spark, str(days)), suite, repository=repository, spark=spark)
+        assert set(run.changes) == {f"ds={DAYS[0]}"}
+        found = repository.metrics("days", until=DAYS[0])
+        values = dict(zip(found["name"], found["value"], strict=True))
+        assert values == {"Size": 50, "Sum": 50, "CountDistinct": 50}
+        run = tg.analyze(PathSource(spark, str(days)), suite, repository=repository, spark=spark)
+        assert run.report.scanned == 0
+
+
 def file_of(kind, columns):
     """Return a file's bytes; those of Parquet and ORC know their types."""
     if kind == "avro":
@@ -341,12 +383,18 @@ def test_what_a_listing_does_not_show_yet_is_measured_when_it_does(spark, days, 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("damage", ["truncated", "foreign"])
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "page"])
 def test_a_damaged_file_costs_its_partition_and_no_other(spark, days, tmp_path, damage):
-    """The first, from which Spark takes the schema, and the last; mended, they are measured."""
+    """The first, from which Spark takes the schema, and the last; mended, they are measured.
+
+    Of the damaged page the footer is sound: it is found only by who unpacks it.
+    """
     whole = {day: (days / f"ds={day}" / "part.parquet").read_bytes() for day in DAYS}
     for day in (DAYS[0], DAYS[3]):
-        content = {"truncated": whole[day][:-20], "foreign": b"id,x\n1,2\n" * 9}
+        start = pq.ParquetFile(io.BytesIO(whole[day])).metadata.row_group(0).column(0)
+        page = slice(start.dictionary_page_offset, start.data_page_offset)
+        torn = whole[day][: page.start] + bytes(page.stop - page.start) + whole[day][page.stop :]
+        content = {"truncated": whole[day][:-20], "foreign": b"id,x\n1,2\n" * 9, "page": torn}
         (days / f"ds={day}" / "part.parquet").write_bytes(content[damage])
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         run, found = measured(PathSource(spark, str(days)), repository)

@@ -168,3 +168,30 @@ def test_samples_of_rules_hide_private_columns(spark, configured):
     found = dqm.apply(data)
     shown = sorted(str(sample) for sample in found.state.samples)
     assert shown == ["email=***,age=500", "email=,age=600"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("by", ["table", "tag of the dataset", "tag of the column"])
+def test_no_value_is_stored_of_what_is_private_by_name_or_tag(spark, tmp_path, monkeypatch, by):
+    """From a configuration to the bytes of the repository: all columns of a table, or one of them."""
+    (tmp_path / "t.toml").write_text('[private]\ntables = ["hr_*"]\ntags = ["pii"]\n')
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    rows = [(PERSON, "Ulm", "2024-01-01"), ("eve@example.org", "Ulm", "2024-01-02")]
+    data = spark.createDataFrame(rows, "login STRING, city STRING, ds STRING")
+    if by == "tag of the column":
+        data = data.withMetadata("login", {"pii": True})
+    wanted = [tg.Size(), tg.Histogram("login"), tg.Histogram("city"), tg.MaxLength("login")]
+    name = "hr_staff" if by == "table" else "staff"
+    tags = {"pii": "yes"} if by == "tag of the dataset" else None
+    suite = tg.Suite(name, wanted, partition_by=["ds"])
+    refused = {tg.Histogram("login")}
+    if by != "tag of the column":
+        refused.add(tg.Histogram("city"))
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        run = tg.analyze(data, suite, repository=repository, spark=spark, tags=tags)
+        assert set(run.failed) == refused
+        assert all(isinstance(error, tg.PrivateColumnError) for error in run.failed.values())
+        assert repository.metrics(name, name="MaxLength")["value"].tolist() == [15.0, 15.0]
+    held = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"@example.org" not in held
+    assert (b"Ulm" in held) == (by == "tag of the column")

@@ -1,5 +1,6 @@
 """Whole commands at once: many schedulers that start `tidegauge run` on one suite in the same moment."""
 
+import json
 import os
 import subprocess
 import sys
@@ -31,6 +32,26 @@ rules:
 quarantine: {folder}_rejects
 publish: {folder}_clean
 """
+
+
+JOB = {
+    "name": "days",
+    "process.type": "batch",
+    "data.sources": [
+        {"name": "src", "connector": {"type": "file", "config": {"format": "parquet", "paths": []}}}
+    ],
+    "evaluate.rule": {
+        "rules": [
+            {
+                "dsl.type": "griffin-dsl",
+                "dq.type": "completeness",
+                "rule": "x",
+                "out.dataframe.name": "whole",
+                "out": [{"type": "metric"}],
+            }
+        ]
+    },
+}
 
 
 @pytest.fixture
@@ -110,3 +131,23 @@ def test_rules_at_once_write_each_partition_once(url, folder, tmp_path):
     days = range(1, DAYS + 1)
     assert kept == {f"ds=2013-02-0{day}": list(range(day, 101)) for day in days}
     assert rejected == {f"ds=2013-02-0{day}": list(range(101, day + 100)) for day in days[1:]}
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_griffin_jobs_at_once_measure_each_partition_once(url, folder, tmp_path):
+    """Two processes with one job: who waits for the other finds nothing left to do."""
+    job = json.loads(json.dumps(JOB))
+    job["data.sources"][0]["connector"]["config"]["paths"] = [str(folder)]
+    (tmp_path / "dq.json").write_text(json.dumps(job))
+    (tmp_path / "env.json").write_text(json.dumps({"sinks": []}))
+    count = soak(2, 10)
+    files = (tmp_path / "env.json", tmp_path / "dq.json")
+    at_once(count, url, tmp_path, "griffin", "run", *files, "--partition-by", "ds")
+    with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
+        assert check(repository.database, repository.artifacts) == []
+        found = repository.metrics("days")
+        totals = found[found["name"] == "Griffin.whole.total"].sort_values("partition")
+        assert totals["value"].tolist() == [100.0] * DAYS, found
+        assert set(found["version"]) == {1}
+        assert sum(repository.runs("days")["measured"]) == DAYS

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.runs.ledger import LedgerEntry, analyzer_key, with_references
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS
 from tidegauge.analyzers.runs.runner import changed, partition_filter
 from tidegauge.analyzers.sources.sources import ListedPartition
 from tidegauge.griffin.execution.engine import Engine
@@ -67,23 +69,31 @@ def measure_partitions(
         **_fingerprints(loader, [one for one in sources if one != name], engine),
         UNSEEN: _unseen(engine, prepared),
     }
-    listed = [
-        replace(entry, fingerprint=with_references(entry.fingerprint, references))
-        for entry in sorted(source.list_partitions(), key=lambda listed: listed.partition.name)
-    ]
     done: list[GriffinResult] = []
-    for number, batch in enumerate(_batches(_due(listed, engine, prepared, partitions, keys))):
-        frame = source.read([entry.partition for entry in batch])
-        prints = {e.partition: e.fingerprint for e in batch if e.fingerprint is not None}
-        frames = {**whole, name: frame}
-        # Each batch has a timestamp of its own, or sinks would overwrite one batch with the next.
-        time = loader.timestamp + number
-        of = Round(frames, time, tuple(keys), prints, source.partition_of)
-        done.append(engine.run(of))
+    with _alone(engine):
+        listed = [
+            replace(entry, fingerprint=with_references(entry.fingerprint, references))
+            for entry in sorted(source.list_partitions(), key=lambda listed: listed.partition.name)
+        ]
+        for number, batch in enumerate(_batches(_due(listed, engine, prepared, partitions, keys))):
+            frame = source.read([entry.partition for entry in batch])
+            prints = {e.partition: e.fingerprint for e in batch if e.fingerprint is not None}
+            frames = {**whole, name: frame}
+            # Each batch has a timestamp of its own, or sinks would overwrite one batch with the next.
+            time = loader.timestamp + number
+            of = Round(frames, time, tuple(keys), prints, source.partition_of)
+            done.append(engine.run(of))
     nothing = tuple(
         RuleResult(one.name, one.plan.source, notices=one.plan.notices) for one in prepared
     )
     return combine_results([GriffinResult(engine.dataset, nothing), *done])
+
+
+def _alone(engine: Engine) -> AbstractContextManager[object]:
+    """Keep other processes from the same job: who waited lists and measures what is left, and tells no sink again."""
+    if engine.repository is None:
+        return nullcontext()
+    return engine.repository.store.hold(f"Griffin job {engine.dataset}", WAIT_SECONDS)
 
 
 def _due(
