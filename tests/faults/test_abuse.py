@@ -1,4 +1,4 @@
-"""One corpus of hostile text and bytes, tried on every entry point that needs no Spark."""
+"""One corpus of hostile text and bytes, tried on every entry point that needs no Spark; `test_abuse_of_spark` is of the others."""
 
 import csv
 import hashlib
