@@ -140,8 +140,26 @@ def _run(
         views.drop()
     return ConsistencyRun(
         dataset, flattened, tuple(compared), tuple(reports), table.name,
-        f"{dataset}.log", logged, tuple(table.notices()),
+        f"{dataset}.log", logged, (*table.notices(), *_unlogged(configuration, flattened)),
     )  # fmt: skip
+
+
+def _unlogged(configuration: Configuration, flattened: Flattened) -> list[str]:
+    """Return a notice if a backfill's table has keys that clients did not log.
+
+    A query is asked for logged ones alone.
+    """
+    c, logged = configuration, flattened.logged_percent
+    backfills = [c.backfill_of(name) for name in c.group_bys or (c.whole,)]
+    tables = {one.table for one in backfills if isinstance(one, TableBackfill)}
+    if not tables or logged >= c.sample_percent:
+        return []
+    told = (
+        f"a client logged {logged:g} % of the keys, and {c.sample_percent:g} % of"
+        f" {', '.join(sorted(tables))} are compared: rows of the others count as row_missing;"
+        f" set sample_percent: {logged:g}"
+    )
+    return [told]
 
 
 def flattened_days(

@@ -296,6 +296,23 @@ def test_both_sides_are_sampled_alike(spark, namespace, service, repository):
     assert repository.runs().tags.iloc[0]["sample_percent"] == "30"
 
 
+def test_a_table_of_which_less_was_logged_is_told(spark, namespace, service, repository):
+    """Keys that the client left out are missing rows of a log beside a table, unless the run samples as it did."""
+    service.register(LogSchema.from_schemas("search", KEY, VALUE), sample_percent=30)
+    users = range(40)
+    for user in users:
+        ask(service, user, D5, user, 0.5)
+    service.flush()
+    offline_table(spark, namespace, [(user, time(D5), user, 0.5, "2023-01-05") for user in users])
+    told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
+    found = pipeline.run(spark, told, repository, until="2023-01-05")
+    (notice,) = found.notices
+    assert notice.startswith("a client logged 30 % of the keys, and 100 % of ")
+    assert str(found).endswith("set sample_percent: 30")
+    sampled = replace(told, sample_percent=30.0)
+    assert pipeline.run(spark, sampled, repository, until="2023-01-05").notices == ()
+
+
 @pytest.mark.soak
 def test_sources_are_chosen_and_told_apart(spark, namespace, service, repository):
     ask(service, 1, D5, 1, 0.5)

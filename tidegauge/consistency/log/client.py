@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures.thread  # noqa: F401 - pyarrow's first write imports it, too late at exit
+import logging
 import multiprocessing
 import multiprocessing.util
 import os
@@ -31,8 +32,9 @@ from tidegauge.consistency.log.query import (
     encoded,
     partition_folder,
 )
-from tidegauge.consistency.log.schemas import LogSchema, save_schema
+from tidegauge.consistency.log.schemas import LogSchema, load_schemas, merged, save_schema
 
+_LOGGER = logging.getLogger(__name__)
 _FULL = 4
 """Buffer limit while storage fails or hangs, in multiples of a write."""
 _PATIENCE, _RETRY = 1.0, 5.0
@@ -107,7 +109,7 @@ class QueryLog:
         self._rows, self._bytes, self._seconds = rows, int(megabytes * 2**20), seconds
         self._exit_seconds = exit_seconds
         self._joins: dict[str, RegisteredJoin] = {}
-        self._saved: set[str] = set()
+        self._saved: dict[str, float] = {}
         self._closed = False
         self._begin()
         _OPEN.add(self)
@@ -142,7 +144,7 @@ class QueryLog:
             ``join`` or ``groupBy``.
         sample_percent : float
             Percentage of keys to sample: all queries of a sampled key are logged, of others none;
-            see `sampling`.
+            see `sampling`. It is kept beside the log, so that a run can say that it compares more.
         sample_keys : sequence of str
             Keys to sample by; by default all but the schema's payload. If the key has several
             fields, one of both is needed.
@@ -315,9 +317,12 @@ class QueryLog:
         from pyarrow import parquet
 
         for schema in {q.schema.hash: q.schema for q in queries if q.schema}.values():
-            if schema.hash not in self._saved:
+            known = self._saved.get(schema.hash)
+            if known is None:
+                self._warn_of_clashes(schema)
+            if known != schema.sample_percent:
                 save_schema(self.folder, schema)
-                self._saved.add(schema.hash)
+                self._saved[schema.hash] = schema.sample_percent
         rows = [
             (q.key, q.value, q.ts_millis, q.query_source, q.schema and q.schema.hash, q.type)
             for q in queries
@@ -333,6 +338,20 @@ class QueryLog:
         waiting = f"{folder}/.{name}.tmp"  # hidden from Spark
         parquet.write_table(pa.table(columns, LOG_COLUMNS), waiting, filesystem=system)
         system.move(waiting, f"{folder}/{name}")
+
+    def _warn_of_clashes(self, schema: LogSchema) -> None:
+        """Log a warning if no column can hold a field of this version and of one that is there."""
+        there = load_schemas(self.folder).of_join(schema.join)
+        try:
+            merged([*(one for one in there if one.hash != schema.hash), schema])
+        except SuiteError as error:
+            _LOGGER.warning(
+                "schema %s of %r clashes with an earlier one, so days with queries of both cannot be"
+                " flattened: %s",
+                schema.hash,
+                schema.join,
+                error,
+            )
 
     def close(self) -> None:
         """Write all buffered queries, and accept no more.

@@ -54,6 +54,8 @@ class Flattened:
         Samples of bad records, at most five for each day and reason.
     counted : tuple of DayCounts
         The counts of all days, those of earlier runs among them.
+    logged_percent : float
+        The smallest percentage of keys that a client was told to log, of all known schemas.
     """
 
     table: str
@@ -62,6 +64,7 @@ class Flattened:
     unchanged: tuple[str, ...]
     samples: tuple[BadRecord, ...]
     counted: tuple[DayCounts, ...] = ()
+    logged_percent: float = 100.0
 
     def __str__(self) -> str:
         """Return a one-line summary."""
@@ -165,12 +168,12 @@ def flatten(
     todo = [ds for ds in days if ds not in unchanged]
     if todo and _finish_compactions(spark, logs, join, todo):
         listed = _logged_days(spark, logs, join, there)
-    target = TableTarget(spark, name)
+    target, logged = TableTarget(spark, name), _logged_percent(known)
     _make(spark, target, columns, f"{type} {join}")
     earlier = [DayCounts.from_json(ds, there.get(_COUNTS + ds)) for ds in unchanged]
     counted = [day for day in earlier if day is not None]
     if not todo:
-        return Flattened(name, columns, (), tuple(unchanged), (), tuple(counted))
+        return Flattened(name, columns, (), tuple(unchanged), (), tuple(counted), logged)
     rows = _logged_rows(spark, logs, join, type, todo)
     decoded = decode(rows, known, columns, encoding).persist()
     try:
@@ -190,8 +193,12 @@ def flatten(
     _set_properties(spark, name, seen | counts_of)
     counted = sorted((*counted, *written), key=lambda day: day.ds or "")
     return Flattened(
-        name, columns, tuple(written), tuple(unchanged), tuple(samples), tuple(counted)
+        name, columns, tuple(written), tuple(unchanged), tuple(samples), tuple(counted), logged
     )
+
+
+def _logged_percent(schemas: Iterable[LogSchema]) -> float:
+    return min((schema.sample_percent for schema in schemas), default=100.0)
 
 
 def _counts_of(decoded: Decoded, days: Iterable[str]) -> list[DayCounts]:

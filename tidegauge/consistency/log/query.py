@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class RegisteredJoin:
 
     def __init__(self, schema: LogSchema, kind: str, percent: float, keys: Sequence[str]) -> None:
         parse = need_fastavro().parse_schema
-        self.schema, self.type = schema, kind
+        self.schema, self.type = replace(schema, sample_percent=float(percent)), kind
         self.limit = threshold(percent)
         payload = schema.payload or ()
         self.sample_keys = list(keys) or [name for name in schema.keys if name not in payload]

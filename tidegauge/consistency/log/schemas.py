@@ -40,6 +40,9 @@ class LogSchema:
     payload : tuple of str or None
         Fields of the key that differ from request to request, such as a session's id; None if it is
         not said. Not part of the schema's identity.
+    sample_percent : float
+        Percentage of keys whose queries the client last logged, as `QueryLog.register` was told. Not part
+        of the schema's identity.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class LogSchema:
     hash: str
     registered_at: int = field(default=0, compare=False)
     payload: tuple[str, ...] | None = field(default=None, compare=False)
+    sample_percent: float = field(default=100.0, compare=False)
 
     @classmethod
     def from_schemas(
@@ -138,7 +142,9 @@ class LogSchema:
         True
         """
         kept = {"join_name": self.join, "key_schema": self.key, "value_schema": self.value}
-        more = {} if self.payload is None else {"payload": list(self.payload)}
+        more: dict[str, Any] = {} if self.payload is None else {"payload": list(self.payload)}
+        if self.sample_percent < 100:
+            more["sample_percent"] = self.sample_percent
         return canonical_json(
             {**kept, "hash": self.hash, "registered_at": self.registered_at, **more}
         )
@@ -168,7 +174,8 @@ class LogSchema:
                 kept["hash"],
                 kept.get("payload"),
             )
-            return replace(found, registered_at=int(kept["registered_at"]))
+            percent = float(kept.get("sample_percent", 100))
+            return replace(found, registered_at=int(kept["registered_at"]), sample_percent=percent)
         except (ValueError, KeyError, TypeError) as error:
             msg = f"not the JSON of a query log's schema: {text[:200]!r} ({error})"
             raise SuiteError(msg) from error
@@ -254,12 +261,20 @@ class LogSchemas:
 
 
 def save_schema(folder: str, schema: LogSchema) -> None:
-    """Write a schema beside a query log, unless it exists; the file appears atomically."""
+    """Write a schema beside a query log, unless it is there with its sample; the file appears atomically.
+
+    The time of the first registration stays.
+    """
     name = base64.urlsafe_b64encode(schema.hash.encode()).decode()  # a hash may have a slash
     location = child(child(folder, FOLDER), f"{name}.json")
     system, path = file_system(location)
-    if not system.get_file_info(path).is_file:
-        write_file(location, schema.to_json().encode())
+    if system.get_file_info(path).is_file:
+        with system.open_input_stream(path) as stream:
+            known = LogSchema.from_json(stream.read().decode())
+        if known.sample_percent == schema.sample_percent:
+            return
+        schema = replace(schema, registered_at=known.registered_at)
+    write_file(location, schema.to_json().encode())
 
 
 def load_schemas(folder: str) -> LogSchemas:

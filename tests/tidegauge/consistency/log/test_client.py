@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import fastavro
@@ -420,6 +421,38 @@ def test_payload_is_left_out_of_sampling(tmp_path):
     assert sorted(users) == sorted([i for i in range(100) if keeps({"user": i}, 20)] * 4)
     (kept,) = load_schemas(str(tmp_path))
     assert (kept.payload, kept) == (("session",), SCHEMA)
+
+
+def test_the_sample_is_kept_beside_the_log(tmp_path):
+    """That of the newest registration; the schema is there since the first."""
+    schema = LogSchema.from_schemas("j", record("K", user="long"), record("V"))
+    times = []
+    for percent in (100, 20, 2.5, 100):
+        with QueryLog(tmp_path) as queries:
+            queries.register(replace(schema, registered_at=percent), sample_percent=percent)
+            for user in range(1000):
+                queries.log("j", {"user": user}, {})
+        (kept,) = load_schemas(str(tmp_path))
+        assert (kept.sample_percent, kept) == (percent, schema)
+        times.append(kept.registered_at)
+    assert times == [100] * 4
+
+
+def test_a_schema_that_clashes_with_an_earlier_one_is_warned_of(tmp_path, caplog):
+    """Its queries are written all the same; a number that another reads too clashes with nothing."""
+    versions = ("int", "long", "string")
+    for number, kind in enumerate(versions):
+        with QueryLog(tmp_path) as queries:
+            queries.register(
+                LogSchema.from_schemas("j", record("K", user="long"), record("V", n=kind))
+            )
+            queries.log(
+                "j", {"user": 1}, {"n": "x" if kind == "string" else 1}, ts_millis=D5 + number
+            )
+        assert len(caplog.messages) == (kind == "string")
+    assert "of 'j' clashes with an earlier one" in caplog.messages[0]
+    assert "'n' is" in caplog.messages[0]
+    assert len(rows(tmp_path)) == len(versions)
 
 
 def test_keys_are_sampled_as_spark_reads_them(tmp_path):
