@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from tidegauge.repository.incidents.feedback import FeedbackMatrix, share
 from tidegauge.repository.incidents.grouping import group_anomalies
 from tidegauge.repository.store.facts import Facts
 from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.rows import BacktestRow, Record
 from tidegauge.repository.store.scorebook import Points
 
-Row = Mapping[str, Any]
 Candidate = Detector | Monitor | str
 """A detector, its text, or a monitor to backtest."""
 
@@ -112,7 +111,7 @@ class BacktestResult:
         points = points.taken(np.flatnonzero(np.isin(points.partition, counting)))
         return cls(monitor, points, findings, _groups(past.facts, findings), seconds)
 
-    def row(self, past: BacktestHistory) -> Row:
+    def row(self, past: BacktestHistory) -> BacktestRow:
         """Return one row of the comparison, with the columns `BACKTEST_COLUMNS`."""
         said, real, met = self._judged(past)
         judged = sum(x != 0 for x in said)
@@ -136,10 +135,10 @@ class BacktestResult:
             "per_month": _per_month(len(groups), past),
         }
 
-    def details(self, past: BacktestHistory) -> list[Row]:
+    def details(self, past: BacktestHistory) -> list[Record]:
         """Return one row for each finding, by incident and time."""
         said = self._judged(past)[0]
-        rows: list[Row] = []
+        rows: list[Record] = []
         for number, place in ((n, k) for n, group in enumerate(self.groups, 1) for k in group):
             one = self.findings[place]
             rows.append(

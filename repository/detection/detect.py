@@ -69,8 +69,6 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-Row = Mapping[str, Any]
-
 
 def detect(
     database: Database,
@@ -112,14 +110,14 @@ def detect(
         done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
 
 
-def stored_suite(connection: Connection, dataset: int) -> Row:
+def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
     """Return the suite of a dataset's last run as JSON; empty if it has none.
 
     With the dates of its country's holidays, which not every run stores.
     """
     r = s.run.c
     query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
-    suite: Row = json.loads(connection.execute(query).scalar() or "{}")
+    suite: Mapping[str, Any] = json.loads(connection.execute(query).scalar() or "{}")
     country = suite.get("holidays")
     if not isinstance(country, str) or DATES in suite:
         return suite
@@ -148,9 +146,9 @@ def store_holidays(database: Database, dataset: str) -> None:
     database.write(work)
 
 
-def stored_monitors(suite: Row) -> list[Monitor]:
+def stored_monitors(suite: Mapping[str, Any]) -> list[Monitor]:
     """Return the monitors of a suite, with its sensitivity; the default monitors if it has none."""
-    stored: list[Row] = suite.get("monitors") or []
+    stored: list[Mapping[str, Any]] = suite.get("monitors") or []
     monitors = [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT)
     return [monitor.with_default(suite.get("sensitivity")) for monitor in monitors]
 
@@ -394,7 +392,7 @@ class _FactReader:
         return self._kept[1]
 
 
-def _nothing(row: Row) -> bool:
+def _nothing(row: SeriesRow) -> bool:
     return False
 
 
@@ -491,7 +489,7 @@ def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
     return found
 
 
-def _watched_by(monitors: Sequence[Monitor]) -> Callable[[Row], bool]:
+def _watched_by(monitors: Sequence[Monitor]) -> Callable[[SeriesRow], bool]:
     return lambda row: any(monitor.watches(row) for monitor in monitors)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.repository.detection.detect import find, read_ledger, stored_suite
 from tidegauge.repository.detection.findings import Finding, judge_partitions, points_of
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.store.label_effects import LabelEffect
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -126,5 +124,5 @@ def _wholes(
     return findings, Points.concatenate(points)
 
 
-def _nothing(row: Row) -> bool:
+def _nothing(row: SeriesRow) -> bool:
     return False

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isnan
-from typing import Any
+from typing import Any, cast
 
 from tidegauge.repository.detection.backtest import BacktestResult
 from tidegauge.repository.detection.replay import BacktestHistory
 from tidegauge.repository.detectors.base import Detector
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.repository.store.frames import columns
-
-Row = Mapping[str, Any]
+from tidegauge.repository.store.rows import SensitivityRow, fields_of
 
 SENSITIVITY_COLUMNS = columns(
     "sensitivity per_month:number found:integer missed:integer false:integer"
@@ -36,7 +35,7 @@ def monitor_with_sensitivity(detector: Detector | str) -> Monitor:
     return Monitor(detector=detector, sensitivity=Sensitivity.NORMAL)  # type: ignore[arg-type]
 
 
-def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[Row]:
+def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[SensitivityRow]:
     """Return a row for each sensitivity of a monitor, the least sensitive first.
 
     That with the highest F1 of labelled incidents is suggested; the default, if fewer than `LEAST`
@@ -46,13 +45,14 @@ def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[Row]:
     for level in Sensitivity:
         tried = replace(monitor, rule=None, sensitivity=level)
         row = BacktestResult.from_history(past, tried).row(past)
-        rows[level] = {name: row[name] for name in SENSITIVITY_COLUMNS if name in row}
+        rows[level] = fields_of(row, (name for name in SENSITIVITY_COLUMNS if name in row))
         rows[level] |= {"sensitivity": str(level), "f1": _f1(row["precision"], row["recall"])}
     best = _best(rows)
-    return [{**rows[level], "suggested": level is best} for level in Sensitivity]
+    told = [{**rows[level], "suggested": level is best} for level in Sensitivity]
+    return cast("list[SensitivityRow]", told)
 
 
-def _best(rows: Mapping[Sensitivity, Row]) -> Sensitivity:
+def _best(rows: Mapping[Sensitivity, Mapping[str, Any]]) -> Sensitivity:
     known = [level for level in _ORDER if not isnan(rows[level]["f1"])]
     labelled = max(row["found"] + row["missed"] + row["false"] for row in rows.values())
     if labelled < LEAST or not known:

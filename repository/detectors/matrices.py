@@ -12,7 +12,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.severity import EXTREMES
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+from tidegauge.repository.store.rows import LedgerRow, PartitionRow, SeriesRow
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
     from tidegauge.repository.store.facts import Facts
 
-Row = Mapping[str, Any]
 
 EMPTY = ("empty", "NaN")
 """Statuses of metrics that were measured and have no number."""
@@ -48,7 +47,9 @@ class Matrix:
     version: NDArray[np.int64]
 
 
-def group_by_segment(partitions: Sequence[Row]) -> Mapping[str, list[int]]:
+def group_by_segment(
+    partitions: Sequence[PartitionRow] | Sequence[LedgerRow],
+) -> Mapping[str, list[int]]:
     """Group the indices of partitions by partition segment: the segment that the non-time keys form.
 
     Keeps the order in which the partitions are given.
@@ -59,17 +60,19 @@ def group_by_segment(partitions: Sequence[Row]) -> Mapping[str, list[int]]:
     return of
 
 
-def grid_of(partitions: Sequence[Row], places: Sequence[int]) -> Grid:
+def grid_of(
+    partitions: Sequence[PartitionRow] | Sequence[LedgerRow], places: Sequence[int]
+) -> Grid:
     """Return the time grid of some partitions."""
     return Grid.from_times(times_of([partitions[place] for place in places]))
 
 
-def times_of(partitions: Sequence[Row]) -> NDArray[np.datetime64]:
+def times_of(partitions: Sequence[PartitionRow] | Sequence[LedgerRow]) -> NDArray[np.datetime64]:
     """Return the times of partitions; NaT where they have none."""
     return np.array([to_datetime64(partition["time"]) for partition in partitions], dtype="M8[s]")
 
 
-def extremes_of(series: Sequence[Row]) -> NDArray[np.bool_]:
+def extremes_of(series: Sequence[SeriesRow]) -> NDArray[np.bool_]:
     """Return a mask of the series that are extremes of a column."""
     return np.array([row["kind"] in EXTREMES for row in series], dtype=bool)
 
@@ -84,7 +87,7 @@ def to_datetime64(time: datetime | None) -> np.datetime64:
 def matrix(
     facts: Facts,
     places: Sequence[int],
-    wanted: Callable[[Row], bool],
+    wanted: Callable[[SeriesRow], bool],
     least: int,
     teaching: TrainingLabels | None = None,
     grid: Grid | None = None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import sqlalchemy as sa
@@ -19,12 +19,12 @@ from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
+from tidegauge.repository.store.rows import CalendarRow, LedgerRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
-Row = Mapping[str, Any]
 
 CALENDAR_COLUMNS = columns(
     "segment partition time:time status late:flag restated:flag version:integer"
@@ -35,23 +35,23 @@ CALENDAR_COLUMNS = columns(
 
 def calendar_rows(
     connection: Connection, dataset: str, window: Window, as_of: AsOf = None
-) -> list[Row]:
+) -> list[CalendarRow]:
     """Return present and missing partitions in order of time; see `Repository.calendar`."""
     commit = commit_as_of(connection, as_of)
     now = _moment(connection, as_of, commit)
     known = _known(connection, dataset_id(connection, dataset), commit, now)
-    rows: list[dict[str, Any]] = []
+    rows: list[CalendarRow] = []
     for within, places in group_by_segment(known).items():
         rows += _of_segment(within, [known[place] for place in places], now)
     rows = [row for row in rows if window.holds(row["time"])]
     counts, worst = _found(connection, dataset, window, as_of)
     for row in rows:
-        row["anomalies"] = counts[row["id"]]
-        row["worst"] = worst.get(row["id"])
+        if (of := row["id"]) is not None:
+            row["anomalies"], row["worst"] = counts[of], worst.get(of)
     return sorted(rows, key=_order)
 
 
-def _order(row: Row) -> tuple[bool, float, str, str]:
+def _order(row: CalendarRow) -> tuple[bool, float, str, str]:
     time = row["time"]
     return time is None, time.timestamp() if time else 0.0, row["segment"], row["partition"] or ""
 
@@ -68,7 +68,7 @@ def _moment(connection: Connection, as_of: AsOf, commit: int | None) -> datetime
 
 def _known(
     connection: Connection, dataset: int, commit: int | None, now: datetime
-) -> list[dict[str, Any]]:
+) -> list[LedgerRow]:
     """Return all partitions in order of time, with their current version if measured."""
     p, v, b = s.partition.c, s.partition_version.c, s.absence.c
     versions = (v.partition_id == p.id) & s.holds(s.partition_version, commit)
@@ -94,10 +94,10 @@ def _known(
     )
     if commit is not None:
         query = query.where(p.first_seen_at <= now)
-    return [row._asdict() for row in connection.execute(query)]
+    return cast("list[LedgerRow]", [row._asdict() for row in connection.execute(query)])
 
 
-def _of_segment(within: str, some: Sequence[Row], now: datetime) -> list[dict[str, Any]]:
+def _of_segment(within: str, some: Sequence[LedgerRow], now: datetime) -> list[CalendarRow]:
     """Return the calendar rows of one segment of partitions, the missing ones last."""
     times = times_of(some)
     ledger = PartitionLedger(
@@ -128,7 +128,7 @@ def _late(history: History) -> NDArray[np.bool_]:
     return found
 
 
-def _row(within: str, partition: Row, delay: float, *, late: bool) -> dict[str, Any]:
+def _row(within: str, partition: LedgerRow, delay: float, *, late: bool) -> CalendarRow:
     version = partition["version"]
     restated = version is not None and version > 1
     tests = {
@@ -138,15 +138,46 @@ def _row(within: str, partition: Row, delay: float, *, late: bool) -> dict[str, 
         "late": late,
     }
     status = next((name for name, holds in tests.items() if holds), "measured")
-    told = {"segment": within, "status": status, "late": late, "restated": restated}
-    return {**partition, **told, "delay": delay}
+    return {
+        "id": partition["id"],
+        "segment": within,
+        "partition": partition["partition"],
+        "time": partition["time"],
+        "status": status,
+        "late": late,
+        "restated": restated,
+        "version": version,
+        "rows": partition["rows"],
+        "first_seen_at": partition["first_seen_at"],
+        "arrived_at": partition["arrived_at"],
+        "measured_at": partition["measured_at"],
+        "gone_at": partition["gone_at"],
+        "delay": delay,
+        "anomalies": 0,
+        "worst": None,
+    }
 
 
-def _missing(within: str, time: np.datetime64) -> dict[str, Any]:
+def _missing(within: str, time: np.datetime64) -> CalendarRow:
     moment = time.astype("M8[s]").item().replace(tzinfo=UTC)
-    row = dict.fromkeys(("id", *CALENDAR_COLUMNS))
-    told = {"segment": within, "time": moment, "status": "missing", "delay": np.nan}
-    return {**row, **told, "late": False, "restated": False}
+    return {
+        "id": None,
+        "segment": within,
+        "partition": None,
+        "time": moment,
+        "status": "missing",
+        "late": False,
+        "restated": False,
+        "version": None,
+        "rows": None,
+        "first_seen_at": None,
+        "arrived_at": None,
+        "measured_at": None,
+        "gone_at": None,
+        "delay": np.nan,
+        "anomalies": 0,
+        "worst": None,
+    }
 
 
 def _found(
@@ -159,5 +190,6 @@ def _found(
     for row in anomaly_rows(connection, dataset, None, MetricQuery(window=window), as_of):
         of = row["partition_id"]
         counts[of] += 1
-        worst[of] = max(worst.get(of, row["severity"]), row["severity"], key=order.index)
+        both = (worst.get(of, row["severity"]), row["severity"])
+        worst[of] = max(both, key=lambda one: order.index(Severity(one)))
     return counts, worst

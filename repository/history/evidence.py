@@ -17,7 +17,7 @@ from tidegauge.repository.detection.judge import UNSTORED_ID, JudgedSeries, Poin
 from tidegauge.repository.detectors.holidays import suite_holidays
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.history.targets import CheckTarget, View
-from tidegauge.repository.store.facts import FactDimensions, Row, dimensions_of, read_facts
+from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id, stored_states
 from tidegauge.repository.store.rows import PartitionRow
@@ -163,7 +163,9 @@ def _places(targets: Iterable[CheckTarget]) -> dict[str, set[int]]:
     return places
 
 
-def _beside(targets: Iterable[CheckTarget], partitions: Iterable[Row]) -> dict[str, set[int]]:
+def _beside(
+    targets: Iterable[CheckTarget], partitions: Iterable[PartitionRow]
+) -> dict[str, set[int]]:
     """Return the ids by segment of all partitions that share a target's partition segment."""
     segment = {target.within: target.segment for target in targets}
     places: dict[str, set[int]] = {}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 
@@ -13,6 +12,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.queries import Window, dataset_id
+from tidegauge.repository.store.rows import OverviewRow
 from tidegauge.repository.store.verdicts import failing_verdicts
 
 if TYPE_CHECKING:
@@ -23,15 +23,12 @@ OVERVIEW_COLUMNS = columns(
     " late run_id:integer status started_at:time failed failing"
 )
 SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
-_BADNESS = ("errors", "failing", "warnings", "infos", "failed")
 _ARRIVALS = {"missing": "MissingPartition", "late": "Late"}
-
-Row = Mapping[str, Any]
 
 
 def overview_rows(
     connection: Connection, dataset: str | None = None, window: Window | None = None
-) -> list[Row]:
+) -> list[OverviewRow]:
     """Return each dataset's overview row, the worst first.
 
     The window limits incidents, arrivals and verdicts.
@@ -50,7 +47,7 @@ def overview_rows(
     )
     arrivals = _arrivals(connection, window)
     failing = _failing(connection, window)
-    rows: list[Row] = [
+    rows = [
         {
             "dataset": name,
             **partitions.get(of, {"partitions": 0, "newest": None, "time": None, "rows": None}),
@@ -63,10 +60,14 @@ def overview_rows(
         }
         for of, name in datasets
     ]
-    return sorted(rows, key=lambda row: [-row[column] for column in _BADNESS])
+    return sorted(cast("list[OverviewRow]", rows), key=_badness)
 
 
-def _partitions(connection: Connection) -> dict[int, Row]:
+def _badness(row: OverviewRow) -> tuple[int, ...]:
+    return -row["errors"], -row["failing"], -row["warnings"], -row["infos"], -row["failed"]
+
+
+def _partitions(connection: Connection) -> dict[int, dict[str, Any]]:
     """Return each dataset's partition count and newest partition, without deleted partitions."""
     p, v, g = s.partition.c, s.partition_version.c, s.absence.c
     newest = (
@@ -107,7 +108,7 @@ def _series(connection: Connection) -> dict[int, int]:
     return {of: count for of, count in connection.execute(query)}  # noqa: C416 - a row is no pair to mypy
 
 
-def _runs(connection: Connection) -> dict[int, Row]:
+def _runs(connection: Connection) -> dict[int, dict[str, Any]]:
     r = s.run.c
     last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
     query = sa.select(r.dataset_id, r.id, r.status, r.started_at).where(r.id.in_(last))

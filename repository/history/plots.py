@@ -23,7 +23,7 @@ from tidegauge.repository.store.facts import Facts, read_facts
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.queries import AsOf, MetricQuery, dataset_id
 from tidegauge.repository.store.recorded import Watched
-from tidegauge.repository.store.rows import series_key
+from tidegauge.repository.store.rows import AnomalyRow, PlotRow, ScoreRow, SeriesRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +47,6 @@ _ALONE = (
 )
 """Style of a standalone SVG file, which cannot inherit a page's colours."""
 
-Row = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Plot:
@@ -68,7 +66,7 @@ class Plot:
     """
 
     dataset: str
-    rows: Sequence[Row] = field(repr=False)
+    rows: Sequence[PlotRow] = field(repr=False)
     lines: Sequence[PlotLine] = field(repr=False)
     timed: bool = True
     names: Sequence[str] = field(default=(), repr=False)
@@ -150,7 +148,7 @@ def read_plot(connection: Connection, dataset: str, query: MetricQuery, as_of: A
         raise HistoryError(msg)
     timed = all(partition["time"] is not None for partition in facts.partitions)
     scored = _best(score_rows(connection, dataset, query, as_of))
-    found: dict[tuple[Any, ...], dict[str, Row]] = {}
+    found: dict[tuple[Any, ...], dict[str, AnomalyRow]] = {}
     for row in anomaly_rows(connection, dataset, None, query, as_of):  # strongest first
         found.setdefault(_key(row), {}).setdefault(row["partition"], row)
     rows, lines = [], []
@@ -158,7 +156,9 @@ def read_plot(connection: Connection, dataset: str, query: MetricQuery, as_of: A
         about = facts.series[place]
         own = _rows(facts, place, scored.get(_key(about), {}), found.get(_key(about), {}))
         rows += [row for _, row in own]
-        xs = [seconds_of(row["time"]) if timed else float(n) for n, row in own]
+        times = [row["time"] for _, row in own]
+        places = [float(n) for n, _ in own]
+        xs = [seconds_of(time) for time in times if time is not None] if timed else places
         lines.append(_line(about, xs, [row for _, row in own]))
     return Plot(dataset, rows, lines, timed, [p["partition"] for p in facts.partitions])
 
@@ -189,13 +189,13 @@ def _check_number(connection: Connection, dataset: str, query: MetricQuery) -> N
         raise HistoryError(msg)
 
 
-def _key(row: Row) -> tuple[Any, ...]:
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _SERIES)
 
 
-def _best(rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str, Row]]:
+def _best(rows: Sequence[ScoreRow]) -> dict[tuple[Any, ...], dict[str, ScoreRow]]:
     """Return scores by series and partition, of the first detector with a band, else the first."""
-    found: dict[tuple[Any, ...], dict[str, dict[str, Row]]] = {}
+    found: dict[tuple[Any, ...], dict[str, dict[str, ScoreRow]]] = {}
     for row in rows:
         found.setdefault(_key(row), {}).setdefault(row["detector"], {})[row["partition"]] = row
     return {
@@ -204,41 +204,47 @@ def _best(rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str, Row]]:
     }
 
 
-def _has_band(points: Mapping[str, Row]) -> bool:
+def _has_band(points: Mapping[str, ScoreRow]) -> bool:
     return any(isfinite(row["lower"]) or isfinite(row["upper"]) for row in points.values())
 
 
 def _rows(
-    facts: Facts, series: int, scored: Mapping[str, Row], found: Mapping[str, Row]
-) -> list[tuple[int, Row]]:
+    facts: Facts, series: int, scored: Mapping[str, ScoreRow], found: Mapping[str, AnomalyRow]
+) -> list[tuple[int, PlotRow]]:
     """Return a series' points with their partition indices, including missing points."""
     own = (facts.of_series == series).nonzero()[0].tolist()
     at = {int(facts.of_partition[n]): n for n in own}
     within = {facts.partitions[place]["within"] for place in at}
-    about = dict(zip(_SERIES, series_key(facts.series[series]), strict=True))
-    rows: list[tuple[int, Row]] = []
+    about = facts.series[series]
+    rows: list[tuple[int, PlotRow]] = []
     for place in range(min(at), max(at) + 1):
         partition = facts.partitions[place]
         if partition["within"] not in within:
             continue
         name, n = partition["partition"], at.get(place)
-        said, anomaly = scored.get(name, {}), found.get(name, {})
-        row = {
-            **about,
+        said, anomaly = scored.get(name), found.get(name)
+        row: PlotRow = {
+            "segment": about["segment"],
+            "name": about["name"],
+            "instance": about["instance"],
+            "analyzer": about["analyzer"],
             "partition": name,
             "time": partition["time"],
             "value": nan if n is None else float(facts.value[n]),
             "status": "missing" if n is None else facts.status[n],
-            "detector": said.get("detector"),
-            **{number: said.get(number, nan) for number in _SCORED},
-            "direction": anomaly.get("direction"),
-            "explanation": anomaly.get("explanation"),
+            "detector": said and said["detector"],
+            "expected": said["expected"] if said else nan,
+            "lower": said["lower"] if said else nan,
+            "upper": said["upper"] if said else nan,
+            "score": said["score"] if said else nan,
+            "direction": anomaly and anomaly["direction"],
+            "explanation": anomaly and anomaly["explanation"],
         }
         rows.append((place, row))
     return rows
 
 
-def _line(about: Row, xs: Sequence[float], rows: Sequence[Row]) -> PlotLine:
+def _line(about: SeriesRow, xs: Sequence[float], rows: Sequence[PlotRow]) -> PlotLine:
     marks = [
         (-row["score"] if isfinite(row["score"]) else 0.0, n, row)
         for n, row in enumerate(rows)

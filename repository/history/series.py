@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy.engine import Connection
 
-    from tidegauge.repository.store.facts import Row
-    from tidegauge.repository.store.rows import SeriesRow
+    from tidegauge.repository.store.rows import ListedSeriesRow, SeriesRow
 
 SERIES_COLUMNS = columns("segment name instance where analyzer")
 _MOST_TOLD = 8
 
 
-def series_rows(connection: Connection, dataset: str) -> list[Row]:
+def series_rows(connection: Connection, dataset: str) -> list[ListedSeriesRow]:
     """Return all series of a dataset, by name and instance."""
     found, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
     return [{**row, "where": row["filter"]} for row in found]

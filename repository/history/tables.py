@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 
@@ -14,6 +14,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.listing import tags_of_datasets
+from tidegauge.repository.store.rows import TableRow
 from tidegauge.repository.store.verdicts import failing_verdicts
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ HEALTH = ("error", "failed run", "failing checks", "warning", "info", "ok", "not
 OWNERS = ("owner", "team")
 """Tags of runs that name the owner, the first that is set."""
 
-Row = Mapping[str, Any]
 
-
-def table_rows(connection: Connection, now: datetime) -> list[Row]:
+def table_rows(connection: Connection, now: datetime) -> list[TableRow]:
     """Return the health of each dataset, the worst first, in two statements however many there are.
 
     Open incidents are counted by severity, without those that are snoozed at ``now``. ``failing``
@@ -53,7 +52,7 @@ def open_incidents(connection: Connection, now: datetime) -> int:
     return int(connection.execute(total).scalar() or 0)
 
 
-def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> Row:
+def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> TableRow:
     own = tags_of.get(found["dataset"], {})
     counts = {
         name: found[name] or 0 for name in ("errors", "warnings", "infos", "snoozed", "failing")
@@ -64,10 +63,10 @@ def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> Row
     }
     told = ", ".join(f"{key}={value}" for key, value in sorted(tags.items()))
     row = {**found, **counts, "owner": owner, "tags": told or None}
-    return {**row, "health": _health(row)}
+    return cast("TableRow", {**row, "health": _health(row)})
 
 
-def _health(row: Row) -> str:
+def _health(row: Mapping[str, Any]) -> str:
     applies = {
         "error": row["errors"],
         "failed run": row["run_status"] in FAILED_RUNS,
@@ -79,8 +78,8 @@ def _health(row: Row) -> str:
     return next((name for name in HEALTH if applies.get(name)), HEALTH[-1])
 
 
-def _badness(row: Row) -> tuple[Any, ...]:
-    counts = (-row[name] for name in ("errors", "failing", "warnings", "infos"))
+def _badness(row: TableRow) -> tuple[Any, ...]:
+    counts = (-row["errors"], -row["failing"], -row["warnings"], -row["infos"])
     return (HEALTH.index(row["health"]), *counts, row["dataset"])
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import sqlalchemy as sa
 
@@ -19,10 +19,9 @@ from tidegauge.analyzers.core.partitions import (
 )
 from tidegauge.analyzers.core.segments import joined
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.facts import Row
 from tidegauge.repository.store.listing import partition_rows
 from tidegauge.repository.store.queries import AsOf, dataset_id
-from tidegauge.repository.store.rows import PartitionRow
+from tidegauge.repository.store.rows import PartitionRow, SelectablePartitionRow
 
 if TYPE_CHECKING:
     from tidegauge.repository.store.artifacts import Artifacts
@@ -125,13 +124,14 @@ class View:
         row = stored[fresh.partition]
         return _placed(fresh, row["time"], row["within"])
 
-    def _partitions(self) -> list[Row]:
+    def _partitions(self) -> list[SelectablePartitionRow]:
         p = s.partition.c
         columns = (p.id, p.name.label("partition"), p.time, p.segment.label("within"), p.key_values)
         with self.database.read() as connection:
             of = p.dataset_id == dataset_id(connection, self.dataset)
             query = sa.select(*columns).where(of).order_by(p.time.is_(None), p.time, p.name)
-            return [row._asdict() for row in connection.execute(query)]
+            found = [row._asdict() for row in connection.execute(query)]
+            return cast("list[SelectablePartitionRow]", found)
 
 
 def placed_by_name(fresh: CheckTarget) -> CheckTarget:
@@ -154,13 +154,13 @@ def _placed(fresh: CheckTarget, time: datetime | None, within: str) -> CheckTarg
     return replace(fresh, time=fresh.time or time, within=within, segment=segment or within)
 
 
-def _newest(rows: Sequence[Row]) -> set[str]:
+def _newest(rows: Sequence[SelectablePartitionRow]) -> set[str]:
     """Return the partitions of the newest time; the last by name where none has a time."""
     timed = [row for row in rows if row["time"] is not None] or rows[-1:]
     return {row["partition"] for row in timed if row["time"] == timed[-1]["time"]}
 
 
-def _selected(rows: Sequence[Row], text: str) -> set[str]:
+def _selected(rows: Sequence[SelectablePartitionRow], text: str) -> set[str]:
     found = {row["partition"]: _named(row["partition"], row["key_values"]) for row in rows}
     keys = next(iter(found.values())).keys if found else ()
     test = parse_selection(text, keys)

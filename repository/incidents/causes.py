@@ -28,12 +28,12 @@ from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
+from tidegauge.repository.store.rows import AnomalyRow, SeriesRow
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy.engine import Connection
 
-Row = Mapping[str, Any]
 Expected = Mapping[int, float]
 
 TOPICS = 3
@@ -134,7 +134,7 @@ class Causes(Rendered):
         return "\n".join(map(str, (*self.moves, *self.companions, *self.restated, *self.schema)))
 
 
-def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Causes:
+def causes(connection: Connection, dataset: str, anomalies: Sequence[AnomalyRow]) -> Causes:
     """Find the contributions to some anomalies of one dataset, and the series that moved along.
 
     Parameters
@@ -150,7 +150,7 @@ def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Ca
     known = dimensions_of(connection, of, MetricQuery())
     scenes: dict[tuple[int, str], PartitionContext] = {}
 
-    def scene_of(anomaly: Row) -> PartitionContext:
+    def scene_of(anomaly: AnomalyRow) -> PartitionContext:
         key = (anomaly["partition_id"], anomaly["detector"])
         if key not in scenes:
             scenes[key] = PartitionContext.at(connection, dataset, of, known, anomaly)
@@ -170,14 +170,14 @@ def causes(connection: Connection, dataset: str, anomalies: Sequence[Row]) -> Ca
     first = scene_of(anomalies[0])
     at = sorted({row["partition_id"] for row in anomalies})
     out = {row["series_id"] for row in anomalies}
-    along = companions(connection, of, first.past, first.of(anomalies[0]), at, out)
+    along = companions(connection, of, first.past, first.place(anomalies[0]["series_id"]), at, out)
     schema = schema_differences(connection, known[1], at)
     return Causes(tuple(moves), along, schema, restated_partitions(connection, at))
 
 
-def _topics(anomalies: Iterable[Row]) -> list[Row]:
+def _topics(anomalies: Iterable[AnomalyRow]) -> list[AnomalyRow]:
     """Return one anomaly for each metric, of its largest part; row counts come first, then by score."""
-    found: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[str, str], AnomalyRow] = {}
     for row in anomalies:
         topic = (row["name"], row["instance"])
         before = found.get(topic)
@@ -187,7 +187,7 @@ def _topics(anomalies: Iterable[Row]) -> list[Row]:
     return [row for row in ranked if is_additive(row) or is_weighted(row)][: 2 * TOPICS]
 
 
-def _part(row: Row) -> tuple[bool, int]:
+def _part(row: AnomalyRow) -> tuple[bool, int]:
     """Return a sort key that grows as a series covers a smaller part of its partition."""
     return bool(row["filter"]), row["segment"].count("=")
 
@@ -217,7 +217,7 @@ class PartitionContext:
         dataset: str,
         of: int,
         known: FactDimensions,
-        anomaly: Row,
+        anomaly: AnomalyRow,
     ) -> PartitionContext:
         """Read the partition of an anomaly and its past."""
         partitions = known[1]
@@ -246,12 +246,12 @@ class PartitionContext:
         }
         return cls(past, within, {k: v for k, v in said.items() if np.isfinite(v)})
 
-    def of(self, anomaly: Row) -> int | None:
-        """Return the index of an anomaly's series; None if it is not measured."""
+    def place(self, series: int) -> int | None:
+        """Return the index of a series by its id; None if it is not measured."""
         ids = [row["id"] for row in self.past.series]
-        return ids.index(anomaly["series_id"]) if anomaly["series_id"] in ids else None
+        return ids.index(series) if series in ids else None
 
-    def whole_of(self, own: Row) -> Row:
+    def whole_of(self, own: SeriesRow) -> SeriesRow:
         """Return the unfiltered series of the whole partition; the series itself if there is none."""
         if own["segment"] == self.within and not own["filter"]:
             return own
@@ -266,7 +266,7 @@ class PartitionContext:
             own,
         )
 
-    def cuts(self, whole: Row) -> dict[str, dict[str, int]]:
+    def cuts(self, whole: SeriesRow) -> dict[str, dict[str, int]]:
         """Return the breakdowns of a series: indices of its parts by dimension and part name."""
         found: dict[str, dict[str, int]] = {}
         for i, row in enumerate(self.past.series):
@@ -274,9 +274,9 @@ class PartitionContext:
                 found.setdefault(dimension, {}).setdefault(part, i)
         return found
 
-    def move(self, whole: Row) -> Move | None:
+    def move(self, whole: SeriesRow) -> Move | None:
         """Return a series' change and its contributions; None if value or expectation is not finite."""
-        place = self.of({"series_id": whole["id"]})
+        place = self.place(whole["id"])
         if place is None:
             return None
         values = self.past.history.values  # noqa: PD011 - no frame
@@ -298,7 +298,7 @@ class PartitionContext:
         return Move(*told, series=int(whole["id"]), part_series=ids, scale=whole["scale"])
 
     def _cut(
-        self, whole: Row, at: tuple[float, float, int], name: str, parts: Mapping[str, int]
+        self, whole: SeriesRow, at: tuple[float, float, int], name: str, parts: Mapping[str, int]
     ) -> Dimension | None:
         weights = self.past.history.weights[:, -1]
         values = self.past.history.values  # noqa: PD011 - no frame

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate, groupby
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ from tidegauge.repository.incidents.periods import span, step_of
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.listing import tags_of_datasets
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of
+from tidegauge.repository.store.rows import GroupedIncidentRow
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
@@ -321,14 +322,16 @@ def grouped_incident_rows(
     status: str | None,
     window: Window,
     as_of: AsOf = None,
-) -> tuple[list[dict[str, Any]], dict[int, IncidentGroup]]:
+) -> tuple[list[GroupedIncidentRow], dict[int, IncidentGroup]]:
     """Return incidents as `incident_rows` does, with their ``group``, and the groups by incident.
 
     ``group`` is the id of the incident's group, the smallest of its incidents; None without one.
     """
     rows = incident_rows(connection, dataset, status, window, as_of)
     of = _groups(connection, as_of)
-    told = [{**row, "group": of[row["id"]].id if row["id"] in of else None} for row in rows]
+    told: list[GroupedIncidentRow] = [
+        {**row, "group": of[row["id"]].id if row["id"] in of else None} for row in rows
+    ]
     return told, of
 
 

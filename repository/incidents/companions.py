@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.repository.store import scorebook
+from tidegauge.repository.store.rows import SeriesIdentity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.detectors.matrices import Matrix
 
-Row = Mapping[str, Any]
 
 NOTABLE = 1.5
 """Minimum score of a point to be notable without being an anomaly."""
@@ -134,7 +134,7 @@ def _close(past: Matrix, of: int) -> dict[int, float]:
     return found
 
 
-def _is_part(row: Row, of: Row) -> bool:
+def _is_part(row: SeriesIdentity, of: SeriesIdentity) -> bool:
     """Return whether a series has another's metric, or is a bin: these are reported as parts."""
     same = (row["name"], row["instance"]) == (of["name"], of["instance"])
     return same or any(mark in row["name"] for mark in (".abs.", ".ratio."))

@@ -25,12 +25,12 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.labels import LABEL_COLUMNS, label_rows, last_label_id
 from tidegauge.repository.store.queries import MetricQuery, Window
+from tidegauge.repository.store.rows import AnomalyRow, GroupedIncidentRow
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy.engine import Connection
 
-Row = Mapping[str, Any]
 _LISTED = 5
 
 
@@ -63,7 +63,7 @@ class IncidentDetails(Rendered):
 
     renderer: ClassVar[str] = "tidegauge.display.history:render_incident"
 
-    row: Row
+    row: GroupedIncidentRow
     anomalies: pd.DataFrame
     labels: pd.DataFrame
     causes: Causes
@@ -184,18 +184,18 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
     )
 
 
-def _peaks(anomalies: Sequence[Row]) -> list[Row]:
+def _peaks(anomalies: Sequence[AnomalyRow]) -> list[AnomalyRow]:
     """Return the first anomaly of each series, by prominence; they are given the highest score first.
 
     The series of a whole table stands for all of its metric, as in a headline.
     """
-    best: dict[int, Row] = {}
-    topics: dict[tuple[str, str], list[Row]] = {}
+    best: dict[int, AnomalyRow] = {}
+    topics: dict[tuple[str, str], list[AnomalyRow]] = {}
     for row in anomalies:
         best.setdefault(row["series_id"], row)
         topics.setdefault((row["name"], row["instance"]), []).append(row)
 
-    def rank(row: Row) -> float:
+    def rank(row: AnomalyRow) -> float:
         if row["filter"] or row["segment"]:
             return prominence(row["name"], row["score"] or 0.0, whole=False)
         topic = topics[row["name"], row["instance"]]

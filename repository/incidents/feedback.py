@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
-from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+from tidegauge.repository.store.rows import AnomalyRow, CountRow, PartitionRow, RateRow, SeriesRow
 from tidegauge.repository.store.scorebook import detectors
 from tidegauge.repository.store.windows import WindowScheme
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.store.label_effects import LabelEffect
 
-Row = Mapping[str, Any]
 
 REAL = frozenset({"acknowledged", "bad"})
 FALSE = frozenset({"expected", "ignore"})
@@ -111,7 +110,7 @@ RATE_COLUMNS = columns(
 )
 
 
-def rate_rows(connection: Connection, dataset: str | None) -> list[Row]:
+def rate_rows(connection: Connection, dataset: str | None) -> list[RateRow]:
     """Return the number of alarms and the labels they got, by detector and in total."""
     names = [dataset] if dataset is not None else list(_datasets(connection))
     counts: dict[str, list[int]] = {}
@@ -131,7 +130,7 @@ def rate_rows(connection: Connection, dataset: str | None) -> list[Row]:
     return [*rows, _rate(IN_ALL, total)]
 
 
-def _rate(detector: str, counts: Sequence[int]) -> Row:
+def _rate(detector: str, counts: Sequence[int]) -> RateRow:
     anomalies, real, false, points = counts
     return {
         "detector": detector,
@@ -156,7 +155,7 @@ def share(some: float, of: float) -> float:
     return some / of if of else nan
 
 
-def _label(said: Sequence[LabelEffect], row: Row) -> str | None:
+def _label(said: Sequence[LabelEffect], row: AnomalyRow) -> str | None:
     """Return the last label that covers a stored anomaly."""
     own = {("anomaly", row["id"]), ("incident", row["incident_id"])}
     for one in reversed(said):
@@ -193,19 +192,20 @@ COUNT_COLUMNS = columns(
 
 def count_rows(
     connection: Connection, dataset: str | None, every: str, query: MetricQuery
-) -> list[Row]:
+) -> list[CountRow]:
     """Return the number of anomalies by time window and metric; those without a time come last."""
     windows = WindowScheme.from_interval(every)
     found = anomaly_rows(connection, dataset, None, query)
-    timed = sorted((row for row in found if row["time"] is not None), key=lambda row: row["time"])
+    times = sorted((time, n) for n, row in enumerate(found) if (time := row["time"]) is not None)
+    timed = [found[n] for _, n in times]
     parts = [
         (span.start, span.end, timed[span.first : span.last])
-        for span in windows.spans([row["time"] for row in timed])
+        for span in windows.spans([time for time, _ in times])
     ]
     timeless = [row for row in found if row["time"] is None]
-    rows: list[Row] = []
+    rows: list[CountRow] = []
     for start, end, some in (*parts, *([(None, None, timeless)] if timeless else [])):
-        topics: dict[tuple[str, str], list[Row]] = {}
+        topics: dict[tuple[str, str], list[AnomalyRow]] = {}
         for row in some:
             topics.setdefault((row["name"], row["instance"]), []).append(row)
         rows += [

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
 from tidegauge.repository.store.recorded import Watched
+from tidegauge.repository.store.rows import AnomalyRow, IncidentRow, ScoreRow
 from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def anomaly_rows(
     as_of: AsOf = None,
     incident: int | None = None,
     anomaly: int | None = None,
-) -> list[dict[str, Any]]:
+) -> list[AnomalyRow]:
     """Return anomalies of current versions, the highest score first.
 
     An anomaly has its incident's status, or its own last label's if that is newer. Beside
@@ -79,7 +79,7 @@ def anomaly_rows(
         select = select.where(f.incident_id == dataset_of(connection, incident)[1])
     if anomaly is not None:
         select = select.where(n.id == index(anomaly))
-    rows = [row._asdict() for row in connection.execute(select)]
+    rows = cast("list[AnomalyRow]", [row._asdict() for row in connection.execute(select)])
     said = statuses(connection, commit)
     for row in rows:
         row["status"] = status_of(said, row["id"], row["incident_id"])
@@ -149,7 +149,7 @@ SCORE_COLUMNS = columns(
 
 def score_rows(
     connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
-) -> list[Mapping[str, Any]]:
+) -> list[ScoreRow]:
     """Return each current point's latest score by each detector, in order of time."""
     commit = commit_as_of(connection, as_of)
     of = dataset_id(connection, dataset)
@@ -162,7 +162,7 @@ def score_rows(
     )
     places = {(partitions[p], series[i], v): n for n, (p, i, v) in enumerate(at)}
     wanted = sorted({partitions[p] for p in facts.of_partition.tolist()})
-    found: list[tuple[int, str, dict[str, Any]]] = []
+    found: list[tuple[int, str, ScoreRow]] = []
     asked = [series[place] for place in np.unique(facts.of_series).tolist()]
     for detector in detectors(connection, of):
         points = read(connection, of, detector, wanted, commit, asked)
@@ -185,7 +185,7 @@ def score_rows(
                     **{name: float(getattr(points, name)[k]) for name in NUMBERS},
                     "version": key[2],
                 }
-                found.append((place, detector, row))
+                found.append((place, detector, cast("ScoreRow", row)))
     return [row for *_, row in sorted(found, key=lambda x: x[:2])]
 
 
@@ -200,7 +200,7 @@ def incident_rows(
     status: str | None,
     window: Window,
     as_of: AsOf = None,
-) -> list[Mapping[str, Any]]:
+) -> list[IncidentRow]:
     """Return incidents whose partitions overlap a time window, the newest first.
 
     Each row has the `INCIDENT_COLUMNS` without ``group``, which `grouped_incident_rows` adds, and
@@ -243,7 +243,7 @@ def incident_rows(
         query = query.where(begins <= window.until)
     said = statuses(connection, commit)
     labelled = last_labelled(connection, commit)
-    rows = [row._asdict() for row in connection.execute(query)]
+    rows = cast("list[IncidentRow]", [row._asdict() for row in connection.execute(query)])
     for row in rows:
         row["status"] = status_of(said, None, row["id"])
         row["updated_at"] = max(row["updated_at"], labelled.get(row["id"], row["updated_at"]))

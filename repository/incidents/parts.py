@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.analyzers.core.partitions import Partition
-
-Row = Mapping[str, Any]
+from tidegauge.repository.store.rows import SeriesIdentity
 
 ADDITIVE = frozenset({"Size", "Sum", "ZerosCount"})
 WEIGHTED = frozenset(
@@ -32,17 +30,17 @@ _HISTOGRAM, _SUMS = "Histogram.abs.", "HistogramOfSums.sum."
 _EQUALS = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*=\s*'((?:[^'\\]|\\.)*)'\s*")
 
 
-def is_additive(row: Row) -> bool:
+def is_additive(row: SeriesIdentity) -> bool:
     """Return whether a series is the sum of its parts."""
     return row["kind"] in ADDITIVE or _ABSOLUTE in row["name"] or row["name"].startswith(_SUMS)
 
 
-def is_weighted(row: Row) -> bool:
+def is_weighted(row: SeriesIdentity) -> bool:
     """Return whether a series is the weighted mean of its parts."""
     return row["kind"] in WEIGHTED or (_RATIO in row["name"] and row["kind"] != "HistogramOfSums")
 
 
-def part_of(whole: Row, row: Row) -> Iterator[tuple[str, str]]:
+def part_of(whole: SeriesIdentity, row: SeriesIdentity) -> Iterator[tuple[str, str]]:
     """Yield dimension and part name if a series is a part of another."""
     same = (row["name"], row["instance"], row["kind"]) == (
         whole["name"],
@@ -76,6 +74,6 @@ def _unfiltered(text: str) -> str:
         return text  # recorded, or of a plug-in that is not installed
 
 
-def identity(row: Row) -> str:
+def identity(row: SeriesIdentity) -> str:
     """Return a key of analyzer and metric that ignores the filter."""
     return f"{_unfiltered(row['analyzer'])} {row['name']}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -14,11 +14,11 @@ from tidegauge.repository.detectors.contents import list_changes, schema_changes
 from tidegauge.repository.detectors.matrices import group_by_segment
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.rows import PartitionRow
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-Row = Mapping[str, Any]
 MOST = 3
 """Maximum number of partitions to tell of."""
 _BACK = 8
@@ -53,7 +53,7 @@ class SchemaDifference:
 
 
 def schema_differences(
-    connection: Connection, partitions: Sequence[Row], at: Collection[int]
+    connection: Connection, partitions: Sequence[PartitionRow], at: Collection[int]
 ) -> tuple[SchemaDifference, ...]:
     """Return the schema changes of some partitions, in order; of the first few if there are many.
 
@@ -65,7 +65,7 @@ def schema_differences(
     at : collection of int
         Ids of the partitions to look at.
     """
-    pasts: list[list[Row]] = []
+    pasts: list[list[PartitionRow]] = []
     for places in group_by_segment(partitions).values():
         for n, place in enumerate(places):
             if partitions[place]["id"] in at:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy.engine import Connection
 
-Row = Mapping[str, Any]
 FactDimensions = tuple[list[SeriesRow], list[PartitionRow]]
 """The series and partitions that facts refer to."""
 METRIC_STATUSES = s.STATUSES
@@ -139,13 +138,15 @@ def number_of(value: float | None, status: str) -> float:
     return float(_STATUS_VALUES.get(status, np.nan)) if value is None else value
 
 
-def _taken(owners: Sequence[Row], name: str, of: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
+def _taken(
+    owners: Sequence[Mapping[str, Any]], name: str, of: npt.NDArray[np.intp]
+) -> npt.NDArray[np.object_]:
     values = np.empty(len(owners), dtype=object)
     values[:] = [owner[name] for owner in owners]
     return values[of]
 
 
-def _moments(owners: Sequence[Row], name: str, of: npt.NDArray[np.intp]) -> Any:
+def _moments(owners: Sequence[Mapping[str, Any]], name: str, of: npt.NDArray[np.intp]) -> Any:
     """Return times in UTC, in microseconds.
 
     Nanoseconds end in 2262, and many tables have a day 9999-12-31.
@@ -280,7 +281,7 @@ def _facts_from_columns(
     )
 
 
-def _places(owners: Sequence[Row], ids: Sequence[int]) -> npt.NDArray[np.intp]:
+def _places(owners: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> npt.NDArray[np.intp]:
     """Return the index in a list of the row of each id."""
     known = np.array([owner["id"] for owner in owners], dtype=np.int64)
     by_id = np.argsort(known, kind="stable")
@@ -320,7 +321,7 @@ def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> lis
     return cast("list[PartitionRow]", _rows(connection, select))
 
 
-def _rows(connection: Connection, select: sa.Select[Any]) -> list[Row]:
+def _rows(connection: Connection, select: sa.Select[Any]) -> list[dict[str, Any]]:
     names = [column.name for column in select.selected_columns]
     return [dict(zip(names, row, strict=True)) for row in connection.execute(select).all()]
 

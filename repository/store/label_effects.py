@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-Row = Mapping[str, Any]
+from tidegauge.repository.store.rows import AnomalyRow, PartitionRow, SeriesRow
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class LabelEffect:
     commit: int = 0
     about: tuple[str, int] | None = None
 
-    def speaks_of(self, series: Row) -> bool:
+    def speaks_of(self, series: SeriesRow | AnomalyRow) -> bool:
         """Return whether the label applies to a series."""
         if self.points is not None:
             return any(series["id"] == of for of, _ in self.points)
@@ -46,7 +44,7 @@ class LabelEffect:
         pairs = ((self.instance, series["instance"]), (self.segment, series["segment"]))
         return named and all(wanted is None or wanted == given for wanted, given in pairs)
 
-    def covers(self, partition: Row) -> bool:
+    def covers(self, partition: PartitionRow | AnomalyRow) -> bool:
         """Return whether the label applies to a partition."""
         if self.points is not None:
             return any(partition["id"] == at for _, at in self.points)

@@ -1,30 +1,43 @@
-"""Rows of the dimensions that facts refer to: series, partitions and commits."""
+"""Rows that queries return: series, partitions and commits, anomalies and incidents, their counts and health."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
-class SeriesRow(TypedDict):
-    """A series: one flattened metric of one analyzer in one segment."""
+class SeriesIdentity(TypedDict):
+    """The fields by which a series is known within its dataset."""
 
-    id: int
     segment: str
-    entity: str
     name: str
     instance: str
     analyzer: str
     """The analyzer's text, which reads back."""
-    scale: str
-    key: str
-    """Hash of the analyzer's canonical JSON."""
     kind: str
     """The analyzer's name."""
     filter: str | None
 
 
-def series_key(row: SeriesRow) -> tuple[str, str, str, str]:
+class SeriesRow(SeriesIdentity):
+    """A series: one flattened metric of one analyzer in one segment."""
+
+    id: int
+    entity: str
+    scale: str
+    key: str
+    """Hash of the analyzer's canonical JSON."""
+
+
+class ListedSeriesRow(SeriesRow):
+    """A series as `Repository.series` lists it."""
+
+    where: str | None
+    """The filter, under its name in analyzers."""
+
+
+def series_key(row: SeriesIdentity) -> tuple[str, str, str, str]:
     """Return what tells a series from the others of its dataset: segment, name, instance, analyzer."""
     return row["segment"], row["name"], row["instance"], row["analyzer"]
 
@@ -38,9 +51,261 @@ class PartitionRow(TypedDict):
     within: str
 
 
+class SelectablePartitionRow(PartitionRow):
+    """A partition with the values of its keys, by which it is selected."""
+
+    key_values: str
+    """A JSON list."""
+
+
 class CommitRow(TypedDict):
     """A commit, with its run and time."""
 
     id: int
     run_id: int | None
     analyzed_at: datetime
+
+
+class ScoreRow(TypedDict):
+    """The score of a point by one detector."""
+
+    dataset: str
+    segment: str
+    partition: str
+    time: datetime | None
+    name: str
+    instance: str
+    analyzer: str
+    detector: str
+    score: float
+    p_value: float
+    expected: float
+    lower: float
+    upper: float
+    version: int
+
+
+class AnomalyRow(SeriesIdentity):
+    """An anomaly: what was found of a point, with its status."""
+
+    id: int
+    dataset: str
+    partition: str
+    time: datetime | None
+    value: float | None
+    expected: float | None
+    lower: float | None
+    upper: float | None
+    direction: str
+    score: float
+    p_value: float | None
+    detector: str
+    severity: str
+    status: str
+    incident_id: int | None
+    version: int
+    explanation: str
+    detected_at: datetime
+    series_id: int
+    partition_id: int
+
+
+class IncidentRow(TypedDict):
+    """An incident: anomalies of a dataset that belong together, with its status."""
+
+    id: int
+    dataset: str
+    headline: str
+    severity: str
+    first: str
+    last: str
+    series: int
+    status: str
+    updated_at: datetime
+    since: datetime | None
+    until: datetime | None
+    opened_at: datetime
+
+
+class GroupedIncidentRow(IncidentRow):
+    """An incident, with the group of several tables that share its cause."""
+
+    group: int | None
+
+
+class LedgerRow(TypedDict):
+    """A partition with its current version, None where it is not measured."""
+
+    id: int
+    within: str
+    partition: str
+    time: datetime | None
+    version: int | None
+    rows: int | None
+    first_seen_at: datetime
+    arrived_at: datetime | None
+    measured_at: datetime | None
+    gone_at: datetime | None
+
+
+class CalendarRow(TypedDict):
+    """A partition that is there or missing, as the calendar shows it."""
+
+    id: int | None
+    segment: str
+    partition: str | None
+    time: datetime | None
+    status: str
+    late: bool
+    restated: bool
+    version: int | None
+    rows: int | None
+    first_seen_at: datetime | None
+    arrived_at: datetime | None
+    measured_at: datetime | None
+    gone_at: datetime | None
+    delay: float
+    anomalies: int
+    worst: str | None
+
+
+class OverviewRow(TypedDict):
+    """Counts of a dataset: partitions, series, incidents, failures."""
+
+    dataset: str
+    partitions: int
+    newest: str | None
+    time: datetime | None
+    series: int
+    rows: int | None
+    errors: int
+    warnings: int
+    infos: int
+    missing: int
+    late: int
+    run_id: int | None
+    status: str | None
+    started_at: datetime | None
+    failed: int
+    failing: int
+
+
+class TableRow(TypedDict):
+    """Health of a dataset."""
+
+    dataset: str
+    health: str
+    errors: int
+    warnings: int
+    infos: int
+    snoozed: int
+    failing: int
+    newest: str | None
+    time: datetime | None
+    previous: datetime | None
+    arrived_at: datetime | None
+    rows: int | None
+    size: float | None
+    size_series: int | None
+    completeness: float | None
+    lowest: float | None
+    run_id: int | None
+    run_status: str | None
+    run_started_at: datetime | None
+    owner: str | None
+    tags: str | None
+
+
+class RateRow(TypedDict):
+    """Alarms of a detector, and the labels that they got."""
+
+    detector: str
+    anomalies: int
+    labelled: int
+    real: int
+    false: int
+    false_share: float
+    points: int
+    per_1000: float
+
+
+class CountRow(TypedDict):
+    """Number of anomalies of a metric in a time window."""
+
+    start: datetime | None
+    end: datetime | None
+    name: str
+    instance: str
+    anomalies: int
+    series: int
+    partitions: int
+    incidents: int
+
+
+class PlotRow(TypedDict):
+    """A point of a plotted series, with its band."""
+
+    segment: str
+    name: str
+    instance: str
+    analyzer: str
+    partition: str
+    time: datetime | None
+    value: float
+    status: str
+    detector: str | None
+    expected: float
+    lower: float
+    upper: float
+    score: float
+    direction: str | None
+    explanation: str | None
+
+
+class BacktestRow(TypedDict):
+    """Backtest of a monitor: its reports, and what the labels say of them."""
+
+    detector: str
+    rule: str
+    series: int
+    points: int
+    anomalies: int
+    per_1000: float
+    incidents: int
+    found: int
+    missed: int
+    false: int
+    false_share: float
+    precision: float
+    recall: float
+    seconds: float
+    per_month: float | None
+
+
+class SensitivityRow(TypedDict):
+    """Backtest of a monitor at one sensitivity."""
+
+    sensitivity: str
+    per_month: float | None
+    found: int
+    missed: int
+    false: int
+    precision: float
+    recall: float
+    f1: float
+    suggested: bool
+
+
+Record = Mapping[str, Any]
+"""A row of a result frame, with None for what is missing: `records` makes them of any frame."""
+
+
+def fields_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return some fields of a row, as where they are sent elsewhere under the same names.
+
+    Examples
+    --------
+    >>> fields_of({"id": 1, "name": "Size", "segment": ""}, ["id", "name"])
+    {'id': 1, 'name': 'Size'}
+    """
+    return {name: row[name] for name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.queries import Window
+from tidegauge.repository.store.rows import GroupedIncidentRow, Record
 from tidegauge.rules.outcome.judging import standing_failures
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ LATELY = 90
 VERDICTS = 20
 """Maximum number of failed verdicts of a dataset to list."""
 _SERIES = ("segment", "name", "instance", "analyzer")
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class ReportGroup:
     """
 
     headline: str
-    incidents: Sequence[Row]
+    incidents: Sequence[Record]
     evidence: ReportEvidence
 
 
@@ -86,12 +85,12 @@ class ReportSeries:
         The anomaly of its newest value, open or settled, as in `Repository.anomalies`.
     """
 
-    about: Row
+    about: Record
     values: Sequence[float]
     marks: Sequence[int]
     expected: float | None
     open: int
-    anomaly: Row | None = None
+    anomaly: Record | None = None
 
 
 @dataclass(frozen=True)
@@ -120,16 +119,16 @@ class Contents:
         Address of the dashboard; None if it is not set.
     """
 
-    row: Row
+    row: Record
     evidence: Sequence[ReportEvidence]
-    incidents: Sequence[Row]
-    partitions: Sequence[Row]
+    incidents: Sequence[Record]
+    partitions: Sequence[Record]
     series: Sequence[ReportSeries]
     rows: PlotLine | None
-    runs: Sequence[Row]
-    verdicts: Sequence[Row]
+    runs: Sequence[Record]
+    verdicts: Sequence[Record]
     url: str | None = None
-    grouped: Sequence[Row] = ()
+    grouped: Sequence[Record] = ()
 
 
 def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]:
@@ -144,7 +143,7 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
     with repository.database.read() as connection:
         window = Window.between(since, None)
         rows, groups = grouped_incident_rows(connection, None, "open", window)
-    members: dict[int, list[Row]] = {}
+    members: dict[int, list[GroupedIncidentRow]] = {}
     for row in rows:
         if row["group"] is not None:
             members.setdefault(row["group"], []).append(row)
@@ -158,7 +157,7 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
     return found
 
 
-def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) -> list[Row]:
+def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) -> list[Record]:
     """Read the verdicts of rules and checks by which a dataset's current data fails, the newest first.
 
     Parameters
@@ -174,7 +173,7 @@ def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) 
 
 def contents_of(
     repository: Repository,
-    row: Row,
+    row: Record,
     since: Moment = None,
     *,
     most: int = 200,
@@ -213,7 +212,7 @@ def contents_of(
     )
 
 
-def _worst(incidents: Sequence[Row]) -> list[Row]:
+def _worst(incidents: Sequence[Record]) -> list[Record]:
     order = ("error", "warning", "info")
     return sorted(incidents, key=lambda one: order.index(one["severity"]))
 
@@ -277,15 +276,15 @@ def _series(
         dataset, since=None if times.empty else times.iloc[-1].to_pydatetime()
     )
     usual = {_key(row): row for row in reversed(records(scored))}  # the first detector's wins
-    out: dict[tuple[Any, ...], Row] = {}
+    out: dict[tuple[Any, ...], Record] = {}
     # If a point has several anomalies, an open one comes first, then the highest score.
     for anomaly in sorted(records(found), key=lambda one: one["status"] != "open"):
         out.setdefault((*_key(anomaly), anomaly["partition"]), anomaly)
 
-    def current(row: Row) -> Row | None:
+    def current(row: Record) -> Record | None:
         return out.get((*_key(row), row["partition"]))
 
-    def badness(row: Row) -> tuple[float, ...]:
+    def badness(row: Record) -> tuple[float, ...]:
         anomaly = current(row) or {"status": None}
         number, score = told.get(_key(row), (0, 0.0))
         last = usual.get(_key(row), {}).get("score") or 0.0
@@ -317,7 +316,7 @@ def _series(
 
 
 def _past(
-    repository: Repository, dataset: str, times: pd.Series[Any], kept: Sequence[Row]
+    repository: Repository, dataset: str, times: pd.Series[Any], kept: Sequence[Record]
 ) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
     """Return the recent values of some series, with their partitions."""
     since = None if times.empty else times.iloc[-min(LATELY, len(times))].to_pydatetime()
@@ -331,5 +330,5 @@ def _past(
     return found
 
 
-def _key(row: Row) -> tuple[Any, ...]:
+def _key(row: Record) -> tuple[Any, ...]:
     return tuple(row[name] for name in _SERIES)

@@ -17,7 +17,6 @@ from tidegauge.report.contents import (
     ReportEvidence,
     ReportGroup,
     ReportSeries,
-    Row,
     contents_of,
     groups_of,
 )
@@ -25,6 +24,7 @@ from tidegauge.repository.history.axes import order_ticks, time_ticks
 from tidegauge.repository.history.svg import LINE, picture, sparkline, svg
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
+from tidegauge.repository.store.rows import Record
 from tidegauge.rules.outcome.result import failure_messages
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def write_report(
 
 def _page(
     name: str,
-    rows: Sequence[Row],
+    rows: Sequence[Record],
     groups: Sequence[ReportGroup],
     parts: Iterator[Contents],
     made: datetime,
@@ -125,7 +125,7 @@ def _page(
     yield "</div></body></html>\n"
 
 
-def _datasets(rows: Sequence[Row]) -> str:
+def _datasets(rows: Sequence[Record]) -> str:
     head = ["dataset", "partitions", "newest", "rows", "series", "error", "warning", "info"]
     head += ["failing checks", "missing", "late", "failed", "last run"]
     columns = ["partitions", "newest", "rows", "series", "errors", "warnings", "infos"]
@@ -281,7 +281,7 @@ def _places(low: float, high: float) -> list[tuple[float, str]]:
     return order_ticks([f"{n + 1}." for n in range(int(high) + 1)]) if high >= low else []
 
 
-def _strip(partitions: Sequence[Row]) -> str:
+def _strip(partitions: Sequence[Record]) -> str:
     """Draw the last partitions as a strip: filled if measured, numbered if restated, crossed if gone."""
     some = partitions[-_STRIP:]
     if not some:
@@ -316,7 +316,7 @@ def _strip(partitions: Sequence[Row]) -> str:
     return svg(min(len(some), _ACROSS) * _CELL + 200, height, parts, label)
 
 
-def _ends(some: Sequence[Row], label: str) -> str:
+def _ends(some: Sequence[Record], label: str) -> str:
     first, last = some[0], some[-1]
     return f"{label}: {first['partition'] or 'the table'} to {last['partition'] or 'the table'}"
 

@@ -24,6 +24,7 @@ from tidegauge.repository.history.heatmap import (
 from tidegauge.repository.history.points import last_commit, point_value, series_scales
 from tidegauge.repository.incidents.listing import anomalous_points, anomaly_rows
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
+from tidegauge.repository.store.rows import fields_of
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
@@ -183,9 +184,7 @@ class Overview:
         of_series = MetricQuery(series=[series], window=_moment(known.times[column]))
         anomalies = anomaly_rows(connection, dataset, None, of_series, self.as_of)
         told["anomalies"] = [
-            {name: one[name] for name in FOUND}
-            for one in anomalies
-            if one["partition_id"] in partitions
+            fields_of(one, FOUND) for one in anomalies if one["partition_id"] in partitions
         ]
         return told
 

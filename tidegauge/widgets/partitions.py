@@ -9,6 +9,7 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.history.points import partition_time, partition_versions
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store.queries import MetricQuery, Window
+from tidegauge.repository.store.rows import fields_of
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown, table
 
@@ -70,10 +71,9 @@ def day(repository: Repository, asked: Mapping[str, Any]) -> Answer:
         rows = anomaly_rows(connection, dataset, None, MetricQuery(window=window))
         found = [row for row in rows if row["partition"] == name]
         versions = [v._asdict() for v in partition_versions(connection, dataset, name)]
-    anomalies = [
-        {**{key: row[key] for key in FOUND}, **{key: shown(row[key]) for key in NAMES}}
-        for row in found[:MOST]
-    ]
+    anomalies = [fields_of(row, (*FOUND, *NAMES)) for row in found[:MOST]]
+    for one in anomalies:
+        one.update({key: shown(one[key]) for key in NAMES})
     told: protocol.DayAnswer = {
         "anomalies": cast("list[protocol.PartitionAnomaly]", anomalies),
         "total": len(found),

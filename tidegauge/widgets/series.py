@@ -14,6 +14,7 @@ from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store.facts import METRIC_STATUSES, number_of
 from tidegauge.repository.store.labels import label_rows
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
+from tidegauge.repository.store.rows import fields_of
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
@@ -262,7 +263,7 @@ def _told(
         these = anomaly_rows(connection, name, None, query, overview.as_of)
         columns = known.columns_of(np.array([row["partition_id"] for row in these], np.int64))
         found += [
-            {"row": place[row["series_id"]], "column": column, **{c: row[c] for c in FOUND}}
+            {"row": place[row["series_id"]], "column": column, **fields_of(row, FOUND)}
             for row, column in zip(these, columns.tolist(), strict=True)
         ]
         own = {row["id"] for row in these} | {row["incident_id"] for row in these}
