@@ -82,7 +82,7 @@ def verdict(
         table.times[there].astype("M8[s]"),
         table.values[:, there],
         table.weights[:, there],
-        [Scale(kind) for kind in table.kinds],
+        [Scale.SIGNED if kind == "delay" else Scale(kind) for kind in table.kinds],
     )
     scores = np.full(table.values.shape, np.nan)
     flags = np.zeros(table.values.shape, dtype=bool)

@@ -28,7 +28,7 @@ METRICS = (
     ("max", "positive"),
     ("violations", "count"),
     ("category_share", "ratio"),
-    ("freshness_hours", "time"),
+    ("freshness_hours", "delay"),
     ("psi", "distance"),
 )
 NAMES = tuple(name for name, _ in METRICS)
@@ -453,7 +453,7 @@ def _levelled(values: np.ndarray) -> np.ndarray:
     """Return metrics on scales on which moves can be compared with noise."""
     found = values.copy()
     for row, kind in enumerate(KINDS):
-        if kind in ("count", "positive", "time"):
+        if kind in ("count", "positive", "delay"):
             found[row] = np.log(np.maximum(values[row], 0) + (1.0 if kind == "count" else 1e-6))
     return found
 

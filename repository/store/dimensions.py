@@ -114,7 +114,10 @@ class Dimensions:
     def series(
         self, wanted: Mapping[SeriesKey, tuple[FactMeasure, Metric[float]]]
     ) -> Mapping[SeriesKey, int]:
-        """Return the id for each analyzer id, metric name and instance, adding missing ones."""
+        """Return the id for each analyzer id, metric name and instance, adding missing ones.
+
+        A series whose scale an earlier version told otherwise is corrected.
+        """
         keyed = {(a, visible(n), visible(i)): (a, n, i) for a, n, i in wanted}
         rows = []
         for key in sorted(keyed.keys() - self._series.keys()):
@@ -125,7 +128,14 @@ class Dimensions:
             rows.append((of, unique, metric.entity.value, instance, name, scale))
         columns = ("analyzer_id", "key", "entity", "instance", "name", "scale")
         self._add(s.series, columns, rows, "_series")
-        return {pair: self._series[key] for key, pair in keyed.items()}
+        for key, pair in keyed.items():
+            analyzer, metric = wanted[pair]
+            number, stored = self._series[key]
+            if (scale := analyzer.scale_of(metric.name).value) != stored:
+                change = sa.update(s.series).where(s.series.c.id == number)
+                self.connection.execute(change.values(scale=scale))
+                self._series[key] = number, scale
+        return {pair: self._series[key][0] for key, pair in keyed.items()}
 
     def _add(self, table: sa.Table, columns: tuple[str, ...], rows: list[Any], known: str) -> None:
         if rows:
@@ -148,14 +158,17 @@ class Dimensions:
         return {(row[0], row[1]): (row[2], row[3]) for row in self.connection.execute(query)}
 
     @cached_property
-    def _series(self) -> dict[SeriesKey, int]:
+    def _series(self) -> dict[SeriesKey, tuple[int, str]]:
+        """Ids and scales of series."""
         c = s.series.c
         query = (
-            sa.select(c.analyzer_id, c.name, c.instance, c.id)
+            sa.select(c.analyzer_id, c.name, c.instance, c.id, c.scale)
             .join_from(s.series, s.analyzer)
             .where(s.analyzer.c.dataset_id == self.dataset)
         )
-        return {(row[0], row[1], row[2]): row[3] for row in self.connection.execute(query)}
+        return {
+            (row[0], row[1], row[2]): (row[3], row[4]) for row in self.connection.execute(query)
+        }
 
 
 def dataset_for(connection: Connection, spec: RunSpec) -> int:

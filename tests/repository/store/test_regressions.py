@@ -256,3 +256,21 @@ def test_a_process_of_many_runs_keeps_no_analyzers_of_runs_that_ended(repo):
     gc.collect()
     held = [one for one in gc.get_referrers(analyzer) if isinstance(one, list)]
     assert held == []
+
+
+def test_a_scale_that_an_earlier_version_told_otherwise_is_corrected(shared):
+    """Latencies were times once, and compared with the days of their partitions."""
+
+    def scales():
+        with shared.database.read() as connection:
+            query = sa.select(s.series.c.name, s.series.c.scale)
+            return {row.name: row.scale for row in connection.execute(query)}
+
+    commit(shared, day(1))
+    wanted = scales()
+    assert wanted["Size"] == "count"
+    change = sa.update(s.series).values(scale="time")
+    shared.database.write(lambda connection: connection.execute(change))
+    assert set(scales().values()) == {"time"}
+    commit(shared, day(2))
+    assert scales() == wanted

@@ -65,10 +65,10 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
     state_bytes: ClassVar[int] = 1 << 16
 
     def column_scale(self, column: str) -> Scale:
-        """Return the scale of a number: time for latencies, else count."""
+        """Return the scale of a number: signed for latencies, which may be negative, else count."""
         times = {self.key(name) for name in _TIMES}
         percentile = column.startswith(f"{self.key('percentile')}_")
-        return Scale.TIME if column in times or percentile else Scale.COUNT
+        return Scale.SIGNED if column in times or percentile else Scale.COUNT
 
     @property
     def threshold(self) -> int | None:

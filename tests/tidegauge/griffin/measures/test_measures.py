@@ -279,7 +279,7 @@ def test_t2_each_percentile_has_its_name(spark):
     metric = measured(spark, [(0, 7)], "ts long, end_ts long", rule)
     names = [name for name in metric if name.startswith("percentile")]
     assert names == ["percentile_29", "percentile_99", "percentile_99_9"]
-    assert rule.scale_of("Griffin.t.percentile_99_9") is Scale.TIME
+    assert rule.scale_of("Griffin.t.percentile_99_9") is Scale.SIGNED
     assert rule.scale_of("Griffin.t.unmeasurable") is Scale.COUNT
 
 
