@@ -18,6 +18,7 @@ _IN_NAME = re.compile(_WORD, re.IGNORECASE)
 _USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):[^\s/'\"]*@")
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
+_QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
 _OPTION = re.compile(rf"((?<![\w.-])[\w.-]*{_WORD}=)[^\s&;,'\")]+", re.IGNORECASE)
 
 
@@ -49,7 +50,8 @@ def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
 def hide_folders(text: str) -> str:
     """Cut local paths in a text down to what lies in the last folder; folders such as ``ds=1`` are kept.
 
-    For readers on other machines. Addresses of other file systems are not local.
+    For readers on other machines. Addresses of other file systems are not local. A path ends at a blank,
+    unless it stands in quotes.
 
     Examples
     --------
@@ -57,13 +59,15 @@ def hide_folders(text: str) -> str:
     'cannot read …/ds=2024-01-05/part-0.parquet'
     >>> hide_folders("denied: '/home/ann/data', s3://bucket/t/x and/or 1/2")
     "denied: '…/data', s3://bucket/t/x and/or 1/2"
+    >>> hide_folders("no file '/home/ann smith/t/ds=1/x y.csv' in /srv/t/")
+    "no file '…/ds=1/x y.csv' in …/"
     """
 
     def cut(path: re.Match[str]) -> str:
         values = [part for part in path[0].split("/") if "=" in part]
         return "/".join(["\N{HORIZONTAL ELLIPSIS}", *values, ""])
 
-    return _FOLDERS.sub(cut, text)
+    return _FOLDERS.sub(cut, _QUOTED_FOLDERS.sub(cut, text))
 
 
 def secrets_of(options: Mapping[str, Any]) -> Iterator[str]:

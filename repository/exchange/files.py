@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tidegauge.analyzers.core.filesystems import output_file
-from tidegauge.analyzers.core.formatting import for_spreadsheet
+from tidegauge.repository.store.frames import spreadsheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
     """
     rows = 0
     for number, page in enumerate(pages):
-        page.map(for_spreadsheet).to_csv(target, index=False, header=number == 0)
+        spreadsheet(page).to_csv(target, index=False, header=number == 0)
         rows += len(page)
     return rows
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
+from tidegauge.analyzers.core.formatting import for_spreadsheet
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -45,6 +47,29 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return a frame's rows, with None for missing values."""
     known = frame.astype(object).where(frame.notna(), cast("Any", None))
     return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
+
+
+def spreadsheet(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose names and texts no spreadsheet runs as formulas, to be written as CSV.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> print(spreadsheet(pd.DataFrame({"=a": ["@b", "c"], "n": [1, 2]})).to_csv(index=False), end="")
+    '=a,n
+    '@b,1
+    c,2
+    """
+    return frame.apply(_as_texts).rename(columns=for_spreadsheet)
+
+
+def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of texts as cells; numbers and times stay as they are, and whole numbers whole."""
+    import pandas as pd
+
+    if column.dtype.kind in "iufbmM" or isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column
+    return pd.Series([for_spreadsheet(value) for value in column], column.index, dtype=object)
 
 
 def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tidegauge.analyzers.core.formatting import for_spreadsheet, for_terminal
+from tidegauge.analyzers.core.formatting import for_terminal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,11 @@ class SafeTerminal:
 
 def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = None) -> None:
     """Print a frame; a table shows only the named columns, the other formats show all."""
+    from tidegauge.repository.store.frames import spreadsheet
+
     match form:
         case Format.CSV:
-            frame.map(for_spreadsheet).to_csv(sys.stdout, index=False)
+            spreadsheet(frame).to_csv(sys.stdout, index=False)
         case Format.JSON:
             text = frame.to_json(orient="records", date_format="iso", double_precision=15, indent=1)
             print(text)

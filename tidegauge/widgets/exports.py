@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import HistoryError
-from tidegauge.analyzers.core.formatting import for_spreadsheet, number
+from tidegauge.analyzers.core.formatting import number
 from tidegauge.repository.history.heatmap import panorama
 from tidegauge.repository.history.plots import read_plot
+from tidegauge.repository.store.frames import spreadsheet
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown
@@ -86,31 +87,9 @@ def csv(frame: pd.DataFrame, view: str) -> Answer:
         )
         raise HistoryError(msg)
     labelled = any(name is not None for name in frame.index.names)
-    told: protocol.TextAnswer = {"text": spreadsheet(frame.reset_index() if labelled else frame)}
+    cells = spreadsheet(frame.reset_index() if labelled else frame)
+    told: protocol.TextAnswer = {"text": cells.to_csv(index=False)}
     return Answer(told)
-
-
-def spreadsheet(frame: pd.DataFrame) -> str:
-    """Return a frame as CSV text, in which names and texts are no formulas.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> print(spreadsheet(pd.DataFrame({"=a": ["@b", "c"]})), end="")
-    '=a
-    '@b
-    c
-    """
-    return frame.apply(_as_texts).rename(columns=for_spreadsheet).to_csv(index=False)
-
-
-def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of texts as cells; numbers and times stay as they are."""
-    import pandas as pd
-
-    if column.dtype.kind in "iufbmM" or isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column
-    return pd.Series([for_spreadsheet(value) for value in column], column.index, dtype=object)
 
 
 def svg(repository: Repository, asked: Mapping[str, Any], as_of: AsOf = None) -> Answer:
