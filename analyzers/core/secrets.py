@@ -17,7 +17,7 @@ _NAME = re.compile(rf"(?:[\w.-]*{_WORD}|sas|pass|auth(?:orization)?|cookie)", re
 _IN_NAME = re.compile(_WORD, re.IGNORECASE)
 _USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):[^\s/'\"]*@")
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
-_FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
+_FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
 _OPTION = re.compile(rf"((?<![\w.-])[\w.-]*{_WORD}=)[^\s&;,'\")]+", re.IGNORECASE)
 
