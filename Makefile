@@ -60,8 +60,10 @@ docs: setup $(VENV)/docs.installed ## Build the documentation as a site, in site
 release: widgets $(VENV)/release.installed ## Build, check and try a release, without publishing it
 	@$(BIN)/python .ci/release.py
 
-bench: setup ## Run the benchmarks
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: setup ## Run the benchmarks, which takes hours (NAB=DIR: also on its data)
+	@for one in $(filter-out benchmarks/nab.py,$(wildcard benchmarks/*.py)) \
+	    $(if $(NAB),"benchmarks/nab.py --data $(NAB)") "-m benchmarks.checks" "-m benchmarks.deequ"; do \
+	  echo "== $$one"; $(BIN)/python $$one || exit 1; done
 
 lock: setup ## Pin the newest versions of all requirements
 	@$(BIN)/python requirements/lock.py

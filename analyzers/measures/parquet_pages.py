@@ -71,12 +71,13 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     >>> column_pages(sink.getvalue())
     [ColumnPages(values=3, least=24, dictionary=11)]
     """
-    end = len(file) - 8
-    length = int.from_bytes(file[end : end + 4], "little")
+    content = memoryview(file)  # of which parts are no copies
+    end = len(content) - 8
+    length = int.from_bytes(content[max(0, end) : end + 4], "little")
     if end < length or file[-4:] != b"PAR1":
         raise ValueError("not a Parquet file")
     try:
-        footer = _Structures(file[:end], end - length).fields()
+        footer = _Structures(content[:end], end - length).fields()
         groups = footer.get(4, [])
         if (rows := sum(group[3] for group in groups)) != footer[3]:
             raise ValueError(f"{footer[3]} rows, of which {rows} are there")
@@ -84,7 +85,7 @@ def column_pages(file: bytes) -> list[ColumnPages]:
             element for element in footer[2] if not element.get(5)
         ]  # that has no others in it
         return [
-            _pages(file[: end - length], one[3], group[3], max(8, column.get(2, 0)))
+            _pages(content[: end - length], one[3], group[3], max(8, column.get(2, 0)))
             for group in groups
             for one, column in zip(group[1], columns, strict=True)
         ]
@@ -92,7 +93,7 @@ def column_pages(file: bytes) -> list[ColumnPages]:
         raise ValueError("structures that are not Parquet's") from error
 
 
-def _pages(file: bytes, column: Fields, rows: int, width: int) -> ColumnPages:
+def _pages(file: memoryview, column: Fields, rows: int, width: int) -> ColumnPages:
     """Walk over the pages of a column from where a reader begins to where it ends."""
     start, before = column[9], column.get(11, 0)
     start = before if 0 < before < start else start
@@ -122,7 +123,7 @@ def _pages(file: bytes, column: Fields, rows: int, width: int) -> ColumnPages:
 class _Structures:
     """Reader of structures in Thrift's compact protocol, one after the other from a position on."""
 
-    def __init__(self, content: bytes, position: int) -> None:
+    def __init__(self, content: memoryview, position: int) -> None:
         self.content, self.position = content, position
 
     def fields(self, depth: int = 0) -> Fields:
