@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -262,7 +263,10 @@ def main() -> None:
         f"{'':<16}" + "".join(f"{name:>14}" for name in ("default", "OnlineNormal", "Elementary"))
     )
     for kind in INCIDENTS:
-        of = [found[n]["recall_by_kind"][kind] for n in ("default", "OnlineNormal", "Elementary")]
+        of = [
+            found[n]["recall_by_kind"].get(kind, math.nan)
+            for n in ("default", "OnlineNormal", "Elementary")
+        ]
         print(f"{kind:<16}" + "".join(f"{recall:>14.2f}" for recall in of))
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
