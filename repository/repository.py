@@ -73,6 +73,7 @@ from tidegauge.repository.store.verdicts import (
     Verdict,
     add_verdict,
     check_judged_partition,
+    check_judging,
     find_verdict,
     verdict_rows,
 )
@@ -2064,7 +2065,8 @@ class Repository(Rendered):
         ------
         UnknownDatasetError
         HistoryError
-            If the partition was neither judged nor measured; the message suggests the nearest.
+            If the partition was neither judged nor measured, or nothing was judged under the name; the
+            message suggests the nearest.
 
         Examples
         --------
@@ -2079,6 +2081,8 @@ class Repository(Rendered):
         with self.database.read() as connection:
             if partition:  # the empty one is the whole dataset
                 check_judged_partition(connection, dataset, partition)
+            if name is not None:
+                check_judging(connection, dataset, name)
             rows = verdict_rows(connection, dataset, name, partition, passed, as_of)
         return frame_of(rows, VERDICT_COLUMNS)
 

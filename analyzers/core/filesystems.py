@@ -54,7 +54,21 @@ def local_path(root: str | Path) -> Path | None:
     (PosixPath('/data/t'), None)
     """
     root = absolute(str(root))
-    return Path(plain_path(root)) if root.startswith(("/", "file:")) else None
+    if not root.startswith(("/", "file:")):
+        return None
+    _require_no_host(root)
+    return Path(plain_path(root))
+
+
+def _require_no_host(root: str) -> None:
+    """Refuse ``file://tmp/t``, which is the folder ``/t`` of a machine named tmp."""
+    host = re.match(r"file://([^/]+)", root)
+    if host is not None and host[1] != "localhost":
+        msg = (
+            f"{root!r} is on a machine named {host[1]!r}; a local folder has three slashes:"
+            f" {root.replace('//', '///', 1)}"
+        )
+        raise FileSystemError(msg)
 
 
 def child(folder: str | Path, name: str) -> str:
@@ -83,6 +97,7 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
 
     root = absolute(root)
     if root.startswith(("/", "file:")):
+        _require_no_host(root)
         return fs.LocalFileSystem(), plain_path(root)
     parsed = _URI.fullmatch(root)
     if parsed is None:

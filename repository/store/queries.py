@@ -353,10 +353,17 @@ def check_selectors(connection: Connection, dataset: str | None, query: MetricQu
     ------
     UnknownDatasetError
     HistoryError
-        If no series has the name, the column, the filter or the segment, or no run a tag; the message
+        If no series has the name, the column, the filter, the segment or the analyzer, or no run a tag; the message
         suggests the nearest.
     """
-    asked = (query.name, query.instance, query.segment, query.where or None, query.tags or None)
+    asked = (
+        query.name,
+        query.instance,
+        query.segment,
+        query.where or None,
+        query.analyzer,
+        query.tags or None,
+    )
     if all(selector is None for selector in asked):
         return
     of = None if dataset is None else dataset_id(connection, dataset)
@@ -398,7 +405,21 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
             there = {name for query_ in names for name in connection.execute(query_).scalars()}
             if there:
                 return f"{option}={one!r}{did_you_mean(one, filter(None, there))}"
-    return ""
+    return _unmatched_analyzer(connection, of, query)
+
+
+def _unmatched_analyzer(
+    connection: Connection, of: sa.ColumnElement[bool], query: MetricQuery
+) -> str:
+    if query.analyzer is None:
+        return ""
+    a = s.analyzer.c
+    text = query.analyzer if isinstance(query.analyzer, str) else repr(query.analyzer)
+    same = sa.select(a.id).where(of, a.key == key_of(canonical_of(query.analyzer))).limit(1)
+    if connection.execute(same).first() is not None:
+        return ""
+    there = set(connection.execute(sa.select(a.text).where(of).distinct()).scalars())
+    return f"analyzer={text}{did_you_mean(text, there)}" if there else ""
 
 
 def _unmatched_tag(connection: Connection, dataset: int | None, tags: Collection[str]) -> str:

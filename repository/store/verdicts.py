@@ -235,6 +235,23 @@ def check_judged_partition(connection: Connection, dataset: str, partition: str)
         raise HistoryError(msg)
 
 
+def check_judging(connection: Connection, dataset: str, name: str) -> None:
+    """Refuse a name under which nothing was judged, where other names are known.
+
+    Raises
+    ------
+    UnknownDatasetError
+    HistoryError
+        The message suggests the nearest name.
+    """
+    v = s.verdict.c
+    known = sa.select(v.name).where(v.dataset_id == dataset_id(connection, dataset)).distinct()
+    there = set(connection.execute(known).scalars())
+    if there and visible(name) not in there:
+        msg = f"nothing of {dataset!r} was judged as {name!r}{did_you_mean(name, there)}"
+        raise HistoryError(msg)
+
+
 def standing_verdicts() -> sa.Subquery:
     """Select the newest verdict of each check on the current content of each partition.
 

@@ -210,6 +210,8 @@ class RepositoryContract:
             values(repository, "Sise")
         with pytest.raises(HistoryError, match=r"where=\"a = 'c'\"; did you mean \"a = 'b'\""):
             values(repository, "Size", where="a = 'c'")
+        with pytest.raises(HistoryError, match=r"analyzer=Size\(where=\"a = 'c'\"\); did you mean"):
+            repository.metrics("d", analyzer=Size(where="a = 'c'"))
         with pytest.raises(
             HistoryError, match="no run of 'd' has the tag 'evn'; did you mean 'env'"
         ):

@@ -526,6 +526,17 @@ def _check_selectors(dataset: str, data: Any, query: MetricQuery) -> None:
                 msg = f"no series of {dataset!r} has {option}={one!r}{hint}"
                 raise HistoryError(msg)
 
+    _check_analyzer(dataset, data, query)
+
+
+def _check_analyzer(dataset: str, data: Any, query: MetricQuery) -> None:
+    there = {f.measure.canonical(): repr(f.measure) for f in data.facts}
+    if query.analyzer is None or not there or canonical_of(query.analyzer) in there:
+        return
+    text = query.analyzer if isinstance(query.analyzer, str) else repr(query.analyzer)
+    msg = f"no series of {dataset!r} has analyzer={text}{did_you_mean(text, there.values())}"
+    raise HistoryError(msg)
+
 
 def _matches_query(measure: Any, segment: str, metric: Metric[float], query: MetricQuery) -> bool:
     """Return whether a series matches a query."""

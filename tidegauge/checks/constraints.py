@@ -124,6 +124,11 @@ class Constraint(ABC):
     hint: str = field(default="", kw_only=True)
 
     @property
+    def identity(self) -> str:
+        """All that it asks, as text: constraints that are described alike may differ in it."""
+        return repr(self)
+
+    @property
     @abstractmethod
     def description(self) -> str:
         """The assertion as one line of text."""

@@ -58,11 +58,13 @@ def check(
             lambda: spark_session(warehouse),
             pairs("--tag", tag or []),
         )
-    told = {
-        CheckFormat.TEXT: summary.text,
-        CheckFormat.JSON: summary.json,
-        CheckFormat.JUNIT: summary.junit,
-    }[form]()
+    match form:
+        case CheckFormat.TEXT:
+            told = summary.text()
+        case CheckFormat.JSON:
+            told = summary.json(fail_on)
+        case CheckFormat.JUNIT:
+            told = summary.junit(fail_on)
     if output is None:
         print(told)
     else:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 from tidegauge.analysis import analyze
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, describe
+from tidegauge.checks.constraints import PartitionResult
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
 from tidegauge.files.runs import sinks_of, tables_of
 from tidegauge.files.suite import load_suites
@@ -66,18 +67,21 @@ class ChecksSummary:
         lines += [summarize(self.notices)] if self.notices else []
         return "\n".join([*lines, *(f"failed: {problem}" for problem in self.failed)])
 
-    def json(self) -> str:
+    def json(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
         """Return JSON: the status, the result of each constraint and partition, and failed tables."""
         results = [record for table in self.tables for record in table.records()]
-        told = {"status": self.status(), "results": results, "failed": self.failed}
+        told = {"status": self.status(fail_on), "results": results, "failed": self.failed}
         return json.dumps(told, indent=1, ensure_ascii=False)
 
-    def junit(self) -> str:
-        """Return JUnit's XML: a suite for each table, a case for each constraint and partition."""
+    def junit(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
+        """Return JUnit's XML: a suite for each table, a case for each constraint and partition.
+
+        A warning is a failure, too, with ``fail_on="warning"``.
+        """
         root = ET.Element("testsuites")
         for table in self.tables:
             judged = table.verification.judged
-            failures = [one for one in judged if is_error(table, one)]
+            failures = [one for one in judged if _fails(table, one, fail_on)]
             suite = ET.SubElement(
                 root,
                 "testsuite",
@@ -90,7 +94,7 @@ class ChecksSummary:
                 of = {"classname": ".".join(filter(None, (one.dataset, one.partition)))}
                 case = ET.SubElement(suite, "testcase", of, name=one.result.constraint.description)
                 message = _printable(one.result.message)
-                if is_error(table, one):
+                if one in failures:
                     told = ET.SubElement(case, "failure", message=message)
                     told.text = f"{table.place(one)}: {message}"
                 elif message:
@@ -101,6 +105,10 @@ class ChecksSummary:
             ET.SubElement(case, "error", message=_printable(problem))
         ET.indent(root)
         return ET.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _fails(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> bool:
+    return is_error(table, one) or (fail_on is FailOnLevel.WARNING and not one.result.passed)
 
 
 def run_checks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,15 +38,18 @@ class CheckedTable:
     run : Run
     verification : Verification
         On the partitions that were judged: those that are new or changed, or that failed before.
+    partitions : int
+        Partitions of the table that are measured.
     """
 
     file: SuiteFile
     run: Run
     verification: Verification
+    partitions: int
 
     def place(self, one: PartitionResult) -> str:
         """Return the file and line of a result's constraint."""
-        line = self.file.check_lines.get(one.result.constraint.description)
+        line = self.file.check_lines.get(one.result.constraint.identity)
         return f"{self.file.path}{f':{line}' if line else ''}"
 
     def lines(self) -> Iterator[str]:
@@ -53,7 +57,9 @@ class CheckedTable:
         yield str(self.run)
         found = self.verification
         if not found.judged:
-            yield f"  {self.file.name}: nothing new to check; what was checked before passed"
+            nothing = "nothing new to check; what was checked before passed"
+            empty = "nothing was checked: the table has no partition"
+            yield f"  {self.file.name}: {nothing if self.partitions else empty}"
             return
         yield f"  {self.file.name}: {str(found).splitlines()[0]}"
         yield from self.failures()
@@ -109,7 +115,7 @@ def check_table(
         Tags of the run, by which tables may be private.
     """
     repository = run.repository
-    told = [[str(check.level), c.description] for check in file.checks for c in check.constraints]
+    told = [[str(check.level), c.identity] for check in file.checks for c in check.constraints]
     specification = key_of(canonical_json(told))
     prints = fingerprints(repository, run.dataset)
     known = kept_verdicts(repository, run.dataset, file.name, specification)
@@ -128,7 +134,7 @@ def check_table(
         )
         found = _explained(stored, run, source, private)
     judged = _told_again(found, run, known)
-    checked = CheckedTable(file, run, Verification(file.checks, tuple(judged)))
+    checked = CheckedTable(file, run, Verification(file.checks, tuple(judged)), len(prints))
     by_partition: dict[str, list[PartitionResult]] = {}
     for one in checked.verification.judged:
         by_partition.setdefault(one.partition, []).append(one)
@@ -172,16 +178,17 @@ def _told_again(
 ) -> list[PartitionResult]:
     """Give results on partitions that were not scanned the messages that were kept.
 
-    Comparisons were made anew.
+    Comparisons were made anew, and of constraints with one description none is known to be the kept one.
     """
     found = []
+    alike = Counter((one.partition, _named(one)) for one in judged)
     for one in judged:
         anew = one.partition in run.changes or isinstance(
             one.result.constraint, ComparisonConstraint
         )
         verdict = None if anew else known.get(one.partition)
         told = {} if verdict is None else dict(verdict.error_messages + verdict.warnings)
-        kept = told.get(_named(one))
+        kept = told.get(_named(one)) if alike[one.partition, _named(one)] == 1 else None
         result = replace(one.result, message=kept) if kept else one.result
         found.append(replace(one, result=result))
     return found

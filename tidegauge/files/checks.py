@@ -18,12 +18,14 @@ from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, Unkno
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.check import Check, Level
 from tidegauge.checks.comparisons import ComparisonMethods
+from tidegauge.checks.history_constraints import AnomalyConstraint
 from tidegauge.checks.history_methods import HistoryMethods
 from tidegauge.checks.metric_methods import MetricMethods
 from tidegauge.checks.row_methods import RowMethods
 from tidegauge.files.analyzers import read_analyzer
 from tidegauge.files.dqm import value_of
 from tidegauge.files.yaml_file import YamlFile, line_of
+from tidegauge.repository.detectors.monitor import Monitor
 
 LIMITS = ("at_least", "at_most", "more_than", "less_than", "exactly")
 _SHARED = ("where", "warn", "level")
@@ -47,7 +49,7 @@ class ReadChecks:
     checks : tuple of Check
         One of level ``error`` and one of level ``warning``, as far as they have constraints.
     lines : mapping of str to int
-        Line of each constraint, by its description.
+        Line of each constraint, by its `identity`.
     """
 
     checks: tuple[Check, ...]
@@ -77,7 +79,7 @@ def read_checks(file: YamlFile, name: str) -> ReadChecks:
             located = str(error).startswith(f"{file.path}:")
             raise (error if located else file.error(item, error)) from error
         checks[level] = checks_of_level
-        lines[checks_of_level.constraints[-1].description] = line_of(item)
+        lines[checks_of_level.constraints[-1].identity] = line_of(item)
     order = (Level.ERROR, Level.WARNING)
     return ReadChecks(tuple(checks[one] for one in order if checks[one].constraints), lines)
 
@@ -95,6 +97,9 @@ def _with_constraint(
         raise UnknownNameError("level of a check", str(text), [str(one) for one in Level])
     level = Level(text)
     made: Check = getattr(checks[level], method)(**given)
+    if isinstance(constraint := made.constraints[-1], AnomalyConstraint):
+        usual = constraint.usual  # a misspelt detector is an error of its line
+        Monitor(detector=usual.detector, rule=usual.rule)  # type: ignore[arg-type]  # it parses them
     if "where" in shared:
         made = made.where(_text(file, "where", shared["where"]))
     if "warn" in shared:

@@ -150,7 +150,7 @@ class _Reader:
         read = read_checks(file, name)
         for check in read.checks:
             for constraint in check.constraints:
-                lines.setdefault(constraint.analyzer, read.lines[constraint.description])
+                lines.setdefault(constraint.analyzer, read.lines[constraint.identity])
         monitors = [self._monitor(item) for item in file.items("monitors")]
         dqm = None if fields.dqm is None else self._rules(fields.dqm.name, fields.dataset)
         try:

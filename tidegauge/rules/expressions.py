@@ -156,8 +156,12 @@ class Expression:
         return [self.text, *self.hashes, *map(source_hash, functions)]
 
 
+UNSTEADY = (
+    "gives another answer each time, so the records that are counted and judged would not be those that are"
+    " written; compute it into a column first"
+)
 _RANDOM = re.compile(
-    r"\b(rand|randn|random|randstr|uuid|shuffle|monotonically_increasing_id|spark_partition_id"
+    r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id"
     r"|reflect|try_reflect|java_method)\s*\(",  # the last three call any function of Java
     re.IGNORECASE,
 )
@@ -178,11 +182,7 @@ def check_deterministic(text: str) -> None:
     """Raise an `UnresolvedExpressionError` if an expression may differ each time it is evaluated."""
     found = _RANDOM.search(without_literals(text))
     if found is not None:
-        msg = (
-            f"{found[1]}() gives another answer each time, so the records that are counted and judged"
-            " would not be those that are written; compute it into a column first"
-        )
-        raise UnresolvedExpressionError(msg)
+        raise UnresolvedExpressionError(f"{found[1]}() {UNSTEADY}")
 
 
 def check_record_by_record(text: str, by: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
 from tidegauge.analyzers.scan.parsing import unparsed
 from tidegauge.analyzers.scan.query_logs import handled_errors
 from tidegauge.rules.expressions import (
+    UNSTEADY,
     Expression,
     KeyLookup,
     UniqueKey,
@@ -359,6 +360,11 @@ class _Builder:
                 if problem is not None:
                     self.skipped[name] = _named(by_name[name], problem)
                     del made[name]
+        if self._unsteady(made.values()):
+            for name, one in list(made.items()):
+                if self._unsteady([one]) == "random":
+                    self.skipped[name] = _named(by_name[name], UnresolvedExpressionError(UNSTEADY))
+                    del made[name]
         self.frame = _with_hidden(self.frame, made.values())
         schema = Schema.from_frame(self.frame)
         return {
@@ -408,6 +414,28 @@ class _Builder:
     def _alias(self) -> str:
         self.hidden += 1
         return f"{OWN}e{self.hidden - 1}"
+
+    def _unsteady(self, some: Iterable[TaskSql]) -> str:
+        """Return ``random`` if Spark calls an expression nondeterministic, other words if it is not said.
+
+        Spark takes no such expression within an aggregate function, as which it is analysed here; a window
+        neither. Which file a record lies in is called so, too, and stays as it is.
+        """
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as F
+
+        some = list(some)
+        columns = [column for one in some for column in one.hidden.values()]
+        columns += [F.expr(f"({text})") for one in some for text in one.texts]
+        if not columns:
+            return ""
+        try:
+            _ = _with_hidden(self.frame, some).agg(*(F.max(c.isNotNull()) for c in columns)).schema
+        except PySparkException as error:
+            told = str(error)
+            known = "NONDETERMINISTIC" in told and "input_file_" not in told
+            return "random" if known else "other"
+        return ""
 
     def _problem(self, some: Iterable[TaskSql]) -> Exception | None:
         """Return the error of expressions that do not resolve or are not boolean, or None."""

@@ -35,7 +35,13 @@ from tidegauge.rules.definition import total
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.file_sources import ParsedSource, open_rules_source, parser_verdict
 from tidegauge.rules.masks import mask
-from tidegauge.rules.outcome.judging import close_verdicts, counts_of, fingerprints, kept_verdicts
+from tidegauge.rules.outcome.judging import (
+    close_verdicts,
+    counts_of,
+    fingerprints,
+    kept_verdicts,
+    verdicts_named,
+)
 from tidegauge.rules.outcome.report import RulesRun, RulesSummary
 from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.outcome.validation import ValidationSet
@@ -168,13 +174,18 @@ class _Writer:
             return {}
         return mask(self.source.read(None), self.file.dqm.tasks, by=self.source.keys).failures
 
+    @property
+    def _told(self) -> Collection[str]:
+        """The partitions that were scanned; if none was, all."""
+        return (self.run.changes or self.run.checks).keys()
+
     def recount(self) -> None:
-        """Count the scanned partitions in which a rule or fix cannot be evaluated, without it.
+        """Count the partitions that are told of in which a rule or fix cannot be evaluated, without it.
 
         The repository has no counts of all rules for them. They are read once more; samples are
         taken.
         """
-        lacking = [p for p in self.run.changes if self._is_uncounted(p) and p in self.listed]
+        lacking = [p for p in self._told if self._is_uncounted(p) and p in self.listed]
         if lacking:
             applied = self._applied(lacking)
             self.counted |= applied.partitions()
@@ -188,7 +199,7 @@ class _Writer:
 
     def state(self) -> DQMState:
         """Return the counts of the scanned partitions; if none was scanned, of all."""
-        state = self._state(self.run.changes or self.run.checks)
+        state = self._state(self._told)
         state.snapshot()
         return state
 
@@ -362,7 +373,7 @@ class _Writer:
     def _noted(self, what: str) -> set[str]:
         """Return the partitions last written by these rules from their current content."""
         found, seen = set(), set()
-        for row in self.repository.verdicts(self.run.dataset, name=what).itertuples():
+        for row in verdicts_named(self.repository, self.run.dataset, what).itertuples():
             name = str(row.partition)
             same = (row.specification, row.fingerprint) == (self.content, self.prints.get(name))
             if same and name not in seen:

@@ -191,3 +191,10 @@ def test_the_states_of_a_window_are_a_loader(measured_copy):
     assert tg.Mean("nope").load_state_and_compute_metric(states).empty
     mean.copy_state_to(states, measured_copy.states("february"))
     assert mean.load_state_and_compute_metric(measured_copy.states("february")) == found
+
+
+@pytest.mark.parametrize("make", [tg.FileSystemStateProvider, VerdictFiles])
+def test_a_local_folder_with_a_host_is_refused(make):
+    """file://tmp/states is the folder /states of a machine named tmp, and not a folder of /tmp."""
+    with pytest.raises(FileSystemError, match=r"three slashes: file:///tmp/states"):
+        make("file://tmp/states")

@@ -92,7 +92,10 @@ def test_a_partition_that_does_not_exist_is_refused(shared):
     with pytest.raises(tg.HistoryError, match="no partition 'ds=2013-01-03'; did you mean"):
         shared.verdicts("d", partition="ds=2013-01-03")
     assert shared.verdicts("d", partition="").empty
-    assert shared.verdicts("d", name="not yet").empty
+    with pytest.raises(
+        tg.HistoryError, match="nothing of 'd' was judged as 'cc'; did you mean 'c'"
+    ):
+        shared.verdicts("d", name="cc")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,67 @@ def test_other_limits_judge_again_for_junit(table, check, tmp_path):
     assert check("--fail-on", "never")[0] == 0
 
 
+def test_a_warning_is_a_failure_where_it_is_one_of_the_command(table, check):
+    text = SPEC.replace('  - has_size: {at_least: "${least}"}\n', "").replace(
+        "at_least: 0.75", "at_least: 0"
+    )
+    assert check(text=text)[0] == 0
+    status, out = check(
+        "--fail-on", "warning", "--format", "json", "--partitions", "all", text=text
+    )
+    assert (status, json.loads(out)["status"]) == (2, 2)
+    status, out = check(
+        "--fail-on", "warning", "--format", "junit", "--partitions", "all", text=text
+    )
+    (suite,) = ET.fromstring(out)
+    assert (status, suite.get("failures")) == (2, "2")  # three and two of four names are below 0.9
+
+
+def test_an_edited_predicate_of_the_same_name_judges_anew(table, check):
+    """Each text is another check, also one that passed before and would not now."""
+    text = PATTERN.replace(
+        'has_pattern: {column: name, pattern: "[a-c]"}',
+        "satisfies: {predicate: name IS NULL OR length(name) > 0, name: named}",
+    )
+    assert check(text=text)[0] == 0
+    edited = text.replace("length(name) > 0", "length(name) > 1")
+    assert [check(text=one)[0] for one in (edited, text, edited)] == [2, 0, 2]
+
+
+def test_constraints_of_one_name_have_lines_and_messages_of_their_own(table, check):
+    lines = (
+        "  - satisfies: {predicate: length(name) = 1, name: named}\n"
+        "  - satisfies: {predicate: name = 'a', name: named}\n"
+    )
+    text = PATTERN.replace('  - has_pattern: {column: name, pattern: "[a-c]"}\n', lines)
+    both = "ds=2013-01-02 and 1 other partition"  # with the same message, without a bad value
+    for of_second in ("ds=2013-01-01", both):
+        status, out = check(text=text)
+        assert status == 2
+        assert (
+            "people.yml:6: error: ds=2013-01-01: named: at least 1: 0.75 is not at least 1" in out
+        )
+        assert f"people.yml:7: error: {of_second}: named: at least 1: 0.25 is not at least 1" in out
+
+
+def test_an_empty_table_is_told_to_be_one(spark, table, check):
+    for day in DAYS:
+        spark.sql(f"ALTER TABLE {table} DROP PARTITION (ds='{day}')")
+    status, out = check()
+    assert status == 0
+    assert "checks: nothing was checked: the table has no partition" in out
+
+
+def test_a_misspelt_detector_is_an_error_of_its_line(check):
+    text = PATTERN.replace(
+        'has_pattern: {column: name, pattern: "[a-c]"}',
+        "is_usual: {analyzer: Size(), detector: Seasnal}",
+    )
+    status, out = check(text=text)
+    assert status == 1
+    assert "people.yml:6: unknown detector 'Seasnal'; did you mean 'Seasonal'?" in out
+
+
 PATTERN = """
 dataset: people
 table: people_of_checks

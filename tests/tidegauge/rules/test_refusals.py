@@ -69,6 +69,26 @@ def test_a_random_rule_rejects_nothing(spark):
         assert done.data.count() == 90
 
 
+def test_a_function_that_is_told_to_be_random_rejects_nothing(spark):
+    """Spark knows it of a user's function, as text and as Column; where a record lies is not random."""
+    flaky = F.udf(lambda n: n % 2 == 0, "boolean").asNondeterministic()
+    steady = F.udf(lambda n: n < 90, "boolean")
+    spark.udf.register("flaky_of_rules", flaky)
+    dqm = (
+        tg.DQM()
+        .add(tg.Rule("flaky_of_rules(id)", "by name"))
+        .add(tg.Rule(flaky("id"), "as a column"))
+        .add(tg.Rule(steady("id"), "steady"))
+        .add(tg.Rule("input_file_name() IS NOT NULL", "file"))
+    )
+    done = dqm.apply(spark.range(100), samples=0)
+    assert set(done.state.errors) == {"by name", "as a column"}
+    assert "gives another answer each time" in str(done.state.errors["by name"])
+    assert done.state.rule_count("steady") == 10
+    with pytest.warns(tg.VerdictWarning, match="by name"):
+        assert done.data.count() == 90
+
+
 @pytest.mark.parametrize("value", ["uuid()", F.expr, lambda _: "cast(rand() AS string)"])
 def test_a_random_value_replaces_nothing(spark, value):
     """Rules after the fix would judge one value, and another one would be written."""

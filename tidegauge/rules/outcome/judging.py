@@ -12,14 +12,17 @@ from sqlalchemy import select
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.state import as_state
 from tidegauge.repository.repository import Repository, as_repository
+from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import AsOf, Moment, dataset_id
-from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, standing_verdicts
+from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, standing_verdicts, verdict_rows
 from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.outcome.verdicts import read_verdict
 from tidegauge.rules.state import RecordCounts, Sample
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tidegauge.analyzers.runs.recording import RunReport
     from tidegauge.rules.dqm import DQM
 
@@ -192,6 +195,12 @@ def judge_run(
     return {**standing, **found} if found else known
 
 
+def verdicts_named(repository: Repository, dataset: str, name: str) -> pd.DataFrame:
+    """Return the verdicts of a name, the newest first; none if nothing was judged under it yet."""
+    with repository.database.read() as connection:
+        return frame_of(verdict_rows(connection, dataset, name), VERDICT_COLUMNS)
+
+
 def kept_verdicts(
     repository: Repository, dataset: str, name: str, specification: str
 ) -> dict[str, CheckResult]:
@@ -201,7 +210,7 @@ def kept_verdicts(
     to be the newest again. Unreadable ones are warned about.
     """
     prints = fingerprints(repository, dataset)
-    newest = repository.verdicts(dataset, name=name).drop_duplicates("partition")
+    newest = verdicts_named(repository, dataset, name).drop_duplicates("partition")
     found = {}
     for row in newest[newest["specification"] == specification].itertuples():
         partition = str(row.partition)
