@@ -11,12 +11,14 @@ from typing import Any
 from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, PrivateColumnError
 from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import parts, words_in
+from tidegauge.analyzers.core.sql import parts, without_literals, words_in
 
 _HASHED = frozenset({"hll", "tuple"})
 """Kinds of sketches that hold hashes of values; all others hold values."""
 _FILTER = re.compile(r"\(\n.*?\n\)", re.DOTALL)
 """A user's filter within generated SQL, whose columns are read but not held."""
+_EVERY = re.compile(r"(?<!count)[(,]\s*(?:[\w`]+\.)?\*", re.IGNORECASE)
+"""All columns, as in ``struct(*)``; not the rows of ``count(*)``."""
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]|[\w.]+(?=: )")
 
 
@@ -83,6 +85,17 @@ class Privacy:
             or _is_tagged(field.get("metadata") or {}, self.tags)
         )
 
+    def holders_of(self, schema: Schema) -> frozenset[str]:
+        """Return the names of columns whose values hold private ones: private, or with a private field inside."""
+        private = self.columns_of(schema) if self else frozenset()
+        if not private:
+            return private
+        return private | {
+            str(field["name"]).casefold()
+            for field in schema.struct["fields"]
+            if any(str(inner["name"]).casefold() in private for _, inner in _fields(field["type"]))
+        }
+
     def check(self, requests: Iterable[Request], schema: Schema) -> None:
         """Refuse requests whose answers hold values of private columns.
 
@@ -99,6 +112,7 @@ class Privacy:
                 case Sketch(kind, values) if kind not in _HASHED:
                     texts = (_FILTER.sub("", values),)
             found = private & set().union(*map(words_in, texts))
+            found |= {name for text in texts for name in _held_whole(text, self.holders_of(schema))}
             if found:
                 raise PrivateColumnError(min(found))
 
@@ -113,6 +127,17 @@ class Privacy:
 
 PUBLIC = Privacy()
 """Nothing is private."""
+
+
+def _held_whole(text: str, holders: Iterable[str]) -> Iterator[str]:
+    """Yield the columns whose whole value an expression takes, not a field of it; by ``*`` all."""
+    without = without_literals(text)
+    for name in holders:
+        word = re.escape(name)
+        if re.search(
+            rf"(?<![\w.`])`?{word}`?(?!\w)(?!\s*\.)", without, re.IGNORECASE
+        ) or _EVERY.search(without):
+            yield name
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

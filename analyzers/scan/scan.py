@@ -168,7 +168,10 @@ def _rows(results: Results) -> dict[Key, Any]:
 
 def _without_values(results: Results, private: Privacy) -> Results:
     def redacted(found: Any) -> Any:
-        return Failure(private.without_values(found.error)) if isinstance(found, Failure) else found
+        if isinstance(found, Failure):
+            return Failure(private.without_values(found.error))
+        # Counts of rules hold the errors of those that failed.
+        return found.without_values(private) if hasattr(found, "without_values") else found
 
     return {
         request: redacted(found)

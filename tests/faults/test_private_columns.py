@@ -195,3 +195,60 @@ def test_no_value_is_stored_of_what_is_private_by_name_or_tag(spark, tmp_path, m
     held = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"@example.org" not in held
     assert (b"Ulm" in held) == (by == "tag of the column")
+
+
+HELD = (("ann@example.org", "Ulm", ("89073", "Main"), 500, "2024-01-01"),)
+TYPES = "email STRING, city STRING, address STRUCT<zip: STRING, street: STRING>, age INT, ds STRING"
+
+
+@pytest.mark.parametrize(
+    ("expression", "allowed"),
+    [
+        ("address.street", True),
+        ("`address`.`street`", True),
+        ("concat(city, '(*')", True),
+        ("address", False),
+        ("to_json(address)", False),
+        ("to_json(struct(*))", False),
+        ("concat(city, address.zip)", False),
+    ],
+)
+def test_whole_structs_and_rows_hold_private_fields(expression, allowed):
+    private = Privacy(columns=("zip",))
+    assert refused(tg.Histogram("city", binning=expression), private) is not allowed
+
+
+@pytest.mark.spark
+def test_samples_hide_structs_with_private_fields(spark, tmp_path, monkeypatch):
+    (tmp_path / "t.toml").write_text('[private]\ncolumns = ["zip"]\n')
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    data = spark.createDataFrame(HELD, TYPES)
+    rule = tg.Rule("age < 150 AND address IS NOT NULL", name="old")
+    (sample,) = tg.DQM().add(rule).apply(data).state.samples
+    assert "89073" not in str(sample)
+    assert "address=***" in str(sample)
+
+
+@pytest.mark.spark
+def test_errors_of_rules_and_checks_quote_no_private_value(spark, tmp_path, configured):
+    """A cast that fails quotes the value; what is stored and told of it does not."""
+    from tidegauge.rules.run import run_rules
+
+    data = spark.createDataFrame(HELD, TYPES)
+    check = tg.Check("c").satisfies("CAST(email AS INT) > 1", "number")
+    found = tg.verify(data, check)
+    assert not found.passed
+    assert "@example.org" not in found.frame().to_csv()
+    data.write.partitionBy("ds").parquet(str(tmp_path / "people"))
+    rules = tmp_path / "people.yml"
+    rules.write_text(
+        f"dataset: people\npath: {tmp_path}/people\npartition_by: [ds]\nrules:\n"
+        '  - Rule: {expr: "CAST(email AS INT) < 150", name: old}\n'
+    )
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        summary = run_rules([str(rules)], repository)
+        assert summary.status() == 1
+        assert "could not be evaluated" in summary.text()
+        assert "@example.org" not in summary.text()
+    held = b"".join(path.read_bytes() for path in tmp_path.glob("r.db*"))
+    assert b"@example.org" not in held

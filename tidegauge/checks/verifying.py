@@ -17,8 +17,9 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.evidence import Evidence, Measurements
 from tidegauge.analyzers.core.frames import is_frame, kind_of
-from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.checks.check import Check
 from tidegauge.checks.comparing import Comparer
@@ -135,6 +136,8 @@ def verify(
     metrics = dict(zip(wanted, calculate(source, wanted), strict=True)) if wanted else {}
     of = CheckTarget(UNSTORED_ID, partition, Window.between(time, None).since, segment=segment)
     known = _privacy(private, (dataset, *(check.dataset for check in several)))
+    if known.columns_of(Schema.from_frame(source)):
+        metrics = {of: _without_values(metric, known) for of, metric in metrics.items()}
     comparer = Comparer(repository, lambda _: source, segment, as_of, known, examples)
     found: list[PartitionResult] = []
     for place, check in enumerate(several):
@@ -148,6 +151,13 @@ def verify(
     if examples:
         found = with_examples(found, source, known)
     return Verification(several, tuple(found), source)
+
+
+def _without_values(metric: Metric[Any], private: Privacy) -> Metric[Any]:
+    """Return a metric; one that failed on the data with an error that quotes no values."""
+    if not isinstance(metric.outcome, Failure) or metric.empty:
+        return metric
+    return replace(metric, outcome=Failure(private.without_values(metric.outcome.error)))
 
 
 def _privacy(columns: Collection[str], names: Iterable[str | None]) -> Privacy:

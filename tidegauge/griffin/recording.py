@@ -150,7 +150,7 @@ def _keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) -
 
 def sampled(records: DataFrame, most: int, private: Privacy = PUBLIC) -> list[dict[str, Any]]:
     """Return up to ``most`` records as JSON objects, without the private columns."""
-    hidden = private.columns_of(Schema.from_frame(records)) if private else frozenset()
+    hidden = private.holders_of(Schema.from_frame(records))
     kept = [quote(name) for name in records.columns if name.casefold() not in hidden]
     records = records.selectExpr(*kept) if len(kept) < len(records.columns) else records
     return [json.loads(row.record) for row in records.limit(most).selectExpr(_RECORD).collect()]

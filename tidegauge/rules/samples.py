@@ -113,7 +113,7 @@ def sample_rejects(
     rules = [rule for rule in masked.tasks.rules if charged.get(rule.name)]
     read = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
     columns = list(dict.fromkeys(name for names in read.values() for name in names))
-    hidden = known.columns_of(Schema.from_frame(masked.frame))
+    hidden = known.holders_of(Schema.from_frame(masked.frame))
     texts = [hive_text(_original(masked, key)) for key in by]
     texts += [
         f"if({_original(masked, name)} IS NULL, NULL, '{HIDDEN}')"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from tidegauge.analyzers.core.errors import MetricError, RuleError
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.state import State, mismatch, register_state
 
 T = TypeVar("T")
@@ -85,6 +86,11 @@ class Tally:
 
     counts: RecordCounts
     failures: Mapping[str, MetricError] = field(default_factory=dict)
+
+    def without_values(self, private: Privacy) -> Tally:
+        """Return it with errors that quote no values."""
+        failures = {name: private.without_values(error) for name, error in self.failures.items()}
+        return Tally(self.counts, failures)
 
 
 @dataclass(frozen=True)
