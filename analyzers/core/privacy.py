@@ -134,9 +134,8 @@ def _held_whole(text: str, holders: Iterable[str]) -> Iterator[str]:
     without = without_literals(text)
     for name in holders:
         word = re.escape(name)
-        if re.search(
-            rf"(?<![\w.`])`?{word}`?(?!\w)(?!\s*\.)", without, re.IGNORECASE
-        ) or _EVERY.search(without):
+        named = rf"(?:`{word}`|(?<![\w.`]){word}(?![\w`]))(?!\s*\.)"
+        if _EVERY.search(without) or re.search(named, without, re.IGNORECASE):
             yield name
 
 

@@ -87,7 +87,8 @@ def unpacked(payload: bytes) -> pa.Table:
     import pyarrow.parquet as pq
 
     columns = column_pages(payload)
-    _require_size(sum(one.least for one in columns), len(payload))
+    stored = sum(one.packed for one in columns)
+    _require_size(sum(one.least for one in columns), stored)
     # Most are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
     _require_flat(file.schema)
@@ -97,8 +98,14 @@ def unpacked(payload: bytes) -> pa.Table:
     every = [file.schema.column(place) for place in range(len(file.schema))]
     texts = [column.name for column in every if column.physical_type == "BYTE_ARRAY"]
     coded = pq.ParquetFile(pa.BufferReader(payload), read_dictionary=texts).read(use_threads=False)
-    _require_size(sum(_spelled_out(coded[name]) for name in texts), len(payload))
-    return coded.cast(file.schema_arrow)
+    _require_size(sum(_spelled_out(coded[name]) for name in texts), stored)
+    # Arrow reserves the mean length of a dictionary's texts for each row.
+    rows = max(1, _LARGEST_SMALL // max(1, *(one.dictionary for one in columns)))
+    parts = [
+        coded.slice(at, rows).cast(file.schema_arrow)
+        for at in range(0, max(1, coded.num_rows), rows)
+    ]
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def are_counts(column: pa.ChunkedArray) -> bool:

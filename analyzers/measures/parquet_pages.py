@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-Fields = dict[int, Any]
-"""A structure: its values by the number of their field."""
+Fields = dict[int, tuple[int, Any]]
+"""A structure: the type and value of each field, by its number."""
 
+_I32, _I64, _LIST, _STRUCT = 5, 6, 9, 12
+"""Types of the compact protocol. A reader passes over a field of another type than its definition's."""
 _BYTE_ARRAY = 6
 """The type of texts and binaries, whose values are of any length."""
+_ENCODINGS = {0, 2, 3, 8}
+"""Plain, by a dictionary, and runs: of these each value is in the page or in its dictionary."""
 _DEEPEST = 16
 """Structures within each other: Parquet's own are six."""
 
@@ -32,11 +36,14 @@ class ColumnPages:
         Bytes that they take in memory at least.
     dictionary : int
         Bytes of the texts that each value may repeat; 0 without a dictionary, and for numbers.
+    packed : int
+        Bytes of its pages as they are stored.
     """
 
     values: int
     least: int
     dictionary: int
+    packed: int
 
     @property
     def most(self) -> int:
@@ -69,7 +76,7 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     >>> sink = io.BytesIO()
     >>> pq.write_table(pa.table({"text": ["ab", "ab", "c"]}), sink)
     >>> column_pages(sink.getvalue())
-    [ColumnPages(values=3, least=24, dictionary=11)]
+    [ColumnPages(values=3, least=24, dictionary=11, packed=24)]
     """
     content = memoryview(file)  # of which parts are no copies
     end = len(content) - 8
@@ -78,46 +85,78 @@ def column_pages(file: bytes) -> list[ColumnPages]:
         raise ValueError("not a Parquet file")
     try:
         footer = _Structures(content[:end], end - length).fields()
-        groups = footer.get(4, [])
-        if (rows := sum(group[3] for group in groups)) != footer[3]:
-            raise ValueError(f"{footer[3]} rows, of which {rows} are there")
-        columns = [
-            element for element in footer[2] if not element.get(5)
-        ]  # that has no others in it
+        groups = [one for _, one in _field(footer, 4, _LIST)]
+        rows = [_field(group, 3, _I64) for group in groups]
+        if sum(rows) != _field(footer, 3, _I64):
+            raise ValueError(f"{_field(footer, 3, _I64)} rows, of which {sum(rows)} are there")
+        elements = [one for _, one in _field(footer, 2, _LIST)]
+        kinds = [one for one in elements if not _field(one, 5, _I32, 0)]  # that has no others in it
         return [
-            _pages(content[: end - length], one[3], group[3], max(8, column.get(2, 0)))
-            for group in groups
-            for one, column in zip(group[1], columns, strict=True)
+            _pages(content[: end - length], _field(one, 3, _STRUCT), number, kind)
+            for group, number in zip(groups, rows, strict=True)
+            for (_, one), kind in zip(_field(group, 1, _LIST), kinds, strict=True)
         ]
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("structures that are not Parquet's") from error
 
 
-def _pages(file: memoryview, column: Fields, rows: int, width: int) -> ColumnPages:
+def _field(fields: Fields, number: int, kind: int, default: Any = None) -> Any:
+    """Return the value of a field.
+
+    Raises
+    ------
+    ValueError
+        It is of another type, or there is none and no default.
+    """
+    found, value = fields.get(number, (kind, default))
+    if found != kind or value is None:
+        raise ValueError(f"no field {number} of type {kind}")
+    return value
+
+
+def _pages(file: memoryview, column: Fields, rows: int, element: Fields) -> ColumnPages:
     """Walk over the pages of a column from where a reader begins to where it ends."""
-    start, before = column[9], column.get(11, 0)
+    kind = _field(element, 1, _I32)
+    if _field(column, 1, _I32) != kind:
+        raise ValueError("a column of another type than its schema's")
+    start, before = _field(column, 9, _I64), _field(column, 11, _I64, 0)
     start = before if 0 < before < start else start
-    end = start + column[7] if rows else start  # of no rows no page is written
+    end = start + _field(column, 7, _I64) if rows else start  # of no rows no page is written
     if not 0 <= start <= end <= len(file):
         raise ValueError(f"a column from byte {start} to {end} of {len(file)}")
-    values = size = dictionary = 0
+    values = size = dictionary = stored = 0
     reader = _Structures(file[:end], start)
     while reader.position < end:
         page = reader.fields()
-        plain, packed = page[2], page[3]
-        head = page.get(5) or page.get(7) or page.get(8) or {}
-        number = head.get(1, 0)
+        plain, packed = _field(page, 2, _I32), _field(page, 3, _I32)
+        of_dictionary, encoding, number = _contents(page)
         reader.position += packed
         if min(plain, packed, number) < 0 or reader.position > end:
             raise ValueError(f"a page of {packed} bytes, {plain} unpacked, with {number} values")
+        if encoding not in _ENCODINGS:
+            raise ValueError(f"a page of the encoding {encoding}")
         size += plain
-        if 7 not in page:
+        stored += packed
+        if not of_dictionary:
             values += number
-        elif column[1] == _BYTE_ARRAY:
+        elif number > plain:
+            raise ValueError(f"a dictionary of {number} values in {plain} bytes")
+        elif kind == _BYTE_ARRAY:
             dictionary += plain
-    if not values == column[5] == rows:
-        raise ValueError(f"a column of {column[5]} values, in its pages {values}, for {rows} rows")
-    return ColumnPages(values, max(size, width * values), dictionary)
+    told = _field(column, 5, _I64)
+    if not values == told == rows:
+        raise ValueError(f"a column of {told} values, in its pages {values}, for {rows} rows")
+    width = max(8, _field(element, 2, _I32, 0))
+    return ColumnPages(values, max(size, width * values), dictionary, stored)
+
+
+def _contents(page: Fields) -> tuple[bool, int, int]:
+    """Return whether a page is a dictionary, its encoding, and its number of values."""
+    for number, place in ((5, 2), (7, 2), (8, 4)):  # of data, of a dictionary, of data in version 2
+        if number in page:
+            head = _field(page, number, _STRUCT)
+            return number == 7, _field(head, place, _I32), _field(head, 1, _I32)
+    raise ValueError("a page of no known kind")
 
 
 class _Structures:
@@ -134,9 +173,11 @@ class _Structures:
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._signed()
+            if number in found or not 0 < number < 1 << 15:
+                raise ValueError(f"field {number} twice, or of no structure")
             kind = head & 0xF
             # Of a truth value the kind is the value.
-            found[number] = kind == 1 if kind in {1, 2} else self._value(kind, depth)
+            found[number] = kind, kind == 1 if kind in {1, 2} else self._value(kind, depth)
         return found
 
     def _value(self, kind: int, depth: int) -> Any:
@@ -160,7 +201,7 @@ class _Structures:
         head = self._byte()
         size = self._unsigned() if head >> 4 == 0xF else head >> 4
         for _ in range(size):
-            yield self._value(head & 0xF, depth)
+            yield head & 0xF, self._value(head & 0xF, depth)
 
     def _byte(self) -> int:
         value = self.content[self.position]

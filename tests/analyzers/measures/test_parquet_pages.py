@@ -177,6 +177,57 @@ def test_a_single_key_has_no_dictionary():
     assert count.values == 1000
 
 
+def test_prefixes_of_texts_before_them_are_refused():
+    """A text of a megabyte in each of a thousand rows is a kilobyte by that encoding, which we never write."""
+    bomb = written(
+        pa.table({"0": ["x" * 10**6] * 1000, "count": [1] * 1000}),
+        use_dictionary=False,
+        column_encoding={"0": "DELTA_BYTE_ARRAY", "count": "PLAIN"},
+        compression="zstd",
+        data_page_size=1 << 30,
+    )
+    assert len(bomb) < 2000
+    with pytest.raises(ValueError, match="a page of the encoding 7"):
+        unpacked(bomb)
+
+
+def test_a_column_of_another_type_than_the_schemas_is_refused():
+    """A reader goes by the schema: a dictionary of texts is no dictionary of numbers."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * 10**6])
+    file = written(pa.table({"0": texts}), compression="zstd", store_schema=False)
+    (length,) = (int.from_bytes(file[-8:-4], "little"),)
+    footer = file[-8 - length : -8]
+    # The type of the column's metadata is the first field after the start of a structure in a list.
+    told = b"\x1c\x15\x0c\x19"
+    assert footer.count(told) == 1
+    changed = file[: -8 - length] + footer.replace(told, b"\x1c\x15\x04\x19") + file[-8:]
+    with pytest.raises(ValueError, match="of another type than its schema's"):
+        unpacked(changed)
+
+
+def test_a_field_that_stands_twice_is_refused():
+    """The first one may be what a reader takes, the second what is looked at."""
+    file, place = state()
+    head = file[place.start : place.start + 3]
+    assert head == b"\x15\x00\x15"
+    twice = file[: place.start + 2] + b"\x05\x02" + file[place.start + 4 :]
+    with pytest.raises(ValueError, match="field 1 twice"):
+        column_pages(twice)
+
+
+def test_bytes_between_pages_and_footer_allow_no_more_memory():
+    sink = io.BytesIO()
+    one = pa.table({"count": pa.array([1] * 10**6)})
+    with pq.ParquetWriter(sink, one.schema, compression="zstd") as writer:
+        for _ in range(50):
+            writer.write_table(one)
+    file = sink.getvalue()
+    end = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+    for filled in (file, file[:end] + bytes(10**6) + file[end:]):
+        with pytest.raises(ValueError, match="would take 400000000 in memory"):
+            unpacked(filled)
+
+
 @pytest.mark.parametrize("kind", [1, 6, 7, 8, 12], ids=["bool", "i64", "double", "text", "struct"])
 def test_a_list_is_no_longer_than_the_file(kind):
     """A list of 2**60 values in some bytes: each of them takes at least one."""
