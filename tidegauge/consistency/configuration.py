@@ -14,6 +14,7 @@ from tidegauge.consistency.compare.alignment import DAY
 from tidegauge.consistency.compare.distributions import (
     LARGEST_K,
     LONGEST,
+    QUANTILES,
     SMALLEST_K,
     ConsistencyDistribution,
     ConsistencyEdits,
@@ -27,7 +28,7 @@ from tidegauge.consistency.compare.numbers import ConsistencyNumbers
 from tidegauge.consistency.compare.texts import ConsistencyTexts
 from tidegauge.consistency.log.query import GROUP_BY, JOIN, TYPES
 from tidegauge.consistency.log.sampling import threshold
-from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.consistency.log.schemas import OWN_COLUMNS, LogSchema
 from tidegauge.repository.distributions.drift import RECORDED_OF
 from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 
@@ -75,7 +76,6 @@ METRICS: tuple[str, ...] = (
             ConsistencyRows,
             ConsistencyCells,
             ConsistencyNumbers,
-            ConsistencyDistribution,
             ConsistencyTexts,
             ConsistencyKeys,
             ConsistencyEdits,
@@ -84,12 +84,17 @@ METRICS: tuple[str, ...] = (
         for metric in measure.metrics
     ),
     *(
+        f"Consistency.{metric}-{quantile}"
+        for metric in ConsistencyDistribution.metrics
+        for quantile in QUANTILES
+    ),
+    *(
         f"Consistency.{distance}"
         for distance in dict.fromkeys((*RECORDED_OF[NUMERIC], *RECORDED_OF[CATEGORICAL]))
     ),
     *(f"QueryLog.{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
 )
-"""Names of all metrics of a run; distributions add a quantile, as in ``Consistency.delta-p50``."""
+"""Names of all metrics of a run; those of distributions end in a quantile, as ``Consistency.delta-p50``."""
 
 
 def require_day(what: str, text: str) -> None:
@@ -233,6 +238,7 @@ class Configuration:
             object.__setattr__(self, "dataset", f"{self.namespace}.{self.name}")
         threshold(self.sample_percent)
         self._check_numbers()
+        self._check_columns()
         self._check_names()
         self._check_monitors()
         for name, group_by in self.group_bys.items():
@@ -254,17 +260,30 @@ class Configuration:
         if self.since is not None:
             require_day("since", self.since)
 
-    def _check_names(self) -> None:
-        """Raise `SuiteError` for ambiguous or unknown names."""
+    def _check_columns(self) -> None:
+        """Raise `SuiteError` for keys and features that are one column with another, in whatever case."""
         features = self.features
         for name, count in Counter(features).items():
             if count > 1:
                 raise SuiteError(f"feature {name!r} is of two group-bys; it can be of one")
+        taken = {name: f"the log's own {name!r}" for name in OWN_COLUMNS}
+        for what, names in (("key", self.keys), ("feature", features)):
+            for name in names:
+                other = taken.get(name.casefold())
+                if other is not None:
+                    raise SuiteError(f"{what} {name!r} is one column with {other}; rename it")
+                taken[name.casefold()] = f"the {what} {name!r}"
+
+    def _check_names(self) -> None:
+        """Raise `SuiteError` for ambiguous or unknown names."""
+        features = self.features
         for name in self.payload:
             if name in self.keys or name in features:
                 what = "a key" if name in self.keys else "a feature"
                 raise SuiteError(f"{name!r} is payload and {what}; it can be one of them")
         for name in self.segment_by:
+            if name in features:
+                raise SuiteError(f"segment_by cannot name the feature {name!r}")
             if name.casefold() in _TAKEN or name in self.keys:
                 raise SuiteError(f"segment_by cannot name {name!r}, which results have already")
         for name in (*self.tolerance, *self.logged_as) if self.group_bys else ():
@@ -283,8 +302,7 @@ class Configuration:
         for monitor in self.monitors or ():
             series = dict(monitor.get("series", {}))
             name, instance = (str(series.get(key) or "") for key in ("name", "instance"))
-            base = name.partition("-p")[0].removesuffix("-min").removesuffix("-max")
-            if name and "*" not in name and base not in METRICS:
+            if name and not any(selects(name, metric) for metric in METRICS):
                 raise UnknownNameError("metric of a monitor", name, METRICS)
             of_comparison = instance and not name.startswith("QueryLog.")
             if of_comparison and instances and not any(selects(instance, i) for i in instances):
@@ -309,9 +327,13 @@ class Configuration:
 
     @property
     def watched(self) -> tuple[Mapping[str, Any], ...]:
-        """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` whose metric none of them names."""
+        """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` that none of them takes over.
+
+        One takes over that watches the metric on all instances, and not on some.
+        """
         own = DEFAULT_MONITORS if self.monitors is None else self.monitors
-        named = {dict(one.get("series", {})).get("name") for one in own}
+        whole = [series for one in own if len(series := dict(one.get("series", {}))) == 1]
+        named = {series.get("name") for series in whole}
         return (*own, *(one for one in REQUIRED_MONITORS if one["series"]["name"] not in named))
 
     @property

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
@@ -16,6 +15,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
 from tidegauge.analyzers.runs.recording import Recorder, recording
+from tidegauge.griffin.measures.report import Report
 from tidegauge.griffin.results import RuleResult
 from tidegauge.repository.store.config import privacy_settings
 
@@ -92,9 +92,10 @@ def keep(
     with recording(to.store, spec) as run:
         run.errors += [f"{rule.name}: {rule.error}" for rule in rules if rule.error is not None]
         # The ledger comes last: what it knows is not measured again.
+        taken: dict[str, str] = {}
         for rule in rules:
             if rule.name not in stateful:
-                _record(found.dataset, rule, to)
+                _record(found.dataset, rule, to, taken)
         for rule in rules:
             attempt(f"samples of {rule.name}", _keep_sample, found, rule, run.run, to)
         run.commit(list(_measured(found)))
@@ -116,16 +117,39 @@ def _measured(found: RoundRecord) -> Iterable[MeasuredPartition]:
         )
 
 
-def _record(dataset: str, rule: RuleResult, to: Recorder) -> None:
-    """Record the values of a rule that keeps no state."""
+def unrecorded(rule: RuleResult) -> list[str]:
+    """Return a notice if a rule without a state has more numbers in a partition than are recorded."""
+    most = max((sum(1 for _ in one.scalars()) for one in rule.reports.values()), default=0)
+    if most <= MOST_NUMBERS:
+        return []
+    return [f"of {most:,} numbers of a partition the first {MOST_NUMBERS:,} by name are recorded"]
+
+
+def _record(dataset: str, rule: RuleResult, to: Recorder, taken: dict[str, str]) -> None:
+    """Record the values of a rule that keeps no state, under names that no other rule has.
+
+    Parameters
+    ----------
+    taken : dict of str to str
+        The rule of each name; names are added.
+    """
     numbers: dict[tuple[str, str], dict[Partition, float]] = defaultdict(dict)
     for partition, report in rule.reports.items():
         time = recognise_time(partition.keys)
         segment = time.segment_of(partition) if time else ""
-        for column, value in islice(report.scalars(), MOST_NUMBERS):
-            numbers[f"Griffin.{rule.name}.{column}", segment][partition] = value
+        for column, value in _first(report):
+            name = f"Griffin.{rule.name}.{column}"
+            while taken.setdefault(name, rule.name) != rule.name:
+                name += "_2"  # a rule ``a`` with a number ``b.c``, and a rule ``a.b`` with a number ``c``
+            numbers[name, segment][partition] = value
     for (name, segment), values in numbers.items():
         to.record(dataset, name, values, instance=rule.source, segment=segment)
+
+
+def _first(report: Report) -> list[tuple[str, float]]:
+    """Return a report's numbers; if there are too many, the first by name, which the next run has, too."""
+    found = list(report.scalars())
+    return found if len(found) <= MOST_NUMBERS else sorted(found)[:MOST_NUMBERS]
 
 
 def _keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) -> None:

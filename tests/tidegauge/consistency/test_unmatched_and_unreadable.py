@@ -7,7 +7,12 @@ from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.consistency.backfill import QueryBackfill
 from tidegauge.consistency.compare.measures import ConsistencyRows
 from tidegauge.consistency.compare.states import RowPresence
-from tidegauge.consistency.configuration import DEFAULT_MONITORS, REQUIRED_MONITORS, Configuration
+from tidegauge.consistency.configuration import (
+    DEFAULT_MONITORS,
+    REQUIRED_MONITORS,
+    Configuration,
+    GroupBy,
+)
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.flatten import Flattened
 from tidegauge.consistency.log.schemas import Columns, LogSchema
@@ -64,6 +69,12 @@ def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
     assert told.watched == (own, REQUIRED_MONITORS[1])
 
 
+def test_own_monitors_of_some_instances_leave_the_others_watched():
+    own = {"series": {"name": "Consistency.row_unmatched", "instance": "*"}}
+    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
+    assert told.watched == (own, *REQUIRED_MONITORS)
+
+
 def test_a_join_without_monitors_is_watched_by_default():
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
     assert told.watched == (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
@@ -92,11 +103,19 @@ def test_a_file_without_monitors_has_the_default_ones_and_an_empty_list_has_none
         ({"k": 13}, "k is 13; it is an even number from 4 to 1024"),
         ({"since": "2023-1-1"}, "since is a day such as 2023-01-05, not '2023-1-1'"),
         ({"monitors": ({"series": {"name": "Consistency.mismach"}},)}, "did you mean 'Consistency.mismatch'"),
+        ({"monitors": ({"series": {"name": "Consistency.mismatch-p50"}},)}, "metric of a monitor"),
+        ({"monitors": ({"series": {"name": "Consistency.delta-p51"}},)}, "did you mean 'Consistency.delta-p5'"),
+        ({"monitors": ({"series": {"name": "Consistency.mismach*"}},)}, "metric of a monitor"),
+        ({"keys": ("user", "User")}, "key 'User' is one column with the key 'user'"),
+        ({"keys": ("user", "ts")}, "key 'ts' is one column with the log's own 'ts'"),
+        ({"group_bys": {"g": GroupBy(("n", "USER"))}}, "feature 'USER' is one column with the key 'user'"),
+        ({"group_bys": {"g": GroupBy(("n", "N"))}}, "feature 'N' is one column with the feature 'n'"),
+        ({"group_bys": {"g": GroupBy(("n",))}, "segment_by": ("n",)}, "cannot name the feature 'n'"),
     ],
 )  # fmt: skip
 def test_what_would_fail_later_is_refused(more, said):
     with pytest.raises(SuiteError, match=said):
-        conf("ns", **more)
+        Configuration("ns", "search", **{"keys": ("user",), "backfill": QueryBackfill(SQL), **more})
 
 
 def test_what_a_killed_run_has_recorded_is_judged_by_the_next(repository, monkeypatch):

@@ -104,6 +104,37 @@ def test_the_repository_keeps_values_under_names_without_values(spark, repo):
     }  # fmt: skip
 
 
+def test_names_that_dots_make_alike_keep_their_numbers(spark, repo):
+    """Labels with dots within a rule, and the dots between names of rules and columns."""
+    pairs = rows("src", "a string, b string", ("x.y", "z"), ("x", "y.z"), ("x", "y.z"))
+    asked = [
+        rule("select a, b, count(*) as n from src group by a, b order by a desc", name="r"),
+        rule("select 7 as a", name="s.n"),
+        rule("select substr(a, 2, 0) || 'a' as c, count(*) as n from src group by c", name="s"),
+    ]
+    tg.griffin.run({}, job([pairs], asked), spark=spark, repository=repo)
+    found = repo.metrics("job")
+    assert dict(zip(found["name"], found["value"], strict=True)) == {
+        "Griffin.r.n.x.y.z": 1, "Griffin.r.n.x.y.z_2": 2,
+        "Griffin.s.n.a": 7, "Griffin.s.n.a_2": 3,
+    }  # fmt: skip
+
+
+def test_more_groups_than_are_recorded_are_told_and_the_same_each_time(spark, repo):
+    many = "select id % 1500 as k, count(*) as n from range(3000) group by k"
+    source = rows("src", "a string", ("x",))
+    for _ in range(2):
+        done = tg.griffin.run(
+            {}, job([source], [rule(many, name="m")]), spark=spark, repository=repo
+        )
+        assert (
+            "m: of 1,500 numbers of a partition the first 1,000 by name are recorded"
+            in done.notices
+        )
+    names = set(repo.metrics("job")["name"])
+    assert names == set(sorted(f"Griffin.m.n.{k}" for k in range(1500))[:1000])
+
+
 def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
     asked = [
         rule("select name, count(*) as n from src group by all", name="g"),

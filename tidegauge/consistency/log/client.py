@@ -359,9 +359,10 @@ class QueryLog:
         Raises
         ------
         OSError
-            If writing fails; it is tried again until the process ends.
+            If writing fails, or storage does not answer within ``exit_seconds`` (TimeoutError); it is tried
+            again until the process ends.
         """
-        _, error = self._wait(self._ask(close=True))
+        _, error = self._wait(self._ask(close=True), self._exit_seconds)
         if error is not None:
             raise error
 
@@ -519,6 +520,11 @@ def _write_on_signals() -> None:
     Handlers of the process are left alone, and only its main thread can set one.
     """
     if threading.current_thread() is not threading.main_thread():
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            _LOGGER.warning(
+                "a query log that is made outside of the main thread cannot handle SIGTERM, which then loses"
+                " what waits to be written; make it in the main thread, or close it when the service ends"
+            )
         return
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, name, None)

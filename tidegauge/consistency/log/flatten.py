@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
@@ -151,14 +151,10 @@ def flatten(
     finish_widening(spark, name)
     there = _properties(spark, name, f"{type} {join}")
     before = _columns_there(spark, name) if there else None
-    try:
-        columns = merged(known, keys, before)
-    except SuiteError:
-        if schemas is not None:
-            raise
-        # Some version beside the log clashes; it matters only where queries refer to it.
-        known = _occurring(spark, logs, join, since, until, known)
-        columns = merged(known, keys, before)
+    if schemas is None and len(known) > 1:
+        # A version beside the log matters where queries refer to it: one of later days adds no column.
+        known = _occurring(spark, logs, join, since, until, known) or known
+    columns = merged(known, keys, before)
     sample_by = sorted(columns.keys) if threshold(sample_percent) < BUCKETS else []
     asked = [type, encoding, threshold(sample_percent), sample_by]
     marks = _Marks(canonical_json(asked), canonical_json([schema.hash for schema in known]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ from tidegauge.griffin.config import Job
 from tidegauge.griffin.dsl.aliases import free
 from tidegauge.griffin.execution.measuring import Round, RuleMeasurement, measure
 from tidegauge.griffin.execution.preparation import Prepared, prepare
-from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep
-from tidegauge.griffin.results import Document, GriffinResult, merged
+from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep, unrecorded
+from tidegauge.griffin.results import Document, GriffinResult, RuleResult, merged
 from tidegauge.griffin.sinks import Sink
 from tidegauge.repository.store.config import privacy_settings
 
@@ -130,8 +130,17 @@ class Engine:
         notices = (
             *self.job.notices,
             *(f"{one.name}: {said}" for one in result.rules for said in one.notices),
+            *self._unrecorded(
+                result.rules, {one.prepared.name for one in found if one.prepared.measure}
+            ),
         )
         return replace(result, run=run, failures=failures, notices=notices)
+
+    def _unrecorded(self, rules: Sequence[RuleResult], stateful: Collection[str]) -> Iterator[str]:
+        """Yield notices of rules without states that have more numbers than the repository takes."""
+        for rule in rules if self.repository is not None else ():
+            if rule.name not in stateful:
+                yield from (f"{rule.name}: {said}" for said in unrecorded(rule))
 
     def _with_privacy(self, this: Round) -> Round:
         """Name the columns of which no values are stored, if anything is."""

@@ -132,15 +132,15 @@ class Report:
                 yield (path if len(values) == 1 else f"{path}.{key}"), value
 
     def _labelled(self, rows: Sequence[Row]) -> Iterator[tuple[list[str], Row]]:
-        """Yield rows with their labels, which are made different where they are not."""
-        seen: set[tuple[str, ...]] = set()
+        """Yield rows with their labels, which are made different where they are not, also when joined by dots."""
+        seen: set[str] = set()
         for row in rows:
             plain = label = self._label(row)
             number = 1
-            while tuple(label) in seen:
+            while ".".join(label) in seen:
                 number += 1
                 label = [*plain[:-1], f"{plain[-1]}_{number}"] if plain else [str(number)]
-            seen.add(tuple(label))
+            seen.add(".".join(label))
             yield label, row
 
     def _label(self, row: Row) -> list[str]:

@@ -242,6 +242,38 @@ def test_storage_that_hangs_blocks_nobody_and_all_is_kept_or_counted(tmp_path, m
     assert [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)] == list(range(20))
 
 
+def test_closing_waits_for_storage_that_hangs_no_longer_than_it_was_told(tmp_path, monkeypatch):
+    from pyarrow import parquet
+
+    written, going_on = parquet.write_table, threading.Event()
+
+    def hang(*args, **options):
+        assert going_on.wait(60)
+        written(*args, **options)
+
+    monkeypatch.setattr(parquet, "write_table", hang)
+    queries = QueryLog(tmp_path, seconds=600, exit_seconds=0.2)
+    queries.register(SCHEMA)
+    queries.log(JOIN, {"user": 1}, {}, ts_millis=D5)
+    with pytest.raises(TimeoutError, match="storage does not answer"):
+        queries.close()
+    going_on.set()  # and then it is written all the same
+    queries.close()
+    assert len(rows(tmp_path)) == 1
+
+
+def test_a_log_made_in_another_thread_warns_that_signals_lose_what_waits(tmp_path, caplog):
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        thread = threading.Thread(target=lambda: QueryLog(tmp_path).close())
+        thread.start()
+        thread.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "cannot handle SIGTERM" in caplog.text
+
+
 TERMINATED = """
 import multiprocessing, os, signal, sys, time
 signal.signal(signal.Signals[sys.argv[3]], signal.SIG_DFL)  # nohup has the tests ignore SIGHUP
