@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from http.cookiejar import CookieJar
 from importlib.util import find_spec
@@ -110,17 +112,43 @@ def test_a_page_has_an_icon(address):
 def test_only_questions_are_answered(address):
     status, told = ask(address, PULSE)
     assert (status, told["id"], set(told["told"])) == (200, "1", {"commits"})
-    for message in (b"", b"x", b"[]", b"1", b'{"ask": "pulse"}', b"\xff"):
+    deep = b'{"id": 1, "ask": ' + b"[" * 200_000
+    odd = (
+        b'{"id": NaN, "ask": "pulse"}',
+        b'{"id": 1e999, "ask": "pulse"}',
+        b'{"id": 1, "ask": Infinity}',
+    )
+    for message in (b"", b"x", b"[]", b"1", b'{"ask": "pulse"}', b"\xff", deep, *odd):
         assert ask(address, message)[0] == 400, message
     for name in ("__class__", "eval", None, ["pulse"], {"a": 1}):
         status, told = ask(address, {"id": 1, "ask": name})
         assert (status, told["kind"]) == (200, "UnknownQuestion"), name
     status, told = ask(address, {"id": 1, "ask": "cell", "about": [1]})
     assert (status, set(told)) == (200, {"id", "seconds", "error", "kind"})
+    for dataset in (1, [], {}, True):  # no text, as none of our pages sends
+        status, told = ask(address, {"id": 1, "ask": "sides", "about": {"dataset": dataset}})
+        assert (status, told["id"], "error" in told) == (200, 1, True)
     with contextlib.suppress(urllib.error.URLError, ConnectionError):  # it hangs up, or says so
         assert ask(address, b"x" * ((1 << 20) + 1))[0] in {400, 413}
     assert get(f"{address}ask")[0] == 405
     assert ask(address, PULSE)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["[bad", "[::1", "\xe9", "evil.example"])
+def test_a_host_that_is_no_name_of_this_machine_is_refused(address, host):
+    """With an answer, and not by an error of the server, of which strangers could fill its log."""
+    place = urllib.parse.urlsplit(address)
+    with socket.create_connection((place.hostname, place.port), 10) as connection:
+        text = f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        connection.sendall(text.encode("latin-1"))
+        assert connection.makefile("rb").readline().split()[1] in {b"400", b"403"}
+
+
+def test_a_page_that_came_past_the_proxy_tells_nothing(url, tmp_path):
+    with dashboard_server(tmp_path, url, "--user-header", "X-Forwarded-User") as (_, own):
+        status, _, page = get(own)
+        assert (status, b"data-state" in page) == (403, False)
+        assert get(own, X_Forwarded_User="ann")[0] == 200
 
 
 def test_other_files_are_not_served(address):

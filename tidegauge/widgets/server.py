@@ -26,7 +26,7 @@ from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
 
-from tidegauge.analyzers.core.errors import SetupError, TidegaugeError
+from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, describe
 from tidegauge.analyzers.core.secrets import hide_folders
 from tidegauge.widgets import script
 from tidegauge.widgets.backend import current_user
@@ -35,6 +35,7 @@ from tidegauge.widgets.source import DashboardSource, Shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LOGGER = logging.getLogger(__name__)
 DEFAULT_PORT = 8866
 _OTHER_PORTS = 50
 _LARGEST_MESSAGE = 1 << 20
@@ -136,6 +137,25 @@ class _Handler(RequestHandler):
         known = self.site.token or ""
         return bool(known) and hmac.compare_digest((token or "").encode(), known.encode())
 
+    def author(self) -> str | None:
+        """Return the user that the reverse proxy named; the process's user if there is no proxy.
+
+        Raises
+        ------
+        TidegaugeError
+            If the header is missing or empty: the page was not opened through the proxy.
+        """
+        header = self.site.user_header
+        if header is None:
+            return current_user()
+        name = self.request.headers.get(header, "").strip()
+        if not name:
+            msg = (
+                f"the request has no header {header}: open this page through the proxy that sets it"
+            )
+            raise TidegaugeError(msg)
+        return name
+
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> Future[None]:
         """Send the answer, and hang up if it is not read."""
         written = super().finish(chunk)
@@ -164,6 +184,10 @@ class _Page(_Handler):
         self.redirect("./" + (f"?theme={quote(theme)}" if theme else ""))
 
     async def get(self) -> None:
+        try:
+            self.author()
+        except TidegaugeError as problem:
+            raise HTTPError(403, reason=str(problem)) from problem
         loop = asyncio.get_running_loop()
         state = await loop.run_in_executor(self.site.pool, self._state)
         theme = self.get_query_argument("theme", self.site.theme)
@@ -193,10 +217,10 @@ class _Ask(_Handler):
             raise HTTPError(415, reason="Questions are JSON")
         self._require_same_origin()
         try:
-            message = json.loads(self.request.body)
-        except ValueError:
+            message = json.loads(self.request.body, parse_constant=_refused)
+        except (ValueError, RecursionError):
             message = None
-        if not isinstance(message, dict) or "id" not in message:
+        if not isinstance(message, dict) or not isinstance(message.get("id"), str | int):
             raise HTTPError(400, reason="This is not a question")
         if len(self.site.waiting) >= MOST_WAITING:
             raise HTTPError(503, reason="Too many questions are waiting; try again later")
@@ -213,36 +237,23 @@ class _Ask(_Handler):
         headers = self.request.headers
         site, origin = headers.get("Sec-Fetch-Site"), headers.get("Origin")
         # Behind a proxy the browser alone knows what is the same; without TLS it says the origin only.
-        same = origin is None or urlsplit(origin).netloc == self.request.host
+        same = origin is None or origin.partition("://")[2] == self.request.host
         if (site != "same-origin") if site else not same:
             raise HTTPError(403, reason="Questions of other sites are not answered")
 
     def _answer(self, message: Mapping[str, Any]) -> bytes:
         try:
-            return framed(*self.site.source.backend().answer(message, self._author()))
+            return framed(*self.site.source.backend().answer(message, self.author()))
         except TidegaugeError as problem:
             kind = type(problem).__name__
             told = {"id": message["id"], "error": hide_folders(str(problem)), "kind": kind}
             return framed(told, [])
-
-    def _author(self) -> str | None:
-        """Return the user that the reverse proxy named; the process's user if there is no proxy.
-
-        Raises
-        ------
-        TidegaugeError
-            If the header is missing or empty: the page was not opened through the proxy.
-        """
-        header = self.site.user_header
-        if header is None:
-            return current_user()
-        name = self.request.headers.get(header, "").strip()
-        if not name:
-            msg = (
-                f"the request has no header {header}: open this page through the proxy that sets it"
-            )
-            raise TidegaugeError(msg)
-        return name
+        except Exception as problem:
+            # A question that no page of ours asks, or a mistake of ours: the page says so, and goes on.
+            _LOGGER.warning("a question failed: %s", describe(problem))
+            _LOGGER.debug("where it failed", exc_info=True)
+            text = hide_folders(f"the question cannot be answered: {describe(problem)}")
+            return framed({"id": message["id"], "error": text, "kind": type(problem).__name__}, [])
 
 
 class _Unknown(_Handler):
@@ -262,6 +273,11 @@ class _Static(_Handler, StaticFileHandler):
 
     def set_extra_headers(self, path: str) -> None:
         self.set_header("Cache-Control", "no-cache")
+
+
+def _refused(constant: str) -> None:
+    """Refuse the numbers that JSON does not know, and answers could not repeat."""
+    raise ValueError(constant)
 
 
 def framed(message: Mapping[str, Any], buffers: list[bytes]) -> bytes:
@@ -418,8 +434,11 @@ def _address(host: str, port: int) -> str:
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a ``Host`` header, without the port."""
-    return urlsplit(f"//{host}").hostname or ""
+    """Return the name in a ``Host`` header, without the port; empty if it is no name."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def is_loopback(host: str) -> bool:
