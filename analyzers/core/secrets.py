@@ -14,12 +14,21 @@ _WORD = (
 )
 # Each begins where a word does, or is of bounded length: linear in the text, however long its words are.
 _NAME = re.compile(rf"(?:[\w.-]*{_WORD}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE)
-_IN_NAME = re.compile(_WORD, re.IGNORECASE)
-_USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):[^\s/'\"]*@")
+_IN_NAME = re.compile(
+    rf"{_WORD}|(?:^|[._-])(?:sas|authorization|cookie|jaas[._-]config)(?:[._-]|$)", re.IGNORECASE
+)
+# Digits before a slash are a port, and an @ after them is of the path.
+_USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]*@")
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
-_OPTION = re.compile(rf"((?<![\w.-])[\w.-]*{_WORD}=)[^\s&;,'\")]+", re.IGNORECASE)
+_OPTION = re.compile(rf"((?<![\w.-])(?:[\w.-]*{_WORD}|sig)=)[^\s&;,'\")]+", re.IGNORECASE)
+_QUOTED = re.compile(
+    rf"((?<![\w.-])[\w.-]*{_WORD}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)[^'\"\n]*\2",
+    re.IGNORECASE,
+)
+"""An option in quotes, as of JAAS, and a field of JSON."""
+_BEARER = re.compile(r"(\b(?:Bearer|Basic) )[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
 def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
@@ -39,12 +48,26 @@ def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
     'no driver for jdbc:mysql://host/db?user=me&password=***'
     >>> hide_secrets("login of me with s3cr3t failed", {"Password": "s3cr3t"})
     'login of me with *** failed'
+    >>> hide_secrets('s3a://AKIA:a/b@bucket, password="x y", {"api_key": "k"}, Bearer eyJhbGciOi, ?sig=a%2B')
+    's3a://AKIA:***@bucket, password="***", {"api_key": "***"}, Bearer ***, ?sig=***'
+    >>> hide_secrets("http://host:8080/users/ann@example.org")
+    'http://host:8080/users/ann@example.org'
     """
     for secret in sorted(set(secrets_of(options or {})), key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
-    for pattern, kept in ((_USER, r"\1:***@"), (_ORACLE, r"\1/***@"), (_OPTION, r"\1***")):
+    for pattern, kept in _KEPT.items():
         text = pattern.sub(kept, text)
     return text
+
+
+_KEPT = {
+    _USER: r"\1:***@",
+    _ORACLE: r"\1/***@",
+    _QUOTED: r"\1\2***\2",
+    _OPTION: r"\1***",
+    _BEARER: r"\1***",
+}
+"""Patterns of secrets, and what stays of them."""
 
 
 def hide_folders(text: str) -> str:

@@ -293,8 +293,13 @@ def _used(connection: Connection) -> set[str]:
     return {name for query in queries for name in connection.execute(query).scalars()}
 
 
-_NUMERIC = frozenset({"kll", "req", "sketch-pairs", "min", "max", "range", "time-range"})
-"""Kinds of states that hold numbers of the data and cannot leave one out."""
+_NUMERIC = frozenset(
+    {"kll", "req", "sketch-pairs", "min", "max", "range", "time-range"}
+    | {"sum-and-count", "two-sums", "central-moments-2", "central-moments-4", "co-moments"}
+)
+"""Kinds of states that hold numbers of the data and cannot leave one out; of a single row a sum is its number."""
+_SAMPLED = 200
+"""Letters of a value that samples and messages keep."""
 
 
 def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
@@ -303,8 +308,10 @@ def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return the ways in which a value is written in text: as it is, as a bin, within JSON."""
-    return {value, bin_key(value), json.dumps(value, ensure_ascii=False)[1:-1]}
+    """Return the ways in which a value is written in text: as it is, as a bin, within JSON, and cut in samples."""
+    values = {value, value[:_SAMPLED]}
+    told = {json.dumps(one, ensure_ascii=False)[1:-1] for one in values}
+    return {*values, *told, bin_key(value)}
 
 
 def _word(text: str) -> re.Pattern[str]:

@@ -4,6 +4,8 @@ import gzip
 import io
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,15 +59,30 @@ def measured(source, repository):
 # A listing that is older than the lease
 
 
-def test_a_run_that_waited_lists_what_is_there_when_its_turn_comes(days):
-    """Else it would call gone what another run measured meanwhile, and restate what is the same."""
-    source = PathSource(None, str(days))
-    before = {entry.partition.name: entry.fingerprint for entry in source.list_partitions()}
-    write(days, "2024-01-05", 5)
-    write(days, "2024-01-01", 9)
-    now = {entry.partition.name: entry.fingerprint for entry in source.list_partitions()}
-    assert set(now) - set(before) == {"ds=2024-01-05"}
-    assert {n for n in before if before[n] != now[n]} == {"ds=2024-01-01"}
+@pytest.mark.spark
+def test_a_run_that_waited_lists_what_is_there_when_its_turn_comes(
+    spark, days, tmp_path, monkeypatch
+):
+    """Else it would call gone what another run measured meanwhile, and miss what came."""
+    asked = threading.Event()
+    with (
+        tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository,
+        ThreadPoolExecutor() as pool,
+    ):
+        hold = repository.store.hold
+
+        def waiting(*args):
+            asked.set()
+            return hold(*args)
+
+        with hold("days", 0):
+            monkeypatch.setattr(type(repository.store), "hold", lambda _, *args: waiting(*args))
+            later = pool.submit(measured, PathSource(spark, str(days)), repository)
+            assert asked.wait(60)
+            write(days, "2024-01-05", 5)
+        run, found = later.result(120)
+        assert run.report.gone == ()
+        assert found["ds=2024-01-05"] == (1, 5)
 
 
 # Which partitions an error is about

@@ -135,6 +135,8 @@ def arguments_of(settings: Mapping[str, str]) -> dict[str, str]:
     --------
     >>> arguments_of({"spark.driver.memory": "4g", "spark.hadoop.fs.s3a.secret.key": "s3cr3t"})
     {'spark.driver.memory': '4g'}
+    >>> arguments_of({"spark.hadoop.fs.azure.sas.box.account.blob": "s", "spark.sql.catalog.c.header.Authorization": "s"})
+    {}
     """
     return {
         key: value

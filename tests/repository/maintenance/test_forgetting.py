@@ -220,3 +220,20 @@ def test_labels_verdicts_states_and_runs_that_are_named_by_it_are_told(repo):
         f"the series of a label is named by it: {PERSON}",
         f"the segment of a label is named by it: m={PERSON}",
     }
+
+
+def test_a_long_value_is_forgotten_where_a_sample_has_its_beginning(repo):
+    letter = "Dear Ann, " + "we write to you of " * 20
+    judged(repo, result=json.dumps({"records": [{"s": letter[:200]}, {"s": "bob"}]}))
+    repo.forget(letter)
+    (result,) = repo.verdicts("d")["result"]
+    assert "Dear Ann" not in result
+    assert "bob" in result
+
+
+def test_sums_that_may_be_the_number_of_a_single_row_are_told(repo):
+    from tidegauge.analyzers.measures.sums import SumAndCount
+
+    commit(repo, day(1, extra=[measurement(tg.Mean("salary"), SumAndCount(700.0, 1))]))
+    left = "\n".join(repo.forget("700", dry_run=True).left)
+    assert '"column":"salary"' in left
