@@ -6,15 +6,18 @@ What a registry does not answer is told, and is no problem: mirrors often have n
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WIDGETS = ROOT / "tidegauge" / "widgets"
 PINNED = ROOT / "requirements" / "dev.txt"
+_PINS = re.compile(r"^([\w.-]+)==([^\s;\\]+)", re.MULTILINE)
 _YANKED = re.compile(r"yanked version: '([^']+)' candidate \(version (\S+) ")
 
 
@@ -37,6 +40,50 @@ def problems() -> Iterator[str]:
     if done.returncode:
         print(f"NOTE: pip does not tell which versions were yanked: {done.stderr.strip()[-300:]}")
     yield from yanked(done.stderr)
+    yield from of_python(PINNED.read_text(encoding="utf-8"))
+
+
+def of_python(requirements: str) -> Iterator[str]:
+    """Yield the vulnerabilities that the index of Python packages knows of pinned versions."""
+    from pip._internal.models.index import PyPI
+
+    configured = asked(sys.executable, "-m", "pip", "config", "get", "global.index-url").stdout
+    index = os.environ.get("PIP_INDEX_URL") or configured.strip() or PyPI.simple_url
+    base = index.rstrip("/").removesuffix("/simple")
+    for name, version in _PINS.findall(requirements):
+        answer = fetched(f"{base}/pypi/{name}/{version}/json")
+        if answer is None:
+            print("NOTE: the index of Python packages answers no questions about vulnerabilities")
+            return
+        yield from (f"{name} {version}: {told}" for told in vulnerabilities(answer))
+
+
+def vulnerabilities(answer: str) -> list[str]:
+    """Return the vulnerabilities in what an index says of a release, without those that were withdrawn.
+
+    Examples
+    --------
+    >>> vulnerabilities('{"vulnerabilities": [{"id": "PYSEC-1", "summary": "leaks", "fixed_in": ["2.0"]}]}')
+    ['PYSEC-1: leaks; fixed in 2.0']
+    >>> vulnerabilities('{"vulnerabilities": [{"id": "PYSEC-2", "withdrawn": "2026-01-01"}]}')
+    []
+    """
+    told = []
+    for one in json.loads(answer).get("vulnerabilities") or ():
+        if not one.get("withdrawn"):
+            about = one.get("summary") or (one.get("details") or "").partition("\n")[0]
+            fixed = ", ".join(one.get("fixed_in") or ()) or "no version"
+            told.append(f"{one['id']}: {about}; fixed in {fixed}")
+    return told
+
+
+def fetched(url: str) -> str | None:
+    """Return what an address answers; None if it does not."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
+    except (OSError, ValueError):
+        return None
 
 
 def advisories(answer: str) -> list[str] | None:

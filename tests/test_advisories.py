@@ -13,7 +13,7 @@ spec.loader.exec_module(advisories)
 
 def test_answers_are_read():
     found = doctest.testmod(advisories)
-    assert (found.failed, found.attempted) == (0, 5)
+    assert (found.failed, found.attempted) == (0, 7)
 
 
 def test_each_problem_is_told(monkeypatch, capsys):
@@ -22,7 +22,9 @@ def test_each_problem_is_told(monkeypatch, capsys):
 
     def asked(program, *arguments, **_):
         out, err, status = "", "", 0
-        if arguments[0] == "audit":
+        if "config" in arguments:
+            out = "https://index.example/simple\n"
+        elif arguments[0] == "audit":
             out, status = '{"error": "405 Method Not Allowed"}', 1
         elif arguments[0] == "view":
             deprecated.append(arguments[1])
@@ -32,7 +34,27 @@ def test_each_problem_is_told(monkeypatch, capsys):
         return subprocess.CompletedProcess(program, status, out, err)
 
     monkeypatch.setattr(advisories, "asked", asked)
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setattr(advisories, "fetched", lambda _: None)
     found = list(advisories.problems())
     assert [name.partition("@")[0] for name in deprecated] == ["uplot"]  # all that is bundled
     assert found == [f"{deprecated[0]} is deprecated: use another", "attrs 21.1.0 was yanked"]
-    assert "the registry of npm answers no questions" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "the registry of npm answers no questions" in said
+    assert "the index of Python packages answers no questions" in said
+
+
+def test_vulnerabilities_of_pinned_versions_are_told(monkeypatch):
+    """By what an index says of each release, at the address that pip is configured with."""
+    answers = {
+        "https://index.example/pypi/attrs/21.1.0/json": '{"vulnerabilities": []}',
+        "https://index.example/pypi/urllib3/1.26.4/json": (
+            '{"vulnerabilities": [{"id": "PYSEC-2021-108", "summary": "", "details": "DoS", "fixed_in": ["1.26.5"]}]}'
+        ),
+    }
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple/")
+    monkeypatch.setattr(advisories, "fetched", answers.get)
+    pinned = "attrs==21.1.0 \\\n    --hash=sha256:0\nurllib3==1.26.4 \\\n    --hash=sha256:1\n"
+    assert list(advisories.of_python(pinned)) == [
+        "urllib3 1.26.4: PYSEC-2021-108: DoS; fixed in 1.26.5"
+    ]

@@ -36,6 +36,7 @@ COMMANDS = {
     "export": ["export", "csv", "d", "--output", "out.csv"],
     "export parquet": ["export", "parquet", "d", "--output", "out.parquet"],
     "export prometheus": ["export", "prometheus", "--output", "out.prom"],
+    "export openlineage": ["export", "openlineage", "d", "--output", "out.json"],
     "report": ["report", "d", "--html", "out.html"],
     "label": ["anomalies", "label", "1", "bad", "--note", "an outage"],
     "import": ["import", "deequ", str(DATA / "deequ.json"), "--dataset", "orders"],
@@ -102,7 +103,7 @@ def told(folder):
 
 def assert_outputs_are_whole(folder, whole):
     """Check that what is there of a command's outputs is as good as if it had not been killed."""
-    for name in ("out.csv", "out.parquet", "out.prom"):
+    for name in ("out.csv", "out.parquet", "out.prom", "out.json"):
         if (folder / name).exists():
             assert (folder / name).read_bytes() == (whole / name).read_bytes()
     if (page := folder / "out.html").exists():
