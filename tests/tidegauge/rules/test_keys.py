@@ -152,3 +152,9 @@ def test_a_change_of_the_other_table_counts_all_partitions_anew(spark, tables, r
     assert rejected()[0] == 0
     spark.sql("INSERT INTO key_people VALUES (2)")
     assert rejected() == (2, twice)
+
+
+def test_reasons_of_keys_tell_the_key_and_no_generated_sql():
+    assert tg.UniqueRule(["a", "b"]).reason == "not unique: a, b"
+    assert tg.ForeignKeyRule("c", "customers", "id").reason == "not in customers: c"
+    assert tg.UniqueRule("a", message="twice").reason == "twice"
