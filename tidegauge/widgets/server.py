@@ -184,12 +184,12 @@ class _Page(_Handler):
         self.redirect("./" + (f"?theme={quote(theme)}" if theme else ""))
 
     async def get(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             self.author()
-        except TidegaugeError as problem:
-            raise HTTPError(403, reason=str(problem)) from problem
-        loop = asyncio.get_running_loop()
-        state = await loop.run_in_executor(self.site.pool, self._state)
+            state = await loop.run_in_executor(self.site.pool, self._state)
+        except TidegaugeError:
+            state = {}  # it tells nothing, and shows the error with which its questions are answered
         theme = self.get_query_argument("theme", self.site.theme)
         theme = theme if theme in {"light", "dark"} else self.site.theme
         light, told = json.dumps(theme == "light"), html.escape(json.dumps(state))
