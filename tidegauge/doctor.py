@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegauge import __version__
 from tidegauge.analyzers.core.errors import (
     PluginWarning,
     TidegaugeError,
@@ -55,7 +56,7 @@ class Diagnosis:
 
 def examine(url: str) -> Iterator[Diagnosis]:
     """Check Python, packages, plug-ins, Java, write access, and the repository at ``url``."""
-    yield Diagnosis("Tidegauge", OK, version("tidegauge"))
+    yield Diagnosis("Tidegauge", OK, __version__)
     yield _python()
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)

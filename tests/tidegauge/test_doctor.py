@@ -5,6 +5,8 @@ from tidegauge.analyzers.scan import capabilities as module
 from tidegauge.analyzers.scan.capabilities import Capabilities
 from tidegauge.doctor import MISSING, OK, WORKER_CURE, WRONG, examine, examine_spark
 
+import tidegauge as tg
+
 PACKAGES = {f"{name} of Spark's Python workers" for name in ("pyarrow", "numpy", "datasketches")}
 
 
@@ -41,7 +43,5 @@ def test_a_spark_that_is_too_old(monkeypatch):
 
 
 def test_its_own_version_comes_first(tmp_path):
-    from importlib.metadata import version
-
     first = next(iter(examine(f"sqlite:///{tmp_path / 'r.db'}")))
-    assert (first.what, first.found) == ("Tidegauge", version("tidegauge"))
+    assert (first.what, first.found) == ("Tidegauge", tg.__version__)

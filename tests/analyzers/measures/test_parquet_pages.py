@@ -123,14 +123,18 @@ def test_rows_that_have_no_pages_are_refused():
     """A reader makes room for the rows that the footer tells."""
     file, _ = state()
     told = b"\x16" + varint(2 * ROWS)
-    assert file.count(told) == 3  # of the file, of the row group and of its column
-    for place in range(3):
-        at = -1
-        for _ in range(place + 1):
-            at = file.index(told, at + 1)
+    refused = []
+    at = file.find(told)
+    while (
+        at >= 0
+    ):  # of the file, of the row group, of its column; some pyarrows write it elsewhere, too
         changed = file[:at] + b"\x16" + varint(2 * (ROWS + 1)) + file[at + len(told) :]
-        with pytest.raises(ValueError, match=rf"{ROWS} |{ROWS + 1} rows"):
+        try:
             unpacked(changed)
+        except ValueError as error:
+            refused.append(str(error))
+        at = file.find(told, at + 1)
+    assert len([one for one in refused if f"{ROWS + 1}" in one and "rows" in one]) == 3
 
 
 def test_a_page_beyond_its_column_is_refused():
