@@ -341,8 +341,8 @@ class QueryLog:
 
     def _warn_of_clashes(self, schema: LogSchema) -> None:
         """Log a warning if no column can hold a field of this version and of one that is there."""
-        there = load_schemas(self.folder).of_join(schema.join)
         try:
+            there = load_schemas(self.folder).of_join(schema.join)
             merged([*(one for one in there if one.hash != schema.hash), schema])
         except SuiteError as error:
             _LOGGER.warning(

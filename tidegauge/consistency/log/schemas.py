@@ -263,16 +263,21 @@ class LogSchemas:
 def save_schema(folder: str, schema: LogSchema) -> None:
     """Write a schema beside a query log, unless it is there with its sample; the file appears atomically.
 
-    The time of the first registration stays.
+    The time of the first registration stays. A file that cannot be read is replaced.
     """
     name = base64.urlsafe_b64encode(schema.hash.encode()).decode()  # a hash may have a slash
     location = child(child(folder, FOLDER), f"{name}.json")
     system, path = file_system(location)
     if system.get_file_info(path).is_file:
         with system.open_input_stream(path) as stream:
-            known = LogSchema.from_json(stream.read().decode())
-        if known.sample_percent == schema.sample_percent:
-            return
+            text = stream.read().decode(errors="replace")
+        try:
+            known = LogSchema.from_json(text)
+        except SuiteError:
+            known = schema
+        else:
+            if known.sample_percent == schema.sample_percent:
+                return
         schema = replace(schema, registered_at=known.registered_at)
     write_file(location, schema.to_json().encode())
 
@@ -287,7 +292,7 @@ def load_schemas(folder: str) -> LogSchemas:
     for file in sorted(files, key=lambda file: file.path):
         if file.is_file and not file.base_name.startswith("."):
             with system.open_input_stream(file.path) as stream:
-                found.add(LogSchema.from_json(stream.read().decode()))
+                found.add(LogSchema.from_json(stream.read().decode(errors="replace")))
     return found
 
 

@@ -470,6 +470,27 @@ def test_the_sample_is_kept_beside_the_log(tmp_path):
     assert times == [100] * 4
 
 
+def test_a_damaged_schema_beside_the_log_stops_no_writing(tmp_path):
+    """Neither its own, which is replaced, nor another version's, which nothing is compared with."""
+    versions = [
+        LogSchema.from_schemas("j", record("K", user="long"), record("V", **fields))
+        for fields in ({}, {"n": "int"})
+    ]
+    for _ in range(2):
+        for schema in versions:
+            with QueryLog(tmp_path) as queries:
+                queries.register(schema)
+                queries.log("j", {"user": 1}, {"n": 1} if schema is versions[1] else {})
+        damaged = sorted((tmp_path / "_schemas").iterdir())
+        for file in damaged:
+            file.write_bytes(b"{\xff")
+    assert len(rows(tmp_path)) == 4
+    with QueryLog(tmp_path) as queries:
+        queries.register(versions[0])
+        queries.log("j", {"user": 1}, {})
+    assert [file.read_bytes() == b"{\xff" for file in damaged].count(False) == 1
+
+
 def test_a_schema_that_clashes_with_an_earlier_one_is_warned_of(tmp_path, caplog):
     """Its queries are written all the same; a number that another reads too clashes with nothing."""
     versions = ("int", "long", "string")
