@@ -104,6 +104,7 @@ class Privacy:
         PrivateColumnError
         """
         private = self.columns_of(schema) if self else frozenset()
+        holders = self.holders_of(schema)
         for request in requests if private else ():
             texts: tuple[str, ...] = ()
             match request.instead if isinstance(request, WorkerRequest) else request:
@@ -112,7 +113,7 @@ class Privacy:
                 case Sketch(kind, values) if kind not in _HASHED:
                     texts = (_FILTER.sub("", values),)
             found = private & set().union(*map(words_in, texts))
-            found |= {name for text in texts for name in _held_whole(text, self.holders_of(schema))}
+            found |= {name for text in texts for name in _held_whole(text, holders)}
             if found:
                 raise PrivateColumnError(min(found))
 
@@ -132,10 +133,13 @@ PUBLIC = Privacy()
 def _held_whole(text: str, holders: Iterable[str]) -> Iterator[str]:
     """Yield the columns whose whole value an expression takes, not a field of it; by ``*`` all."""
     without = without_literals(text)
+    if _EVERY.search(without):
+        yield from holders
+        return
     for name in holders:
         word = re.escape(name)
         named = rf"(?:`{word}`|(?<![\w.`]){word}(?![\w`]))(?!\s*\.)"
-        if _EVERY.search(without) or re.search(named, without, re.IGNORECASE):
+        if re.search(named, without, re.IGNORECASE):
             yield name
 
 

@@ -18,7 +18,7 @@ _IN_NAME = re.compile(
     rf"{_WORD}|(?:^|[._-])(?:sas|authorization|cookie|jaas[._-]config)(?:[._-]|$)", re.IGNORECASE
 )
 # Digits before a slash are a port, and an @ after them is of the path.
-_USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]*@")
+_USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]{0,1000}@")
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
