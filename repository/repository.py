@@ -72,8 +72,8 @@ from tidegauge.repository.store.verdicts import (
     VERDICT_COLUMNS,
     Verdict,
     add_verdict,
+    check_judged_name,
     check_judged_partition,
-    check_judging,
     find_verdict,
     verdict_rows,
 )
@@ -2082,7 +2082,7 @@ class Repository(Rendered):
             if partition:  # the empty one is the whole dataset
                 check_judged_partition(connection, dataset, partition)
             if name is not None:
-                check_judging(connection, dataset, name)
+                check_judged_name(connection, dataset, name)
             rows = verdict_rows(connection, dataset, name, partition, passed, as_of)
         return frame_of(rows, VERDICT_COLUMNS)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from math import nan
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import sqlalchemy as sa
@@ -138,43 +139,41 @@ def _row(within: str, partition: LedgerRow, delay: float, *, late: bool) -> Cale
         "late": late,
     }
     status = next((name for name, holds in tests.items() if holds), "measured")
-    return {
-        "id": partition["id"],
-        "segment": within,
-        "partition": partition["partition"],
-        "time": partition["time"],
-        "status": status,
-        "late": late,
-        "restated": restated,
-        "version": version,
-        "rows": partition["rows"],
-        "first_seen_at": partition["first_seen_at"],
-        "arrived_at": partition["arrived_at"],
-        "measured_at": partition["measured_at"],
-        "gone_at": partition["gone_at"],
-        "delay": delay,
-        "anomalies": 0,
-        "worst": None,
-    }
+    return _calendar_row(
+        within, partition, status=status, late=late, restated=restated, delay=delay
+    )
 
 
 def _missing(within: str, time: np.datetime64) -> CalendarRow:
     moment = time.astype("M8[s]").item().replace(tzinfo=UTC)
+    return _calendar_row(within, {"time": moment}, status="missing")
+
+
+def _calendar_row(
+    within: str,
+    about: Mapping[str, Any],
+    *,
+    status: str,
+    late: bool = False,
+    restated: bool = False,
+    delay: float = nan,
+) -> CalendarRow:
+    """Return a row without anomalies; what is not known of the partition is None."""
     return {
-        "id": None,
+        "id": about.get("id"),
         "segment": within,
-        "partition": None,
-        "time": moment,
-        "status": "missing",
-        "late": False,
-        "restated": False,
-        "version": None,
-        "rows": None,
-        "first_seen_at": None,
-        "arrived_at": None,
-        "measured_at": None,
-        "gone_at": None,
-        "delay": np.nan,
+        "partition": about.get("partition"),
+        "time": about["time"],
+        "status": status,
+        "late": late,
+        "restated": restated,
+        "version": about.get("version"),
+        "rows": about.get("rows"),
+        "first_seen_at": about.get("first_seen_at"),
+        "arrived_at": about.get("arrived_at"),
+        "measured_at": about.get("measured_at"),
+        "gone_at": about.get("gone_at"),
+        "delay": delay,
         "anomalies": 0,
         "worst": None,
     }

@@ -235,7 +235,7 @@ def check_judged_partition(connection: Connection, dataset: str, partition: str)
         raise HistoryError(msg)
 
 
-def check_judging(connection: Connection, dataset: str, name: str) -> None:
+def check_judged_name(connection: Connection, dataset: str, name: str) -> None:
     """Refuse a name under which nothing was judged, where other names are known.
 
     Raises

@@ -125,7 +125,10 @@ class Constraint(ABC):
 
     @property
     def identity(self) -> str:
-        """All that it asks, as text: constraints that are described alike may differ in it."""
+        """All that it asks, as text: constraints that are described alike may differ in it.
+
+        Of an assertion that is a function it is of this process alone; those of files are none.
+        """
         return repr(self)
 
     @property

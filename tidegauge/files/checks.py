@@ -25,7 +25,7 @@ from tidegauge.checks.row_methods import RowMethods
 from tidegauge.files.analyzers import read_analyzer
 from tidegauge.files.dqm import value_of
 from tidegauge.files.yaml_file import YamlFile, line_of
-from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detection.judge import monitor_of
 
 LIMITS = ("at_least", "at_most", "more_than", "less_than", "exactly")
 _SHARED = ("where", "warn", "level")
@@ -98,8 +98,9 @@ def _with_constraint(
     level = Level(text)
     made: Check = getattr(checks[level], method)(**given)
     if isinstance(constraint := made.constraints[-1], AnomalyConstraint):
-        usual = constraint.usual  # a misspelt detector is an error of its line
-        Monitor(detector=usual.detector, rule=usual.rule)  # type: ignore[arg-type]  # it parses them
+        monitor_of(
+            constraint.usual, constraint.analyzer
+        )  # a misspelt detector is an error of its line
     if "where" in shared:
         made = made.where(_text(file, "where", shared["where"]))
     if "warn" in shared:

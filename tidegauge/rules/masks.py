@@ -360,9 +360,9 @@ class _Builder:
                 if problem is not None:
                     self.skipped[name] = _named(by_name[name], problem)
                     del made[name]
-        if self._unsteady(made.values()):
+        if self._refused_in_aggregate(made.values()):
             for name, one in list(made.items()):
-                if self._unsteady([one]) == "random":
+                if _is_random(self._refused_in_aggregate([one])):
                     self.skipped[name] = _named(by_name[name], UnresolvedExpressionError(UNSTEADY))
                     del made[name]
         self.frame = _with_hidden(self.frame, made.values())
@@ -415,11 +415,11 @@ class _Builder:
         self.hidden += 1
         return f"{OWN}e{self.hidden - 1}"
 
-    def _unsteady(self, some: Iterable[TaskSql]) -> str:
-        """Return ``random`` if Spark calls an expression nondeterministic, other words if it is not said.
+    def _refused_in_aggregate(self, some: Iterable[TaskSql]) -> str:
+        """Return Spark's error if it takes an expression within no aggregate function; empty if it takes all.
 
-        Spark takes no such expression within an aggregate function, as which it is analysed here; a window
-        neither. Which file a record lies in is called so, too, and stays as it is.
+        So it refuses nondeterministic expressions, which nothing else tells of a user's function, and
+        windows.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
@@ -432,9 +432,7 @@ class _Builder:
         try:
             _ = _with_hidden(self.frame, some).agg(*(F.max(c.isNotNull()) for c in columns)).schema
         except PySparkException as error:
-            told = str(error)
-            known = "NONDETERMINISTIC" in told and "input_file_" not in told
-            return "random" if known else "other"
+            return str(error)
         return ""
 
     def _problem(self, some: Iterable[TaskSql]) -> Exception | None:
@@ -468,6 +466,11 @@ class _Builder:
                     told = told.replace(alias, shown_text(column))
             return TypeError(f"{told} is of type {kinds[wrong]}, not a condition")
         return None
+
+
+def _is_random(error: str) -> bool:
+    """Return whether an error is of a random expression; which file a record lies in stays as it is."""
+    return "NONDETERMINISTIC" in error and "input_file_" not in error
 
 
 def _with_hidden(frame: DataFrame, some: Iterable[TaskSql]) -> DataFrame:

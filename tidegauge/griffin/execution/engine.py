@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from tidegauge.griffin.dsl.aliases import free
 from tidegauge.griffin.execution.measuring import Round, RuleMeasurement, measure
 from tidegauge.griffin.execution.preparation import Prepared, prepare
 from tidegauge.griffin.recording import SAMPLED, RoundRecord, keep, unrecorded
-from tidegauge.griffin.results import Document, GriffinResult, RuleResult, merged
+from tidegauge.griffin.results import Document, GriffinResult, merged
 from tidegauge.griffin.sinks import Sink
 from tidegauge.repository.store.config import privacy_settings
 
@@ -122,25 +122,23 @@ class Engine:
                     told = f"sink {name}: records of {of}"
                     attempt(told, sink.records, called, records, this.timestamp)
                 attempt(f"sink {name}", sink.finish)
-        run = None
+        run, unkept = None, []
         if self.repository is not None:
             kept = self._kept(this, found, rows)
             stateful = {one.prepared.name for one in found if one.prepared.measure is not None}
             run = keep(kept, result.rules, stateful, self.repository, attempt)
+            unkept = [
+                f"{rule.name}: {said}"
+                for rule in result.rules
+                if rule.name not in stateful
+                for said in unrecorded(rule)
+            ]
         notices = (
             *self.job.notices,
             *(f"{one.name}: {said}" for one in result.rules for said in one.notices),
-            *self._unrecorded(
-                result.rules, {one.prepared.name for one in found if one.prepared.measure}
-            ),
+            *unkept,
         )
         return replace(result, run=run, failures=failures, notices=notices)
-
-    def _unrecorded(self, rules: Sequence[RuleResult], stateful: Collection[str]) -> Iterator[str]:
-        """Yield notices of rules without states that have more numbers than the repository takes."""
-        for rule in rules if self.repository is not None else ():
-            if rule.name not in stateful:
-                yield from (f"{rule.name}: {said}" for said in unrecorded(rule))
 
     def _with_privacy(self, this: Round) -> Round:
         """Name the columns of which no values are stored, if anything is."""
