@@ -217,29 +217,26 @@ def test_what_changes_between_two_jobs_of_a_scan_is_measured_again(
     from tidegauge.analyzers.scan import jobs
 
     suite = tg.Suite("days", [tg.Size(), tg.Sum("x"), tg.CountDistinct("s")])
-    seen = []
+    done = []
 
-    def rewritten_after(frame):
-        table = to_arrow(frame)
-        if not seen:
-            write(days, DAYS[0], 50)
-        seen.append(table.num_rows)
-        return table
+    def rewriting(job):
+        """Return a job that rewrites a partition when it is the first that ends."""
 
-    def collected(*args):
-        answers = aggregated(*args)
-        if not seen:
-            write(days, DAYS[0], 50)
-        seen.append(len(answers))
-        return answers
+        def run(*args):
+            found = job(*args)
+            if not done:
+                write(days, DAYS[0], 50)
+            done.append(job)
+            return found
 
-    to_arrow, aggregated = jobs.to_arrow, jobs._aggregated
-    monkeypatch.setattr(jobs, "to_arrow", rewritten_after)
-    monkeypatch.setattr(jobs, "_aggregated", collected)
+        return run
+
+    for name in ("to_arrow", "_aggregated"):
+        monkeypatch.setattr(jobs, name, rewriting(getattr(jobs, name)))
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         source = PathSource(spark, str(days))
         run = tg.analyze(source, suite, repository=repository, spark=spark)
-        assert len(seen) > 1, "one job reads all: nothing can change between two"
+        assert len(done) > 1, "one job reads all: nothing can change between two"
         assert run.report.status == "complete"
         monkeypatch.undo()
         run = tg.analyze(PathSource(spark, str(days)), suite, repository=repository, spark=spark)

@@ -11,6 +11,7 @@ from tidegauge.repository.maintenance.integrity import check
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
+from tests.tidegauge.griffin.jobs import job, read, rule
 
 DAYS = 6
 SUITE = """
@@ -32,26 +33,6 @@ rules:
 quarantine: {folder}_rejects
 publish: {folder}_clean
 """
-
-
-JOB = {
-    "name": "days",
-    "process.type": "batch",
-    "data.sources": [
-        {"name": "src", "connector": {"type": "file", "config": {"format": "parquet", "paths": []}}}
-    ],
-    "evaluate.rule": {
-        "rules": [
-            {
-                "dsl.type": "griffin-dsl",
-                "dq.type": "completeness",
-                "rule": "x",
-                "out.dataframe.name": "whole",
-                "out": [{"type": "metric"}],
-            }
-        ]
-    },
-}
 
 
 @pytest.fixture
@@ -137,9 +118,9 @@ def test_rules_at_once_write_each_partition_once(url, folder, tmp_path):
 @pytest.mark.spark
 def test_griffin_jobs_at_once_measure_each_partition_once(url, folder, tmp_path):
     """Two processes with one job: who waits for the other finds nothing left to do."""
-    job = json.loads(json.dumps(JOB))
-    job["data.sources"][0]["connector"]["config"]["paths"] = [str(folder)]
-    (tmp_path / "dq.json").write_text(json.dumps(job))
+    source = read("src", "file", {"format": "parquet", "paths": [str(folder)]})
+    made = job([source], [rule("x", "completeness", "whole")], name="days")
+    (tmp_path / "dq.json").write_text(json.dumps(made))
     (tmp_path / "env.json").write_text(json.dumps({"sinks": []}))
     count = soak(2, 10)
     files = (tmp_path / "env.json", tmp_path / "dq.json")

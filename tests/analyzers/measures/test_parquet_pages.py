@@ -199,7 +199,7 @@ def test_a_column_of_another_type_than_the_schemas_is_refused():
     """A reader goes by the schema: a dictionary of texts is no dictionary of numbers."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * 10**6])
     file = written(pa.table({"0": texts}), compression="zstd", store_schema=False)
-    (length,) = (int.from_bytes(file[-8:-4], "little"),)
+    length = int.from_bytes(file[-8:-4], "little")
     footer = file[-8 - length : -8]
     # The type of the column's metadata is the first field after the start of a structure in a list.
     told = b"\x1c\x15\x0c\x19"
