@@ -11,12 +11,10 @@ from typing import Any
 from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, PrivateColumnError
 from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import parts, without_literals, words_in
+from tidegauge.analyzers.core.sql import parts, without_filters, without_literals, words_in
 
 _HASHED = frozenset({"hll", "tuple"})
 """Kinds of sketches that hold hashes of values; all others hold values."""
-_FILTER = re.compile(r"\(\n.*?\n\)", re.DOTALL)
-"""A user's filter within generated SQL, whose columns are read but not held."""
 _EVERY = re.compile(r"(?<!count)[(,]\s*(?:[\w`]+\.)?\*", re.IGNORECASE)
 """All columns, as in ``struct(*)``; not the rows of ``count(*)``."""
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]|[\w.]+(?=: )")
@@ -111,7 +109,7 @@ class Privacy:
                 case Frequencies(expressions):
                     texts = expressions
                 case Sketch(kind, values) if kind not in _HASHED:
-                    texts = (_FILTER.sub("", values),)
+                    texts = (without_filters(values),)  # a filter's columns are read, but not held
             found = private & set().union(*map(words_in, texts))
             found |= {name for text in texts for name in _held_whole(text, holders)}
             if found:

@@ -22,7 +22,11 @@ _USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]{0,
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
-_OPTION = re.compile(rf"((?<![\w.-])(?:[\w.-]*{_WORD}|sig)=)[^\s&;,'\")]+", re.IGNORECASE)
+_OPTION = re.compile(
+    rf"((?<![\w.-])(?:[\w.-]*{_WORD}|sig)=)(?:[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
+    re.IGNORECASE,
+)
+"""An option in a text or an address; a comma ends its value if another option or a blank follows."""
 _QUOTED = re.compile(
     rf"((?<![\w.-])[\w.-]*{_WORD}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)[^'\"\n]*\2",
     re.IGNORECASE,

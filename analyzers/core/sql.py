@@ -194,10 +194,15 @@ def one_of(expression: str, values: Sequence[str]) -> str:
     return f"{expression} IN ({', '.join(map(literal, values))})"
 
 
-NAMELESS = r"--[^\n]*|/\*.*?\*/|\b[rR](?:'[^']*'|\"[^\"]*\")|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-"""A pattern of comments and string literals, which contain no names; dots match line ends."""
+NAMELESS = (
+    r"--[^\n]*|/\*.*?(?:\*/|\Z)|\b[rR](?:'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z))"
+    r"|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)"
+)
+"""A pattern of comments and string literals, which contain no names; dots match line ends.
+
+One that is not closed reaches to the end of the text, so that no text is searched twice.
+"""
 _TOKEN = re.compile(NAMELESS + r"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)", re.DOTALL)
-_FOREIGN = re.compile(r"\(\n(.*?)\n\)", re.DOTALL)
 
 
 _NAME = r"`(?:[^`]|``)*`"
@@ -233,9 +238,39 @@ def names_in(text: str) -> set[str]:
     ['delay', 'dep`time']
     """
     found = {name for name, quoted in _words(text) if quoted}
-    for part in _FOREIGN.findall(text):
-        found |= words_in(part)
+    for start, end in _user_written(text):
+        found |= words_in(text[start:end])
     return found
+
+
+def without_filters(text: str) -> str:
+    r"""Return generated Spark SQL without its user-written parts, which are lines in parentheses.
+
+    Examples
+    --------
+    >>> without_filters("max(CASE WHEN (\nx > 1\n) THEN `y` END)")
+    'max(CASE WHEN  THEN `y` END)'
+    """
+    kept, last = [], 0
+    for start, end in _user_written(text):
+        kept.append(text[last : start - len(_OPENED)])
+        last = end + len(_CLOSED)
+    return "".join([*kept, text[last:]])
+
+
+_OPENED, _CLOSED = "(\n", "\n)"
+
+
+def _user_written(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each user-written part of generated SQL begins and ends."""
+    end = 0
+    while (opened := text.find(_OPENED, end)) >= 0:
+        start = opened + len(_OPENED)
+        end = text.find(_CLOSED, start)
+        if end < 0:
+            return
+        yield start, end
+        end += len(_CLOSED)
 
 
 def words_in(text: str) -> set[str]:

@@ -4,6 +4,8 @@ import csv
 import hashlib
 import io
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -249,6 +251,19 @@ def test_yaml_runs_nothing_and_is_refused(tmp_path, text):
     with pytest.raises(tg.SuiteError):
         load_suite(file)
     assert not mark.exists()
+
+
+def test_sql_that_opens_what_it_does_not_close_is_read_once():
+    """A second look from each opening would take hours, in which no signal is heard."""
+    code = "from tidegauge.analyzers.core.decimals import compare_exactly\n"
+    code += "from tidegauge.analyzers.core.schema import Schema\n"
+    code += "from tidegauge.analyzers.core.sql import names_in, protect_names, without_filters, words_in\n"
+    code += "schema = Schema.from_types({'x': 'decimal(38,2)'})\n"
+    code += "for text in ('/* ', chr(39) + chr(92), chr(92) + chr(39), chr(34), chr(96), '(' + chr(10)):\n"
+    code += "    for of in (names_in, protect_names, without_filters, words_in):\n"
+    code += "        of(text * 300_000)\n"
+    code += "    compare_exactly('x > 0.1' + text * 300_000, schema)\n"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_aliases_of_aliases_do_not_explode(tmp_path):

@@ -1,6 +1,5 @@
 """Commands that are killed at a random moment: the repository is sound, and the next try completes them."""
 
-import gzip
 import multiprocessing
 import os
 import shutil
@@ -8,15 +7,20 @@ import signal
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 
+import psycopg
 import pytest
 from tidegauge.repository.maintenance.backups import back_up
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
-from tests.conftest import soak
+from tests.conftest import KINDS, soak
 from tests.paths import DATA
+from tests.support import features
+from tests.support.kept import put_kept
 from tests.support.kills import random_moments
 
 MODULES = [
@@ -40,7 +44,10 @@ COMMANDS = {
     "report": ["report", "d", "--html", "out.html"],
     "label": ["anomalies", "label", "1", "bad", "--note", "an outage"],
     "import": ["import", "deequ", str(DATA / "deequ.json"), "--dataset", "orders"],
+    "consistency export": ["consistency", "export", "out.jsonl"],
 }
+WRITING = ["detect", "forget", "clean", "label", "import"]
+"""Commands that write into the database; the others write files beside it."""
 BEFORE = {"label": ["detect", "d"]}
 """What has to be done before a command can be tried."""
 MIGRATIONS = {
@@ -50,7 +57,22 @@ MIGRATIONS = {
 """Kept revisions, and the commands that leave them."""
 
 
-def run(command, folder):
+@dataclass(frozen=True)
+class Place:
+    """A repository and the folder that its commands run in."""
+
+    url: str
+    folder: Path
+
+    @property
+    def artifacts(self):
+        return self.folder / "r.db.artifacts"
+
+    def open(self):
+        return tg.Repository(self.url, artifacts=self.artifacts)
+
+
+def run(command, url, folder):
     """Run a command in a folder, in a process of its own."""
     from tidegauge.cli.main import run_command
 
@@ -58,7 +80,8 @@ def run(command, folder):
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    os._exit(run_command([*command, "--db", "sqlite:///r.db"]))
+    os.environ["TIDEGAUGE_ARTIFACTS"] = "r.db.artifacts"
+    os._exit(run_command([*command, "--db", url]))
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +93,54 @@ def processes():
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("filled")
-    with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
-        for fingerprint in ("a", "b"):
-            days = range(1, 41)
-            if fingerprint == "b":
-                back_up(repository.database, repository.artifacts, folder / "kept.db")
-            commit(
-                repository,
-                *(day(n, fingerprint, rows=1000 if n < 40 else 300) for n in days),
-            )
-    return folder
+def new_place(request, tmp_path_factory):
+    """Give a place by the kind of its database: an empty one, or a copy of another."""
+
+    def made(kind, source=None):
+        folder = tmp_path_factory.mktemp("place")
+        if source is not None:
+            shutil.copytree(source.folder, folder, dirs_exist_ok=True)
+        if kind == "sqlite":
+            return Place(f"sqlite:///{folder / 'r.db'}", folder)
+        server = request.getfixturevalue("postgres")
+        if source is None:
+            return Place(server.repository(), folder)
+        return Place(server.database(source.url.rpartition("/")[2]), folder)
+
+    return made
 
 
-def told(folder):
+@pytest.fixture(scope="module")
+def filled(new_place):
+    """Give the repository that all commands begin with, once of each kind of database."""
+    places = {}
+
+    def fill(kind):
+        place = new_place(kind)
+        with place.open() as repository:
+            for fingerprint in ("a", "b"):
+                days = range(1, 41)
+                if fingerprint == "b" and kind == "sqlite":
+                    kept = place.folder / "kept.db"
+                    back_up(repository.database, repository.artifacts, kept)
+                commit(
+                    repository,
+                    *(day(n, fingerprint, rows=1000 if n < 40 else 300) for n in days),
+                )
+            features.record(repository)
+        return place
+
+    def given(kind):
+        if kind not in places:
+            places[kind] = fill(kind)
+        return places[kind]
+
+    return given
+
+
+def told(place):
     """Return what a repository says, without ids, times and tokens."""
-    with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
+    with place.open() as repository:
         assert check(repository.database, repository.artifacts) == []
         metrics = repository.metrics("d")
         numbers = metrics[["partition", "value", "weight", "status", "version"]]
@@ -103,7 +157,7 @@ def told(folder):
 
 def assert_outputs_are_whole(folder, whole):
     """Check that what is there of a command's outputs is as good as if it had not been killed."""
-    for name in ("out.csv", "out.parquet", "out.prom", "out.json"):
+    for name in ("out.csv", "out.parquet", "out.prom", "out.json", "out.jsonl"):
         if (folder / name).exists():
             assert (folder / name).read_bytes() == (whole / name).read_bytes()
     if (page := folder / "out.html").exists():
@@ -115,12 +169,19 @@ def assert_outputs_are_whole(folder, whole):
 
 
 def starter(processes, command):
-    def start(folder):
-        process = processes.Process(target=run, args=(command, str(folder)))
+    def start(place):
+        # OpenLineage names runs by the address.
+        url = place.url.replace(f"{place.folder}/", "")
+        process = processes.Process(target=run, args=(command, url, str(place.folder)))
         process.start()
         return process
 
     return start
+
+
+def finished(process):
+    process.join(120)
+    assert process.exitcode == 0
 
 
 def killed(process, moment):
@@ -131,48 +192,65 @@ def killed(process, moment):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_killed_at_any_moment_is_completed_by_the_next(name, filled, processes, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("sqlite", name) for name in COMMANDS),
+        *(pytest.param("postgresql", name, marks=pytest.mark.postgres) for name in WRITING),
+    ],
+)
+def test_a_command_killed_at_any_moment_is_completed_by_the_next(
+    kind, name, filled, new_place, processes
+):
     start = starter(processes, COMMANDS[name])
+    first = filled(kind)
     if name in BEFORE:
-        shutil.copytree(filled, tmp_path / "before")
-        filled = tmp_path / "before"
-        process = starter(processes, BEFORE[name])(filled)
-        process.join(120)
-        assert process.exitcode == 0
-    whole = tmp_path / "whole"
-    shutil.copytree(filled, whole)
+        first = new_place(kind, first)
+        finished(starter(processes, BEFORE[name])(first))
+    whole = new_place(kind, first)
     began = time.monotonic()
-    process = start(whole)
-    process.join(120)
+    finished(start(whole))
     took = time.monotonic() - began
-    assert process.exitcode == 0
     expected = told(whole)
     draw, seed = random_moments()
-    for number in range(soak(2, 25)):
-        folder = tmp_path / f"killed{number}"
-        shutil.copytree(filled, folder)
-        killed(start(folder), draw.uniform(0, took))
-        with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
+    for _ in range(soak(2, 25)):
+        place = new_place(kind, first)
+        killed(start(place), draw.uniform(0, took))
+        with place.open() as repository:
             assert check(repository.database, repository.artifacts) == [], f"seed {seed}"
-        assert_outputs_are_whole(folder, whole)
-        process = start(folder)
-        process.join(120)
-        assert process.exitcode == 0
-        assert told(folder) == expected, f"seed {seed}"
-    print(f"seed {seed}: {name} takes {took:.2f} s")
+        assert_outputs_are_whole(place.folder, whole.folder)
+        finished(start(place))
+        assert told(place) == expected, f"seed {seed}"
+    print(f"seed {seed}: {name} takes {took:.2f} s on {kind}")
 
 
-def dump(folder):
-    with closing(sqlite3.connect(folder / "r.db")) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        (revision,) = connection.execute("SELECT version_num FROM tidegauge_revision").fetchone()
-        return revision, sorted(connection.iterdump())
+def dump(url):
+    """Return the revision of a database, and all that is in it."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            ((revision,),) = connection.execute("SELECT version_num FROM tidegauge_revision")
+            return revision, sorted(connection.iterdump())
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        columns = connection.execute(_COLUMNS).fetchall()
+        tables = {table: connection.execute(f'SELECT * FROM "{table}"') for table, *_ in columns}
+        rows = {table: sorted(map(str, found.fetchall())) for table, found in tables.items()}
+        revision = rows["tidegauge_revision"][0].strip("(',)")
+        return revision, [*map(str, columns), *rows.items()]
+
+
+_COLUMNS = """
+SELECT table_name, column_name, data_type, is_nullable, column_default
+FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2
+"""
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MIGRATIONS)
-def test_a_migration_killed_at_any_moment_happened_or_did_not(name, processes, tmp_path):
+def test_a_migration_killed_at_any_moment_happened_or_did_not(
+    name, kind, processes, request, tmp_path
+):
     """Of the database and of its backup, which is made before."""
     kept, command = MIGRATIONS[name]
     start = starter(processes, command)
@@ -180,33 +258,30 @@ def test_a_migration_killed_at_any_moment_happened_or_did_not(name, processes, t
     def made(name):
         folder = tmp_path / name
         folder.mkdir()
-        content = (DATA / "kept" / f"{kept}.db.gz").read_bytes()
-        (folder / "r.db").write_bytes(gzip.decompress(content))
-        shutil.copytree(DATA / "kept" / "artifacts", folder / "r.db.artifacts")
-        return folder
+        url = f"sqlite:///{folder / 'r.db'}"
+        if kind == "postgresql":
+            url = request.getfixturevalue("postgres").database()
+        place = Place(url, folder)
+        put_kept(kept, url, place.artifacts)
+        return place
 
-    before = dump(made("before"))
+    before = dump(made("before").url)
     whole = made("whole")
     began = time.monotonic()
-    process = start(whole)
-    process.join(120)
+    finished(start(whole))
     took = time.monotonic() - began
-    assert process.exitcode == 0
-    after = dump(whole)
+    after = dump(whole.url)
     assert after[0] != before[0] == kept
     draw, seed = random_moments()
     left = []
     for number in range(soak(3, 25)):
-        folder = made(f"killed{number}")
-        killed(start(folder), draw.uniform(0, took))
-        found = dump(folder)
+        place = made(f"killed{number}")
+        killed(start(place), draw.uniform(0, took))
+        found = dump(place.url)
         assert found in (before, after), f"seed {seed}"
         left.append(found[0])
-        for backup in folder.glob("r.*.backup.db"):
-            with closing(sqlite3.connect(backup)) as connection:
-                assert sorted(connection.iterdump()) == before[1], f"seed {seed}"
-        process = start(folder)
-        process.join(120)
-        assert process.exitcode == 0
-        assert dump(folder) == after, f"seed {seed}"
-    print(f"seed {seed}: {name} takes {took:.2f} s; revisions left by each kill: {left}")
+        for backup in place.folder.glob("r.*.backup.db"):
+            assert dump(f"sqlite:///{backup}")[1] == before[1], f"seed {seed}"
+        finished(start(place))
+        assert dump(place.url) == after, f"seed {seed}"
+    print(f"seed {seed}: {name} takes {took:.2f} s on {kind}; revisions left by each kill: {left}")

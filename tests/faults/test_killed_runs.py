@@ -74,6 +74,13 @@ def messages(server):
     return {one: sent.count(one) for one in sent}
 
 
+def started(ready, arguments):
+    """Start a command, and return when its session is there."""
+    process = start(JOB, "", ready, *arguments)
+    wait_for(ready, process)
+    return process
+
+
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_run_killed_at_any_moment_is_finished_by_the_next(
     command, spark, source, tmp_path, monkeypatch
@@ -89,10 +96,7 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(
         return [command, str(suite), "--db", f"sqlite:///{folder}/r.db"]
 
     def begin(name, server):
-        ready = tmp_path / f"{name}.ready"
-        process = start(JOB, "", ready, *arguments(name, server))
-        wait_for(ready, process)
-        return process
+        return started(tmp_path / f"{name}.ready", arguments(name, server))
 
     with web() as server:
         whole = begin("whole", server)
@@ -125,3 +129,40 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(
             assert set(found) == set(told), f"seed {seed}"
             assert max(found.values()) <= 2, f"seed {seed}"
     print(f"partitions left by each kill: {left}")
+
+
+def test_a_profile_killed_at_any_moment_leaves_files_that_are_whole(source, tmp_path):
+    def arguments(name):
+        files = [tmp_path / f"{name}.yml", tmp_path / f"{name}.rules.yml"]
+        return files, [
+            "profile",
+            str(source),
+            "--dataset",
+            "d",
+            "--output",
+            str(files[0]),
+            "--rules",
+            str(files[1]),
+        ]
+
+    wanted, command = arguments("whole")
+    whole = started(tmp_path / "whole.ready", command)
+    began = time.monotonic()
+    assert whole.wait(600) == 0
+    took = time.monotonic() - began
+    draw, seed = random_moments()
+    print(f"seed {seed}, {took:.2f} s from session to exit")
+    left = []
+    for number in range(soak(2, 10)):
+        files, command = arguments(f"killed{number}")
+        process = started(tmp_path / f"{number}.ready", command)
+        time.sleep(draw.uniform(0, took))
+        kill(process)
+        there = [file.exists() for file in files]
+        left.append(sum(there))
+        for one, file, whole in zip(there, files, wanted, strict=True):
+            assert not one or file.read_text() == whole.read_text(), f"seed {seed}"
+            file.unlink(missing_ok=True)
+        assert started(tmp_path / f"{number}.again", command).wait(600) == 0
+        assert [file.read_text() for file in files] == [file.read_text() for file in wanted]
+    print(f"files left by each kill: {left}")

@@ -39,6 +39,8 @@ def holders(folder):
     [
         (f"s3a://key:{SECRET}@bucket/t", "s3a://key:***@bucket/t"),
         (f"jdbc:postgresql://h/d?user=a&password={SECRET}&ssl=on", "user=a&password=***&ssl=on"),
+        (f"user=a,password={SECRET},{SECRET},ssl=on", "user=a,password=***,ssl=on"),
+        (f"with password={SECRET},{SECRET}, it failed", "with password=***, it failed"),
         (f"jdbc:sqlserver://h;user=a;password={SECRET};ssl=on", "user=a;password=***;ssl=on"),
         (f"jdbc:oracle:thin:scott/{SECRET}@//h:1521/x", "jdbc:oracle:thin:scott/***@//h:1521/x"),
         (f"https://h/t?X-Amz-Signature={SECRET}", "https://h/t?X-Amz-Signature=***"),

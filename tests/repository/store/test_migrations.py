@@ -25,10 +25,9 @@ from tidegauge.repository.store.database import (
 from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg
-from tests.paths import DATA
+from tests.support.kept import KEPT, put_kept
 from tidegauge import migrations
 
-KEPT = DATA / "kept"
 RELEASED = sorted(file.name.removesuffix(".db.gz") for file in KEPT.glob("*.db.gz"))
 
 
@@ -68,18 +67,8 @@ def url(bare_url):
 
 def kept(name, url, tmp_path):
     """Put a kept database in the place of an empty one; return a repository's arguments."""
-    if url.startswith("sqlite"):
-        content = gzip.decompress((KEPT / f"{name}.db.gz").read_bytes())
-        Path(url.removeprefix("sqlite:///")).write_bytes(content)
-    else:
-        import psycopg
-
-        text = gzip.decompress((KEPT / f"{name}.sql.gz").read_bytes()).decode()
-        with psycopg.connect(url.replace("+psycopg", "")) as connection:
-            connection.execute(text)
-    folder = tmp_path / "artifacts"
-    shutil.copytree(KEPT / "artifacts", folder, dirs_exist_ok=True)
-    return {"url": url, "artifacts": folder}
+    put_kept(name, url, tmp_path / "artifacts")
+    return {"url": url, "artifacts": tmp_path / "artifacts"}
 
 
 def opened(name, url, tmp_path):

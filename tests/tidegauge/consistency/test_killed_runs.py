@@ -2,6 +2,8 @@
 
 import json
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,16 @@ import sys
 from tests.tidegauge.consistency.test_killed_runs import run
 run(*sys.argv[1:])
 """
+CLEAN = """
+import sys
+from tests.tidegauge.consistency.test_killed_runs import clean
+clean(*sys.argv[1:])
+"""
+DUMP_LOGS = """
+import sys
+from tests.tidegauge.consistency.test_killed_runs import dump_logs
+dump_logs(*sys.argv[1:])
+"""
 DUMP = """
 import sys
 from tests.tidegauge.consistency.test_killed_runs import dump
@@ -27,6 +39,8 @@ dump(*sys.argv[1:])
 """
 # Without versions: a compaction killed after it joined files lets a day be measured again, to the same.
 ANOMALY = ("dataset", "partition", "name", "instance", "value", "severity", "status")
+LATER = datetime(2023, 4, 6, tzinfo=UTC)
+"""The day on which January 5 is older than the 90 days of the retention, and January 6 is not."""
 SQL = "SELECT user, ts, CAST(user % 3 AS INT) AS n FROM logged_keys WHERE user <> 5"
 
 
@@ -69,14 +83,49 @@ def prepare(warehouse, names):
                     log.flush()
 
 
-def run(warehouse, name, url, ready):
-    """Run a comparison, and compact its log; say in a file when the session is there."""
-    import tidegauge as tg
-
+def ready_session(warehouse, ready):
+    """Return a session, and say in a file that it is there."""
     spark = session(warehouse)
     spark.sql("SELECT 1").collect()
     with open(ready, "w") as file:
         file.write("ready")
+    return spark
+
+
+def clean(warehouse, name, ready):
+    """Drop the first of the two days of a log, on the day on which it is past the retention."""
+    from tidegauge.consistency import clean
+
+    done = clean(ready_session(warehouse, ready), name, LATER)
+    assert done.dropped in ((), ("ds=2023-01-05/join_name=search",))
+
+
+def dump_logs(warehouse, names, to):
+    """Clean each log once more, and write what its table and its folder hold."""
+    from tidegauge.consistency.log.table import log_folder
+
+    from tidegauge.consistency import clean
+
+    spark = session(warehouse)
+    found = {}
+    for name in names.split(","):
+        clean(spark, name, LATER)
+        log = spark.table(f"{name}.query_logs")
+        folder = log_folder(spark, name).removeprefix("file:")
+        found[name] = [
+            sorted(str(row) for row in log.collect()),
+            [row.partition for row in spark.sql(f"SHOW PARTITIONS {name}.query_logs").collect()],
+            sorted(day.name for day in Path(folder).glob("ds=*") if any(day.rglob("*.*"))),
+        ]
+    with open(to, "w") as file:
+        json.dump(found, file)
+
+
+def run(warehouse, name, url, ready):
+    """Run a comparison, and compact its log; say in a file when the session is there."""
+    import tidegauge as tg
+
+    spark = ready_session(warehouse, ready)
     with tg.Repository(url) as repo:
         tg.consistency.run(configuration(name), repository=repo, spark=spark, until="2023-01-06")
         tg.consistency.compact(name, repository=repo, spark=spark)
@@ -116,19 +165,16 @@ def finished(code, *arguments):
     assert start(code, *arguments).wait(1200) == 0
 
 
-def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
-    count = soak(3, 40)
-    names = ["whole", *(f"k{i}" for i in range(count))]
-    warehouse = tmp_path / "warehouse"
-    finished(PREPARE, warehouse, ",".join(names))
+def kill_all(names, command, folder):
+    """Run the first to its end, and kill the others at random moments after their sessions are there."""
 
     def begin(name):
-        ready = tmp_path / f"{name}.ready"
-        process = start(RUN, warehouse, name, f"sqlite:///{tmp_path / name}.db", ready)
+        ready = folder / f"{name}.ready"
+        process = start(*command(name, ready))
         wait_for(ready, process)
         return process
 
-    whole = begin("whole")
+    whole = begin(names[0])
     began = time.monotonic()
     assert whole.wait(600) == 0
     took = time.monotonic() - began
@@ -138,6 +184,19 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
         process = begin(name)
         time.sleep(draw.uniform(0, took))
         kill(process)
+
+
+def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
+    count = soak(3, 40)
+    names = ["whole", *(f"k{i}" for i in range(count))]
+    warehouse = tmp_path / "warehouse"
+    finished(PREPARE, warehouse, ",".join(names))
+
+    kill_all(
+        names,
+        lambda name, ready: (RUN, warehouse, name, f"sqlite:///{tmp_path / name}.db", ready),
+        tmp_path,
+    )
     finished(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     *_, log, files, facts, _, anomalies, compared, reports = found["whole"]
@@ -147,3 +206,20 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
     for name in names[1:]:
         for part, wanted in zip(found[name], found["whole"], strict=True):
             assert part == wanted, name
+
+
+def test_a_cleaning_killed_at_any_moment_is_finished_by_the_next(tmp_path):
+    names = ["whole", *(f"k{i}" for i in range(soak(2, 20)))]
+    warehouse = tmp_path / "warehouse"
+    finished(PREPARE, warehouse, ",".join(names))
+    kill_all(names, lambda name, ready: (CLEAN, warehouse, name, ready), tmp_path)
+    finished(DUMP_LOGS, warehouse, ",".join(names), tmp_path / "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    rows, partitions, folders = found["whole"]
+    assert (len(rows), partitions, folders) == (
+        30,
+        ["ds=2023-01-06/join_name=search"],
+        ["ds=2023-01-06"],
+    )
+    for name in names[1:]:
+        assert found[name] == found["whole"], name
