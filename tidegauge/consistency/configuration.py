@@ -47,13 +47,24 @@ REQUIRED_MONITORS: tuple[Mapping[str, Any], ...] = (
         "detector": "SimpleThreshold(0.5)",
         "severity": "error",
     },
+    *(
+        {
+            "series": {"name": f"Consistency.{metric}"},
+            "detector": "SimpleThreshold(0.5)",
+            "severity": "error",
+        }
+        for metric in ("missing", "extra")
+    ),
     {
         "series": {"name": "QueryLog.unreadable_share"},
         "detector": "SimpleThreshold(0.05)",
         "severity": "error",
     },
 )
-"""Monitors of what leaves all other metrics without a value: nothing matches, nothing is read."""
+"""Monitors of what leaves all other metrics without a value, from the first day on.
+
+Nothing matches, nothing is read, or nothing can be compared, as a left join without matches gives rows of nulls.
+"""
 
 DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
     *(
@@ -327,11 +338,13 @@ class Configuration:
 
     @property
     def watched(self) -> tuple[Mapping[str, Any], ...]:
-        """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` that none of them takes over.
+        """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` that no own one takes over.
 
         One takes over that watches the metric on all instances, and not on some.
         """
-        own = DEFAULT_MONITORS if self.monitors is None else self.monitors
+        if self.monitors is None:
+            return (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
+        own = self.monitors
         whole = [series for one in own if len(series := dict(one.get("series", {}))) == 1]
         named = {series.get("name") for series in whole}
         return (*own, *(one for one in REQUIRED_MONITORS if one["series"]["name"] not in named))

@@ -66,7 +66,7 @@ def test_the_share_of_unmatched_rows_is_always_a_number():
 def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
     own = {"series": {"name": "Consistency.row_unmatched"}, "detector": "SimpleThreshold(0.1)"}
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
-    assert told.watched == (own, REQUIRED_MONITORS[1])
+    assert told.watched == (own, *REQUIRED_MONITORS[1:])
 
 
 def test_own_monitors_of_some_instances_leave_the_others_watched():
@@ -150,6 +150,22 @@ def test_a_day_whose_backfill_matches_nothing_is_an_incident(
         ("ds=2023-01-05", "*"): 0, ("ds=2023-01-06", "*"): 1}  # fmt: skip
     (found,) = repository.anomalies(dataset).itertuples()
     assert (found.partition, found.name) == ("ds=2023-01-06", "Consistency.row_unmatched")
+
+
+@pytest.mark.spark
+def test_a_backfill_whose_left_join_finds_nothing_is_an_incident_from_the_first_day_on(
+    spark, namespace, service, repository, offline
+):
+    for user in (11, 12, 13):
+        service.log("search", {"user": user}, {"n": 0.1}, ts_millis=D5)
+    service.flush()
+    joined = "SELECT user, ts, n FROM logged_keys LEFT JOIN offline USING (user)"
+    told = replace(conf(namespace), backfill=QueryBackfill(joined))
+    run(told, repository=repository, spark=spark, until="2023-01-05")
+    dataset = f"{namespace}.search"
+    assert values(repository, dataset, "Consistency.row_unmatched") == {("ds=2023-01-05", "*"): 0}
+    (found,) = repository.anomalies(dataset).itertuples()
+    assert (found.name, found.instance, found.severity) == ("Consistency.extra", "*.n", "error")
 
 
 @pytest.mark.spark
