@@ -108,7 +108,9 @@ def test_a_job_that_fails_once_goes_on_in_its_history(spark, repo):
     measure(spark, repo, 0, 1, 2)
     bad = [rule("int(src.name) = tgt.id", "accuracy", "acc")]
     dq = job([rows("src", "name string", ("x",)), TRUTH], bad, timestamp=NOW + DAY)
-    with pytest.raises(GriffinError, match="acc: .*CAST_INVALID_INPUT"):
+    with pytest.raises(
+        GriffinError, match=r"acc: .*CAST_INVALID_INPUT.*casts the text 'name' in int\(\)"
+    ):
         tg.griffin.run({}, dq, spark=spark, repository=repo)
     measure(spark, repo, 2, 1, 9)
     assert list(repo.runs("job").sort_values("run_id")["status"]) == [

@@ -215,17 +215,19 @@ def test_what_fails_is_an_error_after_the_others_reported(spark, tmp_path, repo)
         rule("select raise_error('at run time') as x from src", name="bad"),
         rule("src.id = tgt.id and int(src.name) = tgt.id", "accuracy", "cast"),
         rule("id", "uniqueness", "fine", details={"source": "src"}),
+        rule("max(id * 9223372036854775807) as m", "profiling", "large", details={"source": "src"}),
         rule("select raise_error('a record') as x, id from src", name="records", out=["record"]),
         rule("select id from src where id = 3", name="third", out=["record"]),
     ]
     with pytest.raises(GriffinError) as raised:
         tg.griffin.run({"sinks": sinks}, job([USERS, TRUTH], rules), spark=spark, repository=repo)
     error = raised.value
-    assert {"bad", "cast", "sink broken"} <= set(error.failures)
+    assert {"bad", "cast", "large", "sink broken"} <= set(error.failures)
+    assert "the rule reads src.id" in str(error.failures["large"])
     assert any("records" in name for name in error.failures)
     assert "fine" not in error.failures
     said = str(error)
-    assert all(text in said for text in ("at run time", "the sink is down", "CAST_INVALID_INPUT", "a record"))  # fmt: skip
+    assert all(text in said for text in ("at run time", "the sink is down", "CAST_INVALID_INPUT", "casts the text 'name' in int()", "a record"))  # fmt: skip
     result = error.result
     assert result.status == "failed"
     assert values(result, "fine")["unique"] == 4

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from tidegauge.analyzers.core.schema import NUMERIC
-from tidegauge.griffin.dsl.aliases import walk
 from tidegauge.griffin.dsl.nodes import (
     Aliased,
     Attribute,
@@ -22,7 +20,6 @@ from tidegauge.griffin.dsl.nodes import (
     IsNull,
     LikeNode,
     NaN,
-    Node,
     Number,
     Text,
     Unary,
@@ -128,43 +125,3 @@ def _field(found: Any, name: str) -> Any:
     if isinstance(found, Mapping) and found["type"] == "struct":
         return next((f["type"] for f in found["fields"] if f["name"] == name), None)
     return None
-
-
-def mixed_comparisons(rule: Node) -> Iterator[str]:
-    """Yield each comparison of a text column with a number, with its position.
-
-    Examples
-    --------
-    >>> name, id = ColumnNode("source", "name", "string"), ColumnNode("target", "id", "long")
-    >>> list(mixed_comparisons(Binary("=", name, id)))
-    ["line 1, column 1 compares the text 'name' with the number 'id'"]
-    >>> list(mixed_comparisons(In(name, (Text("a"), id))))
-    ["line 1, column 1 compares the text 'name' with the number 'id'"]
-    >>> len(list(mixed_comparisons(BetweenNode(id, name, name))))
-    2
-    """
-    for node in walk(rule):
-        for one, other in _compared(node):
-            for text, number in ((one, other), (other, one)):
-                if isinstance(text, ColumnNode) and kind_of(text) == "string" and _numeric(number):
-                    shown = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
-                    yield (
-                        f"line {node.span.line}, column {node.span.column} compares the text"
-                        f" {text.name!r} with the number{shown}"
-                    )
-
-
-def _compared(node: Node) -> list[tuple[Expression, Expression]]:
-    """Return the pairs of values that a comparison, IN or BETWEEN compares."""
-    match node:
-        case Binary() if node.operator in COMPARISONS:
-            return [(node.left, node.right)]
-        case In():
-            return [(node.of, option) for option in node.options]
-        case BetweenNode():
-            return [(node.of, node.low), (node.of, node.high)]
-    return []
-
-
-def _numeric(node: Expression) -> bool:
-    return kind_of(node) in NUMERIC

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tidegauge.analyzers.core.errors import DslError, SuiteError, describe
+from tidegauge.analyzers.core.errors import DslError, MetricRuntimeError, SuiteError, describe
+from tidegauge.analyzers.scan.bisect import is_data_error
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.lower.plan import RulePlan
 from tidegauge.griffin.sql.tokens import tokens
@@ -52,10 +53,12 @@ def plan_error(error: Exception, config: RuleConfig) -> DslError:
 
 
 def data_error(error: Exception, plan: RulePlan) -> Exception:
-    """Return Spark's error in measuring a rule, with the comparisons that may be its cause."""
-    if "CAST_INVALID_INPUT" not in str(error) or not plan.casts:
+    """Return Spark's error in measuring a rule, with the columns and operations that may be its cause."""
+    by_data = isinstance(error, MetricRuntimeError) or is_data_error(error)
+    cause = plan.hazards.of(str(error)) if by_data else ""
+    if not cause:
         return error
-    found = SuiteError(f"{describe(error)}; {', '.join(plan.casts)}")
+    found = SuiteError(f"{describe(error)}; {cause}")
     found.__cause__ = error
     return found
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tidegauge.analyzers.core.errors import did_you_mean
+from tidegauge.griffin.bind.hazards import Hazards, hazards
 from tidegauge.griffin.bind.rules import Scope, bind, notices
-from tidegauge.griffin.bind.types import mixed_comparisons
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Accuracy, Distinct, Listing, Profiling, Rule
 from tidegauge.griffin.lower.accuracy import lower_accuracy
@@ -69,8 +69,8 @@ def lower(
     bound = bind(rule, scope) if rule is not None and needs else None
     plan = _lowered(bound, work)
     said = () if bound is None else notices(bound)
-    casts = () if bound is None else tuple(mixed_comparisons(bound))
-    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)), casts=casts)
+    may_fail = Hazards() if bound is None else hazards(bound)
+    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)), hazards=may_fail)
 
 
 def _unknown(config: RuleConfig) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tidegauge.griffin.bind.hazards import Hazards
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ class RulePlan:
         Group-by columns, kept by all steps.
     notices : tuple of str
         Notices for the rule's author.
-    casts : tuple of str
-        Comparisons of texts with numbers, which fail on texts that are none.
+    hazards : Hazards
+        What of the rule can fail on some data.
     """
 
     steps: tuple[Step, ...]
@@ -76,4 +78,4 @@ class RulePlan:
     source: str = ""
     by: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
-    casts: tuple[str, ...] = ()
+    hazards: Hazards = field(default_factory=Hazards)
