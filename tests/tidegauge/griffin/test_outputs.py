@@ -120,6 +120,21 @@ def test_names_that_dots_make_alike_keep_their_numbers(spark, repo):
     }  # fmt: skip
 
 
+def test_totals_beside_groups_of_null_are_told(spark, repo):
+    asked = [
+        rule("select name, count(*) as n from src group by rollup (name) order by n", name="r"),
+        rule("from src select name, grouping(name) as whole, count(*) as n group by rollup (name)", name="g"),
+    ]  # fmt: skip
+    result = tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    (said,) = (one for one in result.notices if "have the same labels" in one)
+    assert said.startswith("r: ")
+    found = repo.metrics("job")
+    numbers = dict(zip(found["name"], found["value"], strict=True))
+    assert {name: n for name, n in numbers.items() if name.startswith("Griffin.g")} == {
+        "Griffin.g.n.a.0": 1, "Griffin.g.n.b.0": 2, "Griffin.g.n.null.0": 1, "Griffin.g.n.null.1": 4,
+    }  # fmt: skip
+
+
 def test_more_groups_than_are_recorded_are_told_and_the_same_each_time(spark, repo):
     many = "select id % 1500 as k, count(*) as n from range(3000) group by k"
     source = rows("src", "a string", ("x",))

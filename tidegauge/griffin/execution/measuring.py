@@ -34,6 +34,11 @@ _UNGROUPED = (
     "its result has several rows and no GROUP BY whose columns it selects: its numbers are kept by "
     "the order of the rows, as in n and n.2; select and group by what identifies a row"
 )
+_ALIKE = (
+    "several rows of its result have the same labels, such as a total of ROLLUP and a group of null:"
+    " their numbers are kept by the order of the rows, as in n.null and n.null_2; select what tells"
+    " them apart, such as grouping(city)"
+)
 _SHAPED = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURES
 """Rule types whose metric is one document."""
 
@@ -205,12 +210,21 @@ def _reports(this: Round, views: Views, one: RuleMeasurement) -> dict[Partition,
         for partition, some in grouped.items():
             if partition is None:
                 continue
-            if table.labels is None and len(some) > 1 and _UNGROUPED not in one.notices:
-                one.notices.append(_UNGROUPED)
+            notice = _ambiguous(some, table.labels)
+            if notice and notice not in one.notices:
+                one.notices.append(notice)
             known = reports.get(partition)
             found = _report(some, table)
             reports[partition] = found if known is None else known.beside(found)
     return {p: _shaped(report, one.prepared.config) for p, report in reports.items()}
+
+
+def _ambiguous(rows: Sequence[Mapping[str, Any]], labels: Sequence[str] | None) -> str:
+    """Return why labels do not tell rows apart; empty if they do."""
+    if labels is None:
+        return _UNGROUPED if len(rows) > 1 else ""
+    different = {tuple(str(row.get(name)) for name in labels) for row in rows}
+    return _ALIKE if labels and len(different) < len(rows) else ""
 
 
 def _report(rows: Sequence[dict[str, Any]], table: MetricTable) -> Report:

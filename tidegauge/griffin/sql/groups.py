@@ -19,6 +19,8 @@ _JOINS = frozenset(
 _REARRANGED = frozenset({"lateral", "pivot", "unpivot"})
 """Words of FROM after which its rows are no longer the groups that it reads."""
 _SETS = frozenset({"rollup", "cube", "grouping", "sets"})
+_LEVELS = (["grouping"], ["grouping_id"], ["grouping__id"])
+"""Functions that tell totals of ROLLUP and CUBE from groups of null."""
 _DEEPEST = 50
 """Number of subqueries within one another up to which groups are looked for."""
 Tokens = list[str]
@@ -125,10 +127,11 @@ def _after_with(tokens: Tokens, groups: Groups, depth: int) -> tuple[Tokens, Gro
 
 
 def _select(tokens: Tokens, groups: Groups, depth: int) -> _Result:
-    """Read one SELECT, or a query in brackets."""
+    """Read one SELECT, also one whose FROM comes first, or a query in brackets."""
     if tokens[:1] == ["("]:
         return _query(tokens[1 : _closing(tokens, 0)], groups, depth + 1)
-    if tokens[:1] != ["select"]:
+    lists = len(_split(tokens, frozenset({"select"}))) - 1  # FROM can have several
+    if tokens[:1] not in (["select"], ["from"]) or lists != 1:
         return _Result()
     clauses = _clauses(tokens)
     select = clauses.get("select", [])
@@ -172,7 +175,7 @@ def _relations(tokens: Tokens, groups: Groups, depth: int) -> dict[str, frozense
         end = _closing(part, 0) if part[:1] == ["("] else 0
         if end:
             inside = part[1:end]
-            if inside[:1] in (["select"], ["with"], ["("]):
+            if inside[:1] in (["select"], ["from"], ["with"], ["("]):
                 labels = _query(inside, groups, depth + 1).labels
             else:
                 labels = frozenset().union(*_relations(inside, groups, depth + 1).values())
@@ -206,6 +209,7 @@ def _grouped(items: list[Tokens], group: Tokens) -> _Result:
         name = _name(item)
         label = name in names or str(number) in numbers
         label = label or any(_is_of(item, key) for key in keys if not key[0].isdigit())
+        label = label or item[:1] in _LEVELS
         columns.append(_Column(name, label, _constant(item)))
     if any(map(_is_star, items)):
         columns += [_Column(name, label=True) for name in names]

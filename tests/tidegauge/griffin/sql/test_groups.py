@@ -12,6 +12,7 @@ QUERIES = [
     ("with x as (select a from t group by a) select count(*) as n from x", "n", None),
     ("select n from (select a, count(*) n from t group by a)", "n", None),
     ("select city, ok, count(*) n from t group by rollup (city, ok)", "city ok n", ("city", "ok")),
+    ("select city, grouping(city) as g, count(*) n from t group by rollup (city)", "city g n", ("city", "g")),
     ("select city, n from t group by grouping sets ((city, n), (city))", "city n", ("city", "n")),
     ("select 'group by city' as city, max(n) from t -- group by city", "city n", None),
     ("select percentile_cont(0.5) within group (order by n) as m from t", "m", None),
@@ -51,6 +52,10 @@ QUERIES = [
     ("select 'a' || city as c, count(*) n from t union all select 'b', count(*) from t", "c n", None),
     ("select 'a' as kind, count(*) as n from t", "kind n", None),
     ("from t select city", "city", None),
+    ("from t select city, count(*) n where n > 1 group by city", "city n", ("city",)),
+    ("from cities select kind, half select half, kind", "kind half", None),
+    ("from cities select kind, half", "kind half", ("kind",)),
+    ("select city, n from (from t select city, count(*) n group by city)", "city n", ("city",)),
     ("(" * 60 + "select city from t group by city" + ")" * 60, "city", None),
 ]  # fmt: skip
 
