@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 _log = logging.getLogger(__name__)
-JsonInput = Mapping[str, Any] | str | Path
+JsonInput = Mapping[str, Any] | str | bytes | Path
 """JSON as a mapping or as text, or the path of a file."""
 
 

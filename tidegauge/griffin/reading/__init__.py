@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
+from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.griffin.config import Env, Job
 from tidegauge.griffin.reading.environment import parse_env
 from tidegauge.griffin.reading.jobs import parse_job
@@ -27,13 +28,14 @@ _LONGEST_NAME = 200
 """Number of letters of a file's name that a message shows."""
 
 
-def read_env(what: Mapping[str, Any] | str | Path) -> Env:
+def read_env(what: Mapping[str, Any] | str | bytes | Path) -> Env:
     """Read an ``env.json``.
 
     Parameters
     ----------
-    what : mapping, str or Path
-        Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes.
+    what : mapping, str, bytes or Path
+        Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
+        bytes are JSON in UTF-8.
 
     Raises
     ------
@@ -54,13 +56,14 @@ def read_env(what: Mapping[str, Any] | str | Path) -> Env:
     return _read(what, "env.json", parse_env)
 
 
-def read_job(what: Mapping[str, Any] | str | Path) -> Job:
+def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
     """Read a ``dq.json``.
 
     Parameters
     ----------
-    what : mapping, str or Path
-        Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes.
+    what : mapping, str, bytes or Path
+        Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
+        bytes are JSON in UTF-8.
 
     Raises
     ------
@@ -122,15 +125,19 @@ def _loaded(what: object, kind: str) -> tuple[str, object]:
 
     JSON text is never part of a message, as it may hold passwords.
     """
-    if not isinstance(what, str | Path):
+    if not isinstance(what, str | Path | bytes):
         return kind, what
-    name, text = kind, str(what).lstrip("\ufeff")
+    name = kind
+    text = (what.decode(errors="replace") if isinstance(what, bytes) else str(what)).lstrip(
+        "\ufeff"
+    )
     if not text.strip():
         msg = f"cannot read {kind}: it is empty"
         raise GriffinConfigError(msg)
     try:
-        if isinstance(what, Path) or not _is_json(text):
-            name = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
+        if not isinstance(what, bytes) and (isinstance(what, Path) or not _is_json(text)):
+            shown = hide_secrets(text)
+            name = shown if len(shown) <= _LONGEST_NAME else f"{shown[:_LONGEST_NAME]}…"
             text = Path(what).read_text(encoding="utf-8-sig")
         return name, json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:

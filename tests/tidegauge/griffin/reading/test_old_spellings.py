@@ -243,6 +243,9 @@ def test_a_list_of_one_and_keys_that_the_service_writes_twice():
         ('[{"name": "a"}, {"name": "b"}]', "dq.json is a list of 2; give one of them"),
         ('{"name": "a", "name": "b"}', "'name' stands there twice, with two values"),
         ("", "cannot read dq.json: it is empty"),
+        (b"", "cannot read dq.json: it is empty"),
+        (b"nowhere.json", "cannot read dq.json: Expecting value"),
+        ("password=s3cret here", "cannot read password=*** here: No such file"),
         ("nowhere.json", "cannot read nowhere.json: No such file or directory"),
     ],
 )  # fmt: skip
@@ -255,7 +258,7 @@ def test_what_is_no_job(job, said):
 @pytest.mark.parametrize("before", ["\ufeff", "\ufeff \n", ""])
 def test_text_may_begin_with_a_byte_order_mark(before):
     text = before + json.dumps(written("0.6", "0.6", "out", "0.6", "batch"))
-    assert read_job(text).name == "accu_job"
+    assert read_job(text).name == read_job(text.encode()).name == "accu_job"
 
 
 @pytest.mark.parametrize(
