@@ -71,8 +71,8 @@ def check(
 
     Parameters
     ----------
-    dq : mapping, str or Path
-    env : mapping, str or Path, optional
+    dq : mapping, str, bytes or Path
+    env : mapping, str, bytes or Path, optional
         Needed if it has Spark settings; the job's sinks are also checked if it is given.
     spark : SparkSession, optional
         Default: the active session, else a new one.

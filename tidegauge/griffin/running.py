@@ -52,7 +52,7 @@ def run(
 
     Parameters
     ----------
-    env, dq : mapping, str or Path
+    env, dq : mapping, str, bytes or Path
         Contents or paths of ``env.json`` and ``dq.json``.
     spark : SparkSession, optional
         Default: the active session, else a new one with the settings of ``env``.

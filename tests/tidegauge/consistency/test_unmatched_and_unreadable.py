@@ -145,7 +145,8 @@ def test_a_day_whose_backfill_matches_nothing_is_an_incident(
     assert done.notices == ("compared as floats, because one side is of that type: n",)
     dataset = f"{namespace}.search"
     # A float that was served equals the double that it was made of.
-    assert values(repository, dataset, "Consistency.mismatch")["ds=2023-01-05", "*.n"] == 0
+    for name in ("mismatch", "smape", "delta-p50"):
+        assert values(repository, dataset, f"Consistency.{name}")["ds=2023-01-05", "*.n"] == 0, name
     assert values(repository, dataset, "Consistency.row_unmatched") == {
         ("ds=2023-01-05", "*"): 0, ("ds=2023-01-06", "*"): 1}  # fmt: skip
     (found,) = repository.anomalies(dataset).itertuples()

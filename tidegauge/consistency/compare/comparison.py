@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of
 from tidegauge.consistency.compare.distributions import QUANTILES
-from tidegauge.consistency.compare.measures import AnyMeasure, ConsistencyRows
+from tidegauge.consistency.compare.measures import AnyMeasure, ConsistencyRows, compared_as_floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,11 +83,17 @@ class Comparison:
     measures: tuple[AnyMeasure, ...]
     groups: Mapping[Values, Group]
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader should know: the features that were compared as floats."""
+        return compared_as_floats(Schema.from_frame(self.table))
+
     def __repr__(self) -> str:
-        """Return a summary with the numbers of features, rows and groups."""
+        """Return a summary with the numbers of features, rows and groups, and the notices."""
         features = len({m.instance for m in self.measures if not isinstance(m, ConsistencyRows)})
         rows = sum(group.rows for group in self.groups.values())
-        return f"<Comparison of {features} features in {rows} rows and {len(self.groups)} groups>"
+        said = f"{features} features in {rows} rows and {len(self.groups)} groups"
+        return "\n".join([f"<Comparison of {said}>", *self.notices])
 
     def merged(self, by: Sequence[str] = ()) -> Comparison:
         """Roll up the results to fewer columns: hours into days, or everything into one group.

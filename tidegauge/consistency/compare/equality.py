@@ -147,16 +147,31 @@ def part_of(types: Types, name: str) -> Types:
     return types[0][name], types[1][name]
 
 
-def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
-    """Return SQL for ``a - b`` as a double; integers and decimals are subtracted exactly.
-
-    If the exact difference overflows in Spark, the values are subtracted as doubles.
+def as_compared(a: str, b: str, kinds: tuple[str, str]) -> tuple[str, str, tuple[str, str]]:
+    """Return SQL of two numbers as they are compared, and their kinds: as floats if one side is no more.
 
     Examples
     --------
-    >>> minus("`a`", "`b`", ("double", "float"))
+    >>> as_compared("`a`", "`b`", ("float", "double"))
+    ('CAST(`a` AS FLOAT)', 'CAST(`b` AS FLOAT)', ('float', 'float'))
+    """
+    if narrowed(kinds):
+        return f"CAST({a} AS FLOAT)", f"CAST({b} AS FLOAT)", ("float", "float")
+    return a, b, kinds
+
+
+def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
+    """Return SQL for ``a - b`` as a double; integers and decimals are subtracted exactly.
+
+    A float and a double are subtracted `as_compared`, so that what is equal has no difference. If the
+    exact difference overflows in Spark, the values are subtracted as doubles.
+
+    Examples
+    --------
+    >>> minus("`a`", "`b`", ("double", "double"))
     '(CAST(`a` AS DOUBLE) - CAST(`b` AS DOUBLE))'
     """
+    a, b, kinds = as_compared(a, b, kinds)
     doubles = f"(CAST({a} AS DOUBLE) - CAST({b} AS DOUBLE))"
     if {"float", "double"} & set(kinds):
         return doubles
@@ -218,8 +233,7 @@ def narrowed(types: Types) -> bool:
 
 
 def _numbers(a: str, b: str, kinds: tuple[str, str], tolerance: Tolerance) -> str:
-    if narrowed(kinds):
-        a, b, kinds = f"CAST({a} AS FLOAT)", f"CAST({b} AS FLOAT)", ("float", "float")
+    a, b, kinds = as_compared(a, b, kinds)
     if not tolerance:
         return f"({a} <=> {b})"
     apart = f"abs({minus(a, b, kinds)})"

@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.requests import Aggregate, Request
 from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import State
-from tidegauge.consistency.compare.equality import Tolerance, kind_of, same
+from tidegauge.consistency.compare.equality import Tolerance, kind_of, narrowed, same
 from tidegauge.consistency.compare.number_pairs import in_workers
 from tidegauge.consistency.compare.states import Cells, RowPresence
 
@@ -147,6 +147,26 @@ class Tolerant(OfFeature[S, T]):
 def both(a: Field, b: Field) -> str:
     """Return SQL that is true if both values are non-null."""
     return f"{a.sql} IS NOT NULL AND {b.sql} IS NOT NULL"
+
+
+def compared_as_floats(schema: Schema) -> tuple[str, ...]:
+    """Return a line on the features of a comparison table that are compared as floats, if there are any.
+
+    They are those of which one side has no more digits.
+
+    Examples
+    --------
+    >>> compared_as_floats(Schema.from_types({"logged_age": "float", "age": "double"}))
+    ('compared as floats, because one side is of that type: age',)
+    """
+    types = {field["name"]: field["type"] for field in schema.struct["fields"]}
+    mixed = sorted(
+        name
+        for name, of in types.items()
+        if LOGGED + name in types and narrowed((types[LOGGED + name], of))
+    )
+    said = "compared as floats, because one side is of that type: "
+    return (said + ", ".join(mixed),) if mixed else ()
 
 
 def counts(cells: Sequence[Any]) -> list[Any]:

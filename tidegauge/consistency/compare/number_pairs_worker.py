@@ -102,8 +102,16 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
         def doubles(numbers: Any) -> Any:
             return numbers.astype(np.float64)
 
+        def as_compared(a: Any, b: Any) -> tuple[Any, Any]:
+            """Return a float and a double as floats, an integer and a double as doubles."""
+            if a.dtype == b.dtype:
+                return a, b
+            of = np.float32 if a.dtype.kind == b.dtype.kind else np.float64
+            return a.astype(of), b.astype(of)
+
         def minus(a: Any, b: Any) -> Any:
             """Subtract integers exactly, and as doubles if the difference is too large for a long."""
+            a, b = as_compared(a, b)
             inexact = doubles(a) - doubles(b)
             if a.dtype.kind == "f" or b.dtype.kind == "f":
                 return inexact
@@ -113,11 +121,7 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
 
         def equal(a: Any, b: Any, absolute: float, relative: float) -> Any:
             """Compare as `tidegauge.consistency.compare.equality.same` does."""
-            if (
-                a.dtype != b.dtype
-            ):  # of a float and a double floats, of an integer and a double doubles
-                narrow = a.dtype.kind == b.dtype.kind
-                a, b = (side.astype(np.float32 if narrow else np.float64) for side in (a, b))
+            a, b = as_compared(a, b)
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             if absolute or relative:
                 apart = np.abs(minus(a, b))
@@ -139,7 +143,8 @@ def pair_scanner(  # noqa: C901, PLR0915 - must be self-contained, see above
                 every, unlike = np.ones(len(a), bool), both & ~equal(a, b, *options)
                 return (every, unlike, in_b & ~in_a, in_a & ~in_b, ~in_a & ~in_b), (), None
             if kind == "differences":
-                apart, size = np.abs(delta), np.abs(doubles(a)) + np.abs(doubles(b))
+                one, other = as_compared(a, b)
+                apart, size = np.abs(delta), np.abs(doubles(one)) + np.abs(doubles(other))
                 ratio = np.divide(apart, size, out=np.zeros(len(size)), where=size != 0)
                 finite = both & (size < np.inf)
                 rows = (finite, both & ~finite, in_a & np.isnan(a), in_b & np.isnan(b))

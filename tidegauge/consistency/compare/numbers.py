@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.requests import Request
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.consistency.compare.collections import added, shared_values_sql, values
-from tidegauge.consistency.compare.equality import INFINITY, minus
+from tidegauge.consistency.compare.equality import INFINITY, as_compared, minus
 from tidegauge.consistency.compare.measures import OfFeature, both, counts
 from tidegauge.consistency.compare.number_pairs import in_workers
 from tidegauge.consistency.compare.states import Differences
@@ -90,8 +90,9 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
 
 def _terms(a: Field, b: Field) -> list[str]:
     """Return SQL for a pair's contribution to each field of `Differences`; null for none."""
-    apart = f"abs({minus(a.sql, b.sql, (a.kind, b.kind))})"
-    size = f"(abs(CAST({a.sql} AS DOUBLE)) + abs(CAST({b.sql} AS DOUBLE)))"
+    one, other, kinds = as_compared(a.sql, b.sql, (a.kind, b.kind))
+    apart = f"abs({minus(one, other, kinds)})"
+    size = f"(abs(CAST({one} AS DOUBLE)) + abs(CAST({other} AS DOUBLE)))"
     finite = f"{size} < {INFINITY}"
     ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {apart} / {size} END"
     counted = (finite, f"{both(a, b)} AND NOT {finite}", _nan(a), _nan(b))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.partitions import NULL
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import from_arrow
 from tidegauge.analyzers.scan.grouping import filter_partitions
@@ -16,8 +17,14 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
 from tidegauge.consistency.compare.comparison import Comparison
-from tidegauge.consistency.compare.equality import narrowed, shape
-from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
+from tidegauge.consistency.compare.equality import shape
+from tidegauge.consistency.compare.measures import (
+    COPY,
+    LOGGED,
+    NULL_KEY,
+    PRESENCE,
+    compared_as_floats,
+)
 from tidegauge.consistency.log.avro_types import promoted
 from tidegauge.consistency.log.table import join_table
 from tidegauge.consistency.log.widening import finish_widening, widen
@@ -70,16 +77,11 @@ class ComparisonTable:
         columns = [name.casefold() for name in self._columns()]
         return tuple(name for name in columns if LOGGED + name in columns)
 
-    def notices(self) -> Iterator[str]:
-        """Yield a line if features are compared as floats, because one side has no more digits."""
-        types = _types(self.spark.table(self.name)) if self.exists() else {}
-        mixed = [
-            name
-            for name, of in types.items()
-            if LOGGED + name in types and narrowed((types[LOGGED + name], of))
-        ]
-        if mixed:
-            yield f"compared as floats, because one side is of that type: {', '.join(sorted(mixed))}"
+    def notices(self) -> tuple[str, ...]:
+        """Return a line if features are compared as floats, because one side has no more digits."""
+        if not self.exists():
+            return ()
+        return compared_as_floats(Schema.from_frame(self.spark.table(self.name)))
 
     def read(self, days: Collection[str]) -> DataFrame:
         """Return the rows of the given days."""
