@@ -88,6 +88,8 @@ class LedgerEntry:
         True if it was missing from the table when last listed.
     source_version : str or None
         The version of the table from which it was measured, where the table has versions.
+    rows : int or None
+        Its number of rows; None if that was not measured.
     """
 
     version: int
@@ -95,6 +97,7 @@ class LedgerEntry:
     analyzers: frozenset[str]
     gone: bool = False
     source_version: str | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True)

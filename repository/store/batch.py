@@ -438,7 +438,7 @@ def ledger_of(
     ).outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence))
     t = s.run_tag.c
     joined = joined.outerjoin(s.run_tag, (t.run_id == v.run_id) & (t.key == SOURCE_VERSION))
-    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id, t.value)
+    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id, v.rows, t.value)
     query = (
         sa.select(*columns, s.absence.c.commit_id)
         .select_from(joined)
@@ -457,7 +457,7 @@ def ledger_of(
         if row.version is not None:
             gone = row.commit_id is not None
             analyzers = sets[row.analyzer_set_id]
-            known = LedgerEntry(row.version, row.fingerprint, analyzers, gone, row.value)
+            known = LedgerEntry(row.version, row.fingerprint, analyzers, gone, row.value, row.rows)
         found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
     return found
 

@@ -64,13 +64,13 @@ class RepositoryContract:
             repository.metrics("flihts")
 
     def test_what_is_committed_is_in_the_ledger(self, repository: Any) -> None:
-        """Version, fingerprint and analyzers."""
+        """Version, fingerprint, rows and analyzers."""
         run = repository.store.open_run(spec())
         assert changes(repository, run, day(1), day(2)) == [Change.NEW, Change.NEW]
         known = repository.store.ledger("d")
         assert set(known) == {"ds=2013-01-01", "ds=2013-01-02"}
         entry = known["ds=2013-01-01"]
-        assert (entry.version, entry.fingerprint, entry.gone) == (1, "a", False)
+        assert (entry.version, entry.fingerprint, entry.gone, entry.rows) == (1, "a", False, 10)
         assert len(entry.analyzers) == 6
         assert analyzer_key(SIZE) in entry.analyzers
 

@@ -245,6 +245,7 @@ class MemoryRunStore:
                     current.keys,
                     gone,
                     tags.get(SOURCE_VERSION),
+                    current.measured.rows,
                 )
         return found
 

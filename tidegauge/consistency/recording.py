@@ -147,7 +147,8 @@ def _measured(
     schema = Schema.from_spark(comparison.table.schema).without(set(by)).canonical()
     groups = sorted(comparison.groups.items())
     parts = {values: Partition(by, values) for values, _ in groups}
-    marked = _marked(list(parts.values()), fingerprints, ledger)
+    rows = {parts[values]: group.rows for values, group in groups}
+    marked = _marked(rows, fingerprints, ledger)
     for values, group in groups:
         partition = parts[values]
         fingerprint = fingerprints.get(partition.name)
@@ -172,18 +173,24 @@ def _measured(
 
 
 def _marked(
-    parts: Sequence[Partition], fingerprints: Mapping[str, str], ledger: Mapping[str, LedgerEntry]
+    rows: Mapping[Partition, int],
+    fingerprints: Mapping[str, str],
+    ledger: Mapping[str, LedgerEntry],
 ) -> set[str]:
     """Return one partition of each day, which is stored again to keep the day's fingerprint.
 
-    An unchanged partition keeps its old fingerprint, by which the day would be measured in each run.
+    An unchanged partition keeps its old fingerprint, by which the day would be measured in each run. It
+    is the first whose number of rows has changed, if there is one, as that is stored again in any case.
     """
-    of_day: dict[str, str] = {}
-    new = {part.value(DATE) for part in parts if part.name not in ledger and DATE in part.keys}
-    for part in parts:
+    of_day: dict[str, list[Partition]] = {}
+    new = {part.value(DATE) for part in rows if part.name not in ledger and DATE in part.keys}
+    for part in rows:
         if part.name in fingerprints and DATE in part.keys and part.value(DATE) not in new:
-            of_day.setdefault(part.value(DATE), part.name)
-    return set(of_day.values())
+            of_day.setdefault(part.value(DATE), []).append(part)
+    return {
+        min(parts, key=lambda part: ledger[part.name].rows == rows[part]).name
+        for parts in of_day.values()
+    }
 
 
 def _measurements(comparison: Comparison, group: Group, segment: str) -> Iterator[Measurement]:
