@@ -58,12 +58,17 @@ def conformance_tests(work: LoweringContext) -> dict[str, str]:
     for pair in pairs:
         if not isinstance(pair, Mapping):
             raise work.error(f"'expr' lists columns with their types; {pair!r} is neither")
-        name = str(pair.get("column", pair.get("source.col", "")))
+        name = str(pair.get("column", pair.get("source.col")) or "")
+        if not name or not pair.get("type"):
+            lacks = "'type'" if name else "'column'"
+            raise work.error(
+                f"an entry of 'expr' has a 'column' and a 'type'; {dict(pair)!r} lacks {lacks}"
+            )
         column = Binder(work.scope, (work.source,)).bind(Name(name))
         if kind_of(column) in NESTED:
             raise work.error(f"the column {name!r} is nested; its type cannot be compared")
         sql = expression_sql(column)
-        tests[name] = f"try_cast({sql} AS {_type(str(pair.get('type', '')), work)}) IS NOT NULL"
+        tests[name] = f"try_cast({sql} AS {_type(str(pair['type']), work)}) IS NOT NULL"
     return tests
 
 

@@ -152,6 +152,16 @@ WRONG = {
     "percentile text": ("timeliness", {"percentile.values": ["x"]}, "from 0 to 1"),
     "bad": ("duplication", {"bad.record.definition": "odd"}, "bad.record.definition is"),
     "type": ("schema-conformance", {"expr": [{"column": "id", "type": "intt"}]}, "no plain type"),
+    "type left out": (
+        "schema-conformance",
+        {"expr": [{"column": "id"}]},
+        "{.column.: .id.} lacks .type.",
+    ),
+    "column misspelt": (
+        "schema-conformance",
+        {"expr": [{"colum": "id", "type": "int"}]},
+        "lacks .column.",
+    ),
     "raw type": (
         "schema-conformance",
         {"expr": [{"column": "id", "type": "int) OR (1"}]},
