@@ -819,7 +819,8 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If the analyzer was never measured, or not on all partitions of the window.
+            If the analyzer was never measured, not on all partitions of the window, or if there are
+            none in it.
 
         Examples
         --------

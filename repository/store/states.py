@@ -101,7 +101,7 @@ class HistoricStates:
         Raises
         ------
         HistoryError
-            If some partitions of the window have no state, and ``allow_missing`` is not set.
+            If there are no partitions, or some have no state, and ``allow_missing`` is not set.
         CorruptStateError, UnknownStateTagError
             If a state is damaged or unreadable; with ``allow_missing`` it is skipped with a warning.
         """
@@ -112,7 +112,18 @@ class HistoricStates:
                 with suppress(StateError):  # damaged; the states of the partitions may be sound
                     return self.artifacts.unpack(whole)
         stored = self.stored(analyzer)
-        return None if stored is None else self.total(analyzer, stored)
+        if stored is None:
+            return None
+        if not stored and not self.allow_missing:
+            msg = f"{self.dataset!r} has no partition{self._selection()}: there is nothing to merge"
+            raise HistoryError(msg)
+        return self.total(analyzer, stored)
+
+    def _selection(self) -> str:
+        """Return what the partitions are selected by, in words."""
+        chosen = {"since": self.window.since, "until": self.window.until}
+        chosen |= {"in segment": self.segment, "known as of": self.as_of}
+        return "".join(f" {name} {value}" for name, value in chosen.items() if value is not None)
 
     def stored(self, analyzer: Analyzer[Any, Any]) -> list[StoredState] | None:
         """Return references to the states in order of time, or None if it was never measured."""

@@ -280,6 +280,9 @@ class RepositoryContract:
         assert repository.merge("d", CountDistinct(("s",))).value == 2
         with pytest.raises(HistoryError, match="was never measured"):
             repository.merge("d", ANALYZERS.parse("Sum('y')"))
+        with pytest.raises(HistoryError, match="there is nothing to merge"):
+            repository.merge("d", SIZE, since="2014-01-01")
+        assert repository.merge("d", SIZE, since="2014-01-01", allow_missing=True).value == 0
 
     def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(
         self, repository: Any

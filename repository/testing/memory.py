@@ -128,6 +128,9 @@ class MemoryRepository(MemoryVerdicts):
             if bounds.holds(version.measured.time) and within(wanted, own):
                 key = (wanted, asked.statistic())
                 states.append(None if key in version.removed else version.states.get(key))
+        if not states and not allow_missing:
+            msg = f"{dataset!r} has no such partition: there is nothing to merge"
+            raise HistoryError(msg)
         there = [state for state in states if state is not None]
         if len(there) < len(states) and not allow_missing:
             msg = (
